@@ -1,0 +1,70 @@
+# Everything from a bare checkout: needs make and Python 3.11 or newer, nothing else.
+# Another interpreter: make PYTHON=python3.12 demo
+
+PYTHON ?= python3
+BIN := .venv/bin
+# One stamp per set of extras; both are renewed when pyproject.toml changes.
+RUN := .venv/.installed-run
+DEV := .venv/.installed-dev
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+# Two test workers on a small machine: one BLAS thread each, or they fight for the cores.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(RUN) ## compare models on a built-in problem and write relfit-demo.html
+	$(BIN)/relfit demo --html relfit-demo.html
+
+test: lint pytest ## lint, unit tests and doctests
+
+pytest: $(DEV)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
+
+lint: lint-ruff lint-format lint-types lint-layers ## ruff, mypy and the import layers
+
+lint-ruff: $(DEV)
+	$(BIN)/ruff check
+
+lint-format: $(DEV)
+	$(BIN)/ruff format --check
+
+lint-types: $(DEV)
+	$(BIN)/mypy
+
+lint-layers: $(DEV)
+	$(BIN)/lint-imports --no-logo
+
+bench: $(DEV) ## time relfit, as ratios within one run
+	$(BIN)/python benchmarks/run.py
+
+calibrate: $(DEV) ## simulate the error rates (long)
+	$(BIN)/python tests/statistical/calibrate.py
+
+clean: ## remove caches, builds and the demo report; .venv stays
+	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html
+	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(RUN): pyproject.toml
+	$(ensure-venv)
+	$(PIP) install --editable .
+	@touch $@
+
+$(DEV): pyproject.toml
+	$(ensure-venv)
+	$(PIP) install --editable '.[dev]'
+	@touch $(RUN) $@
+
+# A .venv without a working pip is what an interrupted set-up leaves behind: it is made again in place.
+define ensure-venv
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "relfit needs Python 3.11 or newer, and '$(PYTHON)' is $$(command -v $(PYTHON) >/dev/null && $(PYTHON) --version 2>&1 || echo missing): try  make PYTHON=python3.12 $(or $(firstword $(MAKECMDGOALS)),demo)" >&2; \
+		exit 1; }; \
+	echo "creating .venv with $$($(PYTHON) --version)"; \
+	$(PYTHON) -m venv .venv; }
+endef

@@ -1,0 +1,90 @@
+"""The narrow interface between the plan of tiles and the library that does the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Weight = Literal["phi", "dphi", "r2ddphi"]
+
+
+class Radial(Protocol):
+    """What a backend needs to know of a kernel φ(r²)."""
+
+    @property
+    def unit_rate(self) -> float | None:
+        """The number q with φ(r²) = exp(q r²/length²), or None when φ is not of that form."""
+
+    @property
+    def length(self) -> float:
+        """The shortest distance over which the kernel changes noticeably."""
+
+    def weights(self, r2: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """The asked-for functions of r², on one tile."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Rows prepared once for squared distances by one matrix product.
+
+    ``left @ right.T`` of two prepared samples is ``rate · r²`` directly. `rows` are the centred rows
+    themselves; they are used instead where the product would lose digits (`by_differences`).
+    """
+
+    rows: Array
+    left: Array
+    right: Array
+    by_differences: bool
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, block: slice) -> Points:
+        return Points(self.rows[block], self.left[block], self.right[block], self.by_differences)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of kernel values and what to multiply it by, for each weight W among φ, φ', r²φ''.
+
+    ``rows[W] = W(x, y) @ right[W]`` and ``columns[W] = W(x, y)ᵀ @ left[W]``. Right-hand sides are
+    vectors or matrices. A symmetric block has x = y: each pair is evaluated once and there are no
+    columns. `diagonal=False` leaves out the pairs with equal row numbers.
+    """
+
+    kernel: Radial
+    x: Points
+    y: Points
+    right: Mapping[Weight, Array]
+    left: Mapping[Weight, Array]
+    symmetric: bool
+    diagonal: bool
+    squares: bool
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """What a block reduces to: row products, column products, Σφ² over its pairs (0 unless asked)."""
+
+    rows: dict[Weight, Array]
+    columns: dict[Weight, Array]
+    squares: float
+
+
+class Backend(Protocol):
+    """A library that can prepare points and reduce a block. Implementations must be picklable values."""
+
+    @property
+    def name(self) -> str:
+        """The name shown in results."""
+
+    def points(self, kernel: Radial, rows: Array) -> Points:
+        """The rows, already centred, prepared for this kernel."""
+
+    def block_sums(self, block: Block) -> BlockSums:
+        """The products of one block, in float64 on the host."""

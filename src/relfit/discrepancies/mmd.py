@@ -1,0 +1,97 @@
+"""Squared maximum mean discrepancy of several samples to one reference, all pairs, unequal sizes allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.discrepancies.psi import Dependence, Estimates, Psi, centred
+from relfit.kernels import Kernel
+from relfit.tiles import Job, Products, Runtime, run
+
+Array = NDArray[np.float64]
+
+
+def complete(
+    reference: Array, samples: Sequence[Array], kernel: Kernel, dependence: Dependence, runtime: Runtime
+) -> Estimates:
+    """MMD² of each sample (m_i, d) to the reference (n, d), with ψ rows.
+
+    ``D_i = mean_{c≠c'} k(x_c,x_c') + mean_{a≠b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a)``;
+    ``g_i(r_a) = Σ_{b≠a} k(r_a,r_b)/(n−1) − mean_c k(x_c,r_a)`` and f_i likewise for the model's rows.
+    When paired, the cross means leave out c = a, which would bias D by O(1/n).
+    """
+    paired = dependence == "paired"
+    points = [runtime.backend.points(kernel, x) for x in (reference, *samples)]
+    ones = [np.ones(len(p)) for p in points]
+    own = [Job(kernel, p, None, {"phi": one}, squares=True) for p, one in zip(points, ones, strict=True)]
+    cross = [
+        Job(kernel, p, points[0], {"phi": ones[0]}, {"phi": one}, diagonal=not paired, squares=True)
+        for p, one in zip(points[1:], ones[1:], strict=True)
+    ]
+    products = run([*own, *cross], runtime)
+    own_products, cross_products = products[: len(points)], products[len(points) :]
+    within = [p.rows["phi"] / (len(p.rows["phi"]) - 1) for p in own_products]
+    dropped = 1 if paired else 0
+    to_reference = [p.rows["phi"] / (len(reference) - dropped) for p in cross_products]
+    from_models = [p.columns["phi"] / (len(x) - dropped) for p, x in zip(cross_products, samples, strict=True)]
+    values = np.array(
+        [x.mean() + within[0].mean() - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]
+    )
+    g = within[0][:, None] - np.stack(from_models, axis=1)
+    f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
+    return Estimates(values, _psi(g, f, dependence), _second_order(kernel, own_products, cross_products))
+
+
+def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
+    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` for paired rows: (pairs, l).
+
+    `first` and `second` each hold reference rows and, per model, the rows that go with them.
+    """
+    (r, xs), (r2, xs2) = first, second
+    within = pair_kernel(kernel, r, r2)
+    columns = [
+        pair_kernel(kernel, x, x2) + within - pair_kernel(kernel, x, r2) - pair_kernel(kernel, x2, r)
+        for x, x2 in zip(xs, xs2, strict=True)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def pair_kernel(kernel: Kernel, x: Array, y: Array) -> Array:
+    """k(x_a, y_a) row by row."""
+    gap = x - y
+    return kernel.phi(np.einsum("ij,ij->i", gap, gap))
+
+
+def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
+    if dependence == "paired":
+        return Psi(centred(g + np.stack(f, axis=1)))
+    return Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
+
+
+def _second_order(kernel: Kernel, own: Sequence[Products], cross: Sequence[Products]) -> Array:
+    """``S2_ii = 2ζ_rr/(n(n−1)) + 2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)``, ζ = mean of the doubly centred Gram's squares."""
+    diagonal = float(kernel.phi(np.zeros(1))[0])
+    own_parts = [_own_part(p, diagonal) for p in own]
+    cross_parts = [_cross_part(p) for p in cross]
+    return np.array([own_parts[0] + x + c for x, c in zip(own_parts[1:], cross_parts, strict=True)])
+
+
+def _own_part(product: Products, diagonal: float) -> float:
+    sums = product.rows["phi"] + diagonal
+    n = len(sums)
+    means, mean = sums / n, float(sums.mean()) / n
+    total = product.squares + n * diagonal**2 - 2.0 * n * float(means @ means) + (n * mean) ** 2
+    on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
+    pairs = n * (n - 1)
+    return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
+
+
+def _cross_part(product: Products) -> float:
+    rows, columns = product.rows["phi"], product.columns["phi"]
+    pairs = len(rows) * len(columns)
+    centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
+    total = product.squares - centring + float(rows.sum()) ** 2 / pairs
+    return 4.0 * max(total, 0.0) / pairs**2

@@ -1,0 +1,13 @@
+"""The errors relfit raises. Each message is one line: the argument, what was expected, what came."""
+
+
+class RelfitError(Exception):
+    """Any error that relfit raises on purpose."""
+
+
+class InputError(RelfitError, ValueError):
+    """An argument or a file cannot be used; the message says which, why and how to mend it."""
+
+
+class BackendUnavailable(RelfitError, ImportError):
+    """The asked-for backend or optional library is not installed or cannot run here."""

@@ -1,0 +1,93 @@
+"""JointEstimate: discrepancies of several models with their joint covariance. Host float64 from here on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.discrepancies.psi import Psi
+from relfit.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class JointEstimate:
+    """Scores of l models (smaller is better) and the covariance of their estimates.
+
+    Args:
+        names: l model names.
+        values: (l,) estimates.
+        covariance: (l, l) covariance of the estimates (not of single observations: it shrinks like 1/n).
+        sizes: the reference's number of rows, then each model's where it has a sample; None if unknown.
+        psi: the ψ rows the covariance came from, or None.
+        near_degeneracy: (l,) share of each variance that is of second order, or None.
+
+    Any score can be brought in:
+
+    >>> joint = JointEstimate(("a", "b"), [0.10, 0.30], [[0.01, 0.0], [0.0, 0.01]])
+    >>> joint.standard_error
+    array([0.1, 0.1])
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    covariance: Array
+    sizes: tuple[int, ...] | None = None
+    psi: Psi | None = field(default=None, repr=False)
+    near_degeneracy: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _names(self.names))
+        count = len(self.names)
+        object.__setattr__(self, "values", _finite("values", self.values, (count,)))
+        object.__setattr__(self, "covariance", _covariance(self.covariance, count))
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", tuple(int(n) for n in self.sizes))
+
+    @property
+    def standard_error(self) -> Array:
+        """(l,) square roots of the variances."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"names: expected a sequence of text, got {names!r}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise InputError(f"names: expected different names, got {twice!r} more than once")
+    if not names:
+        raise InputError("names: expected at least one, got none")
+    return tuple(names)
+
+
+def _finite(argument: str, value: Any, shape: tuple[int, ...]) -> Array:
+    try:
+        array = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"{argument}: expected numbers of shape {shape}") from None
+    if array.shape != shape:
+        raise InputError(f"{argument}: expected shape {shape}, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{argument}: expected finite numbers, got NaN or infinity")
+    array.setflags(write=False)
+    return array
+
+
+def _covariance(value: Any, count: int) -> Array:
+    matrix = _finite("covariance", value, (count, count))
+    size = float(np.abs(matrix).max())
+    if np.abs(matrix - matrix.T).max() > 1e-8 * size:
+        raise InputError("covariance: expected a symmetric matrix")
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -1e-8 * max(size, np.finfo(float).tiny) * count:
+        raise InputError(
+            f"covariance: expected a positive semi-definite matrix, got an eigenvalue of {lowest:.3g} "
+            f"(largest entry {size:.3g})"
+        )
+    return matrix

@@ -1,0 +1,22 @@
+"""Files and arrays into checked data. Every input check lives in this package, once."""
+
+from relfit.inputs.arrays import as_rows
+from relfit.inputs.data import Data, load, require_rows, scores_of
+from relfit.inputs.files import name_of, read_rows
+from relfit.inputs.options import Seed, check_alpha, check_choice, check_fraction, make_seed, stream
+
+__all__ = [
+    "Data",
+    "Seed",
+    "as_rows",
+    "check_alpha",
+    "check_choice",
+    "check_fraction",
+    "load",
+    "make_seed",
+    "name_of",
+    "read_rows",
+    "require_rows",
+    "scores_of",
+    "stream",
+]

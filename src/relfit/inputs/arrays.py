@@ -1,0 +1,68 @@
+"""Anything array-like into float64 rows (n, d), or one clear refusal."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.inputs.files import read_rows
+from relfit.models import Sample
+
+Array = NDArray[np.float64]
+
+
+def as_rows(argument: str, value: Any) -> Array:
+    """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
+
+    Accepts arrays, nested lists, data frames of numbers, `Sample` and file names.
+    """
+    if isinstance(value, Sample):
+        value = value.x
+    if isinstance(value, str | os.PathLike):
+        value = read_rows(value)
+    rows = _numeric(argument, _array(argument, value))
+    if rows.ndim == 1:
+        rows = rows[:, None]
+    if rows.ndim != 2:
+        raise InputError(
+            f"{argument}: expected rows and columns, got an array of shape {rows.shape}; flatten each item to one row"
+        )
+    if rows.size == 0:
+        raise InputError(f"{argument}: expected at least one row and one column, got shape {rows.shape}")
+    _refuse_non_finite(argument, rows)
+    return np.ascontiguousarray(rows)
+
+
+def _array(argument: str, value: Any) -> NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InputError(f"{argument}: expected complete rows, got {int(value.mask.sum())} masked values")
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise InputError(f"{argument}: expected a rectangular array, got rows of different lengths") from None
+
+
+def _numeric(argument: str, array: NDArray[Any]) -> Array:
+    if array.dtype.kind in "biuf":
+        with np.errstate(over="ignore"):
+            return array.astype(np.float64, copy=False)
+    what = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates"}
+    came = what.get(array.dtype.kind, f"dtype {array.dtype}")
+    raise InputError(f"{argument}: expected numbers, got {came} (dtype {array.dtype})")
+
+
+def _refuse_non_finite(argument: str, rows: Array) -> None:
+    # One pass without a temporary the size of the data: the sum is finite unless something in it is not.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):
+            return
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        raise InputError(
+            f"{argument}: expected finite numbers, got NaN or infinity in {int(bad.sum())} of {len(rows)} rows "
+            f"(first: row {int(bad.argmax())})"
+        )

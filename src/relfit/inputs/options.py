@@ -1,0 +1,59 @@
+"""Checks of plain options, and the random streams everything seeded draws from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from relfit.errors import InputError
+
+Seed = int | np.random.Generator | None
+
+
+def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
+    """The value if it is one of the choices."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+def check_alpha(alpha: Any) -> float:
+    """A level strictly between 0 and 1."""
+    return _between("alpha", alpha, 0.0, 1.0)
+
+
+def check_fraction(fraction: Any) -> float:
+    """A share strictly between 0 and 1."""
+    return _between("select_fraction", fraction, 0.0, 1.0)
+
+
+def make_seed(rng: Seed) -> int:
+    """The one whole number all streams come from: given, drawn from a Generator, or fresh entropy."""
+    if rng is None:
+        return int(np.random.SeedSequence().generate_state(2, np.uint32).astype(np.uint64) @ [1, 2**21])
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**53))
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
+        raise InputError(f"rng: expected a non-negative whole number, a numpy Generator or None, got {rng!r}")
+    return int(rng)
+
+
+def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
+    """An independent generator for one purpose and one model.
+
+    Keyed by the name and not by the position, so that the order of the models changes nothing.
+    """
+    digest = hashlib.blake2b(f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    words = np.frombuffer(digest, dtype="<u4")
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(int(w) for w in words)))
+
+
+def _between(argument: str, value: Any, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+        raise InputError(f"{argument}: expected a number between {low:g} and {high:g}, got {value!r}")
+    if not low < float(value) < high:
+        raise InputError(f"{argument}: expected a number between {low:g} and {high:g}, got {float(value):g}")
+    return float(value)

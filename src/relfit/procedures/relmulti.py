@@ -1,0 +1,38 @@
+"""RelMulti: one share of the data selects the best model, the rest tests the others against it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from relfit.estimate import JointEstimate
+from relfit.procedures.corrections import adjust, resolve_correction
+from relfit.procedures.decision import Decision, decide_without_variance, difference_variance, lowest
+
+
+def relmulti(selection: JointEstimate, testing: JointEstimate, alpha: float, correction: str = "by") -> Decision:
+    """RelMulti of Lim, Yamada, Schölkopf and Jitkrittum (2019).
+
+    J = argmin of the selection share's D; for each i ≠ J a one-sided z test of ``D_i ≤ D_J`` on the
+    testing share, its l − 1 p-values adjusted (Benjamini–Yekutieli unless asked otherwise).
+    """
+    best, tied = lowest(selection.values)
+    count = len(testing.names)
+    log_p = np.zeros(count)
+    status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
+    others = [i for i in range(count) if i != best]
+    for i in others:
+        variance = difference_variance(testing.covariance, i, best)
+        if variance == 0.0:
+            log_p[i], word = decide_without_variance(testing, i, best)
+            status[i] = (*status[i], word)
+            continue
+        log_p[i] = float(log_ndtr(-(testing.values[i] - testing.values[best]) / math.sqrt(variance)))
+    used = resolve_correction(correction, testing.covariance, best)
+    adjusted = np.ones(count)
+    adjusted[others] = adjust(np.exp(log_p[others]), used)
+    worse = adjusted <= alpha
+    worse[best] = False
+    return Decision(best, log_p, adjusted, worse, tuple(status), used)

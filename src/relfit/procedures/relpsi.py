@@ -1,0 +1,58 @@
+"""RelPSI: select the best model and test every other against it, conditional on the selection."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.estimate import JointEstimate
+from relfit.procedures.corrections import adjust, resolve_correction
+from relfit.procedures.decision import (
+    Decision,
+    decide_without_variance,
+    difference_variance,
+    lowest,
+    without_variance,
+)
+from relfit.truncnorm import selective_log_pvalue, truncation_limits
+
+Array = NDArray[np.float64]
+
+
+def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Decision:
+    """RelPSI of Lim, Yamada, Schölkopf and Jitkrittum (2019).
+
+    J = argmin D. For each i, ``t = D_i − D_J`` is, given that J was selected, a normal truncated to
+    [V⁻, V⁺]; ``p = P(N(0, s²) > t | V⁻, V⁺)`` with the mean at its least favourable value 0.
+    """
+    count = len(joint.names)
+    best, tied = lowest(joint.values)
+    still = without_variance(joint.covariance, best)
+    log_p, limits = np.zeros(count), np.tile([-math.inf, math.inf], (count, 1))
+    status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
+    for i in np.flatnonzero(still).tolist():
+        if i != best:
+            log_p[i], word = decide_without_variance(joint, i, best)
+            status[i] = (*status[i], word)
+    tested = np.flatnonzero(~still).tolist()
+    for i in tested:
+        limits[i] = truncation_limits(joint.values, joint.covariance, i, best, still)
+        if limits[i, 0] == limits[i, 1] and not tied[i]:
+            status[i] = (*status[i], "tie")
+    s = np.sqrt([difference_variance(joint.covariance, i, best) for i in tested])
+    gaps = joint.values[tested] - joint.values[best]
+    log_p[tested] = selective_log_pvalue(gaps, s, limits[tested, 0], limits[tested, 1])
+    used = resolve_correction(correction, joint.covariance, best)
+    adjusted = _adjust_others(np.exp(log_p), best, used)
+    worse = adjusted <= alpha
+    worse[best] = False
+    return Decision(best, log_p, adjusted, worse, tuple(status), used, limits)
+
+
+def _adjust_others(pvalues: Array, best: int, correction: str) -> Array:
+    others = np.arange(len(pvalues)) != best
+    adjusted = np.ones(len(pvalues))
+    adjusted[others] = adjust(pvalues[others], correction)
+    return adjusted

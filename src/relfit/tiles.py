@@ -1,0 +1,200 @@
+"""The plan of tiles and its reduction: every sum over a kernel matrix, without ever holding the matrix.
+
+A `Job` asks for the products of one kernel matrix with right-hand sides. Jobs are cut into blocks by a
+plan that depends on their sizes and the byte budget alone; blocks run on any `concurrent.futures`
+executor and are combined in the plan's order, so the answer is the same bits for any number of workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from relfit.backends import Backend, Block, BlockSums, NumpyBackend, Points, Weight
+from relfit.kernels import Kernel
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+DEFAULT_MEMORY = 256 * 2**20
+LARGEST_BLOCK = 2048
+SMALLEST_BLOCK = 256
+# Below this many pairs the work takes milliseconds, and starting threads would cost more than it gains.
+SERIAL_PAIRS = 2_000_000
+# Blocks in flight: enough for any local executor to stay busy, few enough to bound memory.
+WINDOW = 32
+
+
+@dataclass(frozen=True)
+class Job:
+    """Products of one kernel matrix: ``rows[W] = W(x, y) @ right[W]``, ``columns[W] = W(x, y)ᵀ @ left[W]``.
+
+    With ``y=None`` the matrix is symmetric, its diagonal is left out and there are no columns.
+    `diagonal=False` leaves out equal row numbers of a square cross matrix. `squares` asks for Σφ².
+    """
+
+    kernel: Kernel
+    x: Points
+    y: Points | None
+    right: Mapping[Weight, Array]
+    left: Mapping[Weight, Array] = field(default_factory=dict)
+    diagonal: bool = True
+    squares: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """The number of kernel values to evaluate."""
+        n = len(self.x)
+        return n * (n - 1) // 2 if self.y is None else n * len(self.y)
+
+
+@dataclass
+class Products:
+    """What a job reduces to, in float64."""
+
+    rows: dict[Weight, Array]
+    columns: dict[Weight, Array]
+    squares: float = 0.0
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how the work runs; nothing in here changes the answer beyond rounding."""
+
+    backend: Backend = field(default_factory=NumpyBackend)
+    executor: Executor | None = None
+    memory: int = DEFAULT_MEMORY
+    progress: Progress | None = None
+
+
+def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
+    """The products of every job. Blocks of all jobs share one queue, so no worker waits between jobs."""
+    plan = [(k, i, j) for k, job in enumerate(jobs) for i, j in plan_blocks(job, runtime.memory)]
+    results = [_empty(job) for job in jobs]
+    blocks = (_block(jobs[k], i, j) for k, i, j in plan)
+    total = sum(job.pairs for job in jobs)
+    done = 0
+    with _workers(runtime.executor, total) as workers, _one_blas_thread():
+        for (k, i, j), sums in zip(plan, _in_order(runtime.backend, blocks, workers), strict=True):
+            _combine(jobs[k], results[k], i, j, sums)
+            done += _pairs(jobs[k], i, j)
+            if runtime.progress is not None:
+                runtime.progress(done, total)
+    return results
+
+
+def plan_blocks(job: Job, memory: int = DEFAULT_MEMORY) -> list[tuple[slice, slice]]:
+    """The blocks of a job, from its sizes and the byte budget only: never from the number of workers."""
+    size = _block_size(job, memory)
+    x = _cuts(len(job.x), size)
+    if job.y is None:
+        return [(i, j) for a, i in enumerate(x) for j in x[a:]]
+    return [(i, j) for i in x for j in _cuts(len(job.y), size)]
+
+
+def _block_size(job: Job, memory: int) -> int:
+    columns = sum(int(np.prod(b.shape[1:])) for b in (*job.right.values(), *job.left.values()))
+    affordable = memory // (WINDOW * 8 * 2 * max(columns, 1))
+    longest = max(len(job.x), 0 if job.y is None else len(job.y))
+    # About eight blocks a side keep a few workers evenly busy; a multiple of the tile wastes no edges.
+    balanced = -(-longest // (8 * SMALLEST_BLOCK)) * SMALLEST_BLOCK
+    return int(max(SMALLEST_BLOCK, min(LARGEST_BLOCK, affordable, balanced)))
+
+
+def _cuts(n: int, size: int) -> list[slice]:
+    return [slice(a, min(a + size, n)) for a in range(0, n, size)]
+
+
+def _empty(job: Job) -> Products:
+    width = 0 if job.y is None else len(job.y)
+    return Products(
+        {w: np.zeros((len(job.x), *b.shape[1:])) for w, b in job.right.items()},
+        {w: np.zeros((width, *b.shape[1:])) for w, b in job.left.items()},
+    )
+
+
+def _block(job: Job, i: slice, j: slice) -> Block:
+    y = job.x if job.y is None else job.y
+    own = job.y is None and i == j
+    # Off the diagonal of a symmetric matrix, the transposed half is the column products.
+    left = job.right if job.y is None and not own else job.left
+    return Block(
+        kernel=job.kernel,
+        x=job.x[i],
+        y=y[j],
+        right={w: b[j] for w, b in job.right.items()},
+        left={} if own else {w: b[i] for w, b in left.items()},
+        symmetric=own,
+        diagonal=(job.diagonal and job.y is not None) or i != j,
+        squares=job.squares,
+    )
+
+
+def _combine(job: Job, into: Products, i: slice, j: slice, sums: BlockSums) -> None:
+    for w, rows in sums.rows.items():
+        into.rows[w][i] += rows
+    target = into.rows if job.y is None else into.columns
+    for w, columns in sums.columns.items():
+        target[w][j] += columns
+    into.squares += sums.squares * (2.0 if job.y is None and i != j else 1.0)
+
+
+def _pairs(job: Job, i: slice, j: slice) -> int:
+    height, width = int(i.stop - i.start), int(j.stop - j.start)
+    return height * (height - 1) // 2 if job.y is None and i == j else height * width
+
+
+def _in_order(backend: Backend, blocks: Iterable[Block], workers: Executor | None) -> Iterator[BlockSums]:
+    if workers is None:
+        yield from map(backend.block_sums, blocks)
+        return
+    waiting: deque[Future[BlockSums]] = deque()
+    try:
+        for block in blocks:
+            waiting.append(workers.submit(backend.block_sums, block))
+            if len(waiting) >= WINDOW:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+@contextmanager
+def _workers(executor: Executor | None, pairs: int) -> Iterator[Executor | None]:
+    if executor is not None:
+        yield executor
+    elif pairs < SERIAL_PAIRS or usable_cores() == 1:
+        yield None
+    else:
+        with ThreadPoolExecutor(usable_cores()) as threads:
+            yield threads
+
+
+def usable_cores() -> int:
+    """The number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    # Tiles already use every core; BLAS threads on top would fight them and could change the last bits.
+    with _blas().limit(limits=1, user_api="blas"):
+        yield

@@ -1,0 +1,21 @@
+"""Fixtures used by many tests."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def golden():
+    """Values printed by the authors' published code on a small data set (kept beside the repository)."""
+    path = Path(__file__).parents[2] / "shared" / "golden" / "published_values.json"
+    if not path.exists():
+        pytest.skip("the published code's values are not on this machine")
+    return json.loads(path.read_text())
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20191208)

@@ -1,0 +1,402 @@
+"""Trials are run once, stored as they come, and resumed after failures, Ctrl-C and kill -9."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import relfit
+from relfit.errors import InputError, RelfitError
+from relfit.experiments import progress as progress_module
+from relfit.experiments import runner
+from relfit.experiments.runner import run_trials
+from relfit.store import Store
+
+SETTINGS = [{"n": 10, "test": "relpsi"}, {"n": 20, "test": "relpsi"}]
+
+# A module that worker processes can import; `busy` marks its start and end so that a repeat would be seen.
+TRIALS = """
+import os, time
+from pathlib import Path
+
+def plain(setting, seed):
+    return {"value": setting["n"] * 1000 + seed, "third": seed / 3}
+
+def busy(setting, seed):
+    time.sleep(0.02)
+    with open(Path(setting["folder"], f"{setting['n']}-{seed}"), "a") as log:
+        log.write("run\\n")
+    return {"value": setting["n"] * 1000 + seed}
+
+def surroundings(setting, seed):
+    import numpy, scipy.linalg, signal, threadpoolctl
+    numpy.ones((50, 50)) @ numpy.ones((50, 50))
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    return {"threads": [pool["num_threads"] for pool in threadpoolctl.threadpool_info()], "ignored": ignored}
+
+def dies(setting, seed):
+    os._exit(3)
+"""
+
+SCRIPT = """
+import sys
+import trials_for_tests as trials
+from relfit.experiments.runner import run_trials
+from relfit.store import Store
+
+if __name__ == "__main__":
+    folder = sys.argv[2]
+    with Store(sys.argv[1]) as store:
+        run_trials(store, "busy", [{"n": n, "folder": folder} for n in (1, 2, 3)], 40, trials.busy)
+"""
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "store.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def trials(tmp_path, monkeypatch):
+    """The trial module; a folder on sys.path, because pytest's own modules cannot be imported by workers."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "trials_for_tests.py").write_text(TRIALS)
+    (code / "script.py").write_text(SCRIPT)
+    monkeypatch.syspath_prepend(str(code))
+    sys.modules.pop("trials_for_tests", None)
+    return importlib.import_module("trials_for_tests")
+
+
+class Inline(Executor):
+    """Runs at once, in this thread, and counts what was submitted."""
+
+    def __init__(self):
+        self.batches = []
+
+    def submit(self, function, /, *arguments, **options):
+        self.batches.append(arguments)
+        future = Future()
+        future.set_result(function(*arguments, **options))
+        return future
+
+
+def value(setting, seed):
+    return {"value": setting["n"] + seed}
+
+
+def rows(path):
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT * FROM trials ORDER BY 1, 2, 3, 4").fetchall()
+    finally:
+        connection.close()
+
+
+# --- what is run, and what comes back
+
+
+def test_results_per_setting_in_the_order_of_seeds(store):
+    results = run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=False)
+    assert results == [[{"value": v} for v in (10, 11, 12)], [{"value": v} for v in (20, 21, 22)]]
+
+
+def test_only_what_is_missing_is_run(store):
+    calls = []
+
+    def logged(setting, seed):
+        calls.append((setting["n"], seed))
+        return value(setting, seed)
+
+    run_trials(store, "e", SETTINGS[:1], [1, 4], logged, executor=Inline(), progress=False)
+    run_trials(store, "e", SETTINGS, 5, logged, executor=Inline(), progress=False)
+    assert sorted(calls) == [(n, seed) for n in (10, 20) for seed in range(5)]
+    again = run_trials(store, "e", SETTINGS, 2, logged, executor=Inline(), progress=False)
+    assert len(calls) == 10
+    assert again == [[{"value": 10}, {"value": 11}], [{"value": 20}, {"value": 21}]]
+
+
+def test_a_setting_given_twice_is_run_once(store):
+    executor = Inline()
+    first, second = run_trials(store, "e", [SETTINGS[0], dict(SETTINGS[0])], 1, value, executor=executor)
+    assert first == second == [{"value": 10}]
+    assert len(executor.batches) == 1
+
+
+def test_the_function_sees_the_setting_as_json_gives_it_back(store):
+    """The first run and a resumed one must not differ by tuples that became lists."""
+    seen = []
+    run_trials(store, "e", [{"grid": (1, 2)}], 1, lambda s, _: seen.append(s) or {}, executor=Inline(), progress=False)
+    assert seen == [{"grid": [1, 2]}]
+
+
+def test_executors_agree(tmp_path, trials):
+    stores = [tmp_path / name for name in ("inline", "threads", "processes")]
+    for path, executor in zip(stores, (Inline(), ThreadPoolExecutor(3), None), strict=True):
+        with Store(path) as store:
+            run_trials(store, "e", SETTINGS, 20, trials.plain, executor=executor, progress=False)
+    assert len(rows(stores[0])) == 40
+    assert rows(stores[0]) == rows(stores[1]) == rows(stores[2])
+
+
+def test_worker_processes_use_one_thread_each_and_leave_ctrl_c_to_the_parent(store, trials):
+    """One thread also in a library that only the trial loads (scipy's own BLAS)."""
+    [results] = run_trials(store, "e", [{}], 2, trials.surroundings, progress=False)
+    for result in results:
+        assert result["threads"]
+        assert set(result["threads"]) == {1}
+        assert result["ignored"]
+
+
+# --- scheduling
+
+
+def test_two_at_a_time_and_never_more_than_the_window_in_flight(store, monkeypatch):
+    monkeypatch.setattr(runner, "_batch_size", lambda _: 1)
+    meet = threading.Barrier(2, timeout=10)
+
+    class Counting(ThreadPoolExecutor):
+        most = 0
+        flying: set = set()  # noqa: RUF012
+
+        def submit(self, *arguments, **options):
+            future = super().submit(*arguments, **options)
+            self.flying.add(future)
+            Counting.most = max(Counting.most, sum(not f.done() for f in self.flying))
+            return future
+
+    def trial(setting, seed):
+        meet.wait()
+        return {}
+
+    with Counting(2) as executor:
+        run_trials(store, "e", SETTINGS, 40, trial, executor=executor, progress=False, window=3)
+    assert Counting.most <= 3
+
+
+def test_short_trials_travel_together(store):
+    executor = Inline()
+    run_trials(store, "e", SETTINGS[:1], 3000, value, executor=executor, progress=False, window=1)
+    sizes = [len(seeds) for _, _, seeds in executor.batches]
+    assert sizes[0] == 1
+    assert max(sizes) == runner.MAX_BATCH
+    assert sum(sizes) == 3000
+
+
+def test_batch_size_fills_a_second():
+    assert runner._batch_size(None) == 1
+    assert runner._batch_size(10.0) == 1
+    assert runner._batch_size(0.1) == 10
+    assert runner._batch_size(0.0) == runner.MAX_BATCH
+
+
+# --- failures
+
+
+def test_a_failed_trial_is_named_and_the_others_are_kept(store, monkeypatch):
+    monkeypatch.setattr(runner, "_batch_size", lambda _: 4)
+
+    def fails(setting, seed):
+        if (setting["n"], seed) == (10, 6):
+            raise ZeroDivisionError("one\nover nought")
+        return value(setting, seed)
+
+    with pytest.raises(RelfitError) as caught:
+        run_trials(store, "e", SETTINGS, 8, fails, executor=Inline(), progress=False, window=1)
+    message = str(caught.value)
+    assert '{"n":10,"test":"relpsi"}' in message
+    assert "seed 6" in message
+    assert "ZeroDivisionError: one over nought" in message
+    assert "\n" not in message
+    assert "in fails" in caught.value.__notes__[0]
+    assert store.done("e", SETTINGS[0]) == {0, 1, 2, 3, 4, 5}
+    results = run_trials(store, "e", SETTINGS, 8, value, executor=Inline(), progress=False)
+    assert [len(each) for each in results] == [8, 8]
+
+
+def test_trials_under_way_when_one_fails_are_kept(store):
+    """Seed 0 fails once seed 1 has begun; seed 1 ends well after that."""
+    begun = threading.Event()
+
+    def trial(setting, seed):
+        if seed == 0:
+            begun.wait(10)
+            raise OSError("gone")
+        begun.set()
+        time.sleep(0.2)
+        return {}
+
+    with ThreadPoolExecutor(2) as executor, pytest.raises(RelfitError, match="seed 0"):
+        run_trials(store, "e", SETTINGS[:1], 2, trial, executor=executor, progress=False)
+    assert store.done("e", SETTINGS[0]) == {1}
+
+
+@pytest.mark.parametrize("result", [{"p": float("nan")}, {"p": object()}, None])
+def test_a_result_that_is_not_json_fails_by_name(store, result):
+    with pytest.raises(RelfitError, match="seed 0"):
+        run_trials(store, "e", SETTINGS[:1], 1, lambda s, _: result, executor=Inline(), progress=False)
+    assert store.done("e", SETTINGS[0]) == set()
+
+
+def test_a_dead_worker_is_explained(store, trials):
+    with pytest.raises(RelfitError, match="ended abruptly"):
+        run_trials(store, "e", [{}], 2, trials.dies, progress=False)
+
+
+def test_a_local_function_is_refused_before_processes_start(store):
+    with pytest.raises(InputError, match="module-level"):
+        run_trials(store, "e", SETTINGS, 1, lambda s, _: {}, progress=False)
+
+
+@pytest.mark.parametrize("trials", [0, -1, []])
+def test_no_trials_is_refused(store, trials):
+    with pytest.raises(InputError, match="trials"):
+        run_trials(store, "e", SETTINGS, trials, value, executor=Inline())
+
+
+# --- interruption
+
+
+def test_interrupt_keeps_finished_trials_and_says_how_to_resume(store, capsys):
+    def interrupt(done, total):
+        if done >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(store, "e", SETTINGS, 5, value, executor=Inline(), progress=interrupt, window=1)
+    assert "same command resumes" in capsys.readouterr().err
+    stored = len(store.done("e", SETTINGS[0])) + len(store.done("e", SETTINGS[1]))
+    assert 3 <= stored < 10
+    assert len(run_trials(store, "e", SETTINGS, 5, value, executor=Inline())[1]) == 5
+
+
+def test_interrupt_while_a_result_is_being_stored_keeps_it(store, monkeypatch):
+    put_many, calls = store.put_many, []
+
+    def interrupted_once(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        put_many(*arguments)
+
+    monkeypatch.setattr(store, "put_many", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(store, "e", SETTINGS, 5, value, executor=Inline(), progress=False, window=1)
+    assert store.done("e", SETTINGS[0]) == {0}
+
+
+def start(tmp_path, name):
+    """The script in a process group of its own, working on NAME.sqlite, its trials logged in NAME/."""
+    log = tmp_path / name
+    log.mkdir(exist_ok=True)
+    command = [sys.executable, str(tmp_path / "code" / "script.py"), str(tmp_path / f"{name}.sqlite"), str(log)]
+    source = str(Path(relfit.__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, str(tmp_path / "code")])}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+
+
+def wait_for(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def values(path):
+    """Rows without the setting, which names the folder of the run."""
+    return [(experiment, version, seed, result) for experiment, version, _, seed, result in rows(path)]
+
+
+def group_is_gone(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.skipif(os.name == "nt", reason="process groups and kill -9 are POSIX")
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGINT"])
+def test_a_killed_run_resumes_to_the_store_of_a_calm_one(tmp_path, trials, number):
+    """Workers end with the killed parent, stored trials are not run again, and the end is the same."""
+    run = start(tmp_path, "broken")
+    wait_for(lambda: len(list((tmp_path / "broken").iterdir())) >= 30)
+    if number == "SIGKILL":
+        os.kill(run.pid, signal.SIGKILL)  # the parent alone: its workers must notice
+    else:
+        os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    errors = run.communicate(timeout=60)[1]
+    wait_for(lambda: group_is_gone(run.pid))
+    kept = rows(tmp_path / "broken.sqlite")
+    assert 0 < len(kept) < 120
+    if number == "SIGINT":
+        assert "same command resumes" in errors
+        assert errors.count("Traceback") <= 1  # the script's own KeyboardInterrupt, none from the workers
+    for name in ("broken", "calm"):
+        assert start(tmp_path, name).wait(timeout=60) == 0
+    assert values(tmp_path / "broken.sqlite") == values(tmp_path / "calm.sqlite")
+    assert len(rows(tmp_path / "calm.sqlite")) == 120
+    runs = {p.name: p.read_text().count("run") for p in (tmp_path / "broken").iterdir()}
+    stored = {f"{value_of(result) // 1000}-{seed}" for *_, seed, result in kept}
+    assert all(runs[name] == 1 for name in stored)
+
+
+def value_of(result):
+    return json.loads(result)["value"]
+
+
+# --- progress
+
+
+def test_progress_function_counts_what_was_stored_before(store):
+    run_trials(store, "e", SETTINGS[:1], 2, value, executor=Inline(), progress=False)
+    seen = []
+    run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=lambda *pair: seen.append(pair), window=1)
+    assert seen[-1] == (6, 6)
+    assert seen[0] == (3, 6)
+    assert seen == sorted(seen)
+
+
+def test_lines_where_stderr_is_no_terminal(store, capsys, monkeypatch):
+    run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), window=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("e: 6/6 trials")
+    monkeypatch.setattr(progress_module, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "_batch_size", lambda _: 1)
+    run_trials(store, "f", SETTINGS, 3, value, executor=Inline(), window=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == [f"{done}/6" for done in range(1, 7)]
+    assert "left" in lines[0]
+
+
+def test_silence(store, capsys):
+    run_trials(store, "e", SETTINGS, 3, value, executor=Inline(), progress=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_bar_on_a_terminal(store, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    run_trials(store, "fig1", SETTINGS, 3, value, executor=Inline(), window=1)
+    assert "fig1" in terminal.getvalue()
+    assert "6/6" in terminal.getvalue()

@@ -1,0 +1,65 @@
+"""Files are replaced whole: the old contents or the new, with the permissions of an ordinary file."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from relfit.errors import InputError
+from relfit.files import write_bytes_atomic, write_text_atomic
+
+
+def test_writes_and_replaces(tmp_path):
+    target = tmp_path / "a.txt"
+    write_text_atomic(target, "one\r\ntwo\n")
+    assert target.read_bytes() == b"one\r\ntwo\n"
+    write_bytes_atomic(str(target), b"\x00\xff")
+    assert target.read_bytes() == b"\x00\xff"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_text_is_utf8(tmp_path):
+    write_text_atomic(tmp_path / "a", "Δ² ≤ α")
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "Δ² ≤ α"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_permissions_follow_the_umask(tmp_path):
+    (tmp_path / "plain").write_text("x")
+    write_text_atomic(tmp_path / "atomic", "x")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "atomic")}
+    assert len(modes) == 1
+
+
+def test_old_contents_stay_when_the_write_fails(tmp_path, monkeypatch):
+    target = tmp_path / "a.txt"
+    write_text_atomic(target, "old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="No space left"):
+        write_text_atomic(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_link_is_followed(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_text_atomic(link, "new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+
+
+def test_missing_folder_is_one_clear_line(tmp_path):
+    with pytest.raises(InputError, match="folder that exists") as caught:
+        write_text_atomic(tmp_path / "nowhere" / "a.txt", "x")
+    assert "\n" not in str(caught.value)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="path"):
+        write_text_atomic(tmp_path / "file" / "a.txt", "x")

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from relfit import IMQ, Gaussian, InputError
+from relfit.kernels import Sum, kernel_from_dict, median_distance
+
+KERNELS = [
+    Gaussian(0.7),
+    Gaussian(3.0),
+    IMQ(),
+    IMQ(2.0, -0.3),
+    Gaussian(1.0) + IMQ(),
+    Gaussian(0.5) + Gaussian(4.0) + IMQ(),
+]
+R2 = np.array([0.0, 1e-8, 0.3, 1.0, 7.0, 60.0])
+
+
+def test_gaussian_is_the_convention_of_the_docs():
+    assert Gaussian(2.0).phi(np.array([8.0]))[0] == pytest.approx(np.exp(-1.0))
+
+
+def test_imq_is_the_convention_of_the_docs():
+    assert IMQ(2.0, -1.0).phi(np.array([5.0]))[0] == pytest.approx(1 / 9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_derivatives_agree_with_differences(kernel):
+    step = 1e-5
+    for f, df in ((kernel.phi, kernel.dphi), (kernel.dphi, kernel.ddphi)):
+        numeric = (f(R2 + step) - f(R2 - step)) / (2 * step)
+        np.testing.assert_allclose(df(R2), numeric, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_weights_are_the_single_functions(kernel):
+    phi, dphi, r2ddphi = kernel.weights(R2, ("phi", "dphi", "r2ddphi"))
+    np.testing.assert_allclose(phi, kernel.phi(R2), rtol=1e-14)
+    np.testing.assert_allclose(dphi, kernel.dphi(R2), rtol=1e-14)
+    np.testing.assert_allclose(r2ddphi, R2 * kernel.ddphi(R2), rtol=1e-13)
+    np.testing.assert_array_equal(kernel.weights(R2, ("r2ddphi", "phi"))[1], phi)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_gram_matrices_are_positive_semi_definite(kernel, rng):
+    x = rng.normal(size=(40, 3))
+    gram = kernel.phi(((x[:, None] - x[None]) ** 2).sum(2))
+    assert np.linalg.eigvalsh(gram)[0] > -1e-10
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, Gaussian(), IMQ("median") + Gaussian()], ids=str)
+def test_dictionaries_round_trip(kernel):
+    assert kernel_from_dict(kernel.to_dict()) == kernel
+
+
+def test_sums_are_flat_values_that_compare_and_hash():
+    a, b, c = Gaussian(1.0), IMQ(), Gaussian(2.0)
+    assert (a + b) + c == a + (b + c) == Sum((a, b, c))
+    assert hash(a + b) == hash(Sum((a, b)))
+    with pytest.raises(TypeError):
+        a + 1.0  # type: ignore[operator]
+
+
+def test_median_is_filled_in_everywhere_and_only_where_wanted():
+    kernel = Gaussian() + IMQ("median") + Gaussian(5.0)
+    assert kernel.needs_median
+    assert kernel.with_median(2.0) == Gaussian(2.0) + IMQ(2.0) + Gaussian(5.0)
+    with pytest.raises(InputError, match="median"):
+        Gaussian().phi(R2)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, "mean", None, True, [1.0]])
+def test_bad_lengths_are_refused_in_one_line(bad):
+    for make in (Gaussian, IMQ):
+        with pytest.raises(InputError) as caught:
+            make(bad)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [0.0, 0.5, np.nan, -np.inf, "x"])
+def test_bad_exponents_are_refused(bad):
+    with pytest.raises(InputError, match="exponent"):
+        IMQ(1.0, bad)
+
+
+def test_unknown_kernel_dictionaries_are_refused():
+    with pytest.raises(InputError, match="type"):
+        kernel_from_dict({"type": "Laplace", "scale": 1.0})
+
+
+@pytest.mark.parametrize("d", [1, 3, 64, 65, 200])
+def test_median_distance_is_the_median_of_all_pairs(d, rng):
+    x = rng.normal(size=(37, d))
+    pairs = [np.linalg.norm(x[a] - x[b]) for a in range(37) for b in range(a)]
+    assert median_distance(x) == pytest.approx(np.median(pairs), rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [2, 80])
+def test_atoms_give_the_mean_distance_of_distinct_pairs(d):
+    """Eight rows at 0 and two at distance √d: 16 of 45 pairs are distinct, the median of all is 0."""
+    x = np.zeros((10, d))
+    x[8:] = 1.0
+    assert median_distance(x) == pytest.approx(np.sqrt(d))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-20, 1.0, 1e20, 1e300])
+def test_median_distance_scales(scale, rng):
+    x = rng.normal(size=(50, 4))
+    assert median_distance(x * scale) / scale == pytest.approx(median_distance(x), rel=1e-12)
+
+
+def test_coinciding_rows_have_no_median_distance():
+    with pytest.raises(InputError, match="coincide"):
+        median_distance(np.ones((30, 2)))

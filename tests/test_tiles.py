@@ -1,0 +1,203 @@
+import tracemalloc
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from oracle import dense
+
+from relfit import IMQ, Gaussian
+from relfit.backends import NumpyBackend
+from relfit.backends import numpy_backend as numpy_module
+from relfit.tiles import Job, Runtime, plan_blocks, run
+
+KERNELS = [Gaussian(1.5), IMQ(), Gaussian(1.0) + IMQ()]
+BACKEND = NumpyBackend()
+
+
+def products(kernel, x, y=None, columns=3, seed=0, **options):
+    """Row and column products of random right-hand sides, and what dense arithmetic gives for them."""
+    rng = np.random.default_rng(seed)
+    runtime = Runtime(BACKEND, **{k: options.pop(k) for k in ("executor", "memory") if k in options})
+    right = rng.normal(size=(len(x if y is None else y), columns))
+    left = rng.normal(size=(len(x), columns))
+    job = Job(
+        kernel,
+        BACKEND.points(kernel, x),
+        None if y is None else BACKEND.points(kernel, y),
+        {"phi": right},
+        {} if y is None else {"phi": left},
+        squares=True,
+        **options,
+    )
+    matrix = dense.gram(kernel, x, x if y is None else y)
+    if y is None or not options.get("diagonal", True):
+        np.fill_diagonal(matrix, 0.0)
+    return run([job], runtime)[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
+
+
+class Backwards(Executor):
+    """Runs tasks only when a result is asked for, the newest first."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Lazy(self)
+        self.waiting.append((future, fn, args))
+        return future
+
+
+class Lazy(Future):
+    def __init__(self, owner):
+        super().__init__()
+        self.owner = owner
+
+    def result(self, timeout=None):
+        while self.owner.waiting:
+            future, fn, args = self.owner.waiting.pop()
+            future.set_result(fn(*args))
+        return super().result(timeout)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 700])
+def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
+    x = rng.normal(size=(n, 3))
+    got, rows, _, squares = products(kernel, x)
+    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
+    assert got.squares == pytest.approx(squares, rel=1e-11)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 300), (300, 3), (513, 257)])
+def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
+    got, rows, columns, squares = products(kernel, rng.normal(size=(n, 2)), rng.normal(size=(m, 2)))
+    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
+    np.testing.assert_allclose(got.columns["phi"], columns, atol=1e-11)
+    assert got.squares == pytest.approx(squares, rel=1e-11)
+
+
+def test_paired_cross_products_leave_out_equal_rows(rng):
+    x, y = rng.normal(size=(2, 600, 2))
+    got, rows, columns, squares = products(Gaussian(1.0), x, y, diagonal=False)
+    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
+    np.testing.assert_allclose(got.columns["phi"], columns, atol=1e-11)
+    assert got.squares == pytest.approx(squares, rel=1e-11)
+
+
+def test_all_weights_of_a_general_kernel(rng):
+    x = rng.normal(size=(300, 4))
+    kernel = IMQ(1.3)
+    right = {"phi": rng.normal(size=(300, 2)), "dphi": rng.normal(size=300), "r2ddphi": np.ones(300)}
+    got = run([Job(kernel, BACKEND.points(kernel, x), None, right)], Runtime(BACKEND))[0]
+    r2 = ((x[:, None] - x[None]) ** 2).sum(2)
+    for w, matrix in zip(right, kernel.weights(r2, tuple(right)), strict=True):
+        np.fill_diagonal(matrix, 0.0)
+        np.testing.assert_allclose(got.rows[w], matrix @ right[w], atol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_same_bits_for_any_executor_and_order(kernel, rng):
+    x, y = rng.normal(size=(1300, 2)), rng.normal(size=(700, 2))
+    for args in ((x,), (x, y)):
+        serial = products(kernel, *args)[0]
+        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(5) as five, ProcessPoolExecutor(2) as processes:
+            for executor in (one, five, processes, Backwards()):
+                other = products(kernel, *args, executor=executor)[0]
+                np.testing.assert_array_equal(other.rows["phi"], serial.rows["phi"])
+                assert other.squares == serial.squares
+                for w, columns in serial.columns.items():
+                    np.testing.assert_array_equal(other.columns[w], columns)
+
+
+@pytest.mark.parametrize("tile", [64, 100, 256, 1000])
+@pytest.mark.parametrize("memory", [2**16, 2**20, 2**28])
+def test_tile_and_block_sizes_move_sums_by_rounding_only(tile, memory, monkeypatch, rng):
+    x, y = rng.normal(size=(1500, 3)), rng.normal(size=(800, 3))
+    kernel = Gaussian(1.0)
+    usual = [products(kernel, x)[0], products(kernel, x, y)[0]]
+    monkeypatch.setattr(numpy_module, "TILE", tile)
+    other = [products(kernel, x, memory=memory)[0], products(kernel, x, y, memory=memory)[0]]
+    for a, b in zip(usual, other, strict=True):
+        # 1e-12 of the largest kernel mean: the right-hand sides here are of size one.
+        scale = np.abs(a.rows["phi"]).max()
+        assert np.abs(a.rows["phi"] - b.rows["phi"]).max() <= 1e-12 * scale
+        for w, columns in a.columns.items():
+            assert np.abs(columns - b.columns[w]).max() <= 1e-12 * np.abs(columns).max()
+
+
+def test_the_plan_covers_every_pair_once_and_depends_on_sizes_only(rng):
+    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(5000, 1)))
+    job = Job(Gaussian(1.0), x, None, {"phi": np.ones(5000)})
+    seen = np.zeros((5000, 5000), dtype=np.int8)
+    for i, j in plan_blocks(job):
+        seen[i, j] += 1
+        if i != j:
+            seen[j, i] += 1
+    assert (seen == 1).all()
+    assert plan_blocks(job, 2**30) == plan_blocks(job, 2**29)
+
+
+@pytest.mark.parametrize("offset", [1e6, -1e6])
+def test_offsets_are_harmless_once_centred(offset, rng):
+    x = rng.normal(size=(400, 5))
+    moved = x + offset
+    shift = np.median(moved, axis=0)
+    for kernel in KERNELS:
+        near, far = products(kernel, x)[0], products(kernel, moved - shift)[0]
+        # Adding 1e6 itself rounds each coordinate by 1e-10.
+        np.testing.assert_allclose(far.rows["phi"], near.rows["phi"], atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.01), IMQ(0.01)], ids=str)
+def test_far_apart_clusters_keep_their_digits(kernel, rng):
+    """Two clusters 1e6 apart, of the kernel's own width: the product form would lose every digit."""
+    x = rng.normal(size=(120, 3)) * 0.01
+    x[60:] += 1e6
+    assert BACKEND.points(kernel, x).by_differences
+    got, rows, _, _ = products(kernel, x)
+    np.testing.assert_allclose(got.rows["phi"], rows, rtol=1e-12, atol=1e-12 * np.abs(rows).max())
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_gaussian_at_extreme_scales(scale, rng):
+    x = rng.normal(size=(50, 3))
+    plain = products(Gaussian(1.0), x)[0]
+    scaled = run(
+        [Job(Gaussian(scale), BACKEND.points(Gaussian(scale), x * scale), None, {"phi": np.ones(50)}, squares=True)],
+        Runtime(BACKEND),
+    )[0]
+    assert scaled.squares == pytest.approx(plain.squares, rel=1e-12)
+
+
+def test_the_kernel_matrix_is_never_held(rng):
+    """n = 6000 would need 288 MB for the matrix; the tiles and sums stay far below."""
+    x = rng.normal(size=(6000, 3))
+    job = Job(Gaussian(1.0), BACKEND.points(Gaussian(1.0), x), None, {"phi": np.ones(6000)})
+    tracemalloc.start()
+    run([job], Runtime(BACKEND))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * 2**20
+
+
+def test_progress_counts_every_pair_once(rng):
+    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(900, 2)))
+    calls = []
+    run([Job(Gaussian(1.0), x, None, {"phi": np.ones(900)})], Runtime(BACKEND, progress=lambda *a: calls.append(a)))
+    assert calls[-1] == (900 * 899 // 2, 900 * 899 // 2)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_a_failing_block_stops_the_run(rng):
+    class Broken(Gaussian):
+        @property
+        def unit_rate(self):
+            return None
+
+        def phi(self, r2):
+            raise MemoryError("no room")
+
+    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(3000, 2)))
+    with pytest.raises(MemoryError, match="no room"), ThreadPoolExecutor(2) as threads:
+        run([Job(Broken(1.0), x, None, {"phi": np.ones(3000)})], Runtime(BACKEND, executor=threads))

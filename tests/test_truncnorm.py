@@ -1,0 +1,519 @@
+"""The truncated normal against high-precision arithmetic, hand-derived values, laws and simulation.
+
+Every call runs with warnings turned into errors and NumPy's floating-point errors raised (`strict`).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+from scipy.stats import kstest
+from scipy.stats import truncnorm as scipy_truncnorm
+
+from relfit import truncnorm as tn
+
+INF = math.inf
+laws = settings(max_examples=300, deadline=None, database=None)
+finite = st.floats(-1e3, 1e3, allow_nan=False)
+limit = st.one_of(finite, st.sampled_from([-INF, INF]))
+any_float = st.floats(allow_nan=False)
+
+
+def strict(function, *args, **kwargs):
+    """Call with every warning and every floating-point error an exception."""
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        return function(*args, **kwargs)
+
+
+def ulp_up(x):
+    with np.errstate(under="ignore"):
+        return np.nextafter(x, INF)
+
+
+def ulp_down(x):
+    with np.errstate(under="ignore"):
+        return np.nextafter(x, -INF)
+
+
+# ---------------------------------------------------------------- reference in high-precision arithmetic
+
+
+def mp_mass(a, b):
+    """2[Φ(b) − Φ(a)] of mpmath numbers. On one side of 0, erf below 1 and erfc above it: two doubles differ
+    by 1e−16 of their size or more, so of 70 digits the difference keeps at least 45."""
+    if not a < b:
+        return mp.mpf(0)
+    if b <= 0:
+        a, b = -b, -a
+    a, b = a / mp.sqrt(2), b / mp.sqrt(2)
+    return mp.erfc(a) - mp.erfc(b) if a >= 1 else mp.erf(b) - mp.erf(a)
+
+
+def mp_log_sf(t, a, b, scale=1.0, mean=0.0):
+    """log P(T > t | a < T < b) for T ~ N(mean, scale²) and the exact values of the doubles given."""
+    with mp.workdps(70):
+        t, a, b = ((mp.mpf(float(v)) - mp.mpf(float(mean))) / mp.mpf(float(scale)) for v in (t, a, b))
+        above = mp_mass(t, b)
+        return -mp.log1p(mp_mass(a, t) / above) if above else mp.mpf("-inf")
+
+
+def mp_log_mass(a, b):
+    """log(Φ(b) − Φ(a)); as the mass tends to 1, through its complement."""
+    with mp.workdps(70):
+        a, b = mp.mpf(float(a)), mp.mpf(float(b))
+        if a < 0 < b:
+            return mp.log1p(-(mp.erfc(b / mp.sqrt(2)) + mp.erfc(-a / mp.sqrt(2))) / 2)
+        return mp.log(mp_mass(a, b) / 2)
+
+
+def mp_log_mass_by_quadrature(a, b):
+    """The same by quadrature of exp(−(u² − c²)/2) from the end c nearest to 0, on pieces that double in
+    length, in units of the whole (the quadrature stops on an absolute error); what lies beyond an exponent of
+    300 is left out."""
+    with mp.workdps(50):
+        a, b = mp.mpf(a), mp.mpf(b)
+        if b <= 0:
+            a, b = -b, -a
+        c, first = max(a, mp.mpf(0)), 1 / (1 + abs(a))
+        end = min(b - c, mp.sqrt(c * c + 600) - c)
+        cuts = [0] + [first * 2**j / end for j in range(60) if first * 2**j < end] + [1]
+        total = end * mp.quad(lambda u: mp.exp(-u * end * (c + u * end / 2)), cuts)
+        if a < 0:
+            total += mp.exp(mp_log_mass_by_quadrature(0, -a)) * mp.sqrt(2 * mp.pi)
+        return -c * c / 2 + mp.log(total) - mp.log(2 * mp.pi) / 2
+
+
+def error(got, want):
+    return float(abs(mp.mpf(float(got)) - want))
+
+
+def assert_close(got, want, where, absolute=1e-14, relative=1e-15):
+    """Far inside what is promised (1e−10 + 1e−15 |log p|): the absolute part is 1e−14."""
+    if mp.isinf(want):
+        assert float(got) == float(want), where
+    else:
+        assert error(got, want) <= absolute + relative * float(abs(want)), where
+
+
+def log_uniform(rng, low, high, n):
+    return 10.0 ** rng.uniform(math.log10(low), math.log10(high), n)
+
+
+def random_points(n, seed):
+    """(t, a, b): |limits| ≤ 1e3, widths 1e−12 to 2e3 or infinite, t anywhere in [a, b], ends included."""
+    rng = np.random.default_rng(seed)
+    a = rng.choice([-1.0, 1.0], n) * np.where(
+        rng.random(n) < 0.6, log_uniform(rng, 1e-6, 1e3, n), rng.uniform(0, 10, n)
+    )
+    a[rng.random(n) < 0.03] = 0.0
+    width = np.where(rng.random(n) < 0.7, log_uniform(rng, 1e-12, 2e3, n), log_uniform(rng, 1e-2, 20, n))
+    b = np.clip(np.maximum(a + width, ulp_up(a)), -1e3, 1e3)
+    a = np.where(a < b, a, ulp_down(b))
+    open_end = rng.random(n)
+    low, high = a.copy(), b.copy()
+    a[open_end < 0.12], b[(open_end > 0.06) & (open_end < 0.18)] = -INF, INF
+    share = np.where(rng.random(n) < 0.5, rng.random(n), log_uniform(rng, 1e-16, 1, n))
+    step = (high - low) * share
+    choices = [low + step, high - step, ulp_up(low), ulp_down(high), low + step / (1 + np.abs(low))]
+    t = np.clip(np.choose(rng.integers(0, len(choices), n), choices), low, high)
+    return t, a, b
+
+
+# ------------------------------------------------------------------------------ accuracy
+
+
+def test_two_references_agree():
+    """erf/erfc differences and quadrature, two independent ways, to 30 digits on 60 hard intervals."""
+    _, a, b = random_points(60, seed=11)
+    extra = [(1e3, ulp_up(1e3)), (-1e3, 1e3), (999.0, INF), (-INF, -1e3), (0.0, 5e-324), (-3.0, 1e-12)]
+    for low, high in [*zip(a.tolist(), b.tolist(), strict=True), *extra]:
+        one, other = mp_log_mass(low, high), mp_log_mass_by_quadrature(low, high)
+        assert abs(one - other) <= mp.mpf("1e-30") * (1 + abs(one)), (low, high)
+
+
+def test_log_sf_and_log_cdf_on_six_thousand_points():
+    t, a, b = random_points(6000, seed=1)
+    upper, lower = strict(tn.log_sf, t, a, b), strict(tn.log_cdf, t, a, b)
+    for row in zip(t.tolist(), a.tolist(), b.tolist(), upper, lower, strict=True):
+        assert_close(row[3], mp_log_sf(*row[:3]), row)
+        assert_close(row[4], mp_log_sf(-row[0], -row[2], -row[1]), row)
+
+
+def test_log_sf_keeps_relative_accuracy_near_one():
+    """Where p is within 1e−300 of 1, log p ≈ −(1 − p) itself is right to 12 digits."""
+    t, a, b = random_points(3000, seed=2)
+    got = strict(tn.log_sf, t, a, b)
+    near_one = (got < -1e-300) & (got > -1e-3)
+    assert near_one.sum() > 400
+    for row in zip(t[near_one], a[near_one], b[near_one], got[near_one], strict=True):
+        assert_close(row[3], mp_log_sf(*row[:3]), row, absolute=0.0, relative=1e-12)
+
+
+def test_log_mass_on_two_thousand_intervals():
+    _, a, b = random_points(2000, seed=3)
+    for row in zip(a, b, strict(tn.log_mass, a, b), strict=True):
+        assert_close(row[2], mp_log_mass(*row[:2]), row)
+        if row[2] > -1e-3 and row[2] < -1e-300:
+            assert_close(row[2], mp_log_mass(*row[:2]), row, absolute=0.0, relative=1e-12)
+
+
+def test_selective_log_pvalue_loses_nothing_to_the_division_by_s():
+    """The same accuracy on the doubles (t, s, V⁻, V⁺), widths of a few ulps of the limits included, where
+    log_sf of the rounded quotients would be wrong in the first digit."""
+    t, a, b = random_points(1500, seed=4)
+    s = log_uniform(np.random.default_rng(5), 0.5, 1e6, t.size)
+    got = strict(tn.selective_log_pvalue, t, s, a, b)
+    for row in zip(t, a, b, s, got, strict=True):
+        assert_close(row[4], mp_log_sf(*row[:4]), row)
+    low, high = 0.3, 0.3 * (1 + 8e-16)
+    middle = ulp_up(low)
+    narrow = strict(tn.selective_log_pvalue, middle, 1e-3, low, high)
+    assert_close(narrow, mp_log_sf(middle, low, high, 1e-3), "narrow")
+
+
+# ------------------------------------------------------------------------------ values derived by hand
+
+
+@pytest.mark.parametrize("t", [1e-8, 0.3, 1.96, 6.0, 37.0])
+def test_half_line_above_zero(t):
+    """P(Z > t | Z > 0) = P(Z > t)/½ = 2(1 − Φ(t)), so log p = log 2 + log Φ(−t)."""
+    assert strict(tn.log_sf, t, 0.0, INF) == pytest.approx(math.log(2) + log_ndtr(-t), rel=4e-15, abs=1e-15)
+
+
+@pytest.mark.parametrize("t", [-1e-3, -0.5, -3.0])
+def test_half_line_below_zero(t):
+    """P(Z > t | Z < 0) = (½ − Φ(t))/½ = 1 − 2Φ(t)."""
+    assert strict(tn.log_sf, t, -INF, 0.0) == pytest.approx(math.log1p(-2 * ndtr(t)), rel=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.05, 1e-3, 1e-9])
+def test_thresholds_for_two_models(alpha):
+    """[0, ∞): 2(1 − Φ(t/σ)) = α gives t = σΦ⁻¹(1 − α/2). (−∞, 0]: 1 − 2Φ(t/σ) = α gives t = σΦ⁻¹(½ − α/2)."""
+    sigma = 2.5
+    above = strict(tn.selective_threshold, alpha, sigma, 0.0, INF)
+    below = strict(tn.selective_threshold, alpha, sigma, -INF, 0.0)
+    assert above == pytest.approx(-sigma * ndtri(alpha / 2), rel=1e-13)
+    assert below == pytest.approx(sigma * ndtri(0.5 - alpha / 2), rel=1e-7, abs=1e-15)
+
+
+@pytest.mark.parametrize("half", [1e-300, 1e-9, 1.0, 30.0, INF])
+def test_symmetric_interval_at_its_centre(half):
+    """(−h, h) at t = 0 has p = ½."""
+    assert strict(tn.log_sf, 0.0, -half, half) == pytest.approx(-math.log(2), rel=1e-15)
+
+
+def test_narrow_interval_at_zero_is_uniform():
+    """φ is flat to w²/2 = 5e−25 on (−1e−12, 1e−12): P(Z > t) = (b − t)/(b − a) = ¼ at t = ½b."""
+    assert strict(tn.log_sf, 0.5e-12, -1e-12, 1e-12) == pytest.approx(math.log(0.25), rel=1e-15)
+
+
+def test_far_tail_is_exponential():
+    """Mills: P(Z > x) ≈ φ(x)/x. With a = 2²⁰, t = a + 2⁻²⁰: (t² − a²)/2 = 1 + 2⁻⁴¹ and
+    log(t/a) = log(1 + 2⁻⁴⁰) ≈ 2⁻⁴⁰, so log p = −1 − 2⁻⁴¹ − 2⁻⁴⁰; the next term is of size 2⁻⁸⁰."""
+    a = 2.0**20
+    got = strict(tn.log_sf, a + 2.0**-20, a, INF)
+    assert got == pytest.approx(-1 - 2.0**-41 - 2.0**-40, rel=0, abs=2e-15)
+
+
+def test_no_truncation_is_the_normal():
+    t = np.linspace(-37, 300, 200)
+    np.testing.assert_allclose(strict(tn.log_sf, t, -INF, INF), log_ndtr(-t), rtol=2e-12)
+    np.testing.assert_allclose(strict(tn.log_cdf, -t, -INF, INF), log_ndtr(-t), rtol=2e-12)
+
+
+def test_scipy_agrees_where_it_is_accurate():
+    """An independent implementation, on intervals of moderate size and width."""
+    rng = np.random.default_rng(6)
+    a = rng.uniform(-4, 3, 500)
+    b = a + rng.uniform(0.3, 5, 500)
+    t = a + rng.uniform(0.05, 0.95, 500) * (b - a)
+    np.testing.assert_allclose(strict(tn.log_sf, t, a, b), scipy_truncnorm.logsf(t, a, b), rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------ conventions and shapes
+
+
+def test_edges():
+    """t ≤ a: p = 1. t ≥ b: p = 0. Zero width: p = 1, whatever t. An empty interval has no mass."""
+    for t, a, b in [(0.0, 0.0, 1.0), (-5.0, 0.0, 1.0), (-INF, -INF, INF), (-INF, 0.0, 1.0)]:
+        assert strict(tn.log_sf, t, a, b) == 0.0
+        assert strict(tn.log_cdf, t, a, b) == -INF
+    for t, a, b in [(1.0, 0.0, 1.0), (5.0, 0.0, 1.0), (INF, -INF, INF), (INF, 0.0, INF)]:
+        assert strict(tn.log_sf, t, a, b) == -INF
+        assert strict(tn.log_cdf, t, a, b) == 0.0
+    for t in (-INF, 0.0, 2.0, 3.0, INF):
+        assert strict(tn.log_sf, t, 2.0, 2.0) == strict(tn.log_cdf, t, 2.0, 2.0) == 0.0
+    assert strict(tn.log_mass, 1.0, 1.0) == strict(tn.log_mass, 2.0, 1.0) == -INF
+    assert strict(tn.log_mass, -INF, INF) == 0.0
+    assert strict(tn.selective_log_pvalue, 7.0, 2.0, 1.0, 5.0) == -INF
+    assert strict(tn.selective_log_pvalue, 0.9, 2.0, 1.0, 5.0) == 0.0
+
+
+def test_invalid_input_is_nan_and_never_a_number():
+    for args in [(math.nan, 0, 1), (0.5, math.nan, 1), (0.5, 0, math.nan), (0.5, 1, 0)]:
+        assert math.isnan(strict(tn.log_sf, *args))
+    assert math.isnan(strict(tn.log_mass, math.nan, 0.0))
+    for s in (0.0, -1.0, INF, math.nan):
+        assert math.isnan(strict(tn.selective_log_pvalue, 0.5, s, 0.0, 1.0))
+        assert math.isnan(strict(tn.selective_lower_bound, 0.5, s, 0.0, 1.0, 0.9))
+    for alpha in (-0.1, 1.1, math.nan):
+        assert math.isnan(strict(tn.selective_threshold, alpha, 1.0, 0.0, 1.0))
+        assert np.isnan(strict(tn.selective_interval, 0.5, 1.0, 0.0, 1.0, alpha)).all()
+    assert math.isnan(strict(tn.isf, 0.5, 0.0, 1.0))
+
+
+def test_broadcasting():
+    t, a = np.linspace(0, 1, 5)[:, None], np.array([-1.0, 0.0, -INF])
+    got = strict(tn.log_sf, t, a, 2.0)
+    assert got.shape == (5, 3)
+    assert got.dtype == np.float64
+    for row, column in np.ndindex(5, 3):
+        assert got[row, column] == pytest.approx(float(tn.log_sf(t[row, 0], a[column], 2.0)), rel=1e-15)
+    assert strict(tn.isf, np.log([0.1, 0.5]), a[:, None], INF).shape == (3, 2)
+    assert strict(tn.log_mass, a, np.zeros((4, 1))).shape == (4, 3)
+    assert strict(tn.log_sf, np.empty(0), 0.0, 1.0).shape == (0,)
+    assert strict(tn.isf, np.empty(0), 0.0, 1.0).shape == (0,)
+
+
+# ------------------------------------------------------------------------------ laws
+
+
+@settings(laws, max_examples=120)
+@given(st.lists(any_float, min_size=3, max_size=3), st.floats(1e-300, 1e300), st.floats(-800, 0))
+def test_any_doubles_give_a_probability(three, scale, log_q):
+    """Over the whole range of doubles: no NaN, no warning, log p ≤ 0, a quantile inside the interval."""
+    a, t, b = sorted(three)
+    for value in (strict(tn.log_sf, t, a, b), strict(tn.selective_log_pvalue, t, scale, a, b)):
+        assert value <= 0.0
+    assert strict(tn.log_mass, a, b) <= 0.0
+    assert a <= strict(tn.isf, log_q, a, b) <= b
+    lo, hi = strict(tn.selective_interval, t, scale, a, b, 0.9)
+    assert lo <= hi
+
+
+@laws
+@given(st.lists(limit, min_size=4, max_size=4, unique=True))
+def test_chain_rule(four):
+    """P(Z > u | a, b) = P(Z > t | a, b) P(Z > u | t, b) for a < t < u < b."""
+    a, t, u, b = sorted(four)
+    whole = strict(tn.log_sf, u, a, b)
+    parts = strict(tn.log_sf, t, a, b) + strict(tn.log_sf, u, t, b)
+    assert abs(whole - parts) <= 1e-13 + 4e-15 * abs(whole)
+
+
+@laws
+@given(st.lists(limit, min_size=4, max_size=4))
+def test_monotone_in_t_and_in_both_limits(four):
+    """log SF falls with t and rises with either limit, up to rounding."""
+
+    def ordered(smaller, larger):
+        return smaller <= larger or smaller - larger <= 1e-14 + 2e-15 * abs(smaller)
+
+    w, x, y, z = sorted(four)
+    assume(w < z)
+    assert ordered(strict(tn.log_sf, y, w, z), strict(tn.log_sf, x, w, z))
+    if x < z:
+        assert ordered(strict(tn.log_sf, y, w, z), strict(tn.log_sf, y, x, z))
+    if w < y:
+        assert ordered(strict(tn.log_sf, x, w, y), strict(tn.log_sf, x, w, z))
+
+
+@laws
+@given(st.lists(limit, min_size=3, max_size=3, unique=True))
+def test_reflection_and_complement(three):
+    """log_cdf(t, a, b) = log_sf(−t, −b, −a), the two add to 1, and log_mass is even."""
+    a, t, b = sorted(three)
+    upper, lower = strict(tn.log_sf, t, a, b), strict(tn.log_cdf, t, a, b)
+    assert lower == strict(tn.log_sf, -t, -b, -a)
+    assert math.exp(upper) + math.exp(lower) == pytest.approx(1.0, rel=1e-14)
+    assert strict(tn.log_mass, a, b) == strict(tn.log_mass, -b, -a)
+
+
+# ------------------------------------------------------------------------------ quantile and threshold
+
+
+@pytest.mark.parametrize("log_q", [-1e-18, -1e-6, -0.05, -0.7, -3.0, -40.0, -1e3, -1e5])
+def test_quantile_brackets_its_probability(log_q):
+    """x is a double with log SF(x) ≤ log q < log SF(one ulp below x), hence within an ulp of the truth."""
+    _, a, b = random_points(300, seed=7)
+    x = strict(tn.isf, log_q, a, b)
+    assert np.all((a <= x) & (x <= b))
+    assert np.all(strict(tn.log_sf, x, a, b) <= log_q)
+    assert np.all((strict(tn.log_sf, ulp_down(x), a, b) > log_q) | (x == a))
+    assert np.all(strict(tn.log_sf, ulp_up(x), a, b) <= log_q + 1e-10)
+
+
+def test_quantile_without_truncation():
+    log_q = -np.concatenate([np.geomspace(1e-12, 1e5, 60)])
+    got = strict(tn.isf, log_q, -INF, INF)
+    np.testing.assert_allclose(got, -ndtri_exp(log_q), rtol=1e-9, atol=1e-12)
+
+
+def test_quantile_ends():
+    assert strict(tn.isf, 0.0, -INF, 3.0) == -INF
+    assert strict(tn.isf, 0.0, 1.0, 3.0) == 1.0
+    assert strict(tn.isf, -INF, 1.0, INF) == INF
+    assert strict(tn.isf, -INF, 1.0, 3.0) == 3.0
+    assert strict(tn.isf, -2.0, 1.0, 1.0) == 1.0
+    assert strict(tn.selective_threshold, 0.05, 1.0, 2.0, 2.0) == INF
+    assert strict(tn.selective_threshold, 0.0, 1.0, 2.0, INF) == INF
+    assert strict(tn.selective_threshold, 1.0, 1.0, 2.0, INF) == 2.0
+
+
+def test_threshold_and_pvalue_are_one_decision():
+    """statistic ≥ threshold ⇔ log p ≤ log α, at the threshold, one ulp to either side and anywhere else."""
+    t, a, b = random_points(400, seed=8)
+    rng = np.random.default_rng(9)
+    s, alpha = log_uniform(rng, 0.1, 10, t.size), rng.choice([0.01, 0.05, 0.3], t.size)
+    threshold = strict(tn.selective_threshold, alpha, s, a, b)
+    for statistic in (t, threshold, ulp_up(threshold), ulp_down(threshold)):
+        inside = (a < statistic) & (statistic < b)
+        rejected = strict(tn.selective_log_pvalue, statistic, s, a, b) <= np.log(alpha)
+        np.testing.assert_array_equal(rejected[inside], (statistic >= threshold)[inside])
+
+
+# ------------------------------------------------------------------------------ truncation limits of RelPSI
+
+
+def random_estimate(rng, models):
+    root = rng.normal(size=(models, models + 1))
+    return rng.normal(size=models), root @ root.T / models
+
+
+def test_truncation_by_hand():
+    """V = I, J = 0, i = 1: s² = 2, c = (−½, ½, 0), d = (0, 1, ½). D = (0, 3, 1): t = 3 and
+    V⁻ = max(3 − 3/1, 3 − 1/½) = 1, no d < 0 so V⁺ = ∞.
+    V_JJ = 1, V_ii = V_kk = 3, V_ik = −2: s² = 4, d_k = (−2 + 1)/4 = −¼. D = (0, 1, 2): V⁺ = 1 + 2·4 = 9."""
+    assert strict(tn.truncation_limits, [0.0, 3.0, 1.0], np.eye(3), 1, 0) == (1.0, INF)
+    v = [[1.0, 0.0, 0.0], [0.0, 3.0, -2.0], [0.0, -2.0, 3.0]]
+    assert strict(tn.truncation_limits, [0.0, 1.0, 2.0], v, 1, 0) == (0.0, 9.0)
+    assert strict(tn.truncation_limits, [0.0, 1.0, 2.0], v, 1, 0, [False, False, True]) == (0.0, INF)
+    assert strict(tn.truncation_limits, [0.0, 1.0], np.eye(2), 1, 0) == (0.0, INF)
+
+
+def test_truncation_drops_rows_that_are_rounding():
+    """V_kJ = V_JJ and V_ki = V_Ji make d_k = 0: t says nothing of D_k − D_J. Two ulps of noise in V must not
+    bring the row back (with D_k = D_J it would shut the interval at t). Row i stays however small s² is."""
+    v = np.array([[1.0, 0.3, 1.0], [0.3, 2.0, 0.3], [1.0, 0.3, 1.7]])
+    for noise in (0.0, 4.4e-16, -4.4e-16):
+        v[2, 0] = v[0, 2] = 1.0 + noise
+        assert strict(tn.truncation_limits, [0.0, 1.0, 0.0], v, 1, 0) == (0.0, INF)
+    close = 1.0 - 2.0**-44
+    assert strict(tn.truncation_limits, [0.0, 1.0], [[1.0, close], [close, 1.0]], 1, 0) == (0.0, INF)
+    assert np.isnan(strict(tn.truncation_limits, [0.0, 1.0], np.ones((2, 2)), 1, 0)).all()
+
+
+@laws
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7))
+def test_truncation_is_where_the_argmin_stays(seed, models):
+    """D moved along c = Vη/s² keeps argmin = J for t in [V⁻, V⁺] and nowhere else: brute force on a grid."""
+    rng = np.random.default_rng(seed)
+    d, v = random_estimate(rng, models)
+    best = int(np.argmin(d))
+    i = int(rng.choice(np.delete(np.arange(models), best)))
+    lower, upper = strict(tn.truncation_limits, d, v, i, best)
+    eta = np.eye(models)[i] - np.eye(models)[best]
+    c, t = v @ eta / (eta @ v @ eta), eta @ d
+    assert 0.0 <= lower <= t <= upper
+    ends = [e + side * 1e-6 * (1 + abs(e)) for e in (lower, upper) if np.isfinite(e) for side in (-1, 1)]
+    for tau in [*np.linspace(lower - 3, min(upper, t + 10) + 3, 41), *ends]:
+        if min(abs(tau - lower), abs(tau - upper)) > 1e-8 * (1 + abs(tau)):
+            assert (int(np.argmin(d + c * (tau - t))) == best) == (lower < tau < upper)
+
+
+def test_tied_models_give_uniform_pvalues():
+    """D ~ N(0, V): given J, each p of i ≠ J is uniform, so P(p ≤ α) over all l models is α(l − 1)/l."""
+    rng = np.random.default_rng(12)
+    models, trials, alpha = 5, 1500, 0.1
+    _, v = random_estimate(rng, models)
+    pvalues = np.ones((trials, models))
+    for row, d in zip(pvalues, rng.multivariate_normal(np.zeros(models), v, trials), strict=True):
+        best = int(np.argmin(d))
+        for i in set(range(models)) - {best}:
+            s = math.sqrt(v[i, i] + v[best, best] - 2 * v[i, best])
+            limits = strict(tn.truncation_limits, d, v, i, best)
+            row[i] = math.exp(strict(tn.selective_log_pvalue, d[i] - d[best], s, *limits))
+    i_of_trial = [rng.choice(np.flatnonzero(row < 1.0)) for row in pvalues]
+    one_each = pvalues[np.arange(trials), i_of_trial]
+    assert kstest(one_each, "uniform").statistic < 1.95 / math.sqrt(trials)  # exceeded with probability 1e−3
+    per_trial = (pvalues <= alpha).mean(axis=1)
+    expected, error_of_mean = alpha * (models - 1) / models, per_trial.std() / math.sqrt(trials)
+    assert abs(per_trial.mean() - expected) < 3.5 * error_of_mean
+
+
+# ------------------------------------------------------------------------------ selective intervals
+
+
+def test_interval_without_truncation():
+    """Limits at ±∞: the pivot is Φ(−(t − μ)/s), so the interval is t ± s z and the bound t − s z."""
+    lo, hi = strict(tn.selective_interval, 1.3, 0.2, -INF, INF, 0.9)
+    z = -ndtri(0.05)
+    assert (lo, hi) == (pytest.approx(1.3 - 0.2 * z, rel=1e-13), pytest.approx(1.3 + 0.2 * z, rel=1e-13))
+    assert strict(tn.selective_lower_bound, 1.3, 0.2, -INF, INF, 0.95) == pytest.approx(lo, rel=1e-13)
+
+
+def test_interval_ends_solve_the_pivot():
+    """The high-precision pivot at the ends is the tail asked for, narrow and one-sided limits included; the
+    ends are doubles, and log p has slope at most (V⁺ − V⁻)/s² in μ, or (t − μ)/s² for infinite limits."""
+    t, a, b = random_points(150, seed=13)
+    t, a, b = (v[(np.abs(t) < 50) & (a < t) & (t < b)] for v in (t, a, b))
+    assert t.size > 80
+    for row in zip(t.tolist(), a.tolist(), b.tolist(), strict=True):
+        lo, hi = strict(tn.selective_interval, row[0], 0.7, row[1], row[2], 0.9)
+        bound = strict(tn.selective_lower_bound, row[0], 0.7, row[1], row[2], 0.8)
+        assert lo <= bound <= hi
+        for mean, p in ((lo, 0.05), (bound, 0.2), (hi, 0.95)):
+            slope = min(row[2] - row[1], 100 + abs(mean)) / 0.49
+            got = mp_log_sf(*row, 0.7, mean)
+            assert error(math.log(p), got) <= 1e-10 + 4e-16 * (abs(mean) + abs(row[0])) * slope, (row, mean)
+
+
+@pytest.mark.parametrize("limits", [(0.0, INF), (0.4, 1.1), (0.7, 0.7 + 1e-6), (-INF, 2.0)])
+def test_lower_bound_is_positive_when_the_test_rejects(limits):
+    """Duality: the bound at level 1 − α exceeds 0 exactly when p < α."""
+    for share in np.linspace(0.02, 0.98, 25):
+        low, high = max(limits[0], -4.0), min(limits[1], 4.0)
+        t = low + share * (high - low)
+        p = math.exp(strict(tn.selective_log_pvalue, t, 0.5, *limits))
+        assert (strict(tn.selective_lower_bound, t, 0.5, *limits, 0.95) > 0.0) == (p < 0.05)
+
+
+@laws
+@given(st.lists(st.floats(-40, 40), min_size=3, max_size=3, unique=True), st.floats(-40, 40), st.floats(0, 5))
+def test_pivot_increases_with_the_mean(three, mean, step):
+    a, t, b = sorted(three)
+    before = strict(tn.log_sf, t - mean, a - mean, b - mean)
+    after = strict(tn.log_sf, t - mean - step, a - mean - step, b - mean - step)
+    assume(min(t - a, b - t) > 1e-3)
+    assert before <= after + 1e-9 + 1e-12 * abs(after)
+
+
+def test_no_finite_bound():
+    """t on a limit or zero width carries no information on the mean; nor does an interval of level 1."""
+    for t, lower, upper in [(0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (2.0, 2.0, 2.0), (5.0, 0.0, 1.0)]:
+        assert strict(tn.selective_interval, t, 1.0, lower, upper, 0.9) == (-INF, INF)
+        assert strict(tn.selective_lower_bound, t, 1.0, lower, upper, 0.9) == -INF
+    assert strict(tn.selective_interval, 0.5, 1.0, 0.0, 1.0, 1.0) == (-INF, INF)
+    lo, hi = strict(tn.selective_interval, 0.5, 1.0, 0.0, 1.0, 0.0)
+    assert lo == pytest.approx(hi, abs=1e-13) == pytest.approx(0.5, abs=1e-13)
+
+
+@pytest.mark.parametrize(("mean", "lower", "upper"), [(0.7, 0.0, INF), (-1.0, 0.2, 1.5)])
+def test_interval_covers_the_mean(mean, lower, upper):
+    """N(μ, 1) truncated by rejection: each side misses with probability 0.1, within 3.5 standard errors."""
+    rng = np.random.default_rng(14)
+    draws = rng.normal(mean, 1.0, 30000)
+    draws = draws[(draws > lower) & (draws < upper)][:1500]
+    assert draws.size == 1500
+    ends = np.array([strict(tn.selective_interval, t, 1.0, lower, upper, 0.8) for t in draws])
+    allowed = 3.5 * math.sqrt(0.1 * 0.9 / draws.size)
+    assert abs(np.mean(ends[:, 0] > mean) - 0.1) < allowed
+    assert abs(np.mean(ends[:, 1] < mean) - 0.1) < allowed
