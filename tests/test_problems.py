@@ -67,10 +67,7 @@ def test_rbm_density_is_the_sum_over_latent_states():
     states = np.array(list(itertools.product([-1.0, 1.0], repeat=5)))
     terms = np.array(
         [
-            [
-                0.5 * row @ model.coupling @ h + model.visible @ row + model.latent @ h - 0.5 * row @ row
-                for h in states
-            ]
+            [0.5 * row @ model.coupling @ h + model.visible @ row + model.latent @ h - 0.5 * row @ row for h in states]
             for row in y
         ]
     )
@@ -289,9 +286,7 @@ def test_rbm_truth_is_unknown_outside_the_checked_range():
         assert problem.worse("ksd") is None
 
 
-@pytest.mark.parametrize(
-    ("eps", "best"), [(0.18, {"P1"}), (0.19, {"P1"}), (0.2, {"P1", "P2"}), (0.22, {"P2"})]
-)
+@pytest.mark.parametrize(("eps", "best"), [(0.18, {"P1"}), (0.19, {"P1"}), (0.2, {"P1", "P2"}), (0.22, {"P2"})])
 def test_rbm_l7_turns_at_the_fixed_perturbation(eps, best):
     assert problems.rbm_l7(eps).best("ksd") == best
     assert problems.rbm_l7(eps).models == tuple(f"P{i}" for i in range(1, 8))

@@ -253,6 +253,7 @@ def test_edges():
         assert strict(tn.log_sf, t, 2.0, 2.0) == strict(tn.log_cdf, t, 2.0, 2.0) == 0.0
     assert strict(tn.log_mass, 1.0, 1.0) == strict(tn.log_mass, 2.0, 1.0) == -INF
     assert strict(tn.log_mass, -INF, INF) == 0.0
+    assert strict(tn.log_mass, 0.0, 5e-324) == strict(tn.log_mass, -5e-324, 0.0) < -744.0
     assert strict(tn.selective_log_pvalue, 7.0, 2.0, 1.0, 5.0) == -INF
     assert strict(tn.selective_log_pvalue, 0.9, 2.0, 1.0, 5.0) == 0.0
 

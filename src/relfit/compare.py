@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -17,12 +18,12 @@ from relfit.diagnostics import NEAR_DEGENERATE, joint_warnings, size_warnings
 from relfit.discrepancies import KSD, MMD, Dependence
 from relfit.errors import BackendUnavailable, InputError
 from relfit.estimate import JointEstimate
-from relfit.inputs import Data, Seed, check_alpha, check_choice, check_fraction, load, make_seed
+from relfit.inputs import Data, Seed, check_alpha, check_choice, check_fraction, check_pair_names, load, make_seed
 from relfit.kernels import Kernel
-from relfit.measure import Plan, check_rows, joint_estimate, resolve_kernel, split
-from relfit.procedures import CORRECTIONS, Decision, fixed_relpsi, relative_z, relmulti, relpsi
+from relfit.measure import Plan, check_design, check_rows, joint_estimate, resolve_kernel, split
+from relfit.procedures import CORRECTIONS, Decision, PairDecision, fixed_relpsi, relative_z, relmulti, relpsi
 from relfit.procedures.decision import difference_variance
-from relfit.progress import reporting
+from relfit.progress import Progress, reporting
 from relfit.result import Comparison, PairComparison
 from relfit.tiles import Runtime
 from relfit.version import __version__
@@ -91,9 +92,7 @@ def compare(
     wanted = _correction(correction, test)
     with reporting(progress, "comparing") as update:
         task = _prepare(reference, models, discrepancy, estimator, kernel, dependence, rng, backend)
-        plan = replace(
-            task.plan, shuffle=shuffle, runtime=replace(task.plan.runtime, executor=executor, progress=update)
-        )
+        plan = task.plan_for(shuffle, executor, update)
         if test == "relmulti":
             selection, testing = split(task.data, fraction, plan.dependence, plan.seed)
             check_rows(selection, plan.estimator, selection=True, share="selection share, ")
@@ -139,9 +138,7 @@ def estimate(
     """
     with reporting(progress, "estimating") as update:
         task = _prepare(reference, models, discrepancy, estimator, kernel, dependence, rng, backend, fewest_models=1)
-        plan = replace(
-            task.plan, shuffle=shuffle, runtime=replace(task.plan.runtime, executor=executor, progress=update)
-        )
+        plan = task.plan_for(shuffle, executor, update)
         check_rows(task.data, plan.estimator)
         joint = joint_estimate(task.data, plan)
     return _with_copies(joint, task.copies())
@@ -200,20 +197,17 @@ def compare_pair(
     """
     alpha = check_alpha(alpha)
     test = check_choice("test", test, ("auto", "z", "relpsi"))
-    if len(names) != 2 or not all(isinstance(name, str) and name for name in names) or names[0] == names[1]:
-        raise InputError(f"names: expected two different names, got {names!r}")
+    check_pair_names(names)
     with reporting(progress, "comparing") as update:
         task = _prepare(reference, {names[0]: a, names[1]: b}, discrepancy, estimator, kernel, dependence, rng, backend)
-        plan = replace(
-            task.plan, shuffle=shuffle, runtime=replace(task.plan.runtime, executor=executor, progress=update)
-        )
+        plan = task.plan_for(shuffle, executor, update)
         check_rows(task.data, plan.estimator)
         joint = _with_copies(joint_estimate(task.data, plan), task.copies())
     decision = (fixed_relpsi if test == "relpsi" else relative_z)(joint, alpha)
     pvalue = float(np.exp(decision.log_pvalue))
     return PairComparison(
         names=(names[0], names[1]),
-        statistic=decision.difference / decision.standard_error if decision.standard_error else 0.0,
+        statistic=_statistic(decision),
         pvalue=pvalue,
         log_pvalue=decision.log_pvalue,
         worse=pvalue <= alpha,
@@ -238,6 +232,12 @@ def compare_pair(
     )
 
 
+def _statistic(decision: PairDecision) -> float:
+    if decision.standard_error > 0.0:
+        return decision.difference / decision.standard_error
+    return math.copysign(math.inf, decision.difference) if "deterministic" in decision.status else 0.0
+
+
 @dataclass(frozen=True)
 class _Task:
     data: Data
@@ -248,6 +248,13 @@ class _Task:
     def copies(self) -> dict[str, str]:
         """Every name given, in that order, with the distinct model it stands for."""
         return {name: self.data.copies.get(name, name) for name in self.data.names}
+
+    def plan_for(self, shuffle: bool, executor: Executor | None, progress: Progress | None) -> Plan:
+        """The plan with what one call adds to it."""
+        if executor is not None and not callable(getattr(executor, "submit", None)):
+            raise InputError(f"executor: expected a concurrent.futures.Executor or None, got {type(executor).__name__}")
+        runtime = replace(self.plan.runtime, executor=executor, progress=progress)
+        return replace(self.plan, shuffle=shuffle, runtime=runtime)
 
 
 def _prepare(
@@ -275,6 +282,7 @@ def _prepare(
     if discrepancy not in ("auto", measure):
         need = "samples" if discrepancy == "mmd" else "densities (relfit.Density)"
         raise InputError(f"discrepancy={discrepancy!r}: expected models that are {need}, got {data.kind}")
+    check_design(data, estimator, cast(Dependence, dependence))
     seed = make_seed(rng)
     resolved, rule = resolve_kernel(data, kernel, seed)
     plan = Plan(resolved, estimator, cast(Dependence, dependence), seed, Runtime(_backend(backend)))
@@ -282,11 +290,10 @@ def _prepare(
 
 
 def _backend(name: str) -> NumpyBackend:
-    if name in ("auto", "numpy"):
-        return NumpyBackend()
-    if name in ("torch", "triton"):
+    if isinstance(name, str) and name in ("torch", "triton"):
         raise BackendUnavailable(f'backend: {name!r} is not part of this version; use "auto" or "numpy"')
-    raise InputError(f"backend: expected one of auto, numpy, got {name!r}")
+    check_choice("backend", name, ("auto", "numpy"))
+    return NumpyBackend()
 
 
 def _correction(correction: str | None, test: str) -> str:

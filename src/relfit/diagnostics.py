@@ -11,11 +11,17 @@ from relfit.measure import Plan
 
 NEAR_DEGENERATE = 0.3
 NEAR_COPY = 0.99
+_MOST_PAIRS = 3
 
 
 def joint_warnings(joint: JointEstimate, plan: Plan) -> list[str]:
     """Everything worth saying about an estimate made with this plan."""
     notes = size_warnings(joint)
+    if not joint.covariance.any():
+        notes.append(
+            "the kernel takes one value on all pairs of rows, so no model can be told from another; "
+            "choose a bandwidth near the median distance"
+        )
     if joint.near_degeneracy is not None:
         close = [name for name, rho in zip(joint.names, joint.near_degeneracy, strict=True) if rho > NEAR_DEGENERATE]
         if close:
@@ -42,12 +48,14 @@ def size_warnings(joint: JointEstimate) -> list[str]:
 
 def _near_copies(joint: JointEstimate) -> list[str]:
     rows = () if joint.psi is None else joint.psi.models
-    notes = []
+    pairs = []
     for size in sorted({len(row) for row in rows}):
         same = [i for i, row in enumerate(rows) if len(row) == size]
         unit = np.array([rows[i] / (np.linalg.norm(rows[i]) or 1.0) for i in same])
-        correlated = np.argwhere(np.triu(unit @ unit.T > NEAR_COPY, 1))
-        notes += [_near_copy(joint.names[same[a]], joint.names[same[b]]) for a, b in correlated]
+        pairs += [(same[a], same[b]) for a, b in np.argwhere(np.triu(unit @ unit.T > NEAR_COPY, 1))]
+    notes = [_near_copy(joint.names[a], joint.names[b]) for a, b in pairs[:_MOST_PAIRS]]
+    if len(pairs) > _MOST_PAIRS:
+        notes.append(f"{len(pairs) - _MOST_PAIRS} more pairs of samples are nearly the same rows")
     return notes
 
 

@@ -2,7 +2,10 @@
 
 
 class RelfitError(Exception):
-    """Any error that relfit raises on purpose."""
+    """Any error that relfit raises on purpose. Its message is one line, whatever was quoted in it."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(" ".join(line.strip() for line in message.splitlines()))
 
 
 class InputError(RelfitError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,10 @@ class JointEstimate:
         object.__setattr__(self, "values", _finite("values", self.values, (count,)))
         object.__setattr__(self, "covariance", _covariance(self.covariance, count))
         if self.sizes is not None:
-            object.__setattr__(self, "sizes", tuple(int(n) for n in self.sizes))
+            object.__setattr__(self, "sizes", _sizes(self.sizes, count))
+        if self.near_degeneracy is not None:
+            share = _finite("near_degeneracy", self.near_degeneracy, (count,))
+            object.__setattr__(self, "near_degeneracy", share)
 
     @property
     def standard_error(self) -> Array:
@@ -56,21 +60,37 @@ class JointEstimate:
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"names: expected a sequence of text, got {names!r}")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise InputError(f"names: expected different names, got {twice!r} more than once")
+    if isinstance(names, str) or not np.iterable(names):
+        raise InputError(f"names: expected a sequence of text, got {reprlib.repr(names)}")
+    names = tuple(names)
     if not names:
         raise InputError("names: expected at least one, got none")
-    return tuple(names)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"names: expected a sequence of text, got {reprlib.repr(names)}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"names: expected different names, got {twice!r} more than once")
+    return names
+
+
+def _sizes(sizes: Any, count: int) -> tuple[int, ...]:
+    whole = np.iterable(sizes) and all(isinstance(n, int | np.integer) and n > 0 for n in sizes)
+    if not whole or len(sizes) not in (1, 1 + count):
+        raise InputError(
+            f"sizes: expected the reference's number of rows, alone or followed by those of {count} models, "
+            f"got {reprlib.repr(sizes)}"
+        )
+    return tuple(int(n) for n in sizes)
 
 
 def _finite(argument: str, value: Any, shape: tuple[int, ...]) -> Array:
     try:
-        array = np.array(value, dtype=float)
+        given = np.asarray(value)
+        if given.dtype.kind not in "biuf":
+            raise TypeError
+        array = np.array(given, dtype=float)
     except (TypeError, ValueError):
-        raise InputError(f"{argument}: expected numbers of shape {shape}") from None
+        raise InputError(f"{argument}: expected numbers of shape {shape}, got {reprlib.repr(value)}") from None
     if array.shape != shape:
         raise InputError(f"{argument}: expected shape {shape}, got {array.shape}")
     if not np.isfinite(array).all():
@@ -90,4 +110,8 @@ def _covariance(value: Any, count: int) -> Array:
             f"covariance: expected a positive semi-definite matrix, got an eigenvalue of {lowest:.3g} "
             f"(largest entry {size:.3g})"
         )
+    # What passed as rounding must not come back as the square root of a negative variance.
+    matrix = (matrix + matrix.T) / 2.0
+    np.fill_diagonal(matrix, np.maximum(np.diag(matrix), 0.0))
+    matrix.setflags(write=False)
     return matrix

@@ -22,6 +22,8 @@ Rows = NDArray[np.intp]
 BANDWIDTH_ROWS = 1000
 FEWEST_ROWS = {"complete": 20, "linear": 40}
 FEWEST_SELECTION_ROWS = {"complete": 5, "linear": 10}
+# Beyond these the kernel's length, squared (for KSD to the fourth power), leaves float64.
+LENGTHS = {"samples": 1e152, "densities": 1e50}
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,36 @@ def resolve_kernel(data: Data, kernel: Kernel | None, seed: int) -> tuple[Kernel
     wanted = Gaussian() if kernel is None else kernel
     if not isinstance(wanted, Kernel):
         raise InputError(f"kernel: expected a relfit kernel such as Gaussian() or IMQ(), got {type(kernel).__name__}")
-    if not wanted.needs_median:
-        return wanted, "given"
-    return wanted.with_median(_pooled_median(data, seed)), "median"
+    rule = "median" if wanted.needs_median else "given"
+    resolved = wanted.with_median(_pooled_median(data, seed)) if wanted.needs_median else wanted
+    largest = LENGTHS[data.kind]
+    if not 1.0 / largest < resolved.length < largest:
+        raise InputError(
+            f"kernel: expected a bandwidth between {1.0 / largest:g} and {largest:g}, got {resolved.length:g} "
+            f"({rule}); rescale the data"
+        )
+    return resolved, rule
+
+
+def check_design(data: Data, estimator: str, dependence: Dependence) -> None:
+    """Refuse sizes and kinds of data that the estimator or the dependence does not fit."""
+    if data.kind == "densities":
+        _check_densities(data.reference, dependence)
+        return
+    lengths = {len(x) for x in data.samples.values()}
+    if dependence == "shared" and len(lengths) > 1:
+        raise InputError(f'dependence="shared": expected models of equal size, got {sorted(lengths)}')
+    if dependence == "paired" and lengths != {len(data.reference)}:
+        raise InputError(
+            f'dependence="paired": expected every model to have {len(data.reference)} rows like the reference, '
+            f"got {sorted(lengths)}"
+        )
+    lengths.add(len(data.reference))
+    if estimator == "linear" and len(lengths) > 1:
+        raise InputError(
+            f'estimator="linear": expected samples of equal size (it pairs model and reference rows), '
+            f'got {sorted(lengths)} rows; use estimator="complete" or equal sizes'
+        )
 
 
 def joint_estimate(data: Data, plan: Plan) -> JointEstimate:
@@ -80,15 +109,14 @@ def split(data: Data, fraction: float, dependence: Dependence, seed: int) -> tup
 def row_orders(data: Data, dependence: Dependence, seed: int, purpose: str) -> dict[str | None, Rows]:
     """A random order of the rows of the reference (key None) and of every sample.
 
-    Rows that belong together stay together: the models share one order under "shared", and the
-    reference shares it too under "paired".
+    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor
+    a copy more changes a number, and rows made from common random numbers stay together; samples that are
+    independent may be shuffled alike. The reference joins in only where its rows are paired with them.
     """
-    together = dependence in ("shared", "paired")
     orders: dict[str | None, Rows] = {
-        name: stream(seed, purpose, "*" if together else f"model {data.keys[name]}").permutation(len(rows))
-        for name, rows in data.samples.items()
+        name: stream(seed, purpose, "models").permutation(len(rows)) for name, rows in data.samples.items()
     }
-    own = stream(seed, purpose, "*") if dependence == "paired" else stream(seed, f"{purpose} reference")
+    own = stream(seed, purpose, "models" if dependence == "paired" else "reference")
     return {None: own.permutation(len(data.reference)), **orders}
 
 
@@ -100,29 +128,14 @@ def _take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
 
 
 def _samples(data: Data, plan: Plan) -> Estimates:
-    samples, dependence = list(data.samples.values()), plan.dependence
-    lengths = {len(x) for x in samples}
-    if dependence == "shared" and len(lengths) > 1:
-        raise InputError(f'dependence="shared": expected models of equal size, got {sorted(lengths)}')
-    if dependence == "paired" and lengths != {len(data.reference)}:
-        raise InputError(
-            f'dependence="paired": expected every model to have {len(data.reference)} rows like the reference, '
-            f"got {sorted(lengths)}"
-        )
     if plan.estimator == "linear":
         return _linear_samples(data, plan)
     centre = _centre(data.reference)
-    centred = [x - centre for x in samples]
-    return mmd.complete(data.reference - centre, centred, plan.kernel, dependence, plan.runtime)
+    centred = [x - centre for x in data.samples.values()]
+    return mmd.complete(data.reference - centre, centred, plan.kernel, plan.dependence, plan.runtime)
 
 
 def _linear_samples(data: Data, plan: Plan) -> Estimates:
-    lengths = {len(data.reference), *(len(x) for x in data.samples.values())}
-    if len(lengths) > 1:
-        raise InputError(
-            f'estimator="linear": expected samples of equal size (it pairs model and reference rows), '
-            f'got {sorted(lengths)} rows; use estimator="complete" or equal sizes'
-        )
     orders = _orders(data, plan)
     reference, samples = data.reference, data.samples
 
@@ -137,19 +150,28 @@ def _linear_samples(data: Data, plan: Plan) -> Estimates:
 
 def _densities(data: Data, plan: Plan) -> Estimates:
     reference, densities = data.reference, data.densities
-    if plan.dependence != "independent":
-        raise InputError(
-            f'dependence={plan.dependence!r}: describes samples of the models; densities have none, use "independent"'
-        )
-    if np.array_equal(reference, np.round(reference)):
-        raise InputError(
-            "reference: expected continuous data for KSD, got whole numbers only; use samples of the models and MMD"
-        )
     if plan.estimator == "linear":
         return _linear_densities(data, plan)
     scores = [scores_of(name, density, reference) for name, density in densities.items()]
     rng = stream(plan.seed, "second order")
     return ksd.complete(reference - _centre(reference), scores, plan.kernel, plan.runtime, rng)
+
+
+def _check_densities(reference: Array, dependence: Dependence) -> None:
+    if dependence != "independent":
+        raise InputError(
+            f'dependence={dependence!r}: describes samples of the models; densities have none, use "independent"'
+        )
+    largest, most = float(np.abs(reference).max()), LENGTHS["densities"]
+    # From 2⁵² on every float64 is a whole number.
+    if largest < 2.0**52 and np.array_equal(reference, np.round(reference)):
+        raise InputError(
+            "reference: expected continuous data for KSD, got whole numbers only; use samples of the models and MMD"
+        )
+    if largest > most:
+        raise InputError(
+            f"reference: expected numbers below {most:g} in size for KSD, got {largest:g}; rescale the data"
+        )
 
 
 def _linear_densities(data: Data, plan: Plan) -> Estimates:
@@ -179,7 +201,7 @@ def _centre(reference: Array) -> Array:
 
 def _pooled_median(data: Data, seed: int) -> float:
     pool = [data.reference, *data.samples.values()]
-    keys = ["reference", *(f"model {data.keys[name]}" for name in data.samples)]
+    keys = ["reference", *("models" for _ in data.samples)]
     share = BANDWIDTH_ROWS / sum(len(rows) for rows in pool)
     drawn = [
         _subsample(rows, share * len(rows), stream(seed, "bandwidth", key))

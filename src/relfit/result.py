@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.errors import InputError
-from relfit.inputs import check_alpha
+from relfit.inputs import check_level
 from relfit.kernels import Kernel, kernel_from_dict
 from relfit.truncnorm import selective_interval, selective_lower_bound, selective_threshold
 
@@ -97,13 +97,13 @@ class Comparison:
 
     def confidence_interval(self, level: float = 0.95) -> Array:
         """(l, 2) two-sided intervals for D_i − D_best; selective ones for relpsi, which can be infinite."""
-        check_alpha(level)
+        check_level(level)
         ends = [self._interval(i, level) for i in range(len(self.names))]
         return np.array(ends, dtype=float)
 
     def lower_bound(self, level: float = 0.95) -> Array:
         """(l,) one-sided lower bounds for D_i − D_best: above 0 exactly where p < 1 − level."""
-        check_alpha(level)
+        check_level(level)
         return np.array([self._lower(i, level) for i in range(len(self.names))], dtype=float)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -125,7 +125,9 @@ class Comparison:
             came = f"schema {data.get('schema')!r}" if isinstance(data, Mapping) else type(data).__name__
             raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {came}")
         try:
-            return cls(**_revived(data))
+            revived = cls(**_revived(data))
+            _check_shapes(revived)
+            return revived
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
 
@@ -138,7 +140,7 @@ class Comparison:
         """The comparison that `to_json` wrote."""
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"text: expected JSON written by to_json, got something else ({error})") from None
         return cls.from_dict(data)
 
@@ -175,7 +177,7 @@ class Comparison:
     def _interval(self, i: int, level: float) -> tuple[float, float]:
         t, s = float(self.difference[i]), float(self.difference_standard_error[i])
         if s == 0.0:
-            return t, t
+            return (t, t) if self._certain(i) else (min(t, 0.0), max(t, 0.0))
         if self.truncation is not None:
             return selective_interval(t, s, float(self.truncation[i, 0]), float(self.truncation[i, 1]), level)
         reach = s * float(ndtri(0.5 + level / 2.0))
@@ -184,10 +186,14 @@ class Comparison:
     def _lower(self, i: int, level: float) -> float:
         t, s = float(self.difference[i]), float(self.difference_standard_error[i])
         if s == 0.0:
-            return t
+            return t if self._certain(i) else min(t, 0.0)
         if self.truncation is not None:
             return selective_lower_bound(t, s, float(self.truncation[i, 0]), float(self.truncation[i, 1]), level)
         return t - s * float(ndtri(level))
+
+    def _certain(self, i: int) -> bool:
+        """Whether a difference without variance is a real one; otherwise it is rounding and 0 is as good."""
+        return "deterministic" in self.status[i]
 
     def _row(self, i: int) -> dict[str, Any]:
         return {
@@ -263,8 +269,10 @@ class PairComparison:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Kernel):
-        return value.to_dict()
-    if isinstance(value, np.ndarray):
+        return _plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
@@ -289,3 +297,14 @@ def _revived(data: Mapping[str, Any]) -> dict[str, Any]:
     if out.get("kernel") is not None:
         out["kernel"] = kernel_from_dict(out["kernel"])
     return out
+
+
+def _check_shapes(result: Comparison) -> None:
+    count = len(result.names)
+    wide = {"covariance": (count, count), "truncation": (count, 2)}
+    for key in (*_ARRAYS, "worse"):
+        array = getattr(result, key)
+        if array is not None and array.shape != wide.get(key, (count,)):
+            raise ValueError(f"{key} of shape {array.shape} for {count} names")
+    if len(result.status) != count or result.names.index(result.best) != result.best_index:
+        raise ValueError("status or best does not fit the names")

@@ -19,7 +19,7 @@ nothing to rounding.
 
 Valid input is a ≤ b, s positive and finite, α and level in [0, 1], log q ≤ 0; it never gives NaN or a
 warning. Anything else, NaN included, gives NaN: checking what a user typed is the task of the layers above.
-Quotients by s are taken to lie between 1e−300 and 1e300 in size; beyond that they are clipped.
+Distances over s are taken to lie between 1e−300 and 1e300; beyond that they are clipped and digits are lost.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ Array = npt.NDArray[np.float64]
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_HALF_PI = math.sqrt(0.5 * math.pi)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_LOG_TWO = math.log(2.0)
 _SMALLEST, _LARGEST = 5e-324, 1e300
 _SIGN_MASK = np.int64(0x7FFFFFFFFFFFFFFF)
 
@@ -63,9 +64,9 @@ def log_mass(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     with np.errstate(over="ignore", under="ignore"):
         outside = ndtr(a) + ndtr(-b)
         tail = -0.5 * a * a - _LOG_ROOT_TWO_PI + _log_decaying(np.clip(a, 0.0, _LARGEST), b - a)
-        straddling = np.log(0.5 * (erf(b * _ROOT_HALF) - erf(np.minimum(a, 0.0) * _ROOT_HALF)))
+        straddling = np.log(erf(b * _ROOT_HALF) - erf(np.minimum(a, 0.0) * _ROOT_HALF)) - _LOG_TWO
         value = np.where(a < 0.0, straddling, tail)
-        value = np.where(outside < 0.5, np.log1p(-np.minimum(outside, 0.5)), value)
+        value = np.where(outside < 0.5, np.log1p(-np.minimum(outside, 0.5)), value) + 0.0
     return np.where(proper, value, np.where(missing, np.nan, -np.inf))[()]
 
 

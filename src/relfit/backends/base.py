@@ -32,8 +32,8 @@ class Radial(Protocol):
 class Points:
     """Rows prepared once for squared distances by one matrix product.
 
-    ``left @ right.T`` of two prepared samples is ``rate · r²`` directly. `rows` are the centred rows
-    themselves; they are used instead where the product would lose digits (`by_differences`).
+    ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly. `rows` are the
+    centred rows themselves, used instead where the product would lose digits (`by_differences`).
     """
 
     rows: Array
@@ -45,7 +45,7 @@ class Points:
         return len(self.rows)
 
     def __getitem__(self, block: slice) -> Points:
-        return Points(self.rows[block], self.left[block], self.right[block], self.by_differences)
+        return Points(self.rows[block], self.left[block], self.right[:, block], self.by_differences)
 
 
 @dataclass(frozen=True)

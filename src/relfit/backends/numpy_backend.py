@@ -28,7 +28,7 @@ class NumpyBackend:
     name: str = "numpy"
 
     def points(self, kernel: Radial, rows: Array) -> Points:
-        """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]``, so that ``left @ right.T = q r²``.
+        """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]ᵀ``, so that ``left @ right = q r²``.
 
         For a Gaussian q r² is its exponent; for other kernels q = 1.
         """
@@ -39,17 +39,18 @@ class NumpyBackend:
         return Points(
             rows=rows,
             left=np.hstack([-2.0 * rate * rows, rate * norms, ones]),
-            right=np.hstack([rows, ones, rate * norms]),
+            right=np.ascontiguousarray(np.hstack([rows, ones, rate * norms]).T),
             by_differences=not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2,
         )
 
     def block_sums(self, block: Block) -> BlockSums:
         """The products of the block, tile by tile in a fixed order."""
-        rows = {w: np.zeros((len(block.x), *b.shape[1:])) for w, b in block.right.items()}
-        # Column products are kept transposed: (right-hand sides × rows) @ tile is BLAS's quickest shape.
+        # Products are kept transposed: (right-hand sides × rows) @ tile is the shape BLAS is quickest at.
+        rows = {w: np.zeros((*b.shape[1:], len(block.x))) for w, b in block.right.items()}
         columns = {w: np.zeros((*b.shape[1:], len(block.y))) for w, b in block.left.items()}
         squares = 0.0
         scratch = np.empty(TILE * TILE)
+        spare = {w: np.empty(r.size // max(r.shape[-1], 1) * TILE) for w, r in rows.items()}
         for i, j in _tiles(block):
             weights = _tile_weights(block, i, j, scratch)
             if i == j and not block.diagonal:
@@ -57,15 +58,22 @@ class NumpyBackend:
                     np.fill_diagonal(weight, 0.0)
             mirrored = block.symmetric and i != j
             for w, weight in weights.items():
-                rows[w][i] += weight @ block.right[w][j]
+                _add_product(rows[w][..., i], block.right[w][j].T, weight.T, spare[w])
                 if mirrored:
-                    rows[w][j] += weight.T @ block.right[w][i]
+                    _add_product(rows[w][..., j], block.right[w][i].T, weight, spare[w])
                 elif w in columns:
-                    columns[w][..., j] += block.left[w][i].T @ weight
+                    _add_product(columns[w][..., j], block.left[w][i].T, weight, spare[w])
             if block.squares:
                 phi = weights["phi"].reshape(-1)
                 squares += float(phi @ phi) * (2.0 if mirrored else 1.0)
-        return BlockSums(rows, {w: np.ascontiguousarray(c.T) for w, c in columns.items()}, squares)
+        return BlockSums({w: r.T for w, r in rows.items()}, {w: c.T for w, c in columns.items()}, squares)
+
+
+def _add_product(into: Array, left: Array, right: Array, spare: Array) -> None:
+    # A fresh array of this size for every tile would be fetched from and returned to the system each time.
+    out = spare[: into.size].reshape(into.shape)
+    np.matmul(left, right, out=out)
+    into += out
 
 
 def _units(kernel: Radial) -> tuple[float, float]:
@@ -94,7 +102,7 @@ def _tile_weights(block: Block, i: slice, j: slice, scratch: Array) -> dict[Weig
         cdist(block.x.rows[i], block.y.rows[j], "sqeuclidean", out=tile)
         tile *= _units(kernel)[1]
     else:
-        np.matmul(block.x.left[i], block.y.right[j].T, out=tile)
+        np.matmul(block.x.left[i], block.y.right[:, j], out=tile)
     if kernel.unit_rate is not None:
         # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
         return {"phi": np.exp(tile, out=tile)}

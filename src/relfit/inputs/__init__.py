@@ -1,9 +1,9 @@
 """Files and arrays into checked data. Every input check lives in this package, once."""
 
 from relfit.inputs.arrays import as_rows
-from relfit.inputs.data import Data, load, require_rows, scores_of
+from relfit.inputs.data import Data, check_pair_names, load, require_rows, scores_of
 from relfit.inputs.files import name_of, read_rows
-from relfit.inputs.options import Seed, check_alpha, check_choice, check_fraction, make_seed, stream
+from relfit.inputs.options import Seed, check_alpha, check_choice, check_fraction, check_level, make_seed, stream
 
 __all__ = [
     "Data",
@@ -12,6 +12,8 @@ __all__ = [
     "check_alpha",
     "check_choice",
     "check_fraction",
+    "check_level",
+    "check_pair_names",
     "load",
     "make_seed",
     "name_of",

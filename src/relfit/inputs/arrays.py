@@ -14,6 +14,9 @@ from relfit.models import Sample
 
 Array = NDArray[np.float64]
 
+# Squares of differences, and their quotients by the kernel's squared length, must stay within float64.
+LARGEST_VALUE = 1e152
+
 
 def as_rows(argument: str, value: Any) -> Array:
     """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
@@ -39,30 +42,39 @@ def as_rows(argument: str, value: Any) -> Array:
 
 def _array(argument: str, value: Any) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InputError(f"{argument}: expected complete rows, got {int(value.mask.sum())} masked values")
+        raise InputError(
+            f"{argument}: expected complete rows, got {int(np.ma.getmaskarray(value).sum())} masked values; fill or drop them"
+        )
     try:
         return np.asarray(value)
     except ValueError:
         raise InputError(f"{argument}: expected a rectangular array, got rows of different lengths") from None
+    except (TypeError, RuntimeError) as error:
+        # Tensors that need a gradient or live on another device refuse to become arrays, and say why.
+        raise InputError(f"{argument}: expected an array, got a {type(value).__name__} ({error})") from None
 
 
 def _numeric(argument: str, array: NDArray[Any]) -> Array:
     if array.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
             return array.astype(np.float64, copy=False)
-    what = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates"}
-    came = what.get(array.dtype.kind, f"dtype {array.dtype}")
-    raise InputError(f"{argument}: expected numbers, got {came} (dtype {array.dtype})")
+    what = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
+    came = what.get(array.dtype.kind, "records")
+    raise InputError(f"{argument}: expected numbers, got {came} (dtype {array.dtype}); convert to float first")
 
 
 def _refuse_non_finite(argument: str, rows: Array) -> None:
-    # One pass without a temporary the size of the data: the sum is finite unless something in it is not.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(rows.sum()):
-            return
+    # Two passes without a temporary the size of the data; NaN comes through both and fails the test.
+    if rows.min() > -LARGEST_VALUE and rows.max() < LARGEST_VALUE:
+        return
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
         raise InputError(
             f"{argument}: expected finite numbers, got NaN or infinity in {int(bad.sum())} of {len(rows)} rows "
             f"(first: row {int(bad.argmax())})"
         )
+    large = (np.abs(rows) >= LARGEST_VALUE).any(axis=1)
+    raise InputError(
+        f"{argument}: expected numbers below {LARGEST_VALUE:g} in size, got larger ones in {int(large.sum())} of "
+        f"{len(rows)} rows (first: row {int(large.argmax())}); rescale the data or drop these rows"
+    )

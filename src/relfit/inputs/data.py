@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,21 +20,17 @@ Kind = Literal["samples", "densities"]
 
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _SCORE_PROBE = 256
+_HASH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class Data:
-    """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that model's.
-
-    `keys` names each model's random stream: the alphabetically first among its copies, so that neither
-    the order of the models nor a copy more changes a number.
-    """
+    """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that model's."""
 
     reference: Array
     models: dict[str, Array | Density]
     names: tuple[str, ...]
     copies: dict[str, str]
-    keys: dict[str, str]
     warnings: tuple[str, ...]
 
     @property
@@ -66,16 +63,26 @@ def load(reference: Any, models: Any, *, fewest_models: int = 2) -> Data:
         raise InputError(
             "models: expected all samples or all densities, got both; MMD and KSD values cannot be compared"
         )
-    copies = _copies(rows, checked)
+    samples = {name: model for name, model in checked.items() if not isinstance(model, Density)}
+    _refuse_one_point(rows, samples)
+    densities = {name: model for name, model in checked.items() if isinstance(model, Density)}
+    copies = {**_sample_copies(samples), **_score_copies(rows, densities)}
     kept = {name: model for name, model in checked.items() if name not in copies}
-    keys = {name: min([name, *(c for c, original in copies.items() if original == name)]) for name in kept}
-    return Data(rows, kept, tuple(checked), copies, keys, tuple(_warnings(rows, kept)))
+    notes = (*_constant_columns(rows), *_rows_in_common(rows, {k: x for k, x in samples.items() if k in kept}))
+    return Data(rows, kept, tuple(checked), copies, notes)
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:
     """Refuse a sample that is too small."""
     if count < fewest:
         raise InputError(f"{what}: expected at least {fewest} rows ({why}), got {count}")
+
+
+def check_pair_names(names: Any) -> None:
+    """Two different names."""
+    pair = isinstance(names, Sequence) and not isinstance(names, str) and len(names) == 2
+    if not pair or not all(isinstance(name, str) and name.strip() for name in names) or names[0] == names[1]:
+        raise InputError(f"names: expected two different names, got {reprlib.repr(names)}")
 
 
 def _named(models: Any) -> dict[str, Any]:
@@ -107,22 +114,28 @@ def _model(name: str, value: Any, dim: int) -> Array | Density:
     return rows
 
 
-def _copies(reference: Array, models: Mapping[str, Array | Density]) -> dict[str, str]:
+def _refuse_one_point(reference: Array, samples: Mapping[str, Array]) -> None:
+    if all((rows == reference[0]).all() for rows in (reference, *samples.values())):
+        raise InputError("reference and models: expected at least two distinct rows, all pooled rows coincide")
+
+
+def _digest(rows: Array) -> str:
+    """Equal for equal arrays (0.0 and −0.0 are equal), different otherwise."""
+    digest = hashlib.blake2b(repr(rows.shape).encode(), digest_size=16)
+    for start in range(0, len(rows), _HASH_ROWS):
+        digest.update((rows[start : start + _HASH_ROWS] + 0.0).data)
+    return digest.hexdigest()
+
+
+def _sample_copies(samples: Mapping[str, Array]) -> dict[str, str]:
     """Copy → original, the first of its kind in the order given."""
-    first: dict[tuple[Any, ...], str] = {}
-    copies = _score_copies(reference, {k: m for k, m in models.items() if isinstance(m, Density)})
-    for name, rows in models.items():
-        if isinstance(rows, Density):
-            continue
-        key = (rows.shape, hashlib.blake2b(rows.data, digest_size=16).digest())
-        if first.setdefault(key, name) != name:
-            copies[name] = first[key]
-    return copies
+    digests = {name: _digest(rows) for name, rows in samples.items()}
+    first: dict[str, str] = {}
+    return {name: first[key] for name, key in digests.items() if first.setdefault(key, name) != name}
 
 
 def _score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
-    probe = reference[:: max(1, len(reference) // _SCORE_PROBE)]
-    probed = {name: scores_of(name, model, probe) for name, model in models.items()}
+    probed = {name: _probe(name, model, reference) for name, model in models.items()}
     copies: dict[str, str] = {}
     for name, model in models.items():
         for other in models:
@@ -137,6 +150,15 @@ def _score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, 
     return copies
 
 
+def _probe(name: str, model: Density, reference: Array) -> Array:
+    step = max(1, len(reference) // _SCORE_PROBE)
+    try:
+        return model.scores(reference[::step])
+    except InputError:
+        # Asked again at every row, so that the complaint counts rows of the reference.
+        return scores_of(name, model, reference)[::step]
+
+
 def scores_of(name: str, density: Density, rows: Array) -> Array:
     """The density's scores at these rows, any complaint naming the model."""
     try:
@@ -146,26 +168,36 @@ def scores_of(name: str, density: Density, rows: Array) -> Array:
 
 
 def _same_scores(a: Array, b: Array) -> bool:
-    return bool(np.all(np.abs(a - b) <= 1e-12 * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))))
+    # Relative to the typical score: its size depends on the unit the data are measured in.
+    size = np.maximum(np.abs(a), np.abs(b))
+    return bool(np.all(np.abs(a - b) <= 1e-12 * np.maximum(size, size.mean())))
 
 
-def _warnings(reference: Array, models: Mapping[str, Array | Density]) -> list[str]:
-    notes = []
+def _constant_columns(reference: Array) -> list[str]:
     constant = int((reference == reference[0]).all(axis=0).sum())
-    if constant:
-        plural = "column is" if constant == 1 else "columns are"
-        notes.append(f"{constant} of {reference.shape[1]} {plural} constant in the reference")
-    keys = _row_keys(reference)
-    repeated = 1.0 - len(np.unique(keys)) / len(keys)
-    for name, rows in models.items():
-        if isinstance(rows, Density):
-            continue
-        common = int(np.isin(_row_keys(rows), keys).sum())
-        # Data with atoms meet by chance; there, rows in common say nothing about memorised data.
-        if common and repeated < 0.1:
+    plural = "column is" if constant == 1 else "columns are"
+    return [f"{constant} of {reference.shape[1]} {plural} constant in the reference"] if constant else []
+
+
+def _rows_in_common(reference: Array, samples: Mapping[str, Array]) -> list[str]:
+    notes = []
+    seen = _row_keys(reference)
+    # Data with atoms meet by chance; there, rows in common say nothing.
+    atoms = len(np.unique(seen)) <= 0.9 * len(seen)
+    contents: dict[bytes, str] = {}
+    for name, rows in samples.items():
+        keys = _row_keys(rows)
+        common = int(np.isin(keys, seen).sum())
+        if common and (not atoms or np.array_equal(rows, reference)):
             notes.append(
                 f"{common} of {len(rows)} rows of {name!r} also occur in the reference: if the model has seen "
                 "these data its discrepancy is too small; compare on data that no model was fitted to"
+            )
+        twin = contents.setdefault(np.sort(keys).tobytes(), name)
+        if twin != name and not atoms:
+            notes.append(
+                f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of "
+                "them hides the difference to the others; leave one out"
             )
     return notes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import reprlib
 from collections.abc import Collection
 from typing import Any
 
@@ -16,7 +17,7 @@ Seed = int | np.random.Generator | None
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
     """The value if it is one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {value!r}")
+        raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}")
     return value
 
 
@@ -25,26 +26,36 @@ def check_alpha(alpha: Any) -> float:
     return _between("alpha", alpha, 0.0, 1.0)
 
 
+def check_level(level: Any) -> float:
+    """A confidence level strictly between 0 and 1."""
+    return _between("level", level, 0.0, 1.0)
+
+
 def check_fraction(fraction: Any) -> float:
     """A share strictly between 0 and 1."""
     return _between("select_fraction", fraction, 0.0, 1.0)
 
 
 def make_seed(rng: Seed) -> int:
-    """The one whole number all streams come from: given, drawn from a Generator, or fresh entropy."""
+    """The one whole number all streams come from: given, drawn from a Generator, or fresh entropy.
+
+    Drawn ones are below 2⁵³, so that every reader of JSON keeps them exactly.
+    """
     if rng is None:
-        return int(np.random.SeedSequence().generate_state(2, np.uint32).astype(np.uint64) @ [1, 2**21])
+        rng = np.random.default_rng()
     if isinstance(rng, np.random.Generator):
         return int(rng.integers(2**53))
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
-        raise InputError(f"rng: expected a non-negative whole number, a numpy Generator or None, got {rng!r}")
+        raise InputError(
+            f"rng: expected a non-negative whole number, a numpy Generator or None, got {reprlib.repr(rng)}"
+        )
     return int(rng)
 
 
 def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
     """An independent generator for one purpose and one model.
 
-    Keyed by the name and not by the position, so that the order of the models changes nothing.
+    Keyed by a name and not by the position, so that the order of the models changes nothing.
     """
     digest = hashlib.blake2b(f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
     words = np.frombuffer(digest, dtype="<u4")
@@ -52,8 +63,11 @@ def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
 
 
 def _between(argument: str, value: Any, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise InputError(f"{argument}: expected a number between {low:g} and {high:g}, got {value!r}")
-    if not low < float(value) < high:
-        raise InputError(f"{argument}: expected a number between {low:g} and {high:g}, got {float(value):g}")
+    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+    if not number or not low < value < high:
+        raise InputError(f"{argument}: expected a number between {low:g} and {high:g}, got {_shown(value)}")
     return float(value)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)

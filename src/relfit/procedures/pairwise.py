@@ -9,7 +9,7 @@ from scipy.special import log_ndtr, ndtri
 
 from relfit.estimate import JointEstimate
 from relfit.procedures.decision import decide_without_variance, difference_variance
-from relfit.truncnorm import selective_log_pvalue, selective_threshold
+from relfit.truncnorm import selective_log_pvalue
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def fixed_relpsi(joint: JointEstimate, alpha: float) -> PairDecision:
     lower, upper = (-math.inf, 0.0) if t <= 0.0 else (0.0, math.inf)
     log_p = float(selective_log_pvalue(t, s, lower, upper)) if t != 0.0 else 0.0
     status = ("tie",) if t == 0.0 else ()
-    return PairDecision(t, s, log_p, float(selective_threshold(alpha, s, lower, upper)), status, (lower, upper))
+    threshold = s * float(ndtri(0.5 - alpha / 2.0) if t <= 0.0 else -ndtri(alpha / 2.0))
+    return PairDecision(t, s, log_p, threshold, status, (lower, upper))
 
 
 def _difference(joint: JointEstimate) -> tuple[float, float]:

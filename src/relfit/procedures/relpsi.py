@@ -38,7 +38,11 @@ def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Deci
             status[i] = (*status[i], word)
     tested = np.flatnonzero(~still).tolist()
     for i in tested:
-        limits[i] = truncation_limits(joint.values, joint.covariance, i, best, still)
+        lower, upper = truncation_limits(joint.values, joint.covariance, i, best, still)
+        if tied.any():
+            # A model exactly level with the best would set V⁺ = t, and a tie is no evidence against i.
+            upper = truncation_limits(joint.values, joint.covariance, i, best, still | tied)[1]
+        limits[i] = lower, upper
         if limits[i, 0] == limits[i, 1] and not tied[i]:
             status[i] = (*status[i], "tie")
     s = np.sqrt([difference_variance(joint.covariance, i, best) for i in tested])

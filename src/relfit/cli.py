@@ -1,0 +1,332 @@
+"""The command line. Exit status: 0 done, 1 the gated model is worse, 2 bad input, 130 interrupted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import click
+
+from relfit.compare import DEPENDENCE, ESTIMATORS, compare, compare_pair
+from relfit.errors import InputError, RelfitError
+from relfit.files import write_text_atomic
+from relfit.inputs import name_of
+from relfit.kernels import IMQ, Gaussian, Kernel
+from relfit.outputs import check_outputs, say, say_utf8
+from relfit.procedures import CORRECTIONS
+from relfit.result import Comparison, PairComparison
+from relfit.version import __version__
+
+DONE, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 70, 130
+
+
+class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4 only
+    name = "median|NUMBER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "median":
+            return value
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0.0 < number < float("inf"):
+            self.fail(f'expected "median" or a positive number, got {value!r}', param, ctx)
+        return number
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several click options as one decorator, in the order in which the help shows them."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_NAMES = click.option(
+    "--name", "names", metavar="NAME", multiple=True, help="Name of a model, once for each; otherwise the file names."
+)
+_MEASURING = _options(
+    click.option("--alpha", metavar="LEVEL", type=float, default=0.05, show_default=True, help="Error rate allowed."),
+    click.option("--kernel", type=click.Choice(["gaussian", "imq"]), default="gaussian", show_default=True),
+    click.option(
+        "--bandwidth",
+        metavar="median|NUMBER",
+        type=_Bandwidth(),
+        help="Length of the kernel.  [default: the median distance; 1 for imq]",
+    ),
+    click.option(
+        "--estimator",
+        type=click.Choice(ESTIMATORS),
+        default="complete",
+        show_default=True,
+        help="complete: all pairs of rows; linear: n/2 pairs, for very many rows.",
+    ),
+    click.option(
+        "--dependence",
+        type=click.Choice(DEPENDENCE),
+        default="independent",
+        show_default=True,
+        help="shared: the models used the same prompts or random numbers; paired: with the reference rows too.",
+    ),
+    click.option(
+        "--seed",
+        metavar="NUMBER",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="The same seed gives the same answer.",
+    ),
+    click.option("--progress/--no-progress", default=None, help="Show a bar; by default on terminals only."),
+)
+_JSON = click.option(
+    "--json", "json_path", metavar="PATH", help="Write the result as JSON; - prints it instead of the table."
+)
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nTry it:    relfit demo\nYour data: relfit compare human.npy gpt.npy claude.npy --html report.html",
+)
+@click.version_option(__version__, message="relfit %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Which of several models are significantly worse than the best one, for these data?"""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@cli.command(
+    "compare",
+    epilog="\b\nExamples:\n"
+    "  relfit compare human.npy gpt.npy claude.npy llama.npy --html report.html\n"
+    "  relfit compare test.csv a/out.csv b/out.csv --name old --name new --gate new",
+)
+@click.argument("reference")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@_NAMES
+@click.option("--html", "html_path", metavar="PATH", help="Write a report that opens in any browser.")
+@_JSON
+@click.option("--gate", metavar="NAME", help="Exit with status 1 if this model is significantly worse than the best.")
+@click.option(
+    "--test",
+    type=click.Choice(["relpsi", "relmulti"]),
+    default="relpsi",
+    show_default=True,
+    help="relpsi: select and test on all rows; relmulti: split the rows.",
+)
+@click.option(
+    "--select-fraction",
+    metavar="SHARE",
+    type=float,
+    help="relmulti: share of the rows that selects the best.  [default: 0.25]",
+)
+@click.option(
+    "--correction", type=click.Choice(CORRECTIONS), help="Of the p-values.  [default: by for relmulti, otherwise none]"
+)
+@_MEASURING
+def compare_command(
+    reference: str,
+    models: Sequence[str],
+    names: Sequence[str],
+    test: str,
+    select_fraction: float | None,
+    json_path: str | None,
+    html_path: str | None,
+    gate: str | None,
+    **settings: Any,
+) -> int:
+    """Decide which MODELs are significantly worse than the best one.
+
+    REFERENCE holds the data, each MODEL a sample of that model: .npy, .npz (file.npz:name for one of several arrays),
+    .csv or .csv.gz, one row per item.
+    """
+    if len(models) < 2:
+        raise InputError(f"MODEL: expected at least two files, got {len(models)}")
+    named = _named(models, names)
+    _check_inputs(reference, models)
+    _check_gate(gate, named)
+    check_outputs({"--json": _file(json_path), "--html": html_path}, [reference, *models])
+    if select_fraction is not None and test != "relmulti":
+        raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
+    fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
+    result = compare(reference, named, test=test, **_prepared({**settings, **fraction}))
+    _write_html(result, html_path)
+    _write_json(result, json_path)
+    if json_path != "-":
+        from relfit.report.table import styled
+
+        say(styled(result))
+    return _gate_status(result, gate, quiet=json_path == "-")
+
+
+@cli.command("pair", epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
+@click.argument("reference")
+@click.argument("a")
+@click.argument("b")
+@_NAMES
+@_JSON
+@click.option(
+    "--test",
+    type=click.Choice(["z", "relpsi"]),
+    default="z",
+    show_default=True,
+    help="relpsi: given which of the two looks better; less power.",
+)
+@_MEASURING
+def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path: str | None, **settings: Any) -> int:
+    """Test whether model A is significantly worse than model B.
+
+    The hypothesis is fixed before the data are seen: "A is no worse than B".
+    """
+    named = _named([a, b], names)
+    _check_inputs(reference, [a, b])
+    check_outputs({"--json": _file(json_path)}, [reference, a, b])
+    result = compare_pair(reference, a, b, names=tuple(named), **_prepared(settings))
+    _write_json(result, json_path)
+    if json_path != "-":
+        from relfit.report.table import pair_styled
+
+        say(pair_styled(result))
+    return DONE
+
+
+@cli.command("demo")
+@click.option("--html", "html_path", metavar="PATH", default="relfit-demo.html", show_default=True, help="The report.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+def demo_command(html_path: str, seed: int) -> int:
+    """Compare six generators of handwritten digits and write a report."""
+    from relfit import demo
+    from relfit.report.table import styled
+    from relfit.report.words import error_words
+
+    check_outputs({"--html": html_path}, [])
+    result = demo.run(seed)
+    _write_html(result, html_path)
+    say(demo.introduction(seed) + "\n")
+    say(styled(result))
+    say(f"{error_words(result)}\n\nReport: {html_path}")
+    return DONE
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show "²" gets a "?" there, not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        status = cli.main(args, prog_name="relfit", standalone_mode=False)
+        return status if isinstance(status, int) else DONE
+    except click.ClickException as error:
+        return _refuse(f"{error.format_message()}{_where_help(error)}")
+    except RelfitError as error:
+        return _refuse(str(error))
+    except MemoryError as error:
+        return _refuse(f"not enough memory ({str(error) or 'none left'}); use fewer rows or --estimator linear")
+    except OSError as error:
+        return _refuse(f"{error.filename or 'operating system'}: {error.strerror or error}")
+    except (KeyboardInterrupt, click.Abort):
+        print("relfit: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception:  # noqa: BLE001  (a crash must not look like status 1, the verdict of --gate)
+        traceback.print_exc()
+        return INTERNAL_ERROR
+
+
+def _refuse(message: str) -> int:
+    from relfit.report.words import visible
+
+    print(f"relfit: error: {visible(' '.join(message.split()))}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _where_help(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return "" if context is None else f" (see {context.command_path} --help)"
+
+
+def _named(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Name → file, in the order given."""
+    if names and len(names) != len(models):
+        raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
+    found = [_as_text(name) for name in names or [name_of(model) for model in models]]
+    for name in found:
+        if found.count(name) > 1:
+            raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
+    return dict(zip(found, models, strict=True))
+
+
+def _as_text(name: str) -> str:
+    # A file name need not be valid text; the name of a model must be, or no output could be written.
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _check_inputs(reference: str, models: Sequence[str]) -> None:
+    for model in models:
+        if os.path.realpath(model) == os.path.realpath(reference):
+            raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
+
+
+def _check_gate(gate: str | None, names: Collection[str]) -> None:
+    if gate is not None and gate not in names:
+        from relfit.report.words import listed
+
+        raise InputError(f"--gate: expected the name of a model ({listed(list(names), 'or')}), got {gate!r}")
+
+
+def _prepared(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options as arguments of `compare` and `compare_pair`."""
+    kernel, bandwidth = settings.pop("kernel"), settings.pop("bandwidth")
+    return {"kernel": _kernel(kernel, bandwidth), "rng": settings.pop("seed"), **settings}
+
+
+def _kernel(name: str, length: Any) -> Kernel:
+    if name == "imq":
+        return IMQ() if length is None else IMQ(scale=length)
+    return Gaussian() if length is None else Gaussian(bandwidth=length)
+
+
+def _file(json_path: str | None) -> str | None:
+    return None if json_path == "-" else json_path
+
+
+def _write_html(result: Comparison, html_path: str | None) -> None:
+    if html_path is not None:
+        from relfit.report.html import write_report
+
+        write_report(result, html_path)
+
+
+def _write_json(result: Comparison | PairComparison, json_path: str | None) -> None:
+    if json_path == "-":
+        say_utf8(result.to_json())
+    elif json_path is not None:
+        write_text_atomic(json_path, result.to_json() + "\n")
+
+
+def _gate_status(result: Comparison, gate: str | None, *, quiet: bool) -> int:
+    if gate is None:
+        return DONE
+    from relfit.report.table import show_pvalue
+    from relfit.report.words import quoted
+
+    row = next(row for row in result.rows() if row["name"] == gate)
+    if row["worse"]:
+        p = show_pvalue(row["adjusted_pvalue"], result.alpha)
+        print(
+            f"relfit: gate: {quoted(gate)} is significantly worse than {quoted(result.best)} "
+            f"(p-value {p}, level {result.alpha:g})",
+            file=sys.stderr,
+        )
+        return GATE_FAILED
+    if not quiet:
+        say(f"Gate passed: no evidence that {quoted(gate)} is worse than the best.")
+    return DONE

@@ -1,0 +1,207 @@
+"""A result in plain words: names as shown, the summary sentence, the error that is controlled."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from relfit.result import Comparison, PairComparison
+
+TEST_NAMES = {"relpsi": "RelPSI", "relmulti": "RelMulti", "relmmd": "RelMMD", "relksd": "RelKSD"}
+MEASURE_NAMES = {"mmd": "MMD²", "ksd": "KSD²", "score": "score"}
+CORRECTION_NAMES = {
+    "by": "Benjamini–Yekutieli correction",
+    "bh": "Benjamini–Hochberg correction",
+    "holm": "Holm correction",
+    "bonferroni": "Bonferroni correction",
+}
+DEPENDENCE_NAMES = {
+    "independent": "the samples are independent of each other",
+    "shared": "the models share their random numbers or prompts",
+    "paired": "the models' rows are paired with the reference rows",
+}
+
+# Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
+_JOINERS = "\u200c\u200d"
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_MOST_NAMES = 4
+
+
+def visible(name: str) -> str:
+    r"""The name on one line: control, direction and other invisible characters as escapes.
+
+    >>> print(visible("two\nlines"))
+    two\nlines
+    """
+    if not name.strip():
+        return repr(name)
+    return "".join(
+        c if unicodedata.category(c) not in _INVISIBLE or c in _JOINERS else c.encode("unicode_escape").decode()
+        for c in name
+    )
+
+
+def quoted(name: str) -> str:
+    """The name as it stands in a sentence: in quotes unless it is one plain word."""
+    shown = visible(name)
+    return shown if re.fullmatch(r"[^\W\d_](?:[^\s,;:'\"]*\w)?", shown) else f"'{shown}'"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """The names as a list in words; a long one is cut short.
+
+    >>> listed(["gpt", "llama", "phi"]), listed(list("abcdefg"), "or")
+    ('gpt, llama and phi', 'a, b, c or 4 more')
+    """
+    shown = [quoted(name) for name in names]
+    if len(shown) > _MOST_NAMES:
+        kept = _MOST_NAMES - 1
+        shown = [*shown[:kept], f"{len(names) - kept} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+
+
+def measure_name(result: Comparison | PairComparison) -> str:
+    """What the models are compared by: MMD², KSD² or score."""
+    return MEASURE_NAMES.get(result.measure, result.measure)
+
+
+def header(result: Comparison | PairComparison) -> str:
+    """The settings in one line: test, measure, kernel, sizes, level, and what is not the default."""
+    parts = [TEST_NAMES.get(result.test, result.test), measure_name(result), kernel_words(result), size_words(result)]
+    if result.estimator not in (None, "complete"):
+        parts.append(f"{result.estimator} estimator")
+    if result.dependence not in (None, "independent"):
+        parts.append(f"{result.dependence} samples")
+    parts.append(f"α = {result.alpha:g}")
+    if isinstance(result, Comparison):
+        parts.append(CORRECTION_NAMES.get(result.correction))
+    return " · ".join(part for part in parts if part)
+
+
+def kernel_words(result: Comparison | PairComparison) -> str | None:
+    """The kernel, and whether its bandwidth is the median distance."""
+    if result.kernel is None:
+        return None
+    return result.kernel.describe() + (" (median)" if result.bandwidth_rule == "median" else "")
+
+
+def size_words(result: Comparison | PairComparison) -> str | None:
+    """The numbers of rows; RelMulti's are those of the share it tests with."""
+    if not result.sizes:
+        return None
+    reference, *models = result.sizes
+    low, high = min(models, default=reference), max(models, default=reference)
+    words = f"n = {reference}"
+    if low != reference or high != reference:
+        words += f" reference rows, {low if low == high else f'{low} to {high}'} model rows"
+    return words + (" for testing" if result.test == "relmulti" else "")
+
+
+def summary(comparison: Comparison) -> str:
+    """One sentence that says what `rows()` says.
+
+    >>> from relfit import JointEstimate, decide
+    >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
+    a has the smallest score; b is significantly worse.
+    """
+    rows = comparison.rows()
+    worse, same, open_ = grouped(rows)
+    clauses = []
+    if same:
+        clauses.append(f"{listed(same)} {'is' if len(same) == 1 else 'are'} the same as it")
+    if worse:
+        clauses.append(f"{listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse")
+    if open_:
+        clauses.append(
+            f"there is no evidence that {listed(open_, 'or')} {'are' if len(open_) > _MOST_NAMES else 'is'} worse"
+        )
+    joint = ", but " if open_ and not worse and not same else "; "
+    return f"{_lead(comparison, rows[0])}{joint}{'; '.join(clauses)}."
+
+
+def grouped(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[str], list[str]]:
+    """The names of the others, in the rows' order: worse, the same as the best, undecided."""
+    others = [row for row in rows if not row["best"]]
+    worse = [row["name"] for row in others if row["worse"]]
+    same = [row["name"] for row in others if row["verdict"] == "the same as the best"]
+    return worse, same, [row["name"] for row in others if row["name"] not in {*worse, *same}]
+
+
+def pair_summary(pair: PairComparison) -> str:
+    """One sentence: is the first model worse than the second?"""
+    a, b = (quoted(name) for name in pair.names)
+    if "indistinguishable" in pair.status:
+        return f"{a} and {b} cannot be told apart: as far as these data go they are the same model."
+    if pair.worse:
+        return f"{a} is significantly worse than {b}."
+    measure = measure_name(pair)
+    if pair.difference > 0.0:
+        return f"There is no evidence that {a} is worse than {b}, though its {measure} is larger in this sample."
+    same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is the smaller one"
+    return f"There is no evidence that {a} is worse than {b}: {same}."
+
+
+def question(comparison: Comparison) -> str:
+    """What was tested, in plain words."""
+    what = f"Each model's distance from the data was estimated by its {measure_name(comparison)}, smaller is better."
+    if comparison.measure == "score":
+        what = "Each model has a score, smaller is better."
+    if comparison.test == "relmulti":
+        share = comparison.select_fraction or 0.0
+        return (
+            f"{what} A random {share:.0%} of the rows chose the best model; the other rows, which had no part in that "
+            "choice, tested for each other model whether it is no worse than the chosen one."
+        )
+    return (
+        f"{what} The model with the smallest value was chosen, and for each other model it was tested whether it is no "
+        "worse than the chosen one. Choosing and testing use the same rows, and the p-values allow for that."
+    )
+
+
+def error_words(comparison: Comparison) -> str:
+    """Which error is held at the level α, in plain words."""
+    share = f"{100 * comparison.alpha:g}%"
+    if comparison.correction in ("by", "bh"):
+        when = ", provided that the differences to the best are positively dependent" * (comparison.correction == "bh")
+        return (
+            f"False discovery rate: of the models declared worse, on average at most {share} are in truth as good as "
+            f"the model they were tested against{when}."
+        )
+    if comparison.correction in ("holm", "bonferroni"):
+        return (
+            f"Family-wise error rate: the chance that any model as good as the one it was tested against is declared "
+            f"worse is at most {share}."
+        )
+    return (
+        f"False positive rate: at most {share} of the models that are as good as the best are declared worse, "
+        "on average."
+    )
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """What the answer does not say."""
+    says = [
+        "“No evidence that it is worse” does not mean “as good”: more data may yet tell the models apart.",
+        "The best of these models need not be good: all of them may be far from the data.",
+    ]
+    if comparison.measure == "score":
+        return [
+            *says,
+            "The score decides what counts as a difference: another one may order the models otherwise.",
+        ]
+    return [
+        *says,
+        "The kernel decides what counts as a difference: another one, or another bandwidth, may order them otherwise.",
+        "It holds for independent rows that no model was fitted to: a model that has seen them looks too good.",
+    ]
+
+
+def _lead(comparison: Comparison, best: dict[str, Any]) -> str:
+    name = quoted(best["name"])
+    if comparison.test == "relmulti":
+        share = comparison.select_fraction
+        return f"{name} was selected as best" + (f" on {share:.0%} of the rows" if share else "")
+    tied = " (a tie)" if "tie" in best["status"] else ""
+    return f"{name} has the smallest {measure_name(comparison)}{tied}"

@@ -1,0 +1,131 @@
+import numpy as np
+import pytest
+from oracle import dense
+
+from relfit import IMQ, Gaussian
+from relfit.discrepancies import designs, ksd
+from relfit.tiles import Runtime
+
+KERNELS = [Gaussian(1.5), IMQ(), IMQ(0.7, -0.8), Gaussian(0.8) + IMQ(2.0)]
+RUNTIME = Runtime()
+
+
+@pytest.fixture(params=KERNELS, ids=str)
+def kernel(request):
+    return request.param
+
+
+def draw(rng, n=37, d=3, models=3):
+    x = rng.normal(size=(n, d))
+    return x, [rng.normal(size=(n, d)) for _ in range(models)]
+
+
+def complete(x, scores, kernel):
+    return ksd.complete(x, scores, kernel, RUNTIME, np.random.default_rng(0))
+
+
+def test_two_points_by_hand():
+    """d = 1, x = {0, 1}, s = −x, k = exp(−r²/2).
+
+    u(0,1) = 0·k + s(0)·∂_y k + ∂_x k·s(1) + ∂_x∂_y k with ∂_x k = −(x−y)k = k, ∂_y k = −k and
+    ∂_x∂_y k = (1 − r²)k = 0; so u = 0 + 0 + k·(−1) + 0 = −e^{−1/2}.
+    """
+    x = np.array([[0.0], [1.0], [0.0], [1.0]])
+    got = ksd.pair_values(Gaussian(1.0), (x[:1], [-x[:1]]), (x[1:2], [-x[1:2]]))
+    assert got[0, 0] == pytest.approx(-np.exp(-0.5), abs=1e-15)
+
+
+def test_values_agree_with_the_formulas(kernel, rng):
+    x, scores = draw(rng)
+    values, g = dense.ksd(x, scores, kernel)
+    got = complete(x, scores, kernel)
+    np.testing.assert_allclose(got.values, values, atol=1e-12)
+    n = len(x)
+    np.testing.assert_allclose(got.psi.reference, 2 * (g - g.mean(0)) * (n - 1) / (n - 2), atol=1e-11)
+
+
+def test_covariance_is_the_jackknife(kernel, rng):
+    """Leave each row out in turn and compute KSD² again: (n−1)/n Σ (D₍₋ₐ₎ − mean)(…)ᵀ."""
+    x, scores = draw(rng, n=21)
+    n = len(x)
+    left_out = []
+    for a in range(n):
+        keep = np.arange(n) != a
+        left_out.append(dense.ksd(x[keep], [s[keep] for s in scores], kernel)[0])
+    deviations = np.array(left_out) - np.mean(left_out, axis=0)
+    expected = (n - 1) / n * deviations.T @ deviations
+    np.testing.assert_allclose(complete(x, scores, kernel).psi.covariance(), expected, rtol=1e-9, atol=1e-14)
+
+
+def test_several_models_at_once_are_the_models_one_by_one(kernel, rng):
+    x, scores = draw(rng, n=300, models=4)
+    together = complete(x, scores, kernel)
+    alone = [complete(x, [s], kernel) for s in scores]
+    np.testing.assert_allclose(together.values, [one.values[0] for one in alone], atol=1e-12)
+    np.testing.assert_allclose(
+        np.diag(together.psi.covariance()), [one.psi.covariance()[0, 0] for one in alone], rtol=1e-10
+    )
+
+
+def test_shifting_the_rows_changes_nothing(kernel, rng):
+    """The Stein kernel depends on x − y and the scores only; the row sums use x itself."""
+    x, scores = draw(rng)
+    np.testing.assert_allclose(complete(x + 3.0, scores, kernel).values, complete(x, scores, kernel).values, atol=1e-11)
+
+
+def test_ksd_of_the_true_density_is_zero_on_average(kernel):
+    """E u(x, y) = 0 when s is the score of the data's density: 400 replicates of n = 50, within 4 s.e."""
+    rng = np.random.default_rng(5)
+    values = []
+    for _ in range(400):
+        x = rng.normal(size=(50, 2))
+        values.append(complete(x, [-x], kernel).values[0])
+    assert abs(np.mean(values)) < 4 * np.std(values) / 20
+
+
+def test_pair_values_are_the_stein_matrix(kernel, rng):
+    x, scores = draw(rng, n=15)
+    a, b = np.nonzero(np.ones((15, 15)))
+    h = ksd.pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
+    for k, s in enumerate(scores):
+        np.testing.assert_allclose(h[:, k].reshape(15, 15), dense.stein_matrix(x, s, kernel), atol=1e-12)
+
+
+def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
+    x, scores = draw(rng, n=31)
+    got = designs.linear(
+        31, lambda a, b: ksd.pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
+    )
+    u = np.array(
+        [
+            [dense.stein_matrix(x[[2 * p, 2 * p + 1]], s[[2 * p, 2 * p + 1]], kernel)[0, 1] for s in scores]
+            for p in range(15)
+        ]
+    )
+    np.testing.assert_allclose(got.values, u.mean(0), atol=1e-13)
+    np.testing.assert_allclose(got.psi.covariance(), np.cov(u.T) / 15, rtol=1e-10)
+
+
+def test_second_order_part_is_half_of_the_variance_at_the_truth_and_little_away_from_it():
+    """Where the first order vanishes the projection form counts the second order twice: mean share ½."""
+    rng = np.random.default_rng(3)
+    second, variance = np.zeros((2, 300, 2))
+    for k in range(300):
+        x = rng.normal(size=(100, 2))
+        got = complete(x, [-x, 2.0 - x], Gaussian(2.0))
+        second[k], variance[k] = got.second_order, np.diag(got.psi.covariance())
+    share = second.mean(0) / variance.mean(0)
+    assert 0.4 < share[0] < 0.6
+    assert share[1] < 0.05
+
+
+def test_related_models_give_the_same_answer_as_one_by_one(kernel):
+    """Scores of Gaussians are combinations of 1 and x: the shared columns must change nothing."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(800, 3))
+    scores = [(mean - x) @ np.diag(rng.uniform(0.5, 2.0, 3)) for mean in rng.normal(size=(6, 3))]
+    together = complete(x, scores, kernel)
+    for k, s in enumerate(scores):
+        u = complete(x, [s], kernel)
+        assert together.values[k] == pytest.approx(u.values[0], abs=1e-11)
+        np.testing.assert_allclose(together.psi.reference[:, k], u.psi.reference[:, 0], atol=1e-10)

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from oracle import dense
+
+from relfit import IMQ, Gaussian
+from relfit.discrepancies import designs, mmd
+from relfit.tiles import Runtime
+
+KERNELS = [Gaussian(1.5), IMQ(), Gaussian(0.8) + IMQ(2.0)]
+RUNTIME = Runtime()
+
+
+@pytest.fixture(params=KERNELS, ids=str)
+def kernel(request):
+    return request.param
+
+
+def test_two_points_a_side_by_hand():
+    """R = {0, 1}, X = {0, 2}, k = exp(−r²/2): D = k(2) + k(1) − ½(k(0) + k(1) + k(2) + k(1)).
+
+    With k(0) = 1: D = ½k(2) − ½, as the k(1) terms cancel.
+    """
+    got = mmd.complete(np.array([[0.0], [1.0]]), [np.array([[0.0], [2.0]])], Gaussian(1.0), "independent", RUNTIME)
+    assert got.values[0] == pytest.approx(0.5 * np.exp(-2.0) - 0.5, abs=1e-15)
+
+
+@pytest.mark.parametrize("sizes", [(30, [30, 30]), (41, [20, 57, 300])])
+def test_values_and_psi_rows_agree_with_the_formulas(kernel, sizes, rng):
+    n, lengths = sizes
+    reference = rng.normal(size=(n, 3))
+    samples = [rng.normal(0.2 * k, 1, (m, 3)) for k, m in enumerate(lengths)]
+    got = mmd.complete(reference, samples, kernel, "independent", RUNTIME)
+    values, psi_r, psi_x = dense.mmd(reference, samples, kernel)
+    np.testing.assert_allclose(got.values, values, atol=1e-13)
+    np.testing.assert_allclose(got.psi.reference, psi_r, atol=1e-12)
+    for mine, theirs in zip(got.psi.models, psi_x, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-12)
+    covariance = psi_r.T @ psi_r / (n * (n - 1)) + np.diag([p @ p / (len(p) * (len(p) - 1)) for p in psi_x])
+    np.testing.assert_allclose(got.psi.covariance(), covariance, atol=1e-14)
+
+
+def test_shared_rows_add_the_models_covariances(rng):
+    reference = rng.normal(size=(50, 2))
+    noise = rng.normal(size=(40, 2))
+    samples = [noise, noise * 1.1, noise + 0.3]
+    own = mmd.complete(reference, samples, Gaussian(1.0), "independent", RUNTIME)
+    shared = mmd.complete(reference, samples, Gaussian(1.0), "shared", RUNTIME)
+    psi = np.stack(own.psi.models, axis=1)
+    np.testing.assert_array_equal(shared.values, own.values)
+    off = shared.psi.covariance() - own.psi.covariance()
+    np.testing.assert_allclose(np.diag(off), 0.0, atol=1e-17)
+    np.testing.assert_allclose((off + np.diag(np.diag(psi.T @ psi)) / (40 * 39)), psi.T @ psi / (40 * 39), atol=1e-15)
+
+
+def test_paired_is_the_papers_form(kernel, rng):
+    reference = rng.normal(size=(35, 2))
+    samples = [reference + 0.1 * rng.normal(size=(35, 2)), rng.normal(size=(35, 2))]
+    got = mmd.complete(reference, samples, kernel, "paired", RUNTIME)
+    values, psi = dense.mmd_paired(reference, samples, kernel)
+    np.testing.assert_allclose(got.values, values, atol=1e-13)
+    np.testing.assert_allclose(got.psi.covariance(), psi.T @ psi / (35 * 34), atol=1e-14)
+
+
+def test_second_order_part_is_that_of_the_centred_grams(kernel, rng):
+    reference, x = rng.normal(size=(40, 2)), rng.normal(size=(25, 2))
+    got = mmd.complete(reference, [x], kernel, "independent", RUNTIME).second_order
+    zeta_rr = dense.double_centred_mean_square(dense.gram(kernel, reference, reference), True)
+    zeta_xx = dense.double_centred_mean_square(dense.gram(kernel, x, x), True)
+    zeta_xr = dense.double_centred_mean_square(dense.gram(kernel, x, reference), False)
+    expected = 2 * zeta_rr / (40 * 39) + 2 * zeta_xx / (25 * 24) + 4 * zeta_xr / (40 * 25)
+    assert got[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_pair_values_are_h(kernel, rng):
+    """h(z, z') summed over all ordered pairs of rows is the paired complete estimate."""
+    reference, x = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
+    a, b = np.nonzero(~np.eye(12, dtype=bool))
+    h = mmd.pair_values(kernel, (reference[a], [x[a]]), (reference[b], [x[b]]))
+    assert h.mean() == pytest.approx(dense.mmd_paired(reference, [x], kernel)[0][0], abs=1e-14)
+
+
+def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
+    reference, x = rng.normal(size=(2, 101, 2))
+    got = designs.linear(101, lambda a, b: mmd.pair_values(kernel, (reference[a], [x[a]]), (reference[b], [x[b]])))
+    k = kernel.phi
+
+    def h(i, j):
+        r2 = [
+            ((p - q) ** 2).sum()
+            for p, q in ((x[i], x[j]), (reference[i], reference[j]), (x[i], reference[j]), (x[j], reference[i]))
+        ]
+        return float(k(np.array(r2[0])) + k(np.array(r2[1])) - k(np.array(r2[2])) - k(np.array(r2[3])))
+
+    values = np.array([h(2 * p, 2 * p + 1) for p in range(50)])
+    assert got.values[0] == pytest.approx(values.mean(), abs=1e-14)
+    assert got.psi.covariance()[0, 0] == pytest.approx(values.var(ddof=1) / 50, rel=1e-12)
+
+
+def test_covariances_are_positive_semi_definite_with_more_models_than_rows(rng):
+    reference = rng.normal(size=(20, 2))
+    samples = [rng.normal(size=(20, 2)) for _ in range(40)]
+    for dependence in ("independent", "shared", "paired"):
+        covariance = mmd.complete(reference, samples, Gaussian(1.0), dependence, RUNTIME).psi.covariance()
+        np.testing.assert_array_equal(covariance, covariance.T)
+        assert np.linalg.eigvalsh(covariance)[0] > -1e-16

@@ -1,0 +1,303 @@
+"""load: names, dimensions, kinds, copies and rows in common, checked together."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit import Density, Sample
+from relfit.inputs import load, require_rows, scores_of
+from relfit.inputs.data import check_pair_names
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture
+def reference(rng):
+    return rng.normal(size=(60, 3))
+
+
+@pytest.fixture
+def sample(rng):
+    return rng.normal(size=(50, 3))
+
+
+def normal(mean=0.0, **options):
+    return Density(score=lambda x: mean - x, **options)
+
+
+def notes(data, *parts):
+    return [note for note in data.warnings if all(part in note for part in parts)]
+
+
+# --- names
+
+
+def test_a_mapping_keeps_its_names_and_order(reference, sample):
+    models = {"zeta": sample, "α 😀\n2": sample + 1, " b ": sample + 2}
+    assert load(reference, models).names == tuple(models)
+
+
+def test_a_sequence_is_numbered_from_one(reference, sample):
+    assert load(reference, [sample, Sample(sample + 1)]).names == ("m1", "m2")
+    assert load(reference, (sample, (sample + 1).tolist())).names == ("m1", "m2")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\n", 1, None, ("a",), b"a"])
+def test_names_that_are_no_names_are_refused(reference, sample, name):
+    refused(lambda: load(reference, {"a": sample, name: sample}), "models: expected names that are non-empty text")
+
+
+@pytest.mark.parametrize("models", ["a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])], ids=str)
+def test_what_is_neither_mapping_nor_sequence_is_refused(reference, models):
+    refused(lambda: load(reference, models), "models: expected a mapping", type(models).__name__)
+
+
+@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("a", 1), None, 5, ("a", "b", "c")])
+def test_a_pair_needs_two_names(names):
+    refused(lambda: check_pair_names(names), "names: expected two different names, got ")
+    check_pair_names(["a", "b"])
+
+
+@pytest.mark.parametrize("models", [[], {}, ()])
+def test_no_model_is_refused_and_one_is_enough_for_an_estimate(reference, sample, models):
+    refused(lambda: load(reference, models), "models: expected at least 2, got 0")
+    refused(lambda: load(reference, models, fewest_models=1), "models: expected at least 1, got 0")
+    refused(lambda: load(reference, [sample]), "models: expected at least 2, got 1")
+    assert load(reference, [sample], fewest_models=1).names == ("m1",)
+
+
+# --- kinds and dimensions
+
+
+def test_dimensions_must_agree(reference, sample):
+    refused(lambda: load(reference, {"a": sample, "b": sample[:, :2]}), "model 'b': expected 3 columns like", "got 2")
+    refused(lambda: load(reference, {"a": normal(dim=3), "b": normal(dim=2)}), "model 'b': expected dimension 3", "2")
+    refused(lambda: load(reference[:, 0], [sample, sample]), "model 'm1': expected 1 columns")
+
+
+@pytest.mark.parametrize("value", [None, len, lambda x: -x])
+def test_a_bare_function_is_told_to_be_a_density(reference, sample, value):
+    refused(lambda: load(reference, {"a": sample, "b": value}), "model 'b': expected an array", "Density(score=...)")
+
+
+def test_samples_and_densities_do_not_mix(reference, sample):
+    refused(lambda: load(reference, {"a": sample, "b": normal()}), "models: expected all samples or all densities")
+
+
+def test_a_density_is_no_reference(reference):
+    refused(lambda: load(normal(), [reference, reference]), "reference: expected a sample of the data, got a Density")
+
+
+def test_the_bad_argument_is_named(reference, sample):
+    bad = sample.copy()
+    bad[9] = np.nan
+    refused(lambda: load(bad, [sample, sample]), "reference: ", "1 of 50 rows", "row 9")
+    refused(lambda: load(reference, {"a": sample, "b\nc": bad}), r"model 'b\nc': ", "1 of 50 rows")
+    refused(lambda: load(reference, {"a": sample, "b": "gone.npy"}), "gone.npy: no such file")
+
+
+def test_too_few_rows_say_which_and_why():
+    refused(lambda: require_rows("model 'x'", 19, 20, "complete estimator"), "model 'x'", "20 rows (complete", "got 19")
+    require_rows("model 'x'", 20, 20, "complete estimator")
+
+
+# --- densities
+
+
+@pytest.mark.parametrize(
+    ("score", "parts"),
+    [
+        (lambda x: -x[:, 0], ("expected shape (60, 3), got (60,)",)),
+        (lambda x: -x.T, ("expected shape (60, 3), got (3, 60)",)),
+        (lambda x: -x[:-1], ("expected shape (60, 3), got (59, 3)",)),
+        (lambda x: 0.0, ("expected shape (60, 3), got ()",)),
+        (lambda x: None, ("expected real numbers", "NoneType")),
+        (lambda x: x + 0j, ("expected real numbers", "complex")),
+        (lambda x: [["a"] * 3] * 60, ("expected real numbers", "list")),
+        (lambda x: [[1.0], [2.0, 3.0]], ("expected an array, got a list",)),
+        (lambda x: np.where(np.arange(60)[:, None] == 7, np.nan, x), ("1 of 60 rows", "row 7")),
+        (lambda x: np.where(x > 0.5, np.inf, x), ("NaN or infinity", "of 60 rows")),
+        (lambda x: np.full(x.shape, 1e200), ("60 of 60 rows", "row 0")),
+    ],
+)
+def test_a_score_that_is_wrong_names_the_model_and_the_rows(reference, score, parts):
+    refused(lambda: load(reference, {"a": normal(), "b": Density(score=score)}), "model 'b': score: ", *parts)
+
+
+def test_bad_scores_are_counted_over_all_rows_and_not_over_a_probe(rng):
+    reference = rng.normal(size=(5000, 2))
+    outside = (reference > 1.5).any(axis=1)
+    broken = Density(score=lambda x: np.where(x > 1.5, np.nan, -x))
+    parts = f"{outside.sum()} of 5000 rows", f"first: row {outside.argmax()},"
+    refused(lambda: load(reference, {"a": normal(), "b": broken}), "model 'b'", *parts)
+
+
+def test_bad_scores_are_counted_across_batches(rng, monkeypatch):
+    monkeypatch.setattr("relfit.models.SCORE_BATCH", 16)
+    reference = rng.normal(size=(60, 2))
+    reference[[40, 50]] = 9.0
+    broken = Density(score=lambda x: np.where(x == 9.0, np.nan, -x))
+    refused(lambda: scores_of("b", broken, reference), "2 of 60 rows (first: row 40, at 9, 9)")
+
+
+@pytest.mark.parametrize("dim", ["2", 2.0, 0, -1, [2]])
+def test_a_dimension_is_a_whole_number(dim):
+    refused(lambda: normal(dim=dim), "Density: expected dim to be a positive whole number")
+
+
+def test_a_density_needs_a_function():
+    refused(lambda: Density(), "Density: expected score= or log_prob=, got neither")
+    refused(lambda: Density(score=3), "Density: expected score to be callable, got int")
+    refused(lambda: Density(log_prob="x"), "Density: expected log_prob to be callable, got str")
+    wrong = Density(log_prob=lambda x: x)
+    refused(lambda: scores_of("b", wrong, np.ones((4, 2))), "model 'b': log_prob: expected shape (4,), got (4, 2)")
+
+
+def test_a_score_that_works_in_place_does_not_touch_the_data(reference):
+    def in_place(x):
+        x -= 1.0
+        x *= -1.0
+        return x
+
+    before = reference.copy()
+    data = load(reference, {"a": Density(score=in_place), "b": normal(1.0), "c": normal(0.0)})
+    np.testing.assert_array_equal(reference, before)
+    np.testing.assert_array_equal(data.reference, before)
+    assert data.copies == {"b": "a"}
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e6, 1e8])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_finite_differences_follow_the_scale_of_the_data_and_not_its_offset(rng, offset, scale):
+    """The score of ½N(−1.5, 1) + ½N(1.5, 1) is 1.5 tanh(1.5x) − x; central differences are good to ~1e-9 of it.
+
+    An offset of |x| costs the digits that x itself has lost: 2⁻⁵²|offset|/(scale · step), step 6e-6·0.67.
+    """
+
+    def log_prob(x):
+        z = (x[:, 0] - offset) / scale
+        return np.logaddexp(-0.5 * (z - 1.5) ** 2, -0.5 * (z + 1.5) ** 2)
+
+    x = offset + scale * (rng.normal(size=(200, 1)) + rng.choice([-1.5, 1.5], (200, 1)))
+    z = (x - offset) / scale
+    got = scale * Density(log_prob=log_prob).scores(x)
+    lost = 2.0**-52 * abs(offset) / scale
+    if lost < 1e-7:
+        np.testing.assert_allclose(got, 1.5 * np.tanh(1.5 * z) - z, atol=1e-8)
+    else:
+        assert np.isfinite(got).all()
+
+
+def test_finite_differences_outside_the_support_are_refused_without_a_warning(rng):
+    half = Density(log_prob=lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf))
+    x = rng.normal(size=(40, 1))
+    refused(lambda: scores_of("b", half, x), "model 'b': score: expected finite values", "of 40 rows")
+
+
+# --- copies
+
+
+def test_equal_samples_are_collapsed_on_the_first(reference, sample):
+    models = {"z": sample, "a": sample.copy(), "m": sample + 1, "b": sample.astype(">f8"), "c": sample.tolist()}
+    data = load(reference, models)
+    assert data.copies == {"a": "z", "b": "z", "c": "z"}
+    assert tuple(data.models) == ("z", "m")
+    assert data.names == tuple(models)
+
+
+def test_zero_and_minus_zero_are_one_number(reference, sample):
+    plus, minus = np.where(sample > 0, sample, 0.0), np.where(sample > 0, sample, -0.0)
+    assert load(reference, {"plus": plus, "minus": minus}).copies == {"minus": "plus"}
+
+
+def test_almost_equal_samples_are_not_copies(reference, sample):
+    nudged = sample.copy()
+    nudged[-1, -1] = np.nextafter(nudged[-1, -1], 9.0)
+    assert load(reference, {"a": sample, "b": nudged, "c": sample[:-1], "d": sample[::-1]}).copies == {}
+
+
+def test_a_sample_of_another_shape_is_no_copy(rng):
+    flat = rng.normal(size=12)
+    reference = rng.normal(size=30)
+    assert load(reference, {"a": flat, "b": flat[:, None]}).copies == {"b": "a"}
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-7, 1.0, 1e7, 1e30])
+def test_scores_equal_to_twelve_digits_are_copies_whatever_the_unit(reference, unit):
+    """Scores have the unit 1/length: with lengths of 1e13 an absolute tolerance would take all models for one."""
+
+    def score(mean, error=0.0):
+        return Density(score=lambda x: unit * ((mean - x) * (1.0 + error)))
+
+    models = {"a": score(0.0), "b": score(0.0, 1e-13), "c": score(0.0, 1e-9), "d": score(1e-6), "e": score(1.0)}
+    assert load(reference, models).copies == {"b": "a"}
+
+
+def test_scores_that_agree_at_the_probe_only_are_no_copies(rng):
+    reference = rng.normal(size=(1000, 1))
+    reference[1] = 50.0
+    other = Density(score=lambda x: np.where(x > 40.0, 1.0, -x))
+    assert load(reference, {"a": normal(), "b": other}).copies == {}
+
+
+def test_a_chain_of_copies_points_at_the_first(reference):
+    data = load(reference, {name: normal() for name in "dcba"})
+    assert data.copies == {"c": "d", "b": "d", "a": "d"}
+
+
+# --- what the reader is told
+
+
+def test_rows_shared_with_the_reference_are_counted_exactly(reference, sample):
+    seen = sample.copy()
+    seen[[3, 8, 20]] = reference[[0, 0, 59]]
+    data = load(reference, {"clean": sample, "seen": seen})
+    assert len(data.warnings) == 1
+    assert notes(data, "3 of 50 rows of 'seen' also occur in the reference")
+
+
+def test_rows_that_share_all_but_one_value_are_not_shared(reference, sample):
+    near = sample.copy()
+    near[:10] = reference[:10]
+    near[:10, 2] = np.nextafter(near[:10, 2], 9.0)
+    swapped = reference[:50, ::-1]
+    assert load(reference, {"near": near, "swapped": swapped}).warnings == ()
+
+
+def test_minus_zero_does_not_hide_a_shared_row(rng):
+    reference, sample = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    reference[0], sample[5] = [0.0, 1.0], [-0.0, 1.0]
+    assert notes(load(reference, {"a": sample, "b": sample + 1}), "1 of 40 rows of 'a'")
+
+
+def test_data_with_atoms_meet_by_chance_unless_all_rows_are_the_same(rng):
+    draws = [rng.integers(3, size=(60, 2)) for _ in range(3)]
+    assert load(draws[0], draws[1:]).warnings == ()
+    assert notes(load(draws[0], {"a": draws[0].copy(), "b": draws[1]}), "60 of 60 rows of 'a'")
+    assert load(draws[0], [draws[1], draws[1][::-1]]).warnings == ()
+
+
+def test_a_reordered_copy_is_said(reference, sample, rng):
+    data = load(reference, {"a": sample, "b": rng.permutation(sample), "c": sample + 1})
+    assert notes(data, "'b' holds the rows of 'a' in another order")
+    assert len(data.warnings) == 1
+
+
+def test_constant_columns_are_counted(reference, sample):
+    one = np.hstack([reference, np.ones((60, 1))])
+    assert load(one, [np.hstack([sample, np.ones((50, 1))])] * 2).warnings == (
+        "1 of 4 columns is constant in the reference",
+    )
+    two = np.hstack([one, np.zeros((60, 1))])
+    assert notes(load(two, [rng_like(two, 50), rng_like(two, 40)]), "2 of 5 columns are constant in the reference")
+
+
+def rng_like(rows, count):
+    return np.random.default_rng(count).normal(size=(count, rows.shape[1]))
+
+
+def test_one_point_only_is_refused_whatever_the_models_are():
+    point = np.full((30, 2), 0.5)
+    refused(lambda: load(point, [point, point[:25]]), "reference and models: ", "all pooled rows coincide")
+    refused(lambda: load(point, [normal(), normal(1.0)]), "reference and models: ", "all pooled rows coincide")
+    assert load(point, [point, point + 1]).names == ("m1", "m2")

@@ -1,0 +1,284 @@
+"""read_rows and name_of: every file is read right or refused in one line; nothing is ever unpickled."""
+
+import gzip
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.errors import InputError
+from relfit.inputs import as_rows, name_of, read_rows
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ROWS = np.array([[1.0, 2.5], [-3.0, 4e-7], [5.0, 6e12]])
+CSV = "1,2.5\n-3,4e-7\n5,6e12\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name: str, content: bytes | str) -> Path:
+        path = tmp_path / name
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(gzip.compress(data) if name.lower().endswith(".gz") else data)
+        return path
+
+    return write_file
+
+
+def _npy(array, **options):
+    buffer = io.BytesIO()
+    np.save(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def _npz(saver=np.savez, **arrays):
+    buffer = io.BytesIO()
+    saver(buffer, **arrays)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.npy", _npy(ROWS)),
+        ("A.NPY", _npy(ROWS)),
+        ("fortran.npy", _npy(np.asfortranarray(ROWS))),
+        ("swapped.npy", _npy(ROWS.astype(">f8"))),
+        ("a.npz", _npz(x=ROWS)),
+        ("a.Npz", _npz(np.savez_compressed, x=ROWS)),
+        ("a.csv", CSV),
+        ("A.CSV", CSV),
+        ("a.csv.gz", CSV),
+        ("A.CSV.GZ", CSV),
+        ("header.csv", "x,y\n" + CSV),
+        ("quoted.csv", '"x","y"\n"1","2.5"\n"-3","4e-7"\n"5","6e12"\n'),
+        ("comma in name.csv", '"x, first",y\n' + CSV),
+        ("line in name.csv", '"x\nfirst",y\n' + CSV),
+        ("hash.csv", "#x,#y\n" + CSV),
+        ("bom.csv", "\ufeff" + CSV),
+        ("bom and header.csv", "\ufeffx,y\n" + CSV),
+        ("crlf.csv", CSV.replace("\n", "\r\n")),
+        ("crlf and header.csv", ("x,y\n" + CSV).replace("\n", "\r\n")),
+        ("cr.csv", CSV.replace("\n", "\r")),
+        ("blank lines.csv", "x,y\n\n" + CSV.replace("\n", "\n\n")),
+        ("no newline at the end.csv", CSV.rstrip()),
+        ("spaces.csv", CSV.replace(",", " ,  ")),
+        ("dots.in.name.csv", CSV),
+        ("über 😀.csv", CSV),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value and "\n" not in value else "",
+)
+def test_readable_files(write, name, content):
+    path = write(name, content)
+    for source in (path, str(path)):
+        np.testing.assert_array_equal(read_rows(source), ROWS)
+    assert as_rows("reference", path).shape == (3, 2)
+
+
+def test_one_column_of_text(write):
+    np.testing.assert_array_equal(read_rows(write("a.csv", "1\n2\n")), [[1.0], [2.0]])
+    np.testing.assert_array_equal(read_rows(write("b.csv", "x\n1\n")), [[1.0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("empty.csv", "", ("empty file",)),
+        ("empty.csv.gz", "", ("empty file",)),
+        ("blank first.csv", "\n1,2\n", ("empty file or first line",)),
+        ("header only.csv", "x,y\n", ("header only",)),
+        ("header and blanks.csv", "x,y\n\n \n", ("header only",)),
+        ("ragged.csv", "1,2\n3\n", ("cannot be read", "columns")),
+        ("short header.csv", "x\n1,2\n", ("1 fields like the header, got 2",)),
+        ("long header.csv", "x,y,z\n1,2\n", ("3 fields like the header, got 2",)),
+        ("text inside.csv", "1,2\n3,four\n", ("cannot be read", "four")),
+        ("missing inside.csv", "1,2\n3,\n", ("cannot be read",)),
+        ("missing in the first row.csv", "1,\n3,4\n", ("names only or of numbers only", "''")),
+        ("text in the first row.csv", "1,two\n3,4\n", ("names only or of numbers only", "'two'")),
+        ("row index.csv", ",x,y\n0,1,2\n1,3,4\n", ("names only or of numbers only", "row index")),
+        ("semicolons.csv", "1;2\n3;4\n", ("cannot be read",)),
+        ("decimal commas.csv", "1,5;2,5\n3,5;4,5\n", ("names only or of numbers only",)),
+        ("latin.csv", "für,y\n1,2\n".encode("latin-1"), ("cannot be read",)),
+        ("binary.csv", bytes(range(256)), ("cannot be read",)),
+        ("one long field.csv", "x" * 200_000, ("cannot be read",)),
+        ("quote never closed.csv", 'x,y\n"1,2\n3,4\n', ("cannot be read",)),
+        ("empty.npy", b"", ("cannot be read",)),
+        ("empty.npz", b"", ("cannot be read",)),
+        ("text.npy", "1,2\n", ("is no NumPy file",)),
+        ("zip.npy", _npz(x=ROWS), ("expected one array, got an archive", "rename it to .npz")),
+        ("array.npz", _npy(ROWS), ("expected an archive, got one array", "rename it to .npy")),
+        ("none.npz", _npz(), ("expected one array, got 0",)),
+        ("several.npz", _npz(x=ROWS, y=ROWS), ("expected one array, got 2 (x, y)", "several.npz:NAME")),
+        ("a.txt", CSV, ("ending in .npy, .npz, .csv, .csv.gz", "'.txt'")),
+        ("a.gz", CSV, ("expected a file ending in", "'.gz'")),
+        ("no ending", CSV, ("expected a file ending in", "'no ending'")),
+        ("a.npy.csv.pkl", CSV, ("expected a file ending in", "'.pkl'")),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value and len(value) < 40 else "",
+)
+def test_refused_files(write, name, content, parts):
+    path = write(name, content)
+    refused(lambda: read_rows(path), str(path), *parts)
+
+
+def test_values_that_are_not_finite_are_left_to_the_array_check(write):
+    path = write("a.csv", "x,y\n1,nan\n2,inf\n3,1e999\n4,5\n")
+    refused(lambda: as_rows("model 'm'", path), "model 'm'", "3 of 4 rows", "row 0")
+
+
+def test_a_csv_gz_that_is_not_compressed(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_text(CSV)
+    refused(lambda: read_rows(path), str(path), "cannot be read")
+
+
+def _damaged(path, original):
+    try:
+        got = read_rows(path)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+        assert str(path) in str(error)
+    else:
+        np.testing.assert_array_equal(got, original)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "compressed.npz", "a.csv.gz"])
+def test_every_truncation_is_refused_or_right(tmp_path, name):
+    saver = np.savez_compressed if "compressed" in name else np.savez
+    whole = {"npy": _npy(ROWS), "npz": _npz(saver, x=ROWS), ".gz": gzip.compress(CSV.encode())}[name[-3:]]
+    path = tmp_path / name
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        refused(lambda: read_rows(path), str(path))
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(read_rows(path), ROWS)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_damaged_headers_never_end_in_another_error(tmp_path, name):
+    """Each byte of the header (and of the archive's directory) is overwritten by ones that upset parsers."""
+    whole = _npy(ROWS) if name.endswith("npy") else _npz(np.savez_compressed, x=ROWS)
+    path = tmp_path / name
+    for place in range(min(len(whole), 128) if name.endswith("npy") else len(whole)):
+        for byte in (0x00, 0x28, 0xFF):
+            path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            try:
+                read_rows(path)
+            except InputError as error:
+                assert len(str(error).splitlines()) == 1
+
+
+def test_a_header_that_promises_terabytes_is_refused(tmp_path):
+    whole, path = _npy(ROWS), tmp_path / "a.npy"
+    for shape in (b"(10**15, 2)", b"(999999999999999, 2)", b"(-3, 2)", b"(9999999999999999999999, 2)"):
+        promised = whole.replace(b"(3, 2), }" + b" " * (len(shape) - 6), shape + b", }")
+        assert shape in promised
+        path.write_bytes(promised)
+        refused(lambda: read_rows(path), str(path))
+
+
+class _Trap:
+    """Unpickling this creates the file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "renamed", "renamed to npz"])
+def test_a_pickle_is_refused_and_nothing_in_it_runs(tmp_path, kind):
+    sprung = tmp_path / "sprung"
+    objects = np.array([_Trap(sprung), 1.0], dtype=object)
+    content = {"npy": _npy(objects), "npz": _npz(x=objects)}.get(kind, pickle.dumps(_Trap(sprung)))
+    path = tmp_path / ("a.npz" if "npz" in kind else "a.npy")
+    path.write_bytes(content)
+    refused(lambda: read_rows(path), str(path), "pickle", "never loads")
+    assert not sprung.exists()
+    pickle.loads(pickle.dumps(_Trap(sprung)))
+    assert sprung.exists(), "the trap itself does not work"
+
+
+def test_a_record_array_is_left_to_the_array_check(write):
+    path = write("a.npy", _npy(np.zeros(3, dtype=[("a", float)])))
+    refused(lambda: as_rows("reference", path), "reference: expected numbers, got records")
+
+
+def test_an_archive_of_something_else(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("notes.txt", "hello")
+    refused(lambda: as_rows("reference", path), "reference: expected numbers, got text")
+
+
+def test_folders_devices_and_missing_files(tmp_path):
+    (tmp_path / "folder.npy").mkdir()
+    refused(lambda: read_rows(tmp_path / "folder.npy"), "folder.npy: expected a file, got a folder or device")
+    refused(lambda: read_rows(tmp_path / "gone.npy"), "gone.npy: no such file")
+    refused(lambda: read_rows(tmp_path / "gone" / "a.npy"), "no such file")
+    refused(lambda: read_rows(""), "expected a file")
+    refused(lambda: read_rows("x" * 5000 + ".npy"), "no such file")
+    refused(lambda: read_rows("a\0.npy"), "no such file")
+    refused(lambda: read_rows(tmp_path / "two\nlines.npy"), "two lines.npy: no such file")
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/zero"])
+def test_devices_are_refused_and_never_read(device, tmp_path):
+    if not Path(device).exists():
+        pytest.skip("this system has no such device")
+    refused(lambda: read_rows(device), "expected a file, got a folder or device")
+    link = tmp_path / "link.npy"
+    link.symlink_to(device)
+    refused(lambda: read_rows(link), "expected a file, got a folder or device")
+
+
+def test_a_named_pipe_is_refused_and_never_read(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no named pipes")
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    refused(lambda: read_rows(pipe), "expected a file, got a folder or device")
+
+
+def test_one_array_of_several(write):
+    path = write("several.npz", _npz(**{"x": ROWS, "y": 2 * ROWS, "a:b": 3 * ROWS}))
+    np.testing.assert_array_equal(read_rows(f"{path}:y"), 2 * ROWS)
+    np.testing.assert_array_equal(read_rows(f"{path}:a:b"), 3 * ROWS)
+    refused(lambda: read_rows(f"{path}:z"), "expected an array called 'z', got x, y, a:b")
+    refused(lambda: read_rows(f"{path}:"), "expected an array called ''")
+    refused(lambda: read_rows(f"{write('a.npy', _npy(ROWS))}:x"), "no such file")
+
+
+def test_a_colon_in_the_file_name(write):
+    np.testing.assert_array_equal(read_rows(write("run:1.npy", _npy(ROWS))), ROWS)
+    np.testing.assert_array_equal(read_rows(write("run:1.npz", _npz(x=ROWS))), ROWS)
+    whole = write("archive.npz:x.npz", _npz(x=2 * ROWS))
+    np.testing.assert_array_equal(read_rows(whole), 2 * ROWS)
+    np.testing.assert_array_equal(read_rows(f"{whole}:x"), 2 * ROWS)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("claude.npy", "claude"),
+        ("runs/2024/gpt.csv.gz", "gpt"),
+        (Path("runs") / "LLAMA.NPY", "LLAMA"),
+        ("v1.2.npy", "v1.2"),
+        ("all.npz", "all"),
+        ("all.npz:gpt", "all:gpt"),
+        ("runs/ALL.NPZ:a:b", "ALL:a:b"),
+        ("run:1.csv", "run:1"),
+        ("notes.txt", "notes.txt"),
+        (".npy", ".npy"),
+        ("über 😀.npy", "über 😀"),
+    ],
+)
+def test_names_from_files(source, name):
+    assert name_of(source) == name

@@ -1,0 +1,67 @@
+"""Checks of plain options, seeds and random streams."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.inputs import check_alpha, check_choice, check_fraction, check_level, make_seed, stream
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ODD_VALUES = [None, "a\nb", b"0.5", [0.5], np.eye(40), {"a": 1}, 1j, object(), True]
+
+
+@pytest.mark.parametrize("value", [0.05, 0.5, np.float32(0.5), np.float64(1e-300), 1 - 1e-16])
+def test_a_level_inside_the_unit_interval_is_a_float(value):
+    for check in (check_alpha, check_fraction, check_level):
+        assert check(value) == float(value)
+        assert type(check(value)) is float
+
+
+@pytest.mark.parametrize("value", [*ODD_VALUES, 0, 1, 0.0, 1.0, -0.5, 2, np.nan, np.inf, -np.inf, 10**400])
+def test_anything_else_is_refused_by_the_name_of_its_argument(value):
+    refused(lambda: check_alpha(value), "alpha: expected a number between 0 and 1, got ")
+    refused(lambda: check_fraction(value), "select_fraction: expected a number between 0 and 1, got ")
+    message = refused(lambda: check_level(value), "level: expected a number between 0 and 1, got ")
+    assert len(message) < 120
+
+
+@pytest.mark.parametrize("value", [*ODD_VALUES, "", "RelPSI", "relpsi ", 5])
+def test_a_choice_is_one_of_the_words(value):
+    message = refused(lambda: check_choice("test", value, ("relpsi", "relmulti")), "test: expected one of relpsi, relm")
+    assert len(message) < 120
+    assert check_choice("test", "relmulti", ("relpsi", "relmulti")) == "relmulti"
+
+
+def test_seeds_are_whole_numbers_that_json_keeps():
+    assert make_seed(7) == 7
+    assert make_seed(0) == 0
+    assert type(make_seed(np.int64(7))) is int
+    assert make_seed(2**200) == 2**200
+    drawn = [make_seed(None) for _ in range(200)]
+    assert len(set(drawn)) == 200
+    assert all(type(seed) is int and 0 <= seed < 2**53 for seed in drawn)
+    assert max(drawn) > 2**51
+
+
+def test_a_generator_gives_its_own_seeds_in_turn():
+    first, second = np.random.default_rng(3), np.random.default_rng(3)
+    assert [make_seed(first) for _ in range(3)] == [make_seed(second) for _ in range(3)]
+    assert make_seed(first) != make_seed(np.random.default_rng(3))
+
+
+@pytest.mark.parametrize("value", [-1, 1.0, "7", True, np.float64(3), [1], np.eye(40), np.random.RandomState(0)])
+def test_other_seeds_are_refused(value):
+    message = refused(lambda: make_seed(value), "rng: expected a non-negative whole number, a numpy Generator or None")
+    assert len(message) < 140
+
+
+def test_streams_differ_by_seed_purpose_and_name_and_by_nothing_else():
+    def draw(*key):
+        return stream(*key).integers(2**62)
+
+    keys = [(0, "split", "a"), (1, "split", "a"), (0, "pairs", "a"), (0, "split", "b"), (0, "split"), (0, "split a")]
+    assert len({draw(*key) for key in keys}) == len(keys)
+    assert draw(0, "split", "a\0b") != draw(0, "split", "b")
+    assert draw(5, "split", "😀\n\ud800") == draw(5, "split", "😀\n\ud800")
+    assert draw(2**200, "split") != draw(2**200 + 1, "split")

@@ -1,0 +1,249 @@
+"""The text of a result: aligned, honest about rounding, and the sentence never contradicts the rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+import relfit
+from relfit.report.table import number_format, pair_text, short_names, show_pvalue, table, text
+from relfit.report.words import error_words, header, listed, question, summary, visible
+
+
+def test_looks_as_documented(make):
+    """Values by hand: m1 is best; m2's gap 0.02 is 0.14 s.e. of the difference (√2 · 0.1), m3's is 35."""
+    shown = text(make([0.10, 0.12, 5.10], kernel=relfit.Gaussian(1.118), bandwidth_rule="median", sizes=(1000,) * 4))
+    lines = shown.splitlines()
+    assert lines[0] == "RelPSI · score · Gaussian kernel, bandwidth 1.12 (median) · n = 1000 · α = 0.05"
+    assert lines[1] == "model  score  s.e.  Δ to best  p-value  verdict"
+    assert lines[2] == "m1     0.10   0.10  —          —        best of the sample"
+    assert re.fullmatch(r"m2     0\.12   0\.10  0\.02       0\.\d\d     no evidence that it is worse", lines[3])
+    assert re.fullmatch(r"m3     5\.10   0\.10  5\.00       \S+ +worse", lines[4])
+    assert lines[5] == "m1 has the smallest score; m3 is significantly worse; there is no evidence that m2 is worse."
+    assert len(lines) == 6
+
+
+def test_str_is_the_text(make):
+    result = make([0.1, 5.0])
+    assert str(result) == text(result)
+
+
+@pytest.mark.parametrize("count", [2, 10, 50])
+def test_columns_are_aligned(make, count):
+    rng = np.random.default_rng(count)
+    result = make(rng.normal(0, 3, count), names=[f"model-{k}" for k in range(count)], correction="by")
+    lines = text(result).splitlines()
+    assert len(lines) == 2 + count + 1
+    starts = [lines[1].index(title) for title in table(result).titles]
+    for line in lines[2 : 2 + count]:
+        assert all(line[start - 2 : start].isspace() for start in starts[1:])
+
+
+def test_points_stand_below_each_other(make):
+    lines = text(make([-0.5, 10.25, 100.0])).splitlines()[2:5]
+    assert len({line.index(".") for line in lines}) == 1
+
+
+def test_wide_characters_are_aligned(odd):
+    """The p-value column starts at the same terminal cell in every row, whatever the name's width."""
+    lines = text(odd).splitlines()
+    at = cell_len(lines[1][: lines[1].index("p-value")])
+    rows = table(odd).rows
+    for line, row in zip(lines[2:], rows, strict=False):
+        before = line[: line.rindex(row[4] + "  ")]
+        assert cell_len(before) == at
+
+
+def test_names_stay_on_their_line_and_are_cut_in_the_table_only(odd):
+    shown = text(odd)
+    assert len(shown.splitlines()) == 2 + 12 + 1 + 1
+    assert "two\\nlines" in shown
+    assert "\x1b" not in shown
+    assert "\\x1b[31mred" in shown
+    assert "\\u202eevil" in shown
+    assert "[bold]no markup[/bold]" in shown
+    assert shown.splitlines()[-1] == "Note: a <b> note\\nof two lines"
+    cut = next(line for line in shown.splitlines() if line.startswith("xxx"))
+    assert "…" in cut
+    assert "x" * 33 not in cut
+
+
+def test_shortened_names_stay_different():
+    names = ["a" * 40 + str(k) + "a" * 40 for k in range(3)]
+    shown = short_names(names, 32)
+    assert len(set(shown)) == 3
+    assert short_names(["b" * 200, "c"], 32)[1] == "c"
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "日本語", "👩‍👩‍👧", "naïve"])
+def test_printable_names_are_left_alone(name):
+    assert visible(name) == name
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_shown_names_are_one_printable_line(name):
+    shown = visible(name)
+    assert len(shown.splitlines()) == 1
+    shown.encode("utf-8")
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
+
+
+@pytest.mark.parametrize(
+    ("p", "alpha", "shown"),
+    [
+        (0.312, 0.05, "0.31"),
+        (0.0499, 0.05, "0.0499"),
+        (0.0501, 0.05, "0.0501"),
+        (0.05, 0.05, "0.050"),
+        (0.049999, 0.05, "0.049999"),
+        (1.0, 0.05, "1.0"),
+        (0.00123, 0.05, "0.0012"),
+        (4.44e-5, 0.05, "4.4e-5"),
+        (2e-12, 0.05, "2.0e-12"),
+        (9.9e-13, 0.05, "<1e-12"),
+        (0.0, 0.05, "<1e-12"),
+    ],
+)
+def test_pvalue_by_hand(p, alpha, shown):
+    assert show_pvalue(p, alpha) == shown
+
+
+@given(st.floats(0, 1), st.floats(1e-6, 0.5))
+def test_a_shown_pvalue_is_on_the_side_of_the_level_where_the_pvalue_is(p, alpha):
+    shown = show_pvalue(p, alpha)
+    value = 0.0 if shown.startswith("<") else float(shown)
+    assert (value <= alpha) == (p <= alpha)
+
+
+def test_number_format():
+    """Two digits of the largest s.e., at least one of the smallest and of a difference that decided."""
+    assert number_format([0.0006, 0.0021], [0.0362])(0.03624) == "0.0362"
+    assert number_format([0.1], [0.0], [0.0012])(0.0012) == "0.001"
+    assert number_format([0.1], [0.0])(-0.001) == "0.00"
+    assert number_format([], [3.0])(3.0) == "3"
+    assert number_format([1e-9], [1.0])(1.0) == "1.00e+0"
+    assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
+
+
+def test_adjusted_column_only_with_a_correction(make):
+    assert "adjusted p" not in text(make([0.1, 0.2, 5.0]))
+    shown = text(make([0.1, 0.2, 5.0], correction="by"))
+    assert "adjusted p" in shown
+    assert "Benjamini–Yekutieli correction" in shown
+
+
+def test_header_says_what_is_not_the_default(make):
+    result = make([0.1, 0.2, 0.3], estimator="linear", dependence="shared", sizes=(100, 50, 70, 60), measure="mmd")
+    assert header(result) == (
+        "RelPSI · MMD² · n = 100 reference rows, 50 to 70 model rows · linear estimator · shared samples · α = 0.05"
+    )
+    split = replace(result, test="relmulti", sizes=(75,) * 4, estimator="complete", dependence="independent")
+    assert header(split) == "RelMulti · MMD² · n = 75 for testing · α = 0.05"
+
+
+def test_copies_and_ties_are_said():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(60, 2))
+    models = {"b": a, "a": a, "c": rng.normal(3, 1, (60, 2))}
+    shown = text(relfit.compare(rng.normal(size=(60, 2)), models, rng=0))
+    assert "the same as the best (duplicate of a)" in shown
+    assert "a has the smallest MMD²; b is the same as it; c is significantly worse." in shown
+
+
+def test_listed():
+    assert listed(["gpt"]) == "gpt"
+    assert listed(["gpt", "llama"]) == "gpt and llama"
+    assert listed(["two words", "x,y"], "or") == "'two words' or 'x,y'"
+    assert listed([f"m{k}" for k in range(9)]) == "m0, m1, m2 and 6 more"
+
+
+def test_pair_text():
+    rng = np.random.default_rng(0)
+    data = [rng.normal(shift, 1, (80, 2)) for shift in (0, 1.0, 0)]
+    shown = pair_text(relfit.compare_pair(*data, names=("new\n", "old"), rng=0))
+    lines = shown.splitlines()
+    assert lines[0].startswith("RelMMD · MMD² · Gaussian kernel, bandwidth ")
+    assert lines[1] == "model  MMD²"
+    assert lines[4].startswith("difference 0.")
+    assert lines[5] == "new\\n is significantly worse than old."
+    swapped = str(relfit.compare_pair(data[0], data[2], data[1], rng=0))
+    assert "There is no evidence that a is worse than b: its MMD² is the smaller one." in swapped
+    assert "the same model" in str(relfit.compare_pair(data[0], data[1], data[1], rng=0))
+
+
+def test_error_words(make):
+    assert error_words(make([0, 1, 2.0], alpha=0.1)).startswith("False positive rate: at most 10% of the models")
+    assert error_words(make([0, 1, 2.0], correction="by")).startswith("False discovery rate: ")
+    assert error_words(make([0, 1, 2.0], correction="holm")).startswith("Family-wise error rate: ")
+    assert "random 25% of the rows" in question(make([0, 1.0], test="relmulti", select_fraction=0.25))
+
+
+@st.composite
+def comparisons(draw):
+    """Random estimates, some models equal or differing by a constant, any correction, either test's words."""
+    count = draw(st.integers(2, 14))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    factor = rng.normal(size=(count, count)) * draw(st.sampled_from([0.0, 0.1, 1.0]))
+    values = rng.normal(0, draw(st.sampled_from([0.1, 1.0, 10.0])), count)
+    if draw(st.booleans()):
+        values[1], factor[1] = values[0], factor[0]
+    joint = relfit.JointEstimate(tuple(f"m{k}" for k in range(count)), values, factor @ factor.T)
+    correction = draw(st.sampled_from(["none", "by", "holm"]))
+    result = relfit.decide(joint, alpha=draw(st.sampled_from([0.01, 0.05, 0.3])), correction=correction)
+    if draw(st.booleans()):
+        result = replace(result, test="relmulti", select_fraction=0.25)
+    return result
+
+
+def _said(clause, words):
+    """The names before or after the words of a clause, and how many more there are."""
+    names = re.findall(r"\bm\d+\b", clause.replace(words, ""))
+    more = re.search(r"(\d+) more", clause)
+    return set(names), int(more[1]) if more else 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(comparisons())
+def test_the_sentence_agrees_with_the_rows(result):
+    rows = result.rows()
+    truth = {
+        "significantly worse": [r["name"] for r in rows if r["worse"]],
+        "the same as it": [r["name"] for r in rows if r["verdict"] == "the same as the best"],
+        "no evidence": [r["name"] for r in rows if r["verdict"] == "no evidence that it is worse"],
+    }
+    sentence = summary(result)
+    lead, *clauses = re.split(r"; |, but ", sentence)
+    assert lead.split()[0] == result.best == rows[0]["name"]
+    assert ("smallest" in lead) == (result.test == "relpsi")
+    if result.test == "relpsi":
+        assert rows[0]["discrepancy"] == min(r["discrepancy"] for r in rows)
+    for words, names in truth.items():
+        found = [clause for clause in clauses if words in clause]
+        assert len(found) == bool(names)
+        if names:
+            shown, more = _said(found[0], words)
+            assert shown <= set(names)
+            assert len(shown) + more == len(names)
+            assert shown == set(names[: len(shown)])
+    assert sentence.endswith(".")
+    assert sentence.count(". ") == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(comparisons())
+def test_the_table_agrees_with_the_rows(result):
+    cells = table(result)
+    for row, shown, kind in zip(result.rows(), cells.rows, cells.kinds, strict=True):
+        assert shown[0] == row["name"]
+        assert (kind == "worse") == row["worse"] == shown[-1].startswith("worse")
+        assert (kind == "best") == row["best"]
+        if row["worse"]:
+            decisive = shown[-2]
+            assert decisive.startswith("<") or float(decisive) <= result.alpha
+            assert float(shown[3]) > 0.0
