@@ -63,3 +63,9 @@ def test_missing_folder_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="path"):
         write_text_atomic(tmp_path / "file" / "a.txt", "x")
+
+
+def test_devices_and_folders_are_refused(tmp_path):
+    for path in (tmp_path, "/dev/null"):
+        with pytest.raises(InputError, match="device"):
+            write_text_atomic(path, "text")

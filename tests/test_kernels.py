@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from relfit import IMQ, Gaussian, InputError
+from relfit import IMQ, Gaussian, InputError, Matern, MultiScale, Polynomial, RationalQuadratic
 from relfit.kernels import Sum, kernel_from_dict, median_distance
 
 KERNELS = [
@@ -9,6 +9,10 @@ KERNELS = [
     Gaussian(3.0),
     IMQ(),
     IMQ(2.0, -0.3),
+    Matern(1.5, 1.2),
+    Matern(2.5, 0.8),
+    RationalQuadratic(1.3, 0.7),
+    MultiScale((0.5, 1.0, 2.0), 1.4),
     Gaussian(1.0) + IMQ(),
     Gaussian(0.5) + Gaussian(4.0) + IMQ(),
 ]
@@ -26,9 +30,10 @@ def test_imq_is_the_convention_of_the_docs():
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_derivatives_agree_with_differences(kernel):
     step = 1e-5
+    r2 = R2[2:]  # away from 0, where a Matérn kernel is not smooth in r²
     for f, df in ((kernel.phi, kernel.dphi), (kernel.dphi, kernel.ddphi)):
-        numeric = (f(R2 + step) - f(R2 - step)) / (2 * step)
-        np.testing.assert_allclose(df(R2), numeric, rtol=1e-6, atol=1e-9)
+        numeric = (f(r2 + step) - f(r2 - step)) / (2 * step)
+        np.testing.assert_allclose(df(r2), numeric, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -36,7 +41,8 @@ def test_weights_are_the_single_functions(kernel):
     phi, dphi, r2ddphi = kernel.weights(R2, ("phi", "dphi", "r2ddphi"))
     np.testing.assert_allclose(phi, kernel.phi(R2), rtol=1e-14)
     np.testing.assert_allclose(dphi, kernel.dphi(R2), rtol=1e-14)
-    np.testing.assert_allclose(r2ddphi, R2 * kernel.ddphi(R2), rtol=1e-13)
+    np.testing.assert_allclose(r2ddphi[1:], R2[1:] * kernel.ddphi(R2[1:]), rtol=1e-13)
+    assert r2ddphi[0] == 0.0
     np.testing.assert_array_equal(kernel.weights(R2, ("r2ddphi", "phi"))[1], phi)
 
 
@@ -47,9 +53,42 @@ def test_gram_matrices_are_positive_semi_definite(kernel, rng):
     assert np.linalg.eigvalsh(gram)[0] > -1e-10
 
 
-@pytest.mark.parametrize("kernel", [*KERNELS, Gaussian(), IMQ("median") + Gaussian()], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [*KERNELS, Gaussian(), IMQ("median") + Gaussian(), Polynomial(2), Matern(0.5)], ids=str
+)
 def test_dictionaries_round_trip(kernel):
     assert kernel_from_dict(kernel.to_dict()) == kernel
+
+
+def test_multiscale_is_the_sum_of_its_gaussians():
+    parts = Gaussian(0.7) + Gaussian(1.4) + Gaussian(2.8)
+    whole = MultiScale((0.5, 1.0, 2.0), 1.4)
+    for name in ("phi", "dphi", "ddphi"):
+        np.testing.assert_allclose(getattr(whole, name)(R2), getattr(parts, name)(R2), rtol=1e-13)
+    assert MultiScale().with_median(3.0).length == 0.75
+
+
+def test_matern_one_half_is_for_mmd_only():
+    kernel = Matern(0.5, 2.0)
+    assert kernel.phi(np.array([4.0]))[0] == pytest.approx(np.exp(-1.0))
+    assert not kernel.smooth
+    with pytest.raises(InputError, match="smoothness"):
+        kernel.dphi(R2)
+    with pytest.raises(InputError, match="smoothness"):
+        Matern(1.0)
+
+
+def test_polynomial_is_the_kernel_of_kid():
+    """(x·y/d + 1)³ with d = 4 and x·y = 4 is 8."""
+    kernel = Polynomial().with_dimension(4)
+    assert kernel == Polynomial(scale=0.25)
+    assert kernel.phi(np.array([4.0]))[0] == 8.0
+    np.testing.assert_array_equal(kernel.diagonal(np.array([[2.0, 0.0, 0.0, 0.0]])), [8.0])
+    for bad in ({"degree": 0}, {"degree": 1.5}, {"offset": -1.0}, {"scale": 0.0}):
+        with pytest.raises(InputError):
+            Polynomial(**bad)
+    with pytest.raises(InputError, match="cannot add"):
+        Polynomial() + Gaussian()
 
 
 def test_sums_are_flat_values_that_compare_and_hash():

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Gaussian
+from relfit import IMQ, Gaussian, Matern, MultiScale, Polynomial
 from relfit.backends import NumpyBackend
 from relfit.backends import numpy_backend as numpy_module
 from relfit.tiles import Job, Runtime, plan_blocks, run
 
-KERNELS = [Gaussian(1.5), IMQ(), Gaussian(1.0) + IMQ()]
+KERNELS = [Gaussian(1.5), IMQ(), Matern(0.5, 1.0), MultiScale((0.5, 2.0), 1.0), Gaussian(1.0) + IMQ()]
+ANY = [*KERNELS, Polynomial(scale=0.3)]
 BACKEND = NumpyBackend()
 
 
@@ -59,7 +60,7 @@ class Lazy(Future):
         return super().result(timeout)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", ANY, ids=str)
 @pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 700])
 def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
     x = rng.normal(size=(n, 3))
@@ -68,7 +69,7 @@ def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
     assert got.squares == pytest.approx(squares, rel=1e-11)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", ANY, ids=str)
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 300), (300, 3), (513, 257)])
 def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
     got, rows, columns, squares = products(kernel, rng.normal(size=(n, 2)), rng.normal(size=(m, 2)))

@@ -12,7 +12,7 @@ from relfit.compare import compare, compare_pair, decide, estimate
 from relfit.discrepancies import KSD, MMD
 from relfit.errors import BackendUnavailable, InputError, RelfitError
 from relfit.estimate import JointEstimate
-from relfit.kernels import IMQ, Gaussian
+from relfit.kernels import IMQ, Gaussian, Matern, MultiScale, Polynomial, RationalQuadratic
 from relfit.models import Density, Sample
 from relfit.result import Comparison, PairComparison
 from relfit.version import __version__
@@ -27,7 +27,11 @@ __all__ = [
     "Gaussian",
     "InputError",
     "JointEstimate",
+    "Matern",
+    "MultiScale",
     "PairComparison",
+    "Polynomial",
+    "RationalQuadratic",
     "RelfitError",
     "Sample",
     "__version__",

@@ -226,7 +226,7 @@ def main(args: Sequence[str] | None = None) -> int:
         status = cli.main(args, prog_name="relfit", standalone_mode=False)
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
-        return _refuse(f"{error.format_message()}{_where_help(error)}")
+        return _refuse(f"{' '.join(error.format_message().split())}{_where_help(error)}")
     except RelfitError as error:
         return _refuse(str(error))
     except MemoryError as error:
@@ -244,7 +244,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _refuse(message: str) -> int:
     from relfit.report.words import visible
 
-    print(f"relfit: error: {visible(' '.join(message.split()))}", file=sys.stderr)
+    print(f"relfit: error: {visible(message)}", file=sys.stderr)
     return BAD_INPUT
 
 

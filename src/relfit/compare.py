@@ -14,7 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from relfit.backends import NumpyBackend
-from relfit.diagnostics import NEAR_DEGENERATE, joint_warnings, size_warnings
+from relfit.diagnostics import NEAR_DEGENERATE, decision_warnings, joint_warnings, size_warnings
 from relfit.discrepancies import KSD, MMD, Dependence
 from relfit.errors import BackendUnavailable, InputError
 from relfit.estimate import JointEstimate
@@ -107,7 +107,7 @@ def compare(
     return replace(
         result,
         measure=task.measure,
-        warnings=(*task.data.warnings, *joint_warnings(joint, plan)),
+        warnings=(*task.data.warnings, *joint_warnings(joint, plan), *decision_warnings(joint, decision)),
         kernel=plan.kernel,
         bandwidth_rule=task.bandwidth_rule,
         estimator=plan.estimator,
@@ -168,8 +168,9 @@ def decide(
     alpha = check_alpha(alpha)
     wanted = _correction(correction, "relpsi")
     seed = None if rng is None else make_seed(rng)
-    result = _comparison(joint_estimate, relpsi(joint_estimate, alpha, wanted), alpha, "relpsi", {})
-    return replace(result, warnings=tuple(size_warnings(joint_estimate)), seed=seed)
+    decision = relpsi(joint_estimate, alpha, wanted)
+    notes = (*size_warnings(joint_estimate), *decision_warnings(joint_estimate, decision))
+    return replace(_comparison(joint_estimate, decision, alpha, "relpsi", {}), warnings=notes, seed=seed)
 
 
 def compare_pair(

@@ -8,9 +8,11 @@ import numpy as np
 
 from relfit.estimate import JointEstimate
 from relfit.measure import Plan
+from relfit.procedures.decision import Decision, difference_variance, lowest, without_variance
 
 NEAR_DEGENERATE = 0.3
 NEAR_COPY = 0.99
+MASKED_ERRORS = 4.0
 _MOST_PAIRS = 3
 
 
@@ -26,8 +28,9 @@ def joint_warnings(joint: JointEstimate, plan: Plan) -> list[str]:
         close = [name for name, rho in zip(joint.names, joint.near_degeneracy, strict=True) if rho > NEAR_DEGENERATE]
         if close:
             notes.append(
-                f"{_list(close)} cannot be told from the data at this size, so the test is conservative there: "
-                'real differences may be missed; estimator="linear" is exact but needs more rows'
+                f"the variance of {_list(close)} is mostly of second order (nearly as close to the data as they are to "
+                "themselves), so the test is conservative there: real differences may be missed; "
+                'estimator="linear" has no such weakness but needs more rows'
             )
     if plan.dependence == "independent" and plan.estimator == "complete":
         notes += _near_copies(joint)
@@ -43,6 +46,43 @@ def size_warnings(joint: JointEstimate) -> list[str]:
     return [
         f"{len(joint.names)} models are many for {joint.sizes[0]} reference rows: their covariance is noisy and the "
         "error rate can exceed alpha; use at least 5 rows per model"
+    ]
+
+
+def decision_warnings(joint: JointEstimate, decision: Decision) -> list[str]:
+    """Whether a tie or near tie for the best, and not the data, decides the other models' selective p-values."""
+    return tie_warnings(joint, decision) or masked_warnings(joint, decision)
+
+
+def tie_warnings(joint: JointEstimate, decision: Decision) -> list[str]:
+    """Whether a tie for the best, and not the data, decides the other models' selective p-values."""
+    best, tied = lowest(joint)
+    still = without_variance(joint.covariance, best)
+    level = [name for i, name in enumerate(joint.names) if tied[i] and (i == best or not still[i])]
+    if decision.truncation is None or len(level) < 2 or (tied | still).all():
+        return []
+    return [
+        f"{_list(level)} are level to the last digit: given such a tie relpsi has no power against the others; use "
+        'test="relmulti", or leave one of them out'
+    ]
+
+
+def masked_warnings(joint: JointEstimate, decision: Decision) -> list[str]:
+    """Models that a plain z test would call worse beyond doubt and RelPSI does not: a near tie for best masks them."""
+    if decision.truncation is None:
+        return []
+    masked = []
+    for i, name in enumerate(joint.names):
+        s = difference_variance(joint.covariance, i, decision.best) ** 0.5
+        gap = float(joint.values[i] - joint.values[decision.best])
+        if not decision.worse[i] and gap > MASKED_ERRORS * s > 0.0:
+            masked.append(name)
+    if not masked:
+        return []
+    return [
+        f"{_list(masked)} lie more than {MASKED_ERRORS:g} standard errors above {joint.names[decision.best]!r}, yet "
+        "relpsi cannot call them worse, because another model is nearly level with the best; "
+        'test="relmulti" has no such weakness'
     ]
 
 

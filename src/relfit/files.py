@@ -13,10 +13,12 @@ from relfit.errors import InputError
 def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write `data` to a temporary file in the same folder, flush it to disk, then rename it to `path`.
 
-    A symbolic link is followed: its target is replaced, the link stays. After a crash at most a hidden
-    `.NAME.*.tmp` file is left over.
+    A symbolic link is followed: its target is replaced, the link stays. A folder or device is refused.
+    After a crash at most a hidden `.NAME.*.tmp` file is left over.
     """
     target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise InputError(f"path: cannot write {os.fspath(path)!r}: it is a folder or a device, not a file")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         # Plain open, not tempfile: the file must get the permissions that the umask allows, not 0600.

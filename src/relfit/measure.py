@@ -45,8 +45,11 @@ def resolve_kernel(data: Data, kernel: Kernel | None, seed: int) -> tuple[Kernel
         raise InputError(f"kernel: expected a relfit kernel such as Gaussian() or IMQ(), got {type(kernel).__name__}")
     rule = "median" if wanted.needs_median else "given"
     resolved = wanted.with_median(_pooled_median(data, seed)) if wanted.needs_median else wanted
+    resolved = resolved.with_dimension(data.reference.shape[1])
+    if data.kind == "densities" and not resolved.smooth:
+        raise InputError(f"kernel: KSD needs a smooth radial kernel, got {resolved.describe()}")
     largest = LENGTHS[data.kind]
-    if not 1.0 / largest < resolved.length < largest:
+    if resolved.variable == "r2" and not 1.0 / largest < resolved.length < largest:
         raise InputError(
             f"kernel: expected a bandwidth between {1.0 / largest:g} and {largest:g}, got {resolved.length:g} "
             f"({rule}); rescale the data"
@@ -130,7 +133,8 @@ def _take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
 def _samples(data: Data, plan: Plan) -> Estimates:
     if plan.estimator == "linear":
         return _linear_samples(data, plan)
-    centre = _centre(data.reference)
+    # Only distances are unmoved by a shift; a function of x·y takes the rows as they are.
+    centre = _centre(data.reference) if plan.kernel.variable == "r2" else 0.0
     centred = [x - centre for x in data.samples.values()]
     return mmd.complete(data.reference - centre, centred, plan.kernel, plan.dependence, plan.runtime)
 

@@ -2,11 +2,19 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Gaussian
+from relfit import IMQ, Gaussian, Matern, MultiScale, RationalQuadratic
 from relfit.discrepancies import designs, ksd
 from relfit.tiles import Runtime
 
-KERNELS = [Gaussian(1.5), IMQ(), IMQ(0.7, -0.8), Gaussian(0.8) + IMQ(2.0)]
+KERNELS = [
+    Gaussian(1.5),
+    IMQ(),
+    IMQ(0.7, -0.8),
+    Gaussian(0.8) + IMQ(2.0),
+    Matern(2.5, 1.5),
+    RationalQuadratic(1.0),
+    MultiScale(bandwidth=1.0),
+]
 RUNTIME = Runtime()
 
 

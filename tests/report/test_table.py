@@ -131,6 +131,15 @@ def test_number_format():
     assert number_format([1.0], [1e12])(-1e12) == "-1.00e+12"
 
 
+def test_a_difference_that_decided_is_not_shown_as_zero():
+    """Strongly correlated estimates: each has s.e. 0.1, their difference 0.0012 has s.e. 1e-4 and decides."""
+    shared = 0.01 - 0.5e-8
+    joint = relfit.JointEstimate(("a", "b"), [0.1, 0.1012], [[0.01, shared], [shared, 0.01]])
+    row = table(relfit.decide(joint)).rows[1]
+    assert row[-1] == "worse"
+    assert row[3] == "0.001"
+
+
 def test_adjusted_column_only_with_a_correction(make):
     assert "adjusted p" not in text(make([0.1, 0.2, 5.0]))
     shown = text(make([0.1, 0.2, 5.0], correction="by"))
@@ -150,7 +159,7 @@ def test_header_says_what_is_not_the_default(make):
 def test_copies_and_ties_are_said():
     rng = np.random.default_rng(0)
     a = rng.normal(size=(60, 2))
-    models = {"b": a, "a": a, "c": rng.normal(3, 1, (60, 2))}
+    models = {"a": a, "b": a, "c": rng.normal(3, 1, (60, 2))}
     shown = text(relfit.compare(rng.normal(size=(60, 2)), models, rng=0))
     assert "the same as the best (duplicate of a)" in shown
     assert "a has the smallest MMD²; b is the same as it; c is significantly worse." in shown

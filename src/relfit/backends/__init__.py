@@ -1,6 +1,6 @@
 """Where the arithmetic runs. A backend evaluates one block of the kernel matrix and reduces it at once."""
 
-from relfit.backends.base import Backend, Block, BlockSums, Points, Radial, Weight
+from relfit.backends.base import Backend, Block, BlockSums, Points, TileKernel, Weight
 from relfit.backends.numpy_backend import NumpyBackend
 
-__all__ = ["Backend", "Block", "BlockSums", "NumpyBackend", "Points", "Radial", "Weight"]
+__all__ = ["Backend", "Block", "BlockSums", "NumpyBackend", "Points", "TileKernel", "Weight"]

@@ -11,10 +11,15 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Weight = Literal["phi", "dphi", "r2ddphi"]
+Variable = Literal["r2", "dot"]
 
 
-class Radial(Protocol):
-    """What a backend needs to know of a kernel φ(r²)."""
+class TileKernel(Protocol):
+    """What a backend needs to know of a kernel φ(t), t = r² or x·y."""
+
+    @property
+    def variable(self) -> Variable:
+        """What φ is a function of."""
 
     @property
     def unit_rate(self) -> float | None:
@@ -24,15 +29,15 @@ class Radial(Protocol):
     def length(self) -> float:
         """The shortest distance over which the kernel changes noticeably."""
 
-    def weights(self, r2: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """The asked-for functions of r², on one tile."""
+    def weights(self, t: Array, which: Sequence[Weight], /) -> tuple[Array, ...]:
+        """The asked-for functions of t, on one tile."""
 
 
 @dataclass(frozen=True)
 class Points:
     """Rows prepared once for squared distances by one matrix product.
 
-    ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly. `rows` are the
+    ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
     centred rows themselves, used instead where the product would lose digits (`by_differences`).
     """
 
@@ -57,7 +62,7 @@ class Block:
     columns. `diagonal=False` leaves out the pairs with equal row numbers.
     """
 
-    kernel: Radial
+    kernel: TileKernel
     x: Points
     y: Points
     right: Mapping[Weight, Array]
@@ -83,7 +88,7 @@ class Backend(Protocol):
     def name(self) -> str:
         """The name shown in results."""
 
-    def points(self, kernel: Radial, rows: Array) -> Points:
+    def points(self, kernel: TileKernel, rows: Array) -> Points:
         """The rows, already centred, prepared for this kernel."""
 
     def block_sums(self, block: Block) -> BlockSums:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from relfit.backends.base import Block, BlockSums, Points, Radial, Weight
+from relfit.backends.base import Block, BlockSums, Points, TileKernel, Weight
 
 Array = NDArray[np.float64]
 
@@ -27,11 +27,13 @@ class NumpyBackend:
 
     name: str = "numpy"
 
-    def points(self, kernel: Radial, rows: Array) -> Points:
+    def points(self, kernel: TileKernel, rows: Array) -> Points:
         """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]ᵀ``, so that ``left @ right = q r²``.
 
         For a Gaussian q r² is its exponent; for other kernels q = 1.
         """
+        if kernel.variable == "dot":
+            return Points(rows, rows, np.ascontiguousarray(rows.T), by_differences=False)
         unit, rate = _units(kernel)
         rows = rows / unit
         norms = np.einsum("ij,ij->i", rows, rows)[:, None]
@@ -76,7 +78,7 @@ def _add_product(into: Array, left: Array, right: Array, spare: Array) -> None:
     into += out
 
 
-def _units(kernel: Radial) -> tuple[float, float]:
+def _units(kernel: TileKernel) -> tuple[float, float]:
     """The unit rows are divided by, and q for rows in that unit.
 
     A Gaussian is evaluated in units near its bandwidth, so that no scale of the data over- or
@@ -106,5 +108,6 @@ def _tile_weights(block: Block, i: slice, j: slice, scratch: Array) -> dict[Weig
     if kernel.unit_rate is not None:
         # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
         return {"phi": np.exp(tile, out=tile)}
-    np.maximum(tile, 0.0, out=tile)
+    if kernel.variable == "r2":
+        np.maximum(tile, 0.0, out=tile)
     return dict(zip(which, kernel.weights(tile, which), strict=True))

@@ -44,8 +44,8 @@ def independent_columns(matrix: Array) -> Columns:
     some = matrix[:: max(1, n // (2 * c + 32))] / scale
     triangle, order = qr(some, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(triangle))
-    rank = max(1, int((diagonal > TOLERANCE * diagonal[0]).sum()))
-    if rank > WORTHWHILE * c:
+    rank = int((diagonal > TOLERANCE * diagonal[0]).sum())
+    if not 0 < rank <= WORTHWHILE * c:
         return whole
     coefficients = np.zeros((rank, c))
     coefficients[:, order[:rank]] = np.eye(rank)

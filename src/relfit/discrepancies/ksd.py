@@ -33,10 +33,15 @@ def complete(
     ((n−2)/(n−1))².
     """
     n = len(reference)
-    sums = _gaussian_row_sums if kernel.unit_rate is not None else _general_row_sums
-    g = sums(reference, scores, kernel, runtime) / (n - 1)
+    g = row_sums(reference, scores, kernel, runtime) / (n - 1)
     psi = Psi(centred(g) * ((n - 1) / (n - 2)))
     return Estimates(g.mean(axis=0), psi, _second_order(reference, scores, kernel, rng))
+
+
+def row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
+    """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l)."""
+    sums = _gaussian_row_sums if kernel.unit_rate is not None else _general_row_sums
+    return sums(x, scores, kernel, runtime)
 
 
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:

@@ -42,7 +42,8 @@ def complete(
     )
     g = within[0][:, None] - np.stack(from_models, axis=1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
-    return Estimates(values, _psi(g, f, dependence), _second_order(kernel, own_products, cross_products))
+    diagonals = [kernel.diagonal(x) for x in (reference, *samples)]
+    return Estimates(values, _psi(g, f, dependence), _second_order(diagonals, own_products, cross_products))
 
 
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
@@ -61,6 +62,8 @@ def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tu
 
 def pair_kernel(kernel: Kernel, x: Array, y: Array) -> Array:
     """k(x_a, y_a) row by row."""
+    if kernel.variable == "dot":
+        return kernel.phi(np.einsum("ij,ij->i", x, y))
     gap = x - y
     return kernel.phi(np.einsum("ij,ij->i", gap, gap))
 
@@ -71,19 +74,18 @@ def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
     return Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
 
 
-def _second_order(kernel: Kernel, own: Sequence[Products], cross: Sequence[Products]) -> Array:
+def _second_order(diagonals: Sequence[Array], own: Sequence[Products], cross: Sequence[Products]) -> Array:
     """``S2_ii = 2ζ_rr/(n(n−1)) + 2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)``, ζ = mean of the doubly centred Gram's squares."""
-    diagonal = float(kernel.phi(np.zeros(1))[0])
-    own_parts = [_own_part(p, diagonal) for p in own]
+    own_parts = [_own_part(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True)]
     cross_parts = [_cross_part(p) for p in cross]
     return np.array([own_parts[0] + x + c for x, c in zip(own_parts[1:], cross_parts, strict=True)])
 
 
-def _own_part(product: Products, diagonal: float) -> float:
+def _own_part(product: Products, diagonal: Array) -> float:
     sums = product.rows["phi"] + diagonal
     n = len(sums)
     means, mean = sums / n, float(sums.mean()) / n
-    total = product.squares + n * diagonal**2 - 2.0 * n * float(means @ means) + (n * mean) ** 2
+    total = product.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
     on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
     pairs = n * (n - 1)
     return 2.0 * max(total - on_diagonal, 0.0) / pairs**2

@@ -175,8 +175,8 @@ def _same_scores(a: Array, b: Array) -> bool:
 
 def _constant_columns(reference: Array) -> list[str]:
     constant = int((reference == reference[0]).all(axis=0).sum())
-    plural = "column is" if constant == 1 else "columns are"
-    return [f"{constant} of {reference.shape[1]} {plural} constant in the reference"] if constant else []
+    verb = "is" if constant == 1 else "are"
+    return [f"{constant} of {reference.shape[1]} columns {verb} constant in the reference"] if constant else []
 
 
 def _rows_in_common(reference: Array, samples: Mapping[str, Array]) -> list[str]:

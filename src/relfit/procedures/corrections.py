@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
 
 Array = NDArray[np.float64]
 
@@ -21,6 +20,9 @@ def adjust(pvalues: Array, correction: str) -> Array:
     if count <= 1 or correction == "none":
         return pvalues.copy()
     if correction in ("by", "bh"):
+        # Imported here: scipy.stats takes longer to load than all of relfit.
+        from scipy.stats import false_discovery_control
+
         return np.asarray(false_discovery_control(pvalues, method=correction))
     if correction == "bonferroni":
         return np.minimum(count * pvalues, 1.0)

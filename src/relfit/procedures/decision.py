@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 # A difference whose variance is this small a part of its models' variances has none but rounding.
 NO_VARIANCE = 1e-10
 SAME_VALUE = 1e-5
+SAME_TO_ROUNDING = 1e-9
+CERTAIN = 8.0
 
 
 @dataclass(frozen=True)
@@ -49,17 +51,23 @@ def decide_without_variance(joint: JointEstimate, i: int, j: int) -> tuple[float
     """log p and status of "i is no worse than j" when their difference does not vary.
 
     Equal values: the same model twice, p = 1. Otherwise one is the other plus a constant, and the
-    larger is worse for certain.
+    larger is worse for certain; a gap within CERTAIN times what little variance is left is not certain.
     """
     gap = float(joint.values[i] - joint.values[j])
-    spread = math.sqrt(float(joint.covariance[i, i] + joint.covariance[j, j]))
-    if abs(gap) <= SAME_VALUE * spread:
+    total = float(joint.covariance[i, i] + joint.covariance[j, j])
+    left = max(total - 2.0 * float(joint.covariance[i, j]), 0.0)
+    if abs(gap) <= max(SAME_VALUE * math.sqrt(total), CERTAIN * math.sqrt(left)):
         return 0.0, "indistinguishable"
     return (-math.inf if gap > 0.0 else 0.0), "deterministic"
 
 
-def lowest(values: Array) -> tuple[int, NDArray[np.bool_]]:
-    """The index of the smallest value (the first, in an exact tie) and which models are tied for it."""
-    best = int(np.argmin(values))
-    tied = values == values[best]
-    return best, tied if tied.sum() > 1 else np.zeros(len(values), dtype=bool)
+def lowest(joint: JointEstimate) -> tuple[int, NDArray[np.bool_]]:
+    """The index of the smallest value (the first, in an exact tie) and which models are tied for it.
+
+    A gap below SAME_TO_ROUNDING standard errors is a tie too: ties of symmetric or discrete data come out of
+    the sums with a few last digits between them, which say nothing about the models.
+    """
+    best = int(np.argmin(joint.values))
+    variance = np.diag(joint.covariance)
+    tied = joint.values - joint.values[best] <= SAME_TO_ROUNDING * np.sqrt(variance + variance[best])
+    return best, tied if tied.sum() > 1 else np.zeros(len(tied), dtype=bool)

@@ -18,7 +18,7 @@ def relmulti(selection: JointEstimate, testing: JointEstimate, alpha: float, cor
     J = argmin of the selection share's D; for each i ≠ J a one-sided z test of ``D_i ≤ D_J`` on the
     testing share, its l − 1 p-values adjusted (Benjamini–Yekutieli unless asked otherwise).
     """
-    best, tied = lowest(selection.values)
+    best, tied = lowest(selection)
     count = len(testing.names)
     log_p = np.zeros(count)
     status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]

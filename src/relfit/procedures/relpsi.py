@@ -28,7 +28,7 @@ def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Deci
     [V⁻, V⁺]; ``p = P(N(0, s²) > t | V⁻, V⁺)`` with the mean at its least favourable value 0.
     """
     count = len(joint.names)
-    best, tied = lowest(joint.values)
+    best, tied = lowest(joint)
     still = without_variance(joint.covariance, best)
     log_p, limits = np.zeros(count), np.tile([-math.inf, math.inf], (count, 1))
     status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
@@ -40,7 +40,7 @@ def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Deci
     for i in tested:
         lower, upper = truncation_limits(joint.values, joint.covariance, i, best, still)
         if tied.any():
-            # A model exactly level with the best would set V⁺ = t, and a tie is no evidence against i.
+            # A model level with the best would set V⁺ = t, and a tie is no evidence against i.
             upper = truncation_limits(joint.values, joint.covariance, i, best, still | tied)[1]
         limits[i] = lower, upper
         if limits[i, 0] == limits[i, 1] and not tied[i]:

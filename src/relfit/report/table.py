@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -90,7 +91,7 @@ def show_pvalue(p: float, alpha: float) -> str:
         return "<1e-12"
     for digits in range(2, 18):
         shown = f"{p:#.{digits}g}"
-        if (float(shown) <= alpha) == (p <= alpha):
+        if np.sign(float(shown) - alpha) == np.sign(p - alpha):
             break
     return shown.replace("e-0", "e-")
 

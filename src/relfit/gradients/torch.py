@@ -1,0 +1,96 @@
+"""Functions of torch tensors as functions of NumPy rows, and their gradients by autograd.
+
+Works in the dtype and on the device of the model's own tensors, in evaluation mode, and leaves the model as it
+was: modes are restored and no parameter's ``.grad`` is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.gradients.checks import first_line
+from relfit.gradients.tensors import held_by
+
+Array = NDArray[np.float64]
+RowFunction = Callable[..., Any]
+
+# Networks hold many temporaries per row; rows go through in batches of this many.
+BATCH = 8192
+
+
+def values(function: RowFunction, owner: Any) -> RowFunction:
+    """The function on NumPy rows, without gradients."""
+
+    def call(x: Array) -> NDArray[Any]:
+        with torch.no_grad(), _evaluating(owner):
+            return _in_batches(lambda rows: _called(function, rows), x, owner)
+
+    return call
+
+
+def gradient(log_prob: RowFunction, owner: Any) -> RowFunction:
+    """∇ log p on NumPy rows: the rows are independent, so the gradient of the sum has every row's gradient."""
+
+    def slope(rows: Any) -> Any:
+        rows = rows.requires_grad_()
+        out = _called(log_prob, rows)
+        if not isinstance(out, torch.Tensor) or tuple(out.shape) != (len(rows),):
+            came = f"shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else f"a {type(out).__name__}"
+            raise InputError(f"log_prob: expected a tensor of shape ({len(rows)},) for {len(rows)} rows, got {came}")
+        if not out.requires_grad:
+            raise InputError(
+                "log_prob: expected a function of x that torch can differentiate, got one without a gradient; "
+                "is it constant, or computed under no_grad or from detached tensors?"
+            )
+        return torch.autograd.grad(out.sum(), rows)[0]
+
+    def call(x: Array) -> NDArray[Any]:
+        with torch.inference_mode(False), torch.enable_grad(), _evaluating(owner):
+            return _in_batches(slope, x, owner)
+
+    return call
+
+
+def _called(function: RowFunction, rows: Any) -> Any:
+    try:
+        return function(rows)
+    except (RuntimeError, TypeError, ValueError) as error:
+        # Shapes, dtypes and devices that do not fit are reported by torch in one of these.
+        where = f"{len(rows)} rows of {rows.dtype} on {rows.device}"
+        raise InputError(f"the torch function failed on {where}: {first_line(error)}") from error
+
+
+def _in_batches(function: RowFunction, x: Array, owner: Any) -> NDArray[Any]:
+    like = held_by(owner).like
+    parts = []
+    for start in range(0, len(x), BATCH):
+        rows = torch.tensor(x[start : start + BATCH], dtype=like.dtype, device=like.device)
+        parts.append(_to_numpy(function(rows)))
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def _to_numpy(out: Any) -> Any:
+    if not isinstance(out, torch.Tensor):
+        return np.asarray(out)
+    out = out.detach().cpu()
+    return (out.float() if out.dtype in (torch.float16, torch.bfloat16) else out).numpy()
+
+
+@contextmanager
+def _evaluating(owner: Any) -> Iterator[None]:
+    """Evaluation mode for every module the owner holds; each one's own mode comes back afterwards."""
+    training = [module for module in held_by(owner).modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,59 @@
+"""Kernels of the inner product: the polynomial kernel of KID."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from relfit.backends.base import Variable
+from relfit.errors import InputError
+from relfit.kernels.base import Array, Kernel, check_positive
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """``k = (γ x·y + c)^p``, with γ = 1/d unless given; the default is the cubic kernel of KID.
+
+    ``Polynomial(1, offset=0.0)`` is linear. For MMD only, and it compares moments up to order p only: models
+    that agree in those are level, however different they are.
+
+    >>> Polynomial(scale=0.5).phi(np.array([2.0]))
+    array([8.])
+    """
+
+    degree: int = 3
+    offset: float = 1.0
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
+            raise InputError(f"degree of Polynomial: expected a whole number of at least 1, got {self.degree!r}")
+        if isinstance(self.offset, str) or not 0.0 <= self.offset < np.inf:
+            raise InputError(f"offset of Polynomial: expected a number of at least 0, got {self.offset!r}")
+        if self.scale is not None:
+            check_positive("scale of Polynomial", self.scale)
+
+    @property
+    def variable(self) -> Variable:
+        """A function of x·y."""
+        return "dot"
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """KSD is written for radial kernels."""
+        return False
+
+    def with_dimension(self, dim: int) -> Polynomial:
+        """The kernel with γ = 1/dim if it was not given."""
+        return self if self.scale is not None else replace(self, scale=1.0 / dim)
+
+    def phi(self, t: Array) -> Array:
+        """(γt + c)^p."""
+        if self.scale is None:
+            raise InputError("scale of Polynomial: not known yet; call with_dimension(d) before using the kernel")
+        base = self.scale * t + self.offset
+        out = base.copy()
+        for _ in range(self.degree - 1):
+            out *= base  # np.power is far slower for small whole powers
+        return np.asarray(out)

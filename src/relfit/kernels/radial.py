@@ -1,0 +1,181 @@
+"""Radial kernels with one length: Gaussian, inverse multiquadric, Matérn, rational quadratic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from relfit.backends.base import Weight
+from relfit.errors import InputError
+from relfit.kernels.base import Array, Length, ScaledKernel, check_positive
+
+
+@dataclass(frozen=True)
+class Gaussian(ScaledKernel):
+    """``k = exp(−r²/(2b²))`` with bandwidth b, a number or "median".
+
+    >>> Gaussian(2.0).phi(np.array([0.0, 8.0]))
+    array([1.        , 0.36787944])
+    """
+
+    bandwidth: Length = "median"
+    length_field: ClassVar[str] = "bandwidth"
+
+    @property
+    def unit_rate(self) -> float:
+        """−1/2."""
+        return -0.5
+
+    def phi(self, t: Array) -> Array:
+        """exp(−r²/(2b²))."""
+        return np.asarray(np.exp(-0.5 * t / self.length**2))
+
+    def dphi(self, t: Array) -> Array:
+        """−φ/(2b²)."""
+        return -0.5 / self.length**2 * self.phi(t)
+
+    def ddphi(self, t: Array) -> Array:
+        """φ/(4b⁴)."""
+        return 0.25 / self.length**4 * self.phi(t)
+
+
+@dataclass(frozen=True)
+class IMQ(ScaledKernel):
+    """Inverse multiquadric ``k = (c² + r²)^e`` with scale c (a number or "median") and exponent e < 0.
+
+    >>> IMQ().phi(np.array([0.0, 3.0]))
+    array([1. , 0.5])
+    """
+
+    scale: Length = 1.0
+    exponent: float = -0.5
+    length_field: ClassVar[str] = "scale"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.exponent, int | float) and -math.inf < self.exponent < 0):
+            raise InputError(f"exponent of IMQ: expected a number below 0, got {self.exponent!r}")
+
+    def phi(self, t: Array) -> Array:
+        """(c² + r²)^e."""
+        return self._power(self.length**2 + t)
+
+    def dphi(self, t: Array) -> Array:
+        """e (c² + r²)^(e−1)."""
+        return self.weights(t, ("dphi",))[0]
+
+    def ddphi(self, t: Array) -> Array:
+        """e(e−1) (c² + r²)^(e−2)."""
+        base = self.length**2 + t
+        return self.exponent * (self.exponent - 1.0) * self._power(base) / base**2
+
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """φ, φ' and r²φ'' share one power: φ' = eφ/(c²+r²)."""
+        base = self.length**2 + t
+        phi = self._power(base)
+        out: dict[str, Array] = {"phi": phi}
+        if "dphi" in which or "r2ddphi" in which:
+            out["dphi"] = self.exponent * phi / base
+        if "r2ddphi" in which:
+            out["r2ddphi"] = (self.exponent - 1.0) * out["dphi"] * (t / base)
+        return tuple(out[name] for name in which)
+
+    def _power(self, base: Array) -> Array:
+        # np.power is an order of magnitude slower than a square root and a division.
+        return np.asarray(1.0 / np.sqrt(base) if self.exponent == -0.5 else base**self.exponent)
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(ScaledKernel):
+    """``k = (1 + r²/(2αb²))^(−α)`` with bandwidth b (a number or "median") and α > 0: Gaussians of many widths.
+
+    >>> RationalQuadratic(1.0, 1.0).phi(np.array([0.0, 2.0]))
+    array([1. , 0.5])
+    """
+
+    bandwidth: Length = "median"
+    alpha: float = 1.0
+    length_field: ClassVar[str] = "bandwidth"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("alpha of RationalQuadratic", self.alpha)
+
+    def phi(self, t: Array) -> Array:
+        """(1 + r²/(2αb²))^(−α)."""
+        return self._base(t) ** -self.alpha
+
+    def dphi(self, t: Array) -> Array:
+        """−(1 + r²/(2αb²))^(−α−1) / (2b²)."""
+        return np.asarray(-0.5 / self.length**2 * self._base(t) ** (-self.alpha - 1.0))
+
+    def ddphi(self, t: Array) -> Array:
+        """(α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
+        factor = (self.alpha + 1.0) / (4.0 * self.alpha * self.length**4)
+        return np.asarray(factor * self._base(t) ** (-self.alpha - 2.0))
+
+    def _base(self, t: Array) -> Array:
+        return np.asarray(1.0 + t / (2.0 * self.alpha * self.length**2))
+
+
+@dataclass(frozen=True)
+class Matern(ScaledKernel):
+    """Matérn kernel of smoothness ν = ½, 3/2 or 5/2; with a = √(2ν) r/b, k is e^−a, (1+a)e^−a or (1+a+a²/3)e^−a.
+
+    KSD takes 3/2 and 5/2. For 3/2 φ'' is infinite at r = 0 while r²φ'' = 3a e^−a/(4b²) is 0 there.
+
+    >>> Matern(0.5, 1.0).phi(np.array([0.0, 1.0]))
+    array([1.        , 0.36787944])
+    """
+
+    smoothness: float = 1.5
+    bandwidth: Length = "median"
+    length_field: ClassVar[str] = "bandwidth"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.smoothness not in (0.5, 1.5, 2.5):
+            raise InputError(f"smoothness of Matern: expected 0.5, 1.5 or 2.5, got {self.smoothness!r}")
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether KSD may use it: not for ν = ½."""
+        return self.smoothness > 0.5
+
+    def phi(self, t: Array) -> Array:
+        """The polynomial of a times e^−a."""
+        a = self._a(t)
+        polynomial = {0.5: 1.0, 1.5: 1.0 + a, 2.5: 1.0 + a + a**2 / 3.0}[self.smoothness]
+        return np.asarray(polynomial * np.exp(-a))
+
+    def dphi(self, t: Array) -> Array:
+        """−3e^−a/(2b²) for 3/2, −5(1+a)e^−a/(6b²) for 5/2."""
+        a = self._a(t)
+        self._refuse_rough()
+        factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
+        return np.asarray(factor / self.length**2 * np.exp(-a))
+
+    def ddphi(self, t: Array) -> Array:
+        """9e^−a/(4ab⁴) for 3/2 (infinite at 0), 25e^−a/(12b⁴) for 5/2."""
+        a = self._a(t)
+        self._refuse_rough()
+        with np.errstate(divide="ignore"):
+            factor = 9.0 / (4.0 * a) if self.smoothness == 1.5 else 25.0 / 12.0
+        return np.asarray(factor / self.length**4 * np.exp(-a))
+
+    def _r2ddphi(self, t: Array) -> Array:
+        a = self._a(t)
+        self._refuse_rough()
+        factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
+        return np.asarray(factor / self.length**2 * np.exp(-a))
+
+    def _a(self, t: Array) -> Array:
+        return np.asarray(np.sqrt(2.0 * self.smoothness * t) / self.length)
+
+    def _refuse_rough(self) -> None:
+        if not self.smooth:
+            raise InputError("kernel: Matern with smoothness 0.5 has no derivative at 0; KSD takes 1.5 or 2.5")

@@ -1,0 +1,162 @@
+"""The best set: which models could be the best one, each tested against all others at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.estimate import JointEstimate
+from relfit.procedures.corrections import adjust
+from relfit.procedures.decision import Decision, lowest
+from relfit.procedures.differences import Differences, differences, smallest_sample
+from relfit.procedures.maxt import Law, law
+from relfit.procedures.noise import Source
+
+Array = NDArray[np.float64]
+
+DRAWS = 20_000
+# The share of α that the two-step variant spends on its first step (Romano, Shaikh and Wolf's advice).
+FIRST_STEP = 0.1
+
+
+@dataclass(frozen=True)
+class BestSetDecision(Decision):
+    """Verdicts of the best set. Unlike in other tests the best model has a p-value too, and it is tested.
+
+    `statistic` is T_i; `beaten_by` the index of the model each rejected one is worst against, None for the
+    others; `confidence_set` the indices of the models that may be best; `method` "gaussian" or "bootstrap".
+    """
+
+    statistic: Array = field(default_factory=lambda: np.empty(0))
+    beaten_by: tuple[int | None, ...] = ()
+    confidence_set: tuple[int, ...] = ()
+    method: str = "gaussian"
+
+
+def best_set(
+    joint: JointEstimate,
+    alpha: float,
+    correction: str = "none",
+    *,
+    rng: Source,
+    draws: int = DRAWS,
+    method: str = "auto",
+    two_step: bool = False,
+    margin: float = 0.0,
+) -> BestSetDecision:
+    """Test, for every i, H_i: "i is as good as every other", D_i ≤ min_j D_j + δ with margin δ.
+
+    ``T_i = max_{j≠i} (D_i − D_j − δ)/s_ij`` is compared with ``max_{j∈K_i} Z_ij``, Z_ij = (G_i − G_j)/s_ij,
+    G ~ N(0, V) (or a percentile-t bootstrap below 300 rows), where moment selection keeps the models that i
+    is not far better than: ``K_i = {j : (D_i − D_j − δ)/s_ij > −√log n}``, all j where n is not known.
+    ``p_i = (1 + #{max ≥ T_i})/(1 + draws)``, no larger than Σ_{j∈K_i} Φ(−T_i), exactly that for a single j
+    (two models: the one-sided z test), and 1 for an empty K_i. In a bootstrap the bound has Student's tails
+    and speaks only where no draw reached T_i, below the resolution of the draws.
+
+    {i : p_i > α} holds each best model with probability 1 − α; with "holm" it holds all of them, with "bh"
+    or "by" the models outside it have a false discovery rate of α. Corrections count all l hypotheses;
+    "auto" is "by", since no sign condition is known for these maxima.
+
+    `two_step` replaces moment selection by Romano, Shaikh and Wolf (2014): upper bounds of all D_i − D_j − δ
+    hold with probability 1 − β, are capped at 0 and added to Z_ij, and β is added to the p-value. β is α/10,
+    divided by the penalty of the correction.
+
+    Args:
+        joint: the estimates.
+        alpha: the level.
+        correction: "none", "holm", "bonferroni", "bh", "by" or "auto".
+        rng: a Generator, or a function from a model's name (None: the reference) to a Generator.
+        draws: Monte-Carlo draws.
+        method: "gaussian", "bootstrap" (needs ψ rows), or "auto".
+        two_step: whether to use the two-step variant.
+        margin: δ ≥ 0, in the units of D.
+
+    >>> joint = JointEstimate(("a", "b", "c"), [0.1, 0.12, 0.9], 0.01 * np.eye(3))
+    >>> decision = best_set(joint, 0.05, rng=np.random.default_rng(0))
+    >>> decision.confidence_set, decision.beaten_by
+    ((0, 1), (None, None, 0))
+    """
+    if not 0.0 <= margin < math.inf:
+        raise InputError(f"margin: expected a number ≥ 0 in the units of the discrepancy, got {margin!r}")
+    used = "by" if correction == "auto" else correction
+    pairs = differences(joint, margin)
+    reference = law(joint, pairs.error, method, rng, draws)
+    first = FIRST_STEP * alpha / _penalty(used, len(joint.names)) if two_step else 0.0
+    offsets = _two_step(pairs, reference, first) if two_step else moment_selection(pairs, smallest_sample(joint))
+    statistic = pairs.ratio.max(axis=1)
+    log_p = _log_pvalues(reference, offsets, statistic)
+    log_p = np.minimum(np.logaddexp(log_p, math.log(first)), 0.0) if two_step else log_p
+    log_p[pairs.certain.any(axis=1)] = -math.inf
+    best, tied = lowest(joint.values)
+    adjusted = adjust(np.exp(log_p), used)
+    worse = adjusted <= alpha
+    worse[best] = False
+    return BestSetDecision(
+        best=best,
+        log_pvalue=log_p,
+        adjusted_pvalue=adjusted,
+        worse=worse,
+        status=_status(pairs, best, tied),
+        correction=used,
+        statistic=statistic,
+        beaten_by=tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse))),
+        confidence_set=tuple(np.flatnonzero(~worse).tolist()),
+        method=reference.method,
+    )
+
+
+def moment_selection(pairs: Differences, n: int | None) -> Array:
+    """(l, l) offsets: 0 where j ∈ K_i, −inf elsewhere. Model i cannot lose to a j it is far better than."""
+    lowest_ratio = -math.inf if n is None else -math.sqrt(math.log(n))
+    return np.where(pairs.varies & (pairs.ratio > lowest_ratio), 0.0, -math.inf)
+
+
+def _two_step(pairs: Differences, reference: Law, first: float) -> Array:
+    """Offsets min(upper bound of (D_i − D_j − δ)/s_ij, 0); −inf throughout where every upper bound is ≤ 0."""
+    everything = np.where(pairs.varies, 0.0, -math.inf)
+    top = reference.maxima(everything, reverse=True)
+    counts = pairs.varies.sum(axis=1)
+    reach = np.array([reference.critical(row, 1.0 - first, int(k)) for row, k in zip(top, counts, strict=True)])
+    upper = np.where(pairs.varies, pairs.ratio + np.where(counts > 0, reach, 0.0)[:, None], -math.inf)
+    upper[(upper <= 0.0).all(axis=1)] = -math.inf
+    return np.minimum(upper, 0.0)
+
+
+def _log_pvalues(reference: Law, offsets: Array, statistic: Array) -> Array:
+    members = (offsets > -math.inf).sum(axis=1)
+    statistic = np.where(members > 0, statistic, 0.0)
+    reached = (reference.maxima(offsets) >= statistic[:, None]).sum(axis=1)
+    log_p = np.log((1.0 + reached) / (1.0 + reference.draws))
+    union = reference.log_union(offsets, statistic)
+    if reference.method == "gaussian":
+        log_p = np.where(members == 1, union, np.minimum(log_p, union))
+    else:
+        log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
+    return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
+
+
+def _penalty(correction: str, count: int) -> float:
+    """What the smallest of `count` p-values is multiplied by."""
+    if correction == "none":
+        return 1.0
+    return float(count * np.reciprocal(np.arange(1.0, count + 1.0)).sum()) if correction == "by" else float(count)
+
+
+def _status(pairs: Differences, best: int, tied: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+    words = [["tie"] if tie else [] for tie in tied]
+    for i, own in enumerate(words):
+        if pairs.certain[i].any():
+            own.append("deterministic")
+        elif i != best and pairs.same[i, best]:
+            own.append("indistinguishable")
+    return tuple(tuple(own) for own in words)
+
+
+def _beater(joint: JointEstimate, pairs: Differences, i: int) -> int:
+    if pairs.certain[i].any():
+        return int(np.argmin(np.where(pairs.certain[i], joint.values, math.inf)))
+    return int(np.argmax(pairs.ratio[i]))

@@ -1,0 +1,66 @@
+"""All differences D_i − D_j of l models, over their standard errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.estimate import JointEstimate
+from relfit.procedures.decision import NO_VARIANCE, SAME_VALUE
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Ordered pairs (i, j) of l models; every array is (l, l).
+
+    `gap` is D_i − D_j − δ with a margin δ ≥ 0, `error` is s_ij (exactly 0 where the difference has no
+    variance but rounding), `certain` says that i is larger by a constant, so that nothing need be tested,
+    and `same` that two models have neither a varying nor a constant difference.
+    """
+
+    gap: Array
+    error: Array
+    certain: Mask
+    same: Mask
+
+    @property
+    def varies(self) -> Mask:
+        """Which differences can be tested."""
+        return self.error > 0.0
+
+    @property
+    def ratio(self) -> Array:
+        """(D_i − D_j − δ)/s_ij; −inf where there is no variance, so that the pair leaves every maximum."""
+        out = np.full(self.gap.shape, -math.inf)
+        return np.divide(self.gap, self.error, out=out, where=self.varies)
+
+
+def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
+    """Every ordered pair of the models in a joint estimate."""
+    variance = np.diag(joint.covariance)
+    total = variance[:, None] + variance
+    spread = total - 2.0 * joint.covariance
+    error = np.sqrt(np.where(spread > NO_VARIANCE * total, spread, 0.0))
+    gap = joint.values[:, None] - joint.values
+    np.fill_diagonal(error, 0.0)
+    rounding = SAME_VALUE * np.sqrt(total)
+    still = error == 0.0
+    return Differences(gap - margin, error, still & (gap - margin > rounding), still & (np.abs(gap) <= rounding))
+
+
+def smallest_sample(joint: JointEstimate) -> int | None:
+    """The rows of the smallest sample behind an estimate; None if nothing is known of them."""
+    return min(joint.sizes) if joint.sizes is not None else psi_rows(joint)
+
+
+def psi_rows(joint: JointEstimate) -> int | None:
+    """The smallest number of ψ rows (pairs of rows in linear designs); None without them."""
+    if joint.psi is None:
+        return None
+    return min([len(joint.psi.reference), *(len(rows) for rows in joint.psi.models)])

@@ -1,0 +1,335 @@
+"""Laws that every comparison obeys, over random joint estimates and data."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from refusals import refused
+
+from relfit import IMQ, Comparison, Density, Gaussian, JointEstimate, compare, decide, estimate
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+laws = settings(max_examples=100, deadline=None, database=None)
+few = settings(laws, max_examples=12)
+
+ARRAYS = ("discrepancy", "standard_error", "difference", "difference_standard_error", "pvalue", "log_pvalue")
+
+
+@st.composite
+def joints(draw, fewest=2, most=6):
+    """Joint estimates: full or low rank, any scale, values from a coarse grid (ties) or anywhere, gaps of any size."""
+    count = draw(st.integers(fewest, most))
+    rank = draw(st.integers(1, count + 1))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    root = rng.normal(size=(count, rank)) * 10.0 ** rng.uniform(-1, 1, (count, 1))
+    values = draw(st.sampled_from([0.3, 1.0, 5.0])) * root @ rng.normal(size=rank) + rng.normal(size=count)
+    if draw(st.booleans()):
+        values = np.round(values)
+    scale = 10.0 ** draw(st.integers(-12, 12))
+    return JointEstimate(tuple(f"m{k}" for k in range(count)), values * scale, root @ root.T * scale**2)
+
+
+levels = st.sampled_from([0.001, 0.01, 0.05, 0.2, 0.5, 0.9])
+corrections = st.sampled_from(["none", "by", "bh", "holm", "bonferroni", "auto"])
+
+
+def clear_of(p, alpha):
+    """Whether p is on one side of alpha by more than rounding."""
+    return np.abs(p - alpha) > 1e-9 * max(alpha, 1e-3)
+
+
+@laws
+@given(joints(), levels, corrections)
+def test_pvalues_are_probabilities_and_verdicts_follow_from_them(joint, alpha, correction):
+    result = decide(joint, alpha=alpha, correction=correction)
+    assert ((result.pvalue >= 0.0) & (result.pvalue <= 1.0)).all()
+    assert (result.log_pvalue <= 0.0).all()
+    np.testing.assert_array_equal(result.pvalue, np.exp(result.log_pvalue))
+    assert ((result.adjusted_pvalue >= result.pvalue) & (result.adjusted_pvalue <= 1.0)).all()
+    others = np.arange(len(joint.names)) != result.best_index
+    np.testing.assert_array_equal(result.worse, (result.adjusted_pvalue <= alpha) & others)
+    assert result.pvalue[result.best_index] == 1.0
+    assert result.difference.min() == 0.0
+    assert (result.truncation[:, 0] <= result.truncation[:, 1]).all()
+    tested = result.difference_standard_error > 0.0
+    assert (result.truncation[tested, 0] >= 0.0).all()
+    assert (result.truncation[tested, 0] <= result.difference[tested]).all()
+    assert (result.difference[tested] <= result.truncation[tested, 1]).all()
+
+
+@laws
+@given(joints(), st.randoms(use_true_random=False))
+def test_permuting_the_models_permutes_every_array(joint, random):
+    assume(len(set(joint.values.tolist())) == len(joint.values))
+    order = list(range(len(joint.names)))
+    random.shuffle(order)
+    first = decide(joint, correction="by")
+    second = decide(_taken(joint, order), correction="by")
+    assert second.best == first.best
+    for key in (*ARRAYS, "adjusted_pvalue", "worse", "truncation"):
+        np.testing.assert_allclose(getattr(second, key), getattr(first, key)[order], rtol=1e-6, atol=0, err_msg=key)
+    assert list(second.status) == [first.status[k] for k in order]
+
+
+def _taken(joint, index):
+    names = tuple(joint.names[k] for k in index)
+    return JointEstimate(names, joint.values[index], joint.covariance[np.ix_(index, index)])
+
+
+@laws
+@given(joints(), st.integers(-1000, 1000), st.integers(-30, 30))
+def test_adding_a_constant_or_changing_the_unit_changes_no_pvalue(joint, constant, exponent):
+    """On a grid of 2⁻²⁰ both are exact in float64, so the p-values stay the same to the last bit."""
+    scale = max(float(np.abs(joint.values).max()), float(joint.standard_error.max()), 1e-300)
+    values = np.round(joint.values / scale * 2**20) / 2**20
+    covariance = joint.covariance / scale**2
+    plain = decide(JointEstimate(joint.names, values, covariance))
+    moved = decide(JointEstimate(joint.names, values + constant, covariance))
+    unit = 2.0**exponent
+    scaled = decide(JointEstimate(joint.names, values * unit, covariance * unit**2))
+    for other in (moved, scaled):
+        assert other.best == plain.best
+        assert other.status == plain.status
+        np.testing.assert_array_equal(other.log_pvalue, plain.log_pvalue)
+
+
+@laws
+@given(joints(), st.floats(0.0, 3.0))
+def test_a_model_that_moves_away_gets_no_larger_pvalue(joint, step):
+    """t and the limits that other models set move up together, and log-concavity makes P(T > t | limits) fall."""
+    before = decide(joint)
+    for i in range(len(joint.names)):
+        s = before.difference_standard_error[i]
+        if i == before.best_index or s == 0.0 or "tie" in before.status[i]:
+            continue
+        values = joint.values.copy()
+        values[i] += step * s
+        after = decide(JointEstimate(joint.names, values, joint.covariance))
+        assert after.log_pvalue[i] <= before.log_pvalue[i] + 1e-6 * (1.0 - before.log_pvalue[i])
+
+
+@laws
+@given(joints(), st.floats(0.001, 5.0))
+def test_a_worse_model_far_away_does_not_matter(joint, spread):
+    """A model a thousand standard errors behind the others cannot have been selected: it changes no p-value."""
+    scale = float(joint.standard_error.max())
+    far = float(joint.values.max()) + 1e4 * scale
+    covariance = np.zeros((len(joint.names) + 1,) * 2)
+    covariance[:-1, :-1] = joint.covariance
+    covariance[-1, -1] = (spread * scale) ** 2
+    plain = decide(joint)
+    more = decide(JointEstimate((*joint.names, "far"), [*joint.values, far], covariance))
+    assert more.best == plain.best
+    np.testing.assert_allclose(more.pvalue[:-1], plain.pvalue, rtol=1e-9)
+    assert more.worse[-1] or "tie" in {word for words in more.status for word in words} or _masked(more)
+
+
+def _masked(result):
+    return result.truncation[-1, 0] > 0.0
+
+
+@laws
+@given(joints(), levels)
+def test_the_threshold_and_the_pvalue_are_one_decision(joint, alpha):
+    result = decide(joint, alpha=alpha)
+    others = np.arange(len(joint.names)) != result.best_index
+    sure = others & clear_of(result.pvalue, alpha)
+    np.testing.assert_array_equal((result.difference >= result.threshold)[sure], (result.pvalue <= alpha)[sure])
+    assert result.threshold[result.best_index] == math.inf
+
+
+@laws
+@given(joints(), levels)
+def test_the_lower_bound_and_the_pvalue_are_one_decision(joint, alpha):
+    result = decide(joint, alpha=alpha)
+    others = np.arange(len(joint.names)) != result.best_index
+    sure = others & clear_of(result.pvalue, alpha)
+    np.testing.assert_array_equal((result.lower_bound(1.0 - alpha) > 0.0)[sure], (result.pvalue < alpha)[sure])
+
+
+@settings(laws, max_examples=40)
+@given(joints(most=4))
+def test_intervals_are_nested_and_end_at_the_one_sided_bounds(joint):
+    result = decide(joint)
+    wide, narrow = result.confidence_interval(0.95), result.confidence_interval(0.5)
+    assert (wide[:, 0] <= wide[:, 1]).all()
+    assert (wide[:, 0] <= narrow[:, 0]).all()
+    assert (narrow[:, 1] <= wide[:, 1]).all()
+    assert not np.isnan(wide).any()
+    np.testing.assert_allclose(wide[:, 0], result.lower_bound(0.975), rtol=1e-6)
+
+
+@laws
+@given(joints(), levels)
+def test_intervals_of_a_split_sample_are_centred_on_the_difference(joint, alpha):
+    """Without truncation the interval is t ± s Φ⁻¹((1 + level)/2) and holds t; its lower end is the lower bound."""
+    result = replace(decide(joint), truncation=None)
+    ends = result.confidence_interval(1.0 - alpha)
+    tested = result.difference_standard_error > 0.0
+    np.testing.assert_allclose(ends[tested].mean(axis=1), result.difference[tested], rtol=1e-9, atol=1e-300)
+    assert (ends[:, 0] <= result.difference).all()
+    assert (result.difference <= ends[:, 1]).all()
+    np.testing.assert_allclose(ends[:, 0], result.lower_bound(1.0 - alpha / 2.0), rtol=1e-6)
+
+
+# --- from data
+
+
+def _data(seed, n=30, d=2):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), [rng.normal(k / 3.0, 1.0, (n + 5 * k, d)) for k in range(3)]
+
+
+@few
+@given(st.integers(0, 2**32), st.floats(-40, 40), st.sampled_from(["complete", "linear"]))
+def test_scaling_data_and_bandwidth_together_leaves_mmd_alone(seed, exponent, estimator):
+    reference, models = _data(seed, n=40)
+    models = [model[:40] for model in models]
+    unit = 10.0**exponent
+    plain = estimate(reference, models, kernel=Gaussian(1.5), estimator=estimator, rng=0)
+    scaled = estimate(
+        reference * unit, [x * unit for x in models], kernel=Gaussian(1.5 * unit), estimator=estimator, rng=0
+    )
+    np.testing.assert_allclose(scaled.values, plain.values, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(scaled.covariance, plain.covariance, rtol=1e-8, atol=1e-15)
+
+
+@few
+@given(st.integers(0, 2**32), st.floats(-5, 5))
+def test_scaling_data_and_scale_together_scales_mmd_with_imq(seed, exponent):
+    """(c²u² + r²u²)^(−½) = (c² + r²)^(−½)/u: every discrepancy is divided by u."""
+    reference, models = _data(seed)
+    unit = 10.0**exponent
+    plain = estimate(reference, models, kernel=IMQ(1.5), rng=0)
+    scaled = estimate(reference * unit, [x * unit for x in models], kernel=IMQ(1.5 * unit), rng=0)
+    np.testing.assert_allclose(scaled.values * unit, plain.values, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(scaled.covariance * unit**2, plain.covariance, rtol=1e-8, atol=1e-15)
+
+
+@few
+@given(st.integers(0, 2**32), st.floats(-5, 5), st.floats(-3, 3))
+def test_scaling_and_moving_everything_scales_ksd(seed, exponent, centre):
+    """x → u(x + c) turns a score s into s/u at the moved point, and KSD² into KSD²/u²."""
+    reference, _ = _data(seed)
+    unit = 10.0**exponent
+
+    def models(u, c):
+        return [Density(score=lambda x, m=m: (m - (x / u - c)) / u) for m in (0.0, 0.4, 1.1)]
+
+    plain = estimate(reference, models(1.0, 0.0), kernel=Gaussian(1.5), rng=0)
+    scaled = estimate((reference + centre) * unit, models(unit, centre), kernel=Gaussian(1.5 * unit), rng=0)
+    np.testing.assert_allclose(scaled.values * unit**2, plain.values, rtol=1e-7, atol=1e-11)
+    np.testing.assert_allclose(scaled.covariance * unit**4, plain.covariance, rtol=1e-7, atol=1e-12)
+
+
+@few
+@given(st.integers(0, 2**32), st.sampled_from(["relpsi", "relmulti"]), st.permutations(range(3)))
+def test_names_and_order_change_nothing(seed, test, order):
+    """With n > 1000 pooled rows the bandwidth comes from a subsample, which must not depend on either."""
+    reference, models = _data(seed, n=400)
+    first = compare(reference, dict(zip("abc", models, strict=True)), test=test, rng=seed)
+    renamed = {f"{'zyx'[k]}\n😀": models[k] for k in order}
+    second = compare(reference, renamed, test=test, rng=seed)
+    assert second.kernel == first.kernel
+    assert second.best == f"{'zyx'[first.best_index]}\n😀"
+    for key in (*ARRAYS, "adjusted_pvalue"):
+        np.testing.assert_allclose(getattr(second, key), getattr(first, key)[order], rtol=1e-9, atol=1e-14)
+
+
+# --- there and back
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@settings(laws, max_examples=50)
+@given(joints(), st.data())
+def test_a_result_survives_its_dictionary_and_its_json(joint, data):
+    drawn = data.draw(st.lists(texts, min_size=len(joint.names), max_size=len(joint.names), unique=True))
+    names = [f"{name}\n🦙{k}" for k, name in enumerate(drawn)]
+    result = decide(JointEstimate(names, joint.values, joint.covariance, sizes=(50,)), rng=2**53 - 1)
+    text = result.to_json()
+    json.loads(text, parse_constant=pytest.fail)  # RFC 8259 has no NaN and no Infinity
+    for back in (Comparison.from_dict(result.to_dict()), Comparison.from_json(text)):
+        assert back.to_dict() == result.to_dict()
+        assert back.rows() == result.rows()
+        assert back.names == tuple(names)
+        assert back.truncation.dtype == float
+        np.testing.assert_array_equal(back.truncation, result.truncation)
+        np.testing.assert_array_equal(back.threshold, result.threshold)
+        assert back.worse.dtype == bool
+    assert Comparison.from_dict(json.loads(text)).to_json() == text
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(np.float32(1.5)), Gaussian(np.int64(2)), IMQ(2) + Gaussian("median")])
+def test_a_whole_comparison_survives_its_json(rng, kernel):
+    reference, models = rng.normal(size=(60, 2)), [rng.normal(k, 1, (60, 2)) for k in range(3)]
+    for options in (dict(test="relmulti"), dict(estimator="linear"), dict(correction="by", dependence="shared")):
+        result = compare(reference, models, kernel=kernel, rng=1, **options)
+        back = Comparison.from_json(result.to_json())
+        assert back.to_dict() == result.to_dict()
+        assert back.kernel == result.kernel
+        np.testing.assert_array_equal(back.confidence_interval(), result.confidence_interval())
+
+
+@pytest.fixture
+def text():
+    return decide(JointEstimate(("a", "b\n😀", "c"), [0.0, 1.0, 2.0], np.eye(3))).to_json()
+
+
+def test_truncated_text_is_refused_at_every_length(text):
+    for length in range(len(text)):
+        refused(lambda length=length: Comparison.from_json(text[:length]), "text: expected JSON written by to_json")
+    assert Comparison.from_json(text).names == ("a", "b\n😀", "c")
+
+
+@pytest.mark.parametrize("text", [None, 5, "", "null", "[]", "3", '"text"', "{}", "[" * 100_000, b"\xff"])
+def test_what_is_not_a_comparison_is_refused(text):
+    refused(lambda: Comparison.from_json(text), "expected")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("schema", 2),
+        ("schema", "1"),
+        ("schema", None),
+        ("type", "relfit.PairComparison"),
+        ("type", None),
+        ("names", ["a", "b"]),
+        ("names", 5),
+        ("names", None),
+        ("best", "nobody"),
+        ("best_index", 1),
+        ("discrepancy", [0.0]),
+        ("discrepancy", "x"),
+        ("covariance", [0.0, 1.0, 2.0]),
+        ("truncation", [[0.0, 1.0]]),
+        ("worse", [True]),
+        ("worse", None),
+        ("status", [[]]),
+        ("status", None),
+        ("kernel", 5),
+        ("kernel", {"type": "Pickle"}),
+        ("kernel", {"type": "Gaussian", "bandwidth": -1}),
+        ("kernel", {"type": "Gaussian", "width": 1}),
+    ],
+)
+def test_another_schema_or_a_damaged_field_is_refused(text, key, value):
+    data = json.loads(text)
+    data[key] = value
+    refused(lambda: Comparison.from_dict(data), "data: ")
+    refused(lambda: Comparison.from_json(json.dumps(data)), "data: ")
+
+
+def test_a_field_that_is_missing_is_refused_and_one_that_is_new_is_ignored(text):
+    data = json.loads(text)
+    assert Comparison.from_dict({**data, "a field of a later version": 1}).to_dict() == data
+    for key in ("names", "best", "discrepancy", "pvalue", "worse", "status", "alpha", "test"):
+        less = {k: v for k, v in data.items() if k != key}
+        refused(lambda less=less: Comparison.from_dict(less), "data: not a complete relfit.Comparison", key)

@@ -1,0 +1,204 @@
+"""The whole pipeline: seeds, permutations, executors, splitting, JSON."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.inputs import load
+from relfit.measure import row_orders, split
+
+OPTIONS = [
+    {"test": "relpsi"},
+    {"test": "relmulti"},
+    {"test": "relmulti", "correction": "holm", "select_fraction": 0.5},
+    {"estimator": "linear"},
+    {"estimator": "linear", "test": "relmulti"},
+    {"kernel": relfit.IMQ()},
+    {"kernel": relfit.Gaussian() + relfit.IMQ("median")},
+]
+
+
+def samples(n=240, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    reference = rng.normal(size=(n, d))
+    return reference, {
+        name: rng.normal(shift, 1, (n, d)) for name, shift in zip("abcd", (0.0, 0.3, 0.05, 0.6), strict=True)
+    }
+
+
+def densities():
+    return {
+        name: relfit.Density(score=lambda x, m=m: m - x) for name, m in zip("abcd", (0.02, 0.3, 0.05, 0.6), strict=True)
+    }
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", ["samples", "densities"])
+def test_permuting_the_models_permutes_the_answer(options, kind):
+    reference, models = samples()
+    models = models if kind == "samples" else densities()
+    first = relfit.compare(reference, models, rng=7, **options)
+    order = ["d", "a", "c", "b"]
+    second = relfit.compare(reference, {name: models[name] for name in order}, rng=7, **options)
+    index = [first.names.index(name) for name in order]
+    assert second.best == first.best
+    for key in ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue", "adjusted_pvalue"):
+        np.testing.assert_allclose(getattr(second, key), getattr(first, key)[index], rtol=1e-9, atol=1e-14)
+    np.testing.assert_array_equal(second.worse, first.worse[index])
+    np.testing.assert_allclose(second.covariance, first.covariance[np.ix_(index, index)], rtol=1e-9, atol=1e-16)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_same_seed_gives_the_same_json_byte_for_byte(options):
+    reference, models = samples()
+    with ThreadPoolExecutor(3) as threads:
+        texts = {
+            relfit.compare(reference, models, rng=3, executor=e, **options).to_json() for e in (None, threads, None)
+        }
+    texts.add(relfit.compare(reference.tolist(), models, rng=np.int64(3), **options).to_json())
+    assert len(texts) == 1
+
+
+def test_another_seed_gives_another_split():
+    reference, models = samples()
+    one, two = (relfit.compare(reference, models, test="relmulti", rng=seed) for seed in (1, 2))
+    assert (one.discrepancy != two.discrepancy).all()
+
+
+def test_no_seed_draws_one_and_records_it():
+    reference, models = samples()
+    first = relfit.compare(reference, models, test="relmulti")
+    again = relfit.compare(reference, models, test="relmulti", rng=first.seed)
+    assert first.to_json() == again.to_json()
+    assert relfit.compare(reference, models).seed != first.seed
+
+
+def test_a_generator_is_a_seed_and_moves_on():
+    reference, models = samples()
+    rng = np.random.default_rng(0)
+    seeds = [relfit.compare(reference, models, rng=rng).seed for _ in range(2)]
+    assert seeds[0] != seeds[1]
+    assert relfit.compare(reference, models, rng=np.random.default_rng(0)).seed == seeds[0]
+
+
+def test_json_is_strict_and_complete():
+    reference, models = samples()
+    result = relfit.compare(reference, models, rng=0)
+    data = json.loads(result.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert data["schema"] == 1
+    assert data["seed"] == 0
+    assert data["kernel"] == {"type": "Gaussian", "bandwidth": result.kernel.bandwidth}
+    assert set(data["versions"]) == {"relfit", "numpy", "scipy", "python"}
+    assert relfit.Comparison.from_dict(data).to_json() == result.to_json()
+
+
+def test_compare_is_estimate_then_decide():
+    reference, models = samples()
+    whole = relfit.compare(reference, models, rng=4)
+    joint = relfit.estimate(reference, models, rng=4)
+    parts = relfit.decide(joint)
+    np.testing.assert_array_equal(parts.pvalue, whole.pvalue)
+    np.testing.assert_array_equal(parts.covariance, whole.covariance)
+    assert joint.sizes == (240, 240, 240, 240, 240)
+
+
+def test_relmulti_is_two_estimates_on_disjoint_shares():
+    """The shares the split makes, estimated by themselves with the bandwidth of the whole, give the same numbers."""
+    reference, models = samples()
+    result = relfit.compare(reference, models, test="relmulti", rng=5)
+    selection, testing = split(load(reference, models), 0.25, "independent", 5)
+    assert (len(selection.reference), len(testing.reference)) == (60, 180)
+    joint = relfit.estimate(testing.reference, testing.samples, kernel=result.kernel)
+    np.testing.assert_allclose(result.discrepancy, joint.values, atol=1e-14)
+    chosen = relfit.estimate(selection.reference, selection.samples, kernel=result.kernel)
+    assert result.best == chosen.names[int(np.argmin(chosen.values))]
+
+
+@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
+def test_shares_are_disjoint_and_keep_rows_together(dependence):
+    n = 100
+    reference = np.arange(n) + 0.5
+    models = {"a": np.arange(n) + 1000.5, "b": np.arange(n) + 2000.5}
+    data = load(reference, models)
+    selection, testing = split(data, 0.3, dependence, seed=1)
+    for pick in (lambda d: d.reference, lambda d: d.samples["a"], lambda d: d.samples["b"]):
+        rows = np.concatenate([pick(selection), pick(testing)])
+        assert len(pick(selection)) == 30
+        assert len(np.unique(rows)) == n
+    assert (testing.samples["b"] - testing.samples["a"] == 1000.0).all()
+    offset = testing.samples["a"] - testing.reference
+    assert (offset == 1000.0).all() == (dependence == "paired")
+
+
+def test_orders_do_not_depend_on_the_company():
+    """A model's random order depends on the seed alone: other models and their places change nothing."""
+    rng = np.random.default_rng(0)
+    reference, a, b = rng.normal(size=(3, 50, 2))
+    few = row_orders(load(reference, {"a": a, "b": b}), "independent", 3, "split")
+    many = row_orders(load(reference, {"z": b + 1, "b": b, "a": a}), "independent", 3, "split")
+    np.testing.assert_array_equal(few["a"], many["a"])
+    np.testing.assert_array_equal(few[None], many[None])
+    assert (few["a"] != few[None]).any()
+
+
+def test_discrepancy_values_carry_a_kernel():
+    reference, models = samples()
+    a = relfit.compare(reference, models, discrepancy=relfit.MMD(relfit.IMQ()), rng=0)
+    b = relfit.compare(reference, models, discrepancy="mmd", kernel=relfit.IMQ(), rng=0)
+    assert a.to_json() == b.to_json()
+    with pytest.raises(relfit.InputError, match="densities"):
+        relfit.compare(reference, models, discrepancy=relfit.KSD())
+    with pytest.raises(relfit.InputError, match="samples"):
+        relfit.compare(reference, densities(), discrepancy="mmd")
+    with pytest.raises(relfit.InputError, match="both"):
+        relfit.compare(reference, models, discrepancy=relfit.MMD(relfit.IMQ()), kernel=relfit.IMQ())
+
+
+def test_pair_tests_agree_with_the_joint_estimate():
+    reference, models = samples()
+    joint = relfit.estimate(reference, {"d": models["d"], "a": models["a"]}, rng=0)
+    pair = relfit.compare_pair(reference, models["d"], models["a"], names=("d", "a"), rng=0)
+    contrast = np.array([1.0, -1.0])
+    assert pair.test == "relmmd"
+    assert pair.worse
+    assert pair.difference == pytest.approx(contrast @ joint.values)
+    assert pair.standard_error == pytest.approx(np.sqrt(contrast @ joint.covariance @ contrast))
+    back = relfit.compare_pair(reference, models["a"], models["d"], rng=0)
+    assert back.pvalue == pytest.approx(1.0 - pair.pvalue)
+    ksd = relfit.compare_pair(reference, densities()["d"], densities()["a"], rng=0)
+    assert ksd.test == "relksd"
+    selective = relfit.compare_pair(reference, models["d"], models["a"], names=("d", "a"), test="relpsi", rng=0)
+    assert selective.pvalue == pytest.approx(2 * pair.pvalue, rel=1e-9)
+
+
+def test_file_names_are_models_too(tmp_path):
+    reference, models = samples()
+    np.save(tmp_path / "reference.npy", reference)
+    for name, rows in models.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+    from_files = relfit.compare(tmp_path / "reference.npy", {k: str(tmp_path / f"{k}.npy") for k in models}, rng=0)
+    assert from_files.to_json() == relfit.compare(reference, models, rng=0).to_json()
+
+
+def test_progress_is_reported_to_a_function():
+    reference, models = samples()
+    calls = []
+    relfit.compare(reference, models, progress=lambda done, total: calls.append((done, total)))
+    assert calls
+    assert calls[-1][0] == calls[-1][1]
+    with pytest.raises(relfit.InputError, match="progress"):
+        relfit.compare(reference, models, progress="yes")
+
+
+def test_a_near_tie_for_best_that_masks_a_bad_model_is_said():
+    """Two models nearly level, a third 6 standard errors above: RelPSI's lower limit is pushed up to t."""
+    joint = relfit.JointEstimate(("a", "b", "far"), [1.0, 1.001, 3.0], 0.05 * np.eye(3))
+    result = relfit.decide(joint)
+    assert not result.worse.any()
+    assert any("'far'" in note and "nearly level" in note for note in result.warnings)
+    clear = relfit.decide(relfit.JointEstimate(("a", "b", "far"), [1.0, 2.0, 3.0], 0.05 * np.eye(3)))
+    assert clear.worse[2]
+    assert not clear.warnings

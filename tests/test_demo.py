@@ -1,0 +1,96 @@
+"""The demonstration: honest halves, generators that never see the reference, no scikit-learn, quick."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from relfit import demo
+from relfit.cli import main
+
+
+def test_the_bundled_digits_are_scikit_learns():
+    sklearn = pytest.importorskip("sklearn.datasets").load_digits()
+    images, labels = demo.digits()
+    assert np.array_equal(images * 16, sklearn.data)
+    assert np.array_equal(labels, sklearn.target)
+
+
+def test_halves_are_disjoint_and_complete():
+    train, labels, reference = demo.split_digits(0)
+    assert (len(train), len(labels), len(reference)) == (898, 898, 899)
+    both = np.concatenate([train, reference])
+    images, _ = demo.digits()
+    assert np.array_equal(np.unique(both, axis=0), np.unique(images, axis=0))
+    rows = {row.tobytes() for row in train}
+    assert not any(row.tobytes() in rows for row in reference)
+
+
+def test_generators_see_only_what_they_are_given():
+    """The same training half gives the same images, whatever the reference; all lie in [0, 1]."""
+    train, labels, reference = demo.split_digits(3)
+    made = demo.generate(train, labels, 50, 3)
+    again = demo.generate(train.copy(), labels.copy(), 50, 3)
+    assert len(made) == 6
+    for name, images in made.items():
+        assert images.shape == (50, 64)
+        assert 0.0 <= images.min() <= images.max() <= 1.0
+        assert np.array_equal(images, again[name])
+    assert not np.array_equal(made["one Gaussian"], demo.generate(train, labels, 50, 4)["one Gaussian"])
+    assert len(reference) == 899
+
+
+def test_generators_keep_the_mean_they_were_fitted_to():
+    """Before clipping each generator has the training mean; 4 standard errors at 20,000 draws."""
+    train, labels, _ = demo.split_digits(0)
+    rng = np.random.default_rng(0)
+    unclipped = [demo._gaussian(train, 20_000, rng), demo._digit_gaussians(train, labels, 20_000, rng)]
+    unclipped += [demo._pca_gaussian(train, 20_000, rng), demo._independent_pixels(train, 20_000, rng)]
+    for images in unclipped:
+        error = images.std(axis=0) / np.sqrt(len(images)) + 1e-12
+        assert np.abs((images.mean(axis=0) - train.mean(axis=0)) / error).max() < 5.0
+
+
+def test_independent_pixels_are_training_values():
+    train, _, _ = demo.split_digits(0)
+    made = demo._independent_pixels(train, 200, np.random.default_rng(0))
+    assert all(np.isin(made[:, k], train[:, k]).all() for k in range(64))
+
+
+def test_run_is_reproducible():
+    assert demo.run(5).to_dict() == demo.run(5).to_dict()
+    assert demo.run(5).seed == 5
+
+
+def test_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert lines[0].startswith("898 images of handwritten digits trained six simple generators; 899 other images")
+    assert lines[2] == ""
+    assert lines[3].startswith("RelPSI · MMD²")
+    assert str(demo.run(0)) in out
+    assert "False positive rate: at most 5%" in out
+    assert lines[-1] == "Report: relfit-demo.html"
+    assert "noisy copies" in (tmp_path / "relfit-demo.html").read_text(encoding="utf-8")
+
+
+def test_needs_no_scikit_learn_and_is_quick(tmp_path):
+    blocked = "import sys; sys.modules['sklearn'] = None; from relfit.cli import main; sys.exit(main(['demo']))"
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", blocked],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - started < 20.0

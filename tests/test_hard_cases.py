@@ -1,0 +1,786 @@
+"""Degenerate and hard cases: never a NaN, never a Python warning, never a verdict without its reason."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit import IMQ, KSD, MMD, Density, Gaussian, JointEstimate, Sample, compare, compare_pair, decide, estimate
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+TESTS = ["relpsi", "relmulti"]
+ARRAYS = ("discrepancy", "standard_error", "difference", "difference_standard_error", "pvalue", "log_pvalue")
+
+
+def checked(result):
+    """The result, after what must hold of every result."""
+    for item in fields(result):
+        value = getattr(result, item.name)
+        if isinstance(value, np.ndarray):
+            assert not np.isnan(value.astype(float)).any(), item.name
+    assert ((result.pvalue >= 0.0) & (result.pvalue <= 1.0)).all()
+    assert (result.adjusted_pvalue >= result.pvalue).all()
+    assert not result.worse[result.best_index]
+    np.testing.assert_array_equal(
+        result.worse, (result.adjusted_pvalue <= result.alpha) & (np.arange(len(result.names)) != result.best_index)
+    )
+    assert result.names[result.best_index] == result.best
+    assert not np.isnan(result.lower_bound()).any()
+    assert not np.isnan(result.confidence_interval()).any()
+    assert not np.isnan(result.threshold).any()
+    assert result.from_json(result.to_json()).rows() == result.rows()
+    return result
+
+
+def said(result, *parts):
+    return [note for note in result.warnings if all(part in note for part in parts)]
+
+
+def status(result):
+    return dict(zip(result.names, result.status, strict=True))
+
+
+def normals(rng, n, /, columns=2, **means):
+    """Samples of N(mean·e₁, I), one for each name."""
+    return {name: rng.normal(size=(n, columns)) + np.eye(1, columns) * mean for name, mean in means.items()}
+
+
+def shifted(mean, scale=1.0, unit=1.0):
+    """The score of N(mean·unit, scale²·unit²)."""
+    return Density(score=lambda x: (mean * unit - x) / (scale * unit) ** 2)
+
+
+DENSITIES = {"good": shifted(0.2), "worse": shifted(1.5), "between": shifted(0.6)}
+
+
+# --- ties
+
+
+def test_exact_tie_takes_the_lowest_index_and_says_so():
+    """D = (1, 0, 0, 2), V = I: J = 1. Model 2 has gap 0 and d = ½ for every i, so V⁻ = t and p = 1 for all.
+
+    For i = 3: η = e₃ − e₁, s² = 2, c = η/2, d₂ = c₂ − c₁ = ½ > 0, so V⁻ = t − 0/½ = t and p = P(T > t | T ≥ t) = 1.
+    """
+    result = checked(decide(JointEstimate(tuple("abcd"), [1.0, 0.0, 0.0, 2.0], np.eye(4))))
+    assert (result.best, result.best_index) == ("b", 1)
+    assert result.pvalue.tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert "tie" in status(result)["b"]
+    assert "tie" in status(result)["c"]
+    assert "tie" not in status(result)["a"] + status(result)["d"]
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-17, 1e-12])
+def test_a_tie_is_no_evidence_against_a_third_model(gap):
+    """D = (0, gap, 0.001) with Cov(D_b − D_a, D_c − D_a) = V_bc − V_ab − V_ac + V_aa = −.3 − .9 − 0 + 1 = −.2 < 0.
+
+    Taken literally b caps T at V⁺ = t + 10·gap, which would make p ≈ 0 for a t of a thousandth of its s.e.
+    Without b, c is tested on [0, ∞): p = 2(1 − Φ(0.001/√2)) = 1 − erf(0.0005) = 0.99943581.
+    """
+    covariance = [[1.0, 0.9, 0.0], [0.9, 1.0, -0.3], [0.0, -0.3, 1.0]]
+    result = checked(decide(JointEstimate(tuple("abc"), [0.0, gap, 1e-3], covariance)))
+    assert result.pvalue[2] == pytest.approx(0.99943581, abs=1e-8)
+    assert result.status == (("tie",), ("tie",), ())
+    assert said(result, "'a', 'b' are level to the last digit", 'test="relmulti"')
+
+
+def test_a_gap_that_is_no_tie_is_tested():
+    """With V = I a gap of 1e-8 standard errors is still a gap; only below 1e-9 does rounding decide."""
+    for gap, words in ((1e-8, ()), (1e-9, ("tie",))):
+        result = checked(decide(JointEstimate(tuple("ab"), [0.0, gap], np.eye(2))))
+        assert result.status == (words, words)
+        assert result.warnings == ()
+
+
+def test_a_tie_is_told_where_it_costs_power_and_nowhere_else():
+    hidden = decide(JointEstimate(tuple("abc"), [0.0, 0.0, 9.0], np.eye(3)))
+    assert hidden.pvalue[2] == 1.0
+    assert said(hidden, "'a', 'b' are level")
+    same = [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    copies = checked(decide(JointEstimate(tuple("abc"), [0.0, 0.0, 9.0], same)))
+    assert copies.status[1] == ("tie", "indistinguishable")
+    assert copies.worse.tolist() == [False, False, True]
+    assert copies.warnings == ()
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("n", [100, 120, 300])
+def test_models_tied_on_atoms(rng, test, n):
+    """Point masses at ±1 are equally far from a reference that is half at −1 and half at 1: D differs by rounding."""
+    reference = np.repeat([-1.0, 1.0], n // 2)
+    models = {"left": np.full(n, -1.0), "right": np.full(n, 1.0)}
+    result = checked(compare(reference, models, kernel=Gaussian(1.0), test=test, rng=0))
+    assert not result.worse.any()
+    if test == "relpsi":
+        assert result.difference.max() < 1e-14
+        assert [words[0] for words in result.status] == ["tie", "tie"]
+
+
+# --- copies
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("copied", ["good", "worse", "between"])
+@pytest.mark.parametrize("name", ["a first", "z last"])
+def test_adding_a_copy_of_a_sample_changes_nothing_else(rng, test, estimator, copied, name):
+    models = normals(rng, 700, good=0.1, worse=1.5, between=0.6)
+    settings = dict(test=test, estimator=estimator, rng=3)
+    reference = rng.normal(size=(700, 2))
+    alone = checked(compare(reference, models, **settings))
+    for larger in ({**models, name: models[copied].copy()}, {name: models[copied].copy(), **models}):
+        _same_but_for_the_copy(alone, checked(compare(reference, larger, **settings)), name, copied)
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("copied", list(DENSITIES))
+@pytest.mark.parametrize("name", ["a first", "z last"])
+def test_adding_a_copy_of_a_density_changes_nothing_else(rng, test, estimator, copied, name):
+    reference = rng.normal(size=(300, 2))
+    settings = dict(test=test, estimator=estimator, rng=3)
+    alone = checked(compare(reference, DENSITIES, **settings))
+    exact = DENSITIES[copied].score
+    rounded = Density(score=lambda x: exact(x) * (1.0 + 2e-15))
+    for copy in (DENSITIES[copied], rounded):
+        for larger in ({**DENSITIES, name: copy}, {name: copy, **DENSITIES}):
+            result = checked(compare(reference, larger, **settings))
+            _same_but_for_the_copy(alone, result, name, copied)
+
+
+def _same_but_for_the_copy(alone, result, name, copied):
+    assert result.correction == alone.correction
+    assert result.kernel.length == pytest.approx(alone.kernel.length, rel=1e-12)
+    own, copy = result.names.index(copied), result.names.index(name)
+    first, second = (own, copy) if own < copy else (copy, own)
+    assert f"duplicate of {result.names[first]}" in result.status[second]
+    assert not any("duplicate" in word for word in result.status[first])
+    kept = [result.names.index(model) for model in alone.names]
+    assert [result.status[k] for k in kept if k != second] == [
+        words for model, words in zip(alone.names, alone.status, strict=True) if result.names.index(model) != second
+    ]
+    for key in (*ARRAYS, "adjusted_pvalue"):
+        np.testing.assert_allclose(getattr(result, key)[kept], getattr(alone, key), rtol=1e-9, atol=1e-13, err_msg=key)
+        assert getattr(result, key)[own] == getattr(result, key)[copy], key
+    np.testing.assert_array_equal(result.worse[kept], alone.worse)
+    assert result.worse[own] == result.worse[copy]
+    assert result.best in (alone.best, name)
+
+
+@pytest.mark.parametrize("copies", [1, 5])
+def test_copies_of_the_best_do_not_hide_a_worse_model(rng, copies):
+    models = normals(rng, 200, best=0.0, bad=1.0)
+    reference = rng.normal(size=(200, 2))
+    crowd = {f"copy {k}": models["best"].copy() for k in range(copies)}
+    result = checked(compare(reference, {**crowd, **models}, rng=0))
+    assert result.worse[result.names.index("bad")]
+    assert result.worse.sum() == 1
+    verdicts = {row["name"]: row["verdict"] for row in result.rows()}
+    assert verdicts.pop("bad") == "worse"
+    assert verdicts.pop("copy 0") == "best of the sample"
+    assert set(verdicts.values()) == {"the same as the best"}
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_nothing_but_copies(rng, test):
+    reference, sample = rng.normal(size=(80, 2)), rng.normal(size=(80, 2))
+    for models in ({"a": sample, "b": sample}, {"a": shifted(0.3), "b": shifted(0.3), "c": shifted(0.3)}):
+        result = checked(compare(reference, models, test=test, rng=0))
+        assert result.best == "a"
+        assert result.pvalue.tolist() == [1.0] * len(models)
+        assert all("duplicate of a" in words for words in result.status[1:])
+        assert not result.difference.any()
+
+
+@pytest.mark.parametrize("correction", ["by", "bh", "holm", "bonferroni"])
+@pytest.mark.parametrize("test", TESTS)
+def test_a_correction_counts_a_copy_once(rng, correction, test):
+    models = normals(rng, 120, a=0.0, b=0.4, c=0.45, d=0.5)
+    reference = rng.normal(size=(120, 2))
+    alone = compare(reference, models, test=test, correction=correction, rng=1)
+    crowd = {f"copy {k}": models["c"].copy() for k in range(4)}
+    result = checked(compare(reference, {**models, **crowd}, test=test, correction=correction, rng=1))
+    np.testing.assert_array_equal(result.adjusted_pvalue[:4], alone.adjusted_pvalue)
+    assert (alone.adjusted_pvalue > alone.pvalue).any()
+
+
+def test_a_copy_leaves_two_models_and_nothing_to_correct(rng):
+    models = normals(rng, 120, a=0.0, b=0.5)
+    result = compare(rng.normal(size=(120, 2)), {**models, "c": models["a"]}, correction="bonferroni", rng=0)
+    assert result.correction == "none"
+    np.testing.assert_array_equal(result.adjusted_pvalue, result.pvalue)
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_near_copies_are_warned_about(rng, test):
+    models = normals(rng, 150, best=0.0, bad=1.0)
+    reference = rng.normal(size=(150, 2))
+    near = models["best"] + 1e-6 * rng.normal(size=(150, 2))
+    result = checked(compare(reference, {**models, "near": near}, test=test, rng=0))
+    assert said(result, "'best'", "'near'", "nearly the same rows", 'dependence="shared"')
+    assert not said(result, "'bad'", "nearly the same rows")
+    quiet = checked(compare(reference, {**models, "near": near}, test=test, rng=0, dependence="shared"))
+    assert not said(quiet, "nearly the same rows")
+    assert quiet.worse.tolist() == [False, True, False]
+
+
+def test_a_crowd_of_near_copies_is_summed_up(rng):
+    sample = rng.normal(size=(150, 2))
+    crowd = [sample + 1e-6 * rng.normal(size=sample.shape) for _ in range(10)]
+    result = checked(compare(rng.normal(size=(150, 2)), crowd, rng=0))
+    assert len(said(result, "nearly the same rows")) == 4
+    assert said(result, "42 more pairs")
+
+
+def test_near_copies_of_a_density_have_no_variance_between_them(rng):
+    """Scores that differ by 1e-9 give differences far below s² ≤ 1e-10(V_ii + V_jj): the same model."""
+    reference = rng.normal(size=(200, 2))
+    models = {"a": shifted(0.3), "b": shifted(0.3 + 1e-9), "c": shifted(1.5)}
+    result = checked(compare(reference, models, rng=0))
+    other = ({"a", "b"} - {result.best}).pop()
+    assert "indistinguishable" in status(result)[other]
+    assert result.worse.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("dependence", ["independent", "shared"])
+def test_a_reordered_copy_is_said_to_hide_the_others(rng, dependence):
+    models = normals(rng, 100, a=0.0, c=1.0)
+    result = compare(rng.normal(size=(100, 2)), {**models, "b": models["a"][::-1]}, dependence=dependence, rng=0)
+    assert said(checked(result), "'b' holds the rows of 'a' in another order", "leave one out")
+
+
+# --- differences without variance, by hand
+
+
+def test_models_that_do_not_vary_apart_are_indistinguishable():
+    """V = all ones: s² = 1 + 1 − 2 = 0 for every pair, √(V_ii + V_jj) = √2.
+
+    |gap| ≤ 1e-5·√2 = 1.41e-5 is the same model (b); a larger one is another model for certain (c).
+    """
+    result = checked(decide(JointEstimate(tuple("abc"), [0.0, 1.4e-5, 1.5e-5], np.ones((3, 3)))))
+    assert result.status == ((), ("indistinguishable",), ("deterministic",))
+    assert result.pvalue.tolist() == [1.0, 1.0, 0.0]
+    assert result.log_pvalue.tolist() == [0.0, 0.0, -np.inf]
+    assert result.worse.tolist() == [False, False, True]
+    assert result.threshold.tolist() == [np.inf, np.inf, -np.inf]
+    np.testing.assert_array_equal(result.lower_bound(), [0.0, 0.0, 1.5e-5])
+    np.testing.assert_array_equal(result.confidence_interval(), [[0.0, 0.0], [0.0, 1.4e-5], [1.5e-5, 1.5e-5]])
+
+
+@pytest.mark.parametrize(
+    ("r", "gap", "words", "pvalue"),
+    [
+        (1.9e-10, 1e-3, ("deterministic",), 0.0),
+        (1.9e-10, 1e-4, ("indistinguishable",), 1.0),
+        (2.1e-10, 1e-4, (), 5.1783e-12),
+    ],
+)
+def test_the_edge_of_no_variance(r, gap, words, pvalue):
+    """V_ab = 1 − r/2 gives s² = r. The edge is 1e-10(V_aa + V_bb) = 2e-10: r = 1.9e-10 is none, r = 2.1e-10 is some.
+
+    Above it t is tested on [0, ∞): t/s = 1e-4/√2.1e-10 = 6.90066, p = 2(1 − Φ(6.90066)) = 5.178e-12. Below it
+    1e-3 is 73 and 1e-4 is 7.3 of the s that was neglected: only the first is certain.
+    """
+    joint = JointEstimate(("a", "b"), [0.0, gap], [[1.0, 1 - r / 2], [1 - r / 2, 1.0]])
+    result = checked(decide(joint))
+    assert result.status[1] == words
+    # 1 − r/2 is rounded to 1e-16, which moves s² by 1e-6 of itself and p by 50 times that.
+    assert result.pvalue[1] == pytest.approx(pvalue, rel=1e-3)
+
+
+def test_little_variance_is_not_taken_for_none():
+    """Gap and neglected s.e. of like size, both near 1e-5√(V_aa + V_bb): calling that certain would reject 13% of nulls.
+
+    D_b − D_a ~ N(0, 1.9e-10), so t/√(V_aa + V_bb) is about 0.97e-5 times a standard normal.
+    """
+    rng = np.random.default_rng(0)
+    covariance = [[1.0, 1 - 0.95e-10], [1 - 0.95e-10, 1.0]]
+    gaps = np.sqrt(1.9e-10) * rng.normal(size=400)
+    assert (np.abs(gaps) > 1e-5 * np.sqrt(2.0)).mean() > 0.25
+    assert not any(decide(JointEstimate(("a", "b"), [0.0, gap], covariance)).worse.any() for gap in gaps)
+
+
+def test_no_covariance_at_all():
+    """V = 0: equal values are the same model, unequal ones are ordered for certain."""
+    result = checked(decide(JointEstimate(tuple("abcd"), [2.0, 1.0, 1.0, 1.0 + 1e-12], np.zeros((4, 4)))))
+    assert result.best == "b"
+    assert result.status == (("deterministic",), ("tie",), ("tie", "indistinguishable"), ("deterministic",))
+    assert result.pvalue.tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert result.standard_error.tolist() == [0.0] * 4
+
+
+def test_a_model_without_variance_of_its_own():
+    """a is known exactly (V_aa = 0), b has s.e. 1: t = 3 on [0, ∞) gives p = 2(1 − Φ(3)) = 0.0026998."""
+    result = checked(decide(JointEstimate(("a", "b"), [0.0, 3.0], [[0.0, 0.0], [0.0, 1.0]])))
+    assert result.pvalue[1] == pytest.approx(0.0026997960632601866, rel=1e-12)
+
+
+def test_models_that_move_with_the_best_do_not_hide_the_others():
+    """b = a + 5 exactly, so b says nothing about the selection of a: c is tested as if b were not there."""
+    with_b = JointEstimate(tuple("abc"), [0.0, 5.0, 2.0], [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    without = JointEstimate(("a", "c"), [0.0, 2.0], np.eye(2))
+    assert decide(with_b).status[1] == ("deterministic",)
+    assert checked(decide(with_b)).pvalue[2] == checked(decide(without)).pvalue[1]
+
+
+def test_rounding_in_a_covariance_never_becomes_a_nan():
+    """Within the tolerance for rounding a variance may come in a little below 0; it counts as 0."""
+    covariance = np.diag([1.0, -1e-12, -1e-12])
+    result = checked(decide(JointEstimate(tuple("abc"), [0.0, 1.0, 2.0], covariance)))
+    assert result.standard_error.tolist() == [1.0, 0.0, 0.0]
+
+
+def test_joint_estimates_that_make_no_sense_are_refused():
+    good = dict(names=("a", "b"), values=[0.0, 1.0], covariance=np.eye(2))
+
+    def refuse(*parts, **changes):
+        refused(lambda: JointEstimate(**{**good, **changes}), *parts)
+
+    refuse("names: expected different names, got 'a' more than once", names=("a", "a"))
+    refuse("names: expected a sequence of text", names="ab")
+    refuse("names: expected a sequence of text", names=5)
+    refuse("names: expected a sequence of text", names=np.eye(20))
+    refuse("names: expected at least one, got none", names=(), values=[], covariance=np.zeros((0, 0)))
+    refuse("values: expected shape (2,), got (3,)", values=[1.0, 2.0, 3.0])
+    refuse("values: expected finite numbers", values=[np.nan, 1.0])
+    refuse("values: expected numbers of shape (2,), got ", values=["x", "y"])
+    refuse("values: expected numbers of shape (2,), got ", values=np.array([1j, 1.0]))
+    refuse("values: expected numbers of shape (2,), got ", values=[[1.0], [1.0, 2.0]])
+    refuse("covariance: expected shape (2, 2), got (2,)", covariance=[1.0, 1.0])
+    refuse("covariance: expected finite numbers", covariance=np.full((2, 2), np.inf))
+    refuse("covariance: expected a symmetric matrix", covariance=[[1.0, 0.5], [0.4, 1.0]])
+    refuse("covariance: expected a positive semi-definite", "-1", covariance=[[1.0, 2.0], [2.0, 1.0]])
+    refuse("covariance: expected a positive semi-definite", covariance=-np.eye(2))
+    for sizes in (5, (10.5,), (10, 20), (0,), ("x",), ()):
+        refuse("sizes: expected the reference's number of rows", sizes=sizes)
+    refuse("near_degeneracy: expected shape (2,)", near_degeneracy=[0.1])
+
+
+def test_a_joint_estimate_is_a_value_of_its_own():
+    values, covariance = np.array([0.0, 1.0]), np.eye(2)
+    joint = JointEstimate(iter(["a", "b"]), values, covariance, sizes=[np.int64(10), 5, 5])
+    values[0] = covariance[0, 0] = 9.0
+    assert joint.names == ("a", "b")
+    assert joint.sizes == (10, 5, 5)
+    assert joint.values[0] == 0.0
+    assert joint.covariance[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        joint.covariance[0, 0] = 2.0
+
+
+def test_decide_refuses_what_it_cannot_do():
+    joint = JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2))
+    refused(lambda: decide(joint, test="relmulti"), 'test="relmulti"', "split")
+    refused(lambda: decide(joint, test="best"), "test: expected one of auto, relpsi, got 'best'")
+    refused(lambda: decide(joint, alpha=0), "alpha: expected a number between 0 and 1, got 0")
+    refused(lambda: decide(joint, correction="fdr"), "correction: expected one of none, by, bh", "'fdr'")
+    refused(lambda: decide({"a": 1}), "joint_estimate: expected a JointEstimate, got dict")
+    refused(lambda: decide(JointEstimate(("a",), [0.0], [[1.0]])), "joint_estimate: expected at least 2 models, got 1")
+
+
+# --- a model that is the data
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+def test_a_model_that_is_the_data_is_best_and_reported(rng, test, dependence, estimator):
+    reference = rng.normal(size=(120, 2))
+    models = {**normals(rng, 120, off=1.5), "the data": reference}
+    result = checked(compare(reference, models, test=test, dependence=dependence, estimator=estimator, rng=0))
+    assert said(result, "120 of 120 rows of 'the data' also occur in the reference")
+    if estimator == "complete":
+        assert result.best == "the data"
+        assert result.worse.tolist() == [True, False]
+
+
+def test_all_models_are_the_data(rng):
+    reference = rng.normal(size=(60, 2))
+    result = checked(compare(reference, [reference, reference.copy(), Sample(reference)], rng=0))
+    assert not result.worse.any()
+    assert len(said(result, "also occur in the reference")) == 1
+
+
+def test_a_model_close_to_the_data_is_near_degenerate(rng):
+    reference = rng.normal(size=(200, 2))
+    result = checked(compare(reference, normals(rng, 200, exact=0.0, off=1.5), rng=0))
+    assert "near-degenerate" in status(result)["exact"]
+    assert "near-degenerate" not in status(result)["off"]
+    assert said(result, "'exact'", "conservative", 'estimator="linear"')
+    assert not said(result, "'off'", "conservative")
+    ksd = checked(compare(reference, {"exact": shifted(0.0), "off": shifted(1.5)}, rng=0))
+    assert "near-degenerate" in status(ksd)["exact"]
+    assert "near-degenerate" not in status(ksd)["off"]
+    linear = checked(compare(reference, normals(rng, 200, exact=0.0, off=1.5), estimator="linear", rng=0))
+    assert linear.near_degeneracy is None
+
+
+# --- sizes
+
+
+def test_many_models_for_few_rows_are_warned_about(rng):
+    reference = rng.normal(size=(50, 2))
+    models = [rng.normal(size=(50, 2)) for _ in range(11)]
+    assert said(checked(compare(reference, models, rng=0)), "11 models are many for 50 reference rows")
+    assert not said(compare(reference, models[:10], rng=0), "are many for")
+    assert not said(compare(reference, [*models[:10], models[0]], rng=0), "are many for")
+    joint = JointEstimate(tuple("abc"), [0.0, 1.0, 2.0], np.eye(3), sizes=(14,))
+    assert said(decide(joint), "3 models are many for 14 reference rows")
+    assert not decide(JointEstimate(tuple("abc"), [0.0, 1.0, 2.0], np.eye(3), sizes=(15,))).warnings
+
+
+@pytest.mark.parametrize(("estimator", "fewest"), [("complete", 20), ("linear", 40)])
+def test_samples_too_small_are_refused_by_name(rng, estimator, fewest):
+    enough, few = rng.normal(size=(fewest, 2)), rng.normal(size=(fewest - 1, 2))
+    why = f"expected at least {fewest} rows ({estimator} estimator), got {fewest - 1}"
+    checked(compare(enough, [enough + 1, enough + 2], estimator=estimator, rng=0))
+    checked(compare(enough, DENSITIES, estimator=estimator, rng=0))
+    refused(lambda: compare(few, DENSITIES, estimator=estimator), f"reference: {why}")
+    refused(lambda: estimate(few, [shifted(1.0)], estimator=estimator), f"reference: {why}")
+    refused(lambda: compare_pair(few, shifted(1.0), shifted(0.0), estimator=estimator), f"reference: {why}")
+    if estimator == "complete":
+        refused(lambda: compare(enough, {"a": enough, "b": few}), f"model 'b': {why}")
+        refused(lambda: compare(few, [enough, enough + 1]), f"reference: {why}")
+
+
+def test_the_shares_of_relmulti_have_their_own_smallest_sizes(rng):
+    """round(.25 · 26) = 6 and 20 are left to test with; of 25 rows 19 are left. 5 of 50 select, 4 of 49 are too few."""
+
+    def run(n, fraction, **options):
+        models = normals(np.random.default_rng(n), n, a=0.0, b=1.0)
+        return compare(rng.normal(size=(n, 2)), models, test="relmulti", select_fraction=fraction, rng=0, **options)
+
+    checked(run(26, 0.25))
+    refused(lambda: run(25, 0.25), "reference: expected at least 20 rows (testing share, complete estimator), got 19")
+    checked(run(50, 0.1))
+    refused(lambda: run(44, 0.1), "reference: expected at least 5 rows (selection share, complete", "got 4")
+    refused(lambda: run(60, 0.999), "reference: expected at least 20 rows (testing share, complete estimator), got 0")
+    refused(lambda: run(50, 0.25, estimator="linear"), "testing share, linear estimator", "40 rows", "got 38")
+    small = {"a": rng.normal(size=(100, 2)), "b": rng.normal(size=(22, 2))}
+    refused(lambda: compare(rng.normal(size=(100, 2)), small, test="relmulti"), "model 'b': ", "testing share", "16")
+
+
+def test_linear_needs_equal_sizes_and_says_the_given_ones(rng):
+    models = {"a": rng.normal(size=(80, 2)), "b": rng.normal(size=(100, 2))}
+    for test in TESTS:
+        refused(
+            lambda test=test: compare(rng.normal(size=(80, 2)), models, estimator="linear", test=test),
+            'estimator="linear": expected samples of equal size',
+            "got [80, 100] rows",
+            'estimator="complete"',
+        )
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_dependence_needs_equal_sizes_and_samples(rng, test):
+    reference = rng.normal(size=(100, 2))
+    models = {"a": rng.normal(size=(80, 2)), "b": rng.normal(size=(100, 2))}
+    refused(lambda: compare(reference, models, dependence="shared", test=test), 'dependence="shared"', "[80, 100]")
+    refused(lambda: compare(reference, models, dependence="paired", test=test), "have 100 rows like", "[80, 100]")
+    equal = {"a": models["a"], "b": models["a"] + 1}
+    refused(lambda: compare(reference, equal, dependence="paired", test=test), 'dependence="paired"', "got [80]")
+    checked(compare(reference, equal, dependence="shared", test=test, rng=0))
+    for word in ("shared", "paired"):
+        refused(
+            lambda word=word: compare(reference, DENSITIES, dependence=word, test=test), word, "densities have none"
+        )
+    refused(lambda: compare(reference, models, dependence="chained", test=test), "dependence: expected one of")
+
+
+def test_an_odd_row_left_over_is_said(rng):
+    reference = rng.normal(size=(81, 2))
+    models = normals(rng, 81, a=0.0, b=1.0)
+    assert said(compare(reference, models, estimator="linear", rng=0), "one row was left over")
+    assert said(compare(reference, DENSITIES, estimator="linear", rng=0), "one row was left over")
+    assert not said(compare(reference, models, rng=0), "left over")
+    even = {name: rows[:80] for name, rows in models.items()}
+    assert not said(compare(reference[:80], even, estimator="linear", rng=0), "left over")
+
+
+def test_sizes_may_differ_widely(rng):
+    models = {"few": rng.normal(size=(20, 2)), "many": rng.normal(1.0, 1.0, (900, 2))}
+    result = checked(compare(rng.normal(size=(60, 2)), models, rng=0))
+    assert result.sizes == (60, 20, 900)
+    assert result.worse.tolist() == [False, True]
+
+
+# --- what data can look like
+
+
+def test_constant_columns_are_allowed_and_said(rng):
+    models = normals(rng, 100, a=0.0, b=1.0)
+    reference = rng.normal(size=(100, 2))
+    plain = compare(reference, models, rng=0)
+
+    def wider(rows):
+        return np.insert(rows, 1, 7.25, axis=1)
+
+    result = checked(compare(wider(reference), {name: wider(rows) for name, rows in models.items()}, rng=0))
+    assert said(result, "1 of 3 columns is constant in the reference")
+    np.testing.assert_allclose(result.pvalue, plain.pvalue, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [None, Gaussian(1.0), IMQ()])
+def test_rows_that_all_coincide_are_refused_with_any_kernel(kernel):
+    point = np.full((50, 2), 0.5)
+    refused(lambda: compare(point, [point, point[:40]], kernel=kernel), "all pooled rows coincide")
+    refused(lambda: compare(point, DENSITIES, kernel=kernel), "all pooled rows coincide")
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_atoms_with_a_median_distance_of_zero(rng, test, share):
+    def draw(n, p):
+        return (rng.random((n, 1)) < p).astype(float)
+
+    models = {"same": draw(300, share), "other": draw(300, 1.0 - share), "always": np.ones((300, 1))}
+    result = checked(compare(draw(300, share), models, test=test, rng=0))
+    assert result.best in ("same", "always")
+    assert result.worse[1]
+
+
+def test_almost_all_rows_are_one_atom(rng):
+    reference, other = np.zeros((4000, 1)), np.zeros((4000, 1))
+    reference[:3, 0], other[:3, 0] = [1.0, 2.0, 4.0], [1.0, 2.0, 5.0]
+    result = checked(compare(reference, [other, other + (np.arange(4000) < 400)[:, None]], rng=0))
+    assert 0.5 < result.kernel.length < 10.0
+    assert result.worse.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("offset", [1e6, 1e8, -1e8])
+def test_an_offset_changes_no_verdict(rng, test, estimator, offset):
+    """An offset of 1e8 leaves the data 8 digits, so numbers agree to about 1e-6."""
+    models = normals(rng, 160, a=0.0, b=1.5, c=0.2)
+    reference = rng.normal(size=(160, 2))
+    settings = dict(test=test, estimator=estimator, rng=5)
+    unit = checked(compare(reference, models, **settings))
+    far = checked(compare(reference + offset, {name: rows + offset for name, rows in models.items()}, **settings))
+    np.testing.assert_array_equal(far.worse, unit.worse)
+    assert far.best == unit.best
+    np.testing.assert_allclose(far.discrepancy, unit.discrepancy, atol=1e-6)
+    np.testing.assert_allclose(far.pvalue, unit.pvalue, rtol=1e-4, atol=1e-300)
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("unit", [1e-150, 1e-20, 1e20, 1e150])
+def test_the_unit_of_the_data_changes_no_verdict(rng, test, estimator, unit):
+    models = normals(rng, 160, a=0.0, b=1.5, c=0.2)
+    reference = rng.normal(size=(160, 2))
+    settings = dict(test=test, estimator=estimator, rng=5)
+    plain = checked(compare(reference, models, **settings))
+    scaled = checked(compare(reference * unit, {name: rows * unit for name, rows in models.items()}, **settings))
+    assert scaled.best == plain.best
+    np.testing.assert_array_equal(scaled.worse, plain.worse)
+    np.testing.assert_allclose(scaled.discrepancy, plain.discrepancy, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(scaled.pvalue, plain.pvalue, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("unit", [1e-30, 1e-6, 1e6, 1e30])
+def test_the_unit_of_the_data_changes_no_verdict_of_ksd(rng, estimator, unit):
+    """KSD² has the unit 1/length², so D·unit² and every p-value stay."""
+    reference = rng.normal(size=(160, 2))
+    means = {"a": 0.1, "b": 1.5, "c": 0.6}
+    plain = checked(compare(reference, {k: shifted(m) for k, m in means.items()}, estimator=estimator, rng=5))
+    scaled_models = {k: shifted(m, unit=unit) for k, m in means.items()}
+    scaled = checked(compare(reference * unit, scaled_models, estimator=estimator, rng=5))
+    np.testing.assert_allclose(scaled.discrepancy * unit**2, plain.discrepancy, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(scaled.pvalue, plain.pvalue, rtol=1e-6)
+    np.testing.assert_array_equal(scaled.worse, plain.worse)
+
+
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+def test_units_beyond_the_range_of_the_arithmetic_are_refused(rng, estimator):
+    reference, sample = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
+
+    def samples(unit):
+        return compare(reference * unit, [sample * unit, (sample + 1) * unit], estimator=estimator, rng=0)
+
+    def densities(unit):
+        models = [Density(score=lambda x: -x / unit / unit), Density(score=lambda x: (unit - x) / unit / unit)]
+        return compare(reference * unit, models, estimator=estimator, rng=0)
+
+    for unit in (1e155, 1e300):
+        refused(lambda unit=unit: samples(unit), "reference: expected numbers below 1e+152 in size", "rescale")
+    for unit in (1e-155, 1e-300):
+        refused(lambda unit=unit: samples(unit), "kernel: expected a bandwidth between 1e-152", "rescale the data")
+    for unit in (1e60, 1e120):
+        refused(lambda unit=unit: densities(unit), "rescale")
+    for unit in (1e-60, 1e-120):
+        refused(lambda unit=unit: densities(unit))
+
+
+def test_one_far_outlier_moves_neither_the_bandwidth_nor_the_verdict(rng):
+    models = normals(rng, 160, a=0.0, b=1.5)
+    reference = rng.normal(size=(160, 2))
+    plain = compare(reference, models, rng=5)
+    for far in (1e10, 1e151):
+        reference[7] = far
+        result = checked(compare(reference, models, rng=5))
+        assert result.kernel.length == pytest.approx(plain.kernel.length, rel=0.05)
+        assert result.worse.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("kernel", [None, IMQ(), Gaussian(1.0) + IMQ(2.0, -1.0)])
+def test_heavy_tails(rng, test, estimator, kernel):
+    reference = rng.standard_cauchy((160, 2))
+    models = {"same": rng.standard_cauchy((160, 2)), "shifted": rng.standard_cauchy((160, 2)) + 5.0}
+    result = checked(compare(reference, models, test=test, estimator=estimator, kernel=kernel, rng=0))
+    assert result.best == "same"
+    cauchy = Density(score=lambda x: -2.0 * x / (1.0 + x**2))
+    result = checked(compare(reference, [cauchy, shifted(0.0)], test=test, estimator=estimator, kernel=kernel, rng=0))
+    assert np.isfinite(result.discrepancy).all()
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_more_columns_than_rows(rng, test):
+    models = normals(rng, 40, columns=500, a=0.0, b=30.0)
+    reference = rng.normal(size=(40, 500))
+    result = checked(compare(reference, models, test=test, rng=0))
+    assert result.worse.tolist() == [False, True]
+    checked(compare(reference, DENSITIES, test=test, rng=0))
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+def test_a_bandwidth_fifty_times_too_small(rng, test, estimator):
+    models = normals(rng, 100, a=0.0, b=0.5)
+    reference = rng.normal(size=(100, 2))
+    narrow = Gaussian(compare(reference, models, rng=0).kernel.length / 50.0)
+    for candidates in (models, DENSITIES):
+        checked(compare(reference, candidates, kernel=narrow, test=test, estimator=estimator, rng=0))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1e-6), Gaussian(1e12)])
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+def test_a_kernel_that_sees_nothing_says_so(rng, kernel, test, estimator):
+    models = normals(rng, 80, a=0.0, b=1.5)
+    result = checked(compare(rng.normal(size=(80, 2)), models, kernel=kernel, test=test, estimator=estimator, rng=0))
+    assert result.pvalue.tolist() == [1.0, 1.0]
+    assert result.status == (("tie",), ("tie", "indistinguishable"))
+    assert said(result, "the kernel takes one value on all pairs of rows", "bandwidth")
+
+
+# --- kinds of models
+
+
+def test_ksd_refuses_whole_numbers(rng):
+    counts = rng.poisson(5.0, size=(60, 2))
+    refused(lambda: compare(counts, DENSITIES), "reference: expected continuous data for KSD, got whole numbers only")
+    refused(lambda: compare(counts.astype(float), DENSITIES, estimator="linear"), "whole numbers only", "MMD")
+    checked(compare(counts, [rng.poisson(5.0, (60, 2)), rng.poisson(9.0, (60, 2))], rng=0))
+    # From 2⁵² on every float64 is whole, which says nothing about the data.
+    checked(compare(rng.normal(size=(60, 2)) * 1e20, [shifted(0.0, unit=1e20), shifted(1.0, unit=1e20)], rng=0))
+
+
+def test_a_discrepancy_must_fit_the_models(rng):
+    reference = rng.normal(size=(60, 2))
+    samples = normals(rng, 60, a=0.0, b=1.0)
+    for asked in ("ksd", KSD(), KSD(IMQ())):
+        refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "'ksd': expected models that are")
+    for asked in ("mmd", MMD(), MMD(IMQ())):
+        refused(lambda asked=asked: compare(reference, DENSITIES, discrepancy=asked), "'mmd': expected models that are")
+    for asked in ("MMD", MMD, None, 5):
+        refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "discrepancy: expected one of auto")
+    refused(lambda: compare(reference, samples, discrepancy=MMD(IMQ()), kernel=IMQ()), "kernel: expected it once")
+    assert compare(reference, samples, discrepancy=MMD(), kernel=IMQ(), rng=0).kernel == IMQ()
+    refused(lambda: compare(reference, {**samples, "c": shifted(0.0)}), "models: expected all samples or all densities")
+
+
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+@pytest.mark.parametrize("test", TESTS)
+def test_a_density_that_fails_names_the_model_however_it_is_asked(rng, test, estimator):
+    """One row in 600 is outside the support, and not among those the scores are first compared at."""
+    reference = rng.normal(size=(600, 2))
+    reference[301] = [9.25, 8.5]
+    bounded = Density(score=lambda x: np.where(x > 9.0, np.inf, -x))
+    models = {"fine": shifted(0.0), "bounded": bounded}
+    run = lambda: compare(reference, models, test=test, estimator=estimator, rng=0)  # noqa: E731
+    refused(run, "model 'bounded': score: expected finite values", " 1 of ", "at 9.25, 8.5)")
+
+
+def test_other_options_are_refused_in_one_line(rng):
+    reference, models = rng.normal(size=(40, 2)), normals(rng, 40, a=0.0, b=1.0)
+    wide = np.eye(30)
+    for call in (compare, estimate):
+        refused(lambda call=call: call(reference, models, kernel="gaussian"), "kernel: expected a relfit kernel", "str")
+        refused(lambda call=call: call(reference, models, estimator="fast"), "estimator: expected one of", "'fast'")
+        refused(lambda call=call: call(reference, models, backend="cuda"), "backend: expected one of auto, numpy")
+        refused(lambda call=call: call(reference, models, backend=wide), "backend: expected one of auto, numpy")
+        refused(lambda call=call: call(reference, models, executor=4), "executor: expected", "got int")
+        refused(lambda call=call: call(reference, models, progress=3), "progress: expected None, True, False")
+        refused(lambda call=call: call(reference, models, rng=-1), "rng: expected a non-negative whole number")
+    refused(lambda: compare(reference, models, test=wide), "test: expected one of auto, relpsi, relmulti")
+    refused(lambda: compare(reference, models, alpha=wide), "alpha: expected a number")
+    refused(lambda: compare(reference, models, select_fraction=1), "select_fraction: expected a number")
+    refused(lambda: compare(reference, models, correction="fdr"), "correction: expected one of")
+    for level in (0, 1, 2.0, "95%"):
+        result = compare(reference, models, rng=0)
+        refused(lambda level=level, result=result: result.confidence_interval(level), "level: expected a number")
+        refused(lambda level=level, result=result: result.lower_bound(level), "level: expected a number")
+    with pytest.raises(relfit.BackendUnavailable, match="'torch' is not part of this version"):
+        compare(reference, models, backend="torch")
+
+
+# --- one model, two models
+
+
+def test_one_model_can_be_estimated_and_not_compared(rng):
+    reference, sample = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
+    for models in ({"a": sample}, [sample], {"a": shifted(0.0)}):
+        joint = estimate(reference, models, rng=0)
+        assert joint.covariance.shape == (1, 1)
+        refused(lambda joint=joint: decide(joint), "expected at least 2 models, got 1")
+        refused(lambda models=models: compare(reference, models), "models: expected at least 2, got 1")
+
+
+def test_an_estimate_with_copies_decides_like_the_comparison(rng):
+    models = normals(rng, 120, a=0.0, b=1.0)
+    models["c"] = models["a"].copy()
+    reference = rng.normal(size=(120, 2))
+    joint, whole = estimate(reference, models, rng=0), compare(reference, models, rng=0)
+    assert joint.names == tuple("abc")
+    assert joint.sizes == (120, 120, 120, 120)
+    decided = checked(decide(joint))
+    np.testing.assert_allclose(decided.pvalue, whole.pvalue, rtol=1e-9)
+    assert decided.status[2][:2] == ("tie", "indistinguishable")
+
+
+@pytest.mark.parametrize("test", ["z", "relpsi"])
+def test_a_pair_of_copies(rng, test):
+    reference, sample = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
+    for a, b in ((sample, sample.copy()), (shifted(0.4), shifted(0.4))):
+        result = compare_pair(reference, a, b, test=test, rng=0)
+        assert result.status == ("indistinguishable",)
+        assert (result.pvalue, result.statistic, result.difference) == (1.0, 0.0, 0.0)
+        assert not result.worse
+
+
+def test_a_pair_that_differs_by_a_constant(rng):
+    """Scores (x − y on the line, plus a constant orthogonal to it) cannot do this, so the joint is made by hand."""
+    from relfit.compare import _statistic
+    from relfit.procedures import relative_z
+
+    for gap, pvalue in ((1.0, 0.0), (-1.0, 1.0)):
+        joint = JointEstimate(("a", "b"), [gap, 0.0], np.ones((2, 2)))
+        decision = relative_z(joint, 0.05)
+        assert decision.status == ("deterministic",)
+        assert np.exp(decision.log_pvalue) == pvalue
+        assert _statistic(decision) == gap * np.inf
+
+
+def test_pairs_refuse_names_that_are_not_two(rng):
+    reference = rng.normal(size=(60, 2))
+    for names in ("ab", ("a", "a"), ("a",), 5):
+        refused(
+            lambda names=names: compare_pair(reference, reference, reference, names=names),
+            "names: expected two different names",
+        )

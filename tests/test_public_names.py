@@ -1,0 +1,177 @@
+"""The public contract: names, signatures and fields may be added to, never renamed or taken away."""
+
+import inspect
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+import relfit
+
+NAMES = {
+    *("compare", "compare_pair", "estimate", "decide"),
+    *("Comparison", "PairComparison", "JointEstimate"),
+    *("Gaussian", "IMQ", "MMD", "KSD", "Sample", "Density"),
+    *("RelfitError", "InputError", "BackendUnavailable"),
+    "__version__",
+}
+
+# name: (positional arguments, keyword-only arguments with their defaults)
+SIGNATURES = {
+    "compare": (
+        ("reference", "models"),
+        {
+            "test": "auto",
+            "discrepancy": "auto",
+            "estimator": "complete",
+            "kernel": None,
+            "alpha": 0.05,
+            "select_fraction": 0.25,
+            "correction": None,
+            "dependence": "independent",
+            "rng": None,
+            "backend": "auto",
+            "executor": None,
+            "progress": None,
+        },
+    ),
+    "compare_pair": (
+        ("reference", "a", "b"),
+        {
+            "names": ("a", "b"),
+            "test": "auto",
+            "discrepancy": "auto",
+            "estimator": "complete",
+            "kernel": None,
+            "alpha": 0.05,
+            "dependence": "independent",
+            "rng": None,
+            "backend": "auto",
+            "executor": None,
+            "progress": None,
+        },
+    ),
+    "estimate": (
+        ("reference", "models"),
+        {
+            "discrepancy": "auto",
+            "estimator": "complete",
+            "kernel": None,
+            "dependence": "independent",
+            "rng": None,
+            "backend": "auto",
+            "executor": None,
+            "progress": None,
+        },
+    ),
+    "decide": (("joint_estimate",), {"test": "auto", "alpha": 0.05, "correction": None, "rng": None}),
+}
+
+# name: fields with their defaults, in order; ... stands for "required"
+VALUES = {
+    "Gaussian": {"bandwidth": "median"},
+    "IMQ": {"scale": 1.0, "exponent": -0.5},
+    "MMD": {"kernel": None},
+    "KSD": {"kernel": None},
+    "Sample": {"x": ...},
+    "Density": {"score": None, "log_prob": None, "dim": None},
+    "JointEstimate": {"names": ..., "values": ..., "covariance": ..., "sizes": None, "psi": None},
+}
+
+COMPARISON = {
+    *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
+    *("pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation", "beaten_by", "confidence_set"),
+    *("randomised", "near_degeneracy", "warnings", "alpha", "test", "correction", "kernel", "estimator", "dependence"),
+    *("sizes", "seed", "versions", "backend"),
+}
+COMPARISON_METHODS = {
+    *("rows", "to_dict", "from_dict", "to_json", "from_json", "to_frame", "confidence_interval", "plot", "report"),
+}
+PAIR = {"statistic", "pvalue", "worse", "difference", "standard_error", "names"}
+ROW = {
+    *("name", "discrepancy", "standard_error", "difference", "pvalue", "log_pvalue", "adjusted_pvalue"),
+    *("worse", "best", "verdict", "status"),
+}
+
+
+def test_every_public_name_is_there_and_listed():
+    assert set(relfit.__all__) >= NAMES
+    assert len(set(relfit.__all__)) == len(relfit.__all__)
+    for name in relfit.__all__:
+        assert hasattr(relfit, name), name
+
+
+def test_nothing_public_is_left_out_of_the_list():
+    public = {name for name, value in vars(relfit).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert public == set(relfit.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures(name):
+    positional, options = SIGNATURES[name]
+    parameters = inspect.signature(getattr(relfit, name)).parameters
+    kinds = {key: parameter.kind for key, parameter in parameters.items()}
+    data = [key for key, kind in kinds.items() if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    assert tuple(data) == positional
+    assert all(parameters[key].default is inspect.Parameter.empty for key in data)
+    assert all(kinds[key] is inspect.Parameter.KEYWORD_ONLY for key in parameters if key not in data)
+    for key, default in options.items():
+        assert parameters[key].default == default, key
+    added = set(parameters) - set(positional) - set(options)
+    assert all(parameters[key].default is not inspect.Parameter.empty for key in added)
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_options_cannot_be_given_by_position(name):
+    count = len(SIGNATURES[name][0])
+    with pytest.raises(TypeError, match="positional"):
+        getattr(relfit, name)(*[None] * (count + 1))
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_are_frozen_and_take_their_fields_in_order(name):
+    kind = getattr(relfit, name)
+    assert is_dataclass(kind)
+    assert kind.__dataclass_params__.frozen
+    wanted = VALUES[name]
+    parameters = inspect.signature(kind).parameters
+    assert tuple(parameters)[: len(wanted)] == tuple(wanted)
+    for key, default in wanted.items():
+        expected = inspect.Parameter.empty if default is ... else default
+        assert parameters[key].default == expected, key
+
+
+def test_results_are_frozen_and_have_their_fields_and_methods():
+    for kind, wanted in ((relfit.Comparison, COMPARISON), (relfit.PairComparison, PAIR)):
+        assert kind.__dataclass_params__.frozen
+        assert wanted <= {item.name for item in fields(kind)}
+    assert all(callable(getattr(relfit.Comparison, name)) for name in COMPARISON_METHODS)
+    level = inspect.signature(relfit.Comparison.confidence_interval).parameters["level"]
+    assert level.default == 0.95
+    report = inspect.signature(relfit.Comparison.report).parameters
+    assert list(report)[:3] == ["self", "path", "data"]
+    assert report["data"].default is None
+
+
+def test_the_one_table_keeps_its_columns(rng):
+    reference = rng.normal(size=(40, 2))
+    result = relfit.compare(reference, [reference + 1, reference + 2], rng=0)
+    assert all(set(row) >= ROW for row in result.rows())
+    assert [row["best"] for row in result.rows()] == [True, False]
+
+
+def test_errors_can_be_caught_by_their_standard_kind():
+    assert issubclass(relfit.InputError, relfit.RelfitError)
+    assert issubclass(relfit.InputError, ValueError)
+    assert issubclass(relfit.BackendUnavailable, relfit.RelfitError)
+    assert issubclass(relfit.BackendUnavailable, ImportError)
+    assert str(relfit.InputError("a\nb")) == "a b"
+
+
+def test_kernels_are_the_formulas_of_the_contract():
+    """Gaussian: exp(−r²/(2b²)) at r² = 8, b = 2 is e⁻¹. IMQ: (c² + r²)^e at c = 3, r² = 7, e = −½ is 16^−½ = ¼."""
+    assert relfit.Gaussian(bandwidth=2.0).phi(8.0) == pytest.approx(0.36787944117144233, rel=1e-15)
+    assert relfit.IMQ(scale=3.0, exponent=-0.5).phi(7.0) == 0.25
+    both = relfit.Gaussian(2.0) + relfit.IMQ(3.0)
+    assert both.phi(7.0) == pytest.approx(0.25 + 2.718281828459045 ** (-7.0 / 8.0), rel=1e-14)
+    assert relfit.Gaussian(2.0) == relfit.Gaussian(2.0) != relfit.Gaussian(3.0)
+    assert hash(relfit.IMQ()) == hash(relfit.IMQ())
