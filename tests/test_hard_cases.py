@@ -291,9 +291,9 @@ def test_the_edge_of_no_variance(r, gap, words, pvalue):
 
 
 def test_little_variance_is_not_taken_for_none():
-    """Gap and neglected s.e. of like size, both near 1e-5√(V_aa + V_bb): calling that certain would reject 13% of nulls.
+    """D_b − D_a ~ N(0, 1.9e-10): gap and neglected s.e. are of like size, both near 1e-5√(V_aa + V_bb).
 
-    D_b − D_a ~ N(0, 1.9e-10), so t/√(V_aa + V_bb) is about 0.97e-5 times a standard normal.
+    Calling every gap above that certain would reject three true nulls in ten.
     """
     rng = np.random.default_rng(0)
     covariance = [[1.0, 1 - 0.95e-10], [1 - 0.95e-10, 1.0]]
@@ -323,6 +323,18 @@ def test_models_that_move_with_the_best_do_not_hide_the_others():
     without = JointEstimate(("a", "c"), [0.0, 2.0], np.eye(2))
     assert decide(with_b).status[1] == ("deterministic",)
     assert checked(decide(with_b)).pvalue[2] == checked(decide(without)).pvalue[1]
+
+
+def test_models_that_almost_move_with_the_best_leave_the_truncation():
+    """V_ab = 1 − 1e-11, D = (0, 1e-12, 2): s_ab² = 2e-11 ≤ 2e-10, so b must leave the truncation of c.
+
+    Left in, d_b = (1 − V_ab)/2 = 5e-12 would put V⁻ at 2 − 1e-12/5e-12 = 1.8. Without b, p = 2(1 − Φ(2/√2)) = 0.1573.
+    """
+    rho = 1.0 - 1e-11
+    joint = JointEstimate(tuple("abc"), [0.0, 1e-12, 2.0], [[1.0, rho, 0.0], [rho, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    result = checked(decide(joint))
+    assert result.pvalue[2] == pytest.approx(0.15729920705028513, rel=1e-9)
+    assert result.truncation[2].tolist() == [0.0, np.inf]
 
 
 def test_rounding_in_a_covariance_never_becomes_a_nan():
@@ -685,9 +697,9 @@ def test_a_discrepancy_must_fit_the_models(rng):
     reference = rng.normal(size=(60, 2))
     samples = normals(rng, 60, a=0.0, b=1.0)
     for asked in ("ksd", KSD(), KSD(IMQ())):
-        refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "'ksd': expected models that are")
+        refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "'ksd': expected densities")
     for asked in ("mmd", MMD(), MMD(IMQ())):
-        refused(lambda asked=asked: compare(reference, DENSITIES, discrepancy=asked), "'mmd': expected models that are")
+        refused(lambda asked=asked: compare(reference, DENSITIES, discrepancy=asked), "'mmd': expected samples")
     for asked in ("MMD", MMD, None, 5):
         refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "discrepancy: expected one of auto")
     refused(lambda: compare(reference, samples, discrepancy=MMD(IMQ()), kernel=IMQ()), "kernel: expected it once")

@@ -32,7 +32,8 @@ Array = NDArray[np.float64]
 
 TESTS = ("auto", "relpsi", "relmulti")
 ESTIMATORS = ("complete", "linear")
-DEPENDENCE = ("independent", "shared", "paired")
+_KINDS = {"samples": "samples", "densities": "densities as models", "target": "a density as the reference"}
+DEPENDENCE = ("independent", "shared", "paired", "chain")
 
 
 def compare(
@@ -94,6 +95,8 @@ def compare(
         task = _prepare(reference, models, discrepancy, estimator, kernel, dependence, rng, backend)
         plan = task.plan_for(shuffle, executor, update)
         if test == "relmulti":
+            if plan.dependence == "chain":
+                raise InputError('test="relmulti": splits rows at random, which a chain forbids; use another test')
             selection, testing = split(task.data, fraction, plan.dependence, plan.seed)
             check_rows(selection, plan.estimator, selection=True, share="selection share, ")
             check_rows(testing, plan.estimator, share="testing share, ")
@@ -279,10 +282,10 @@ def _prepare(
         discrepancy = type(discrepancy).__name__.lower()
     check_choice("discrepancy", discrepancy, ("auto", "mmd", "ksd"))
     data = load(reference, models, fewest_models=fewest_models)
-    measure = "ksd" if data.kind == "densities" else "mmd"
+    measure = data.measure
     if discrepancy not in ("auto", measure):
-        need = "samples" if discrepancy == "mmd" else "densities (relfit.Density)"
-        raise InputError(f"discrepancy={discrepancy!r}: expected models that are {need}, got {data.kind}")
+        need = "samples on both sides" if discrepancy == "mmd" else "densities (relfit.Density) on one side"
+        raise InputError(f"discrepancy={discrepancy!r}: expected {need}, got {_KINDS[data.kind]}")
     check_design(data, estimator, cast(Dependence, dependence))
     seed = make_seed(rng)
     resolved, rule = resolve_kernel(data, kernel, seed)

@@ -18,7 +18,7 @@ _MOST_PAIRS = 3
 
 def joint_warnings(joint: JointEstimate, plan: Plan) -> list[str]:
     """Everything worth saying about an estimate made with this plan."""
-    notes = size_warnings(joint)
+    notes = [*joint.notes, *size_warnings(joint)]
     if not joint.covariance.any():
         notes.append(
             "the kernel takes one value on all pairs of rows, so no model can be told from another; "
@@ -34,14 +34,15 @@ def joint_warnings(joint: JointEstimate, plan: Plan) -> list[str]:
             )
     if plan.dependence == "independent" and plan.estimator == "complete":
         notes += _near_copies(joint)
-    if plan.estimator == "linear" and joint.sizes is not None and joint.sizes[0] % 2:
+    if plan.estimator == "linear" and joint.sizes is not None and max(joint.sizes[:2]) % 2:
         notes.append("the linear estimator pairs rows: one row was left over and not used")
     return notes
 
 
 def size_warnings(joint: JointEstimate) -> list[str]:
     """Whether there are too many models for the covariance to be trusted."""
-    if joint.sizes is None or len(joint.names) <= joint.sizes[0] / 5:
+    # A reference of no rows is a density: the covariance is then diagonal and needs no rows per model.
+    if joint.sizes is None or not joint.sizes[0] or len(joint.names) <= joint.sizes[0] / 5:
         return []
     return [
         f"{len(joint.names)} models are many for {joint.sizes[0]} reference rows: their covariance is noisy and the "

@@ -24,9 +24,11 @@ class JointEstimate:
         names: l model names.
         values: (l,) estimates.
         covariance: (l, l) covariance of the estimates (not of single observations: it shrinks like 1/n).
-        sizes: the reference's number of rows, then each model's where it has a sample; None if unknown.
+        sizes: the reference's number of rows (0 if it is a density), then each model's where it has a sample;
+            None if unknown.
         psi: the ψ rows the covariance came from, or None.
         near_degeneracy: (l,) share of each variance that is of second order, or None.
+        notes: sentences about how the estimate was made.
 
     Any score can be brought in:
 
@@ -41,6 +43,7 @@ class JointEstimate:
     sizes: tuple[int, ...] | None = None
     psi: Psi | None = field(default=None, repr=False)
     near_degeneracy: Array | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -74,8 +77,8 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _sizes(sizes: Any, count: int) -> tuple[int, ...]:
-    whole = np.iterable(sizes) and all(isinstance(n, int | np.integer) and n > 0 for n in sizes)
-    if not whole or len(sizes) not in (1, 1 + count):
+    whole = np.iterable(sizes) and all(isinstance(n, int | np.integer) and n >= 0 for n in sizes)
+    if not whole or len(sizes) not in (1, 1 + count) or 0 in sizes[1:] or tuple(sizes) == (0,):
         raise InputError(
             f"sizes: expected the reference's number of rows, alone or followed by those of {count} models, "
             f"got {reprlib.repr(sizes)}"

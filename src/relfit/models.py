@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.errors import InputError
+from relfit.gradients import LIBRARIES, finite, gradient, library_of, values
+from relfit.gradients.checks import real
 
 Array = NDArray[np.float64]
 
@@ -18,6 +21,9 @@ SCORE_BATCH = 65_536
 
 # Products of two scores, and sums of them, must stay within float64.
 LARGEST_SCORE = 1e100
+
+# The error of finite differences is estimated at this many rows.
+_ERROR_PROBE = 64
 
 
 @dataclass(frozen=True)
@@ -33,18 +39,22 @@ class Density:
 
     Args:
         score: function from rows (n, d) to the gradient of the log density at each row (n, d).
-        log_prob: function from rows (n, d) to log densities (n,), up to a constant. Without `score`
-            the gradient is taken by central finite differences (2d evaluations).
+        log_prob: function from rows (n, d) to log densities (n,), up to a constant. Without `score` its
+            gradient is taken: by `autodiff`, or else by finite differences (4d evaluations per row), which the
+            result then says, with an estimate of their error.
         dim: the number of columns d, checked against the data where given.
+        autodiff: "torch" or "jax" if the functions take and return arrays of that library; log_prob is then
+            differentiated by it. None is NumPy; torch modules and `jax.jit` functions are known without it.
 
     >>> standard_normal = Density(score=lambda x: -x, dim=2)
     >>> standard_normal.scores(np.array([[1.0, 2.0]]))
     array([[-1., -2.]])
     """
 
-    score: Callable[[Array], Any] | None = None
-    log_prob: Callable[[Array], Any] | None = None
+    score: Callable[..., Any] | None = None
+    log_prob: Callable[..., Any] | None = None
     dim: int | None = None
+    autodiff: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.score is None and self.log_prob is None:
@@ -54,69 +64,90 @@ class Density:
                 raise InputError(f"Density: expected {name} to be callable, got {type(function).__name__}")
         if self.dim is not None and (not isinstance(self.dim, int | np.integer) or self.dim < 1):
             raise InputError(f"Density: expected dim to be a positive whole number, got {self.dim!r}")
+        if self.autodiff not in (None, *LIBRARIES):
+            raise InputError(f'Density: expected autodiff to be "torch", "jax" or None, got {self.autodiff!r}')
 
     def scores(self, x: Array) -> Array:
         """The gradient of the log density at every row of x (n, d)."""
-        function = self.score if self.score is not None else self._finite_differences
-        # A copy each: a function that works in place must not change the data under the other models.
-        parts = [_real("score", function(rows.copy()), rows.shape) for rows in _batches(x)]
-        scores = np.concatenate(parts) if len(parts) > 1 else parts[0]
-        _refuse_non_finite(scores, x)
+        scores = self.raw_scores(x)
+        self._refuse_non_finite(scores, x)
         return scores
 
-    def _finite_differences(self, x: Array) -> Array:
-        columns = []
-        for k, h in enumerate(_steps(x)):
-            ahead, behind = x.copy(), x.copy()
-            ahead[:, k] += h
-            behind[:, k] -= h
-            with np.errstate(invalid="ignore"):  # −inf − (−inf) outside the support, refused by the caller
-                rise = self._log_probs(ahead) - self._log_probs(behind)
-            columns.append(rise / (ahead[:, k] - behind[:, k]))
-        return np.stack(columns, axis=1)
+    def raw_scores(self, x: Array) -> Array:
+        """The gradient of the log density at every row of x (n, d), NaN and infinities left in."""
+        # A copy each: a function that works in place must not change the data under the other models.
+        return _joined([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
 
-    def _log_probs(self, x: Array) -> Array:
+    def log_probs(self, x: Array) -> Array:
+        """The log density at every row of x (n,), up to a constant; −inf outside the support."""
+        if self._log_prob_function is None:
+            raise InputError("Density: expected log_prob=, got a score only")
+        function = self._log_prob_function
+        return _joined([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
+
+    def notes(self, x: Array) -> tuple[str, ...]:
+        """What a reader should know of the scores at x; refuses data at which the log density is not finite."""
+        if self.log_prob is not None:
+            self._refuse_no_density(self.log_probs(x), x)
+        probe = x[:: max(1, len(x) // _ERROR_PROBE)]
+        if self._log_prob_function is not None and self.by_finite_differences:
+            error = finite.error(self._log_prob_function, probe)
+            return (f"scores by finite differences of log_prob, off by about {error:.0e} of the typical score",)
+        dtype = real("score", self._score_function(probe[:1].copy()), probe[:1].shape).dtype
+        return (
+            () if dtype.itemsize >= 8 else (f"scores computed in {dtype}, to about {np.finfo(dtype).precision} digits",)
+        )
+
+    @property
+    def by_finite_differences(self) -> bool:
+        """Whether the score is taken by finite differences of log_prob."""
+        return self.score is None and self._library(self.log_prob) is None
+
+    @cached_property
+    def _score_function(self) -> Callable[[Array], Any]:
+        if self.score is not None:
+            return values(self.score, self._library(self.score))
         assert self.log_prob is not None  # noqa: S101  (checked when the value was made)
-        return _real("log_prob", self.log_prob(x), (len(x),))
+        return gradient(self.log_prob, self._library(self.log_prob))
+
+    @cached_property
+    def _log_prob_function(self) -> Callable[[Array], Any] | None:
+        return None if self.log_prob is None else values(self.log_prob, self._library(self.log_prob))
+
+    def _library(self, function: Any) -> str | None:
+        return self.autodiff if self.autodiff is not None else library_of(function)
+
+    def _refuse_non_finite(self, scores: Array, x: Array) -> None:
+        # Not `abs(scores) >= LARGEST_SCORE`: NaN has to fail too.
+        bad = ~(np.abs(scores) < LARGEST_SCORE).all(axis=1)
+        if not bad.any():
+            return
+        outside = self.log_prob is not None and not np.isfinite(self.log_probs(x[bad])).all()
+        raise InputError(
+            f"score: expected finite values, got NaN or infinity at {count_rows(bad, x)}"
+            f"{', where log_prob is not finite' if outside else ''}; KSD needs a positive density wherever there are data"
+        )
+
+    def _refuse_no_density(self, log_probs: Array, x: Array) -> None:
+        bad = ~np.isfinite(log_probs)
+        if bad.any():
+            raise InputError(
+                f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; "
+                "KSD needs a positive density wherever there are data"
+            )
 
 
 def _batches(x: Array) -> list[Array]:
     return [x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH)]
 
 
-def _steps(x: Array) -> Array:
-    """Each column's step for central differences: ε^⅓ of its scale, and at least what x can resolve.
-
-    The scale is the median distance to the median, which neither an offset nor an outlier moves; columns
-    with an atom there fall back on their standard deviation, constant ones on their size.
-    """
-    median = np.median(np.abs(x - np.median(x, axis=0)), axis=0)
-    size = np.maximum(np.abs(x).max(axis=0), 1e-3)
-    deviation = x.std(axis=0)
-    scale = np.where(median > 0.0, median, np.where(deviation > 1e-9 * size, deviation, size))
-    return np.asarray(np.maximum(np.cbrt(np.finfo(float).eps) * scale, 4.0 * np.spacing(size)))
+def _joined(parts: list[NDArray[Any]]) -> Array:
+    joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return joined.astype(np.float64, copy=False)
 
 
-def _real(argument: str, raw: Any, shape: tuple[int, ...]) -> Array:
-    """What a user's function returned, as float64 of this shape."""
-    try:
-        values = np.asarray(raw)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise InputError(f"{argument}: expected an array, got a {type(raw).__name__} ({error})") from None
-    if values.dtype.kind not in "biuf":
-        raise InputError(f"{argument}: expected real numbers, got a {type(raw).__name__} of dtype {values.dtype}")
-    if values.shape != shape:
-        raise InputError(f"{argument}: expected shape {shape}, got {values.shape}")
-    return values.astype(np.float64, copy=False)
-
-
-def _refuse_non_finite(scores: Array, x: Array) -> None:
-    # Not `abs(scores) >= LARGEST_SCORE`: NaN has to fail too.
-    bad = ~(np.abs(scores) < LARGEST_SCORE).all(axis=1)
-    if bad.any():
-        first = int(bad.argmax())
-        where = ", ".join(f"{value:.4g}" for value in x[first, :4]) + (", …" if x.shape[1] > 4 else "")
-        raise InputError(
-            f"score: expected finite values, got NaN or infinity at {int(bad.sum())} of {len(x)} rows "
-            f"(first: row {first}, at {where}); KSD needs a positive density wherever there are data"
-        )
+def count_rows(bad: NDArray[np.bool_], x: Array) -> str:
+    """In words: how many rows are bad, and the first of them."""
+    first = int(bad.argmax())
+    where = ", ".join(f"{value:.4g}" for value in x[first, :4]) + (", …" if x.shape[1] > 4 else "")
+    return f"{int(bad.sum())} of {len(x)} rows (first: row {first}, at {where})"

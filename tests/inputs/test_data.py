@@ -188,6 +188,13 @@ def test_finite_differences_follow_the_scale_of_the_data_and_not_its_offset(rng,
         assert np.isfinite(got).all()
 
 
+def test_finite_differences_do_not_follow_an_outlier(rng):
+    """The Cauchy score −2x/(1 + x²) at 400 draws and one point at 1e9, which would make any moment useless."""
+    x = np.append(rng.standard_cauchy(400), 1e9)[:, None]
+    got = Density(log_prob=lambda x: -np.log1p(x[:, 0] ** 2)).scores(x)
+    np.testing.assert_allclose(got[:-1], (-2.0 * x / (1.0 + x**2))[:-1], atol=1e-7)
+
+
 def test_finite_differences_outside_the_support_are_refused_without_a_warning(rng):
     half = Density(log_prob=lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf))
     x = rng.normal(size=(40, 1))

@@ -138,14 +138,12 @@ def test_a_csv_gz_that_is_not_compressed(tmp_path):
     refused(lambda: read_rows(path), str(path), "cannot be read")
 
 
-def _damaged(path, original):
+def _complaint(path):
     try:
-        got = read_rows(path)
+        read_rows(path)
     except InputError as error:
-        assert len(str(error).splitlines()) == 1
-        assert str(path) in str(error)
-    else:
-        np.testing.assert_array_equal(got, original)
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.npz", "compressed.npz", "a.csv.gz"])
@@ -168,10 +166,7 @@ def test_damaged_headers_never_end_in_another_error(tmp_path, name):
     for place in range(min(len(whole), 128) if name.endswith("npy") else len(whole)):
         for byte in (0x00, 0x28, 0xFF):
             path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
-            try:
-                read_rows(path)
-            except InputError as error:
-                assert len(str(error).splitlines()) == 1
+            assert len(_complaint(path).splitlines()) <= 1
 
 
 def test_a_header_that_promises_terabytes_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Dependence = Literal["independent", "shared", "paired"]
+Dependence = Literal["independent", "shared", "paired", "chain"]
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,13 @@ class Psi:
 
     Args:
         reference: (n, l), the contributions of the reference rows (or of row pairs, in linear designs;
-            or of the rows joined with the models' rows, when everything is paired).
+            or of the rows joined with the models' rows, when everything is paired); None where the reference
+            is a density.
         models: one (m_i,) vector per model, empty where the models have no sample of their own.
         shared: whether the models' rows were generated from common random numbers.
     """
 
-    reference: Array
+    reference: Array | None
     models: tuple[Array, ...] = ()
     shared: bool = False
 
@@ -32,7 +33,7 @@ class Psi:
 
         A sum of Gram matrices: symmetric and positive semi-definite by construction.
         """
-        total = _gram(self.reference)
+        total = np.zeros((len(self.models),) * 2) if self.reference is None else _gram(self.reference)
         if not self.models:
             return total
         if self.shared:
@@ -47,12 +48,13 @@ class Estimates:
 
     `second_order` is the part of each variance that remains when a model equals the data (complete
     estimators only); its share of the whole variance tells how far the normal approximation can be
-    trusted.
+    trusted. `notes` are sentences for the reader.
     """
 
     values: Array
     psi: Psi
     second_order: Array | None = None
+    notes: tuple[str, ...] = ()
 
 
 def centred(g: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from relfit.errors import InputError
@@ -29,35 +30,20 @@ def library_of(function: Any) -> str | None:
     return None
 
 
-def values(function: RowFunction, library: str | None, owner: Any = None) -> RowFunction:
-    """The function on NumPy rows; `owner` is the object whose dtype, device and mode count (torch)."""
-    if library == "torch":
-        return _torch().values(function, function if owner is None else owner)
-    if library == "jax":
-        return _jax().values(function)
-    return function
+def values(function: RowFunction, library: str | None) -> RowFunction:
+    """The function on NumPy rows."""
+    return function if library is None else _module(library).values(function)  # type: ignore[no-any-return]
 
 
-def gradient(log_prob: RowFunction, library: str | None, owner: Any = None) -> RowFunction:
+def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
     """∇ log p on NumPy rows: automatic differentiation in the library, finite differences without one."""
-    if library == "torch":
-        return _torch().gradient(log_prob, log_prob if owner is None else owner)
-    if library == "jax":
-        return _jax().gradient(log_prob)
-    return lambda x: finite.gradient(log_prob, x)
+    if library is None:
+        return lambda x: finite.gradient(log_prob, x)
+    return _module(library).gradient(log_prob)  # type: ignore[no-any-return]
 
 
-def _torch() -> Any:
+def _module(library: str) -> Any:
     try:
-        from relfit.gradients import torch
+        return import_module(f"relfit.gradients.{library}")
     except ImportError:
-        raise InputError('autodiff="torch": needs PyTorch, which is not installed; pip install torch') from None
-    return torch
-
-
-def _jax() -> Any:
-    try:
-        from relfit.gradients import jax
-    except ImportError:
-        raise InputError('autodiff="jax": needs JAX, which is not installed; pip install jax') from None
-    return jax
+        raise InputError(f'autodiff="{library}": {library} is not installed; pip install {library}') from None

@@ -18,45 +18,48 @@ _SHRINK = 2.0**-6
 _TRIES = 4
 
 
-def gradient(log_prob: LogProb, x: Array) -> Array:
+def gradient(log_prob: LogProb, x: Array, *, widen: float = 1.0) -> Array:
     """∇ log p at the rows of x (n, d) by 4d evaluations per row; NaN where log p is not finite.
 
     With D(h) = (f(x + h) − f(x − h))/2h in one coordinate, ``(4D(h) − D(2h))/3`` is off by h⁴f⁽⁵⁾/30. The step is
-    ε^¼ of the column's scale, with ε the precision log_prob computes in: rounding then costs ε^¾.
+    ε^¼ of the column's scale, with ε the precision log_prob computes in: rounding then costs ε^¾. `widen` multiplies the step.
 
     >>> x = np.array([[0.0], [1.0], [2.0]])
     >>> gradient(lambda x: -(x[:, 0] ** 4), x).round(9)
     array([[  0.], [ -4.], [-32.]])
     """
     here = real("log_prob", log_prob(x.copy()), (len(x),))
-    steps = _steps(x, float(np.finfo(here.dtype).eps))
+    steps = widen * _steps(x, float(np.finfo(here.dtype).eps))
     slopes = np.full(x.shape, np.nan)
     todo = np.isfinite(here)
     for _ in range(_TRIES):
-        slopes[todo] = _richardson(log_prob, x[todo], steps)
-        todo &= ~np.isfinite(slopes).all(axis=1)
         if not todo.any():
             break
+        slopes[todo] = _richardson(log_prob, x[todo], steps)
+        todo &= ~np.isfinite(slopes).all(axis=1)
         steps = _SHRINK * steps
     return slopes
 
 
 def error(log_prob: LogProb, x: Array) -> float:
     """The error of `gradient` at the rows of x, relative to the typical slope: its change when the step is doubled."""
-    here = real("log_prob", log_prob(x.copy()), (len(x),))
-    steps = _steps(x, float(np.finfo(here.dtype).eps))
-    fine, coarse = (_richardson(log_prob, x, factor * steps) for factor in (1.0, 2.0))
-    good = np.isfinite(fine).all(axis=1) & np.isfinite(coarse).all(axis=1)
-    change, size = (np.sqrt(np.mean(part[good] ** 2)) if good.any() else np.nan for part in (fine - coarse, fine))
-    return float(change / size) if size > 0.0 else float(change)
+    fine = gradient(log_prob, x)
+    change = fine - gradient(log_prob, x, widen=2.0)
+    good = np.isfinite(change).all(axis=1)
+    if not good.any():
+        return float("nan")
+    size, moved = (float(np.sqrt(np.mean(part[good] ** 2))) for part in (fine, change))
+    return moved / size if size > 0.0 else moved
 
 
-def jacobian(score: Callable[[Array], Array], x: Array) -> Array:
+def jacobian(score: Callable[[Array], Any], x: Array, *, widen: float = 1.0) -> Array:
     """∂s_i/∂x_j at the rows of x, (n, d, d), by the same differences."""
-    n, d = x.shape
-    steps = _steps(x, float(np.finfo(real("score", score(x.copy()), x.shape).dtype).eps))
-    columns = [_column(lambda rows: real("score", score(rows), rows.shape), x, k, steps[k]) for k in range(d)]
-    return np.stack(columns, axis=2).reshape(n, d, d)
+
+    def rows_of(rows: Array) -> NDArray[Any]:
+        return real("score", score(rows), rows.shape)
+
+    steps = widen * _steps(x, float(np.finfo(rows_of(x.copy()).dtype).eps))
+    return np.stack([_column(rows_of, x, k, h) for k, h in enumerate(steps)], axis=2)
 
 
 def _richardson(log_prob: LogProb, x: Array, steps: Array) -> Array:

@@ -49,18 +49,18 @@ class _Lifted:
         self._double = True
 
     def __call__(self, x: Array) -> NDArray[Any]:
-        if self._double:
-            try:
-                return self._run(x, double=True)
-            except (TypeError, ValueError):
-                self._double = False
         try:
-            return self._run(x, double=False)
-        except (TypeError, ValueError) as error:
+            return self._run(x)
+        except InputError:
+            raise
+        except (TypeError, ValueError, IndexError) as error:
+            if self._double:
+                self._double = False
+                return self(x)
             raise InputError(f"the JAX function failed on {len(x)} rows: {first_line(error)}") from error
 
-    def _run(self, x: Array, *, double: bool) -> NDArray[Any]:
-        with _enable_x64() if double else nullcontext():
+    def _run(self, x: Array) -> NDArray[Any]:
+        with _enable_x64() if self._double else nullcontext():
             return np.asarray(self._compiled(jnp.asarray(x)))
 
 
@@ -70,6 +70,12 @@ def _enable_x64() -> Any:
     from jax.experimental import enable_x64
 
     return enable_x64()
+
+
+def is_log_density(function: RowFunction, dim: int) -> bool:
+    """Whether the function gives one number for each row of `dim` columns."""
+    rows, row = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((dim + 1, dim), (dim,)))
+    return _shape(function, rows) == (dim + 1,) or _shape(function, row) == ()
 
 
 def _over_rows(function: RowFunction, rows: Any) -> RowFunction:

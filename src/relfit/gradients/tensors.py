@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
+# Tensors of a model lie near its surface; a long list that a function happens to mention is not searched.
 _DEEPEST = 6
+_MOST_ITEMS = 100
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,19 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(value, MethodType):
         return [value.__self__]
     if isinstance(value, FunctionType):
-        names = inspect.getclosurevars(value)
-        return [*names.nonlocals.values(), *names.globals.values()]
+        return _closed_over(value)
     if isinstance(value, Mapping):
-        return list(value.values())
+        return list(islice(value.values(), _MOST_ITEMS))
     if isinstance(value, list | tuple):
-        return list(value)
+        return list(value[:_MOST_ITEMS])
     if isinstance(value, type) or inspect.ismodule(value):
         return []
     return list(getattr(value, "__dict__", {}).values())
+
+
+def _closed_over(function: FunctionType) -> list[Any]:
+    try:
+        names = inspect.getclosurevars(function)
+    except ValueError:  # a name that has no value yet
+        return []
+    return [*names.nonlocals.values(), *names.globals.values()]

@@ -25,17 +25,17 @@ RowFunction = Callable[..., Any]
 BATCH = 8192
 
 
-def values(function: RowFunction, owner: Any) -> RowFunction:
+def values(function: RowFunction) -> RowFunction:
     """The function on NumPy rows, without gradients."""
 
     def call(x: Array) -> NDArray[Any]:
-        with torch.no_grad(), _evaluating(owner):
-            return _in_batches(lambda rows: _called(function, rows), x, owner)
+        with torch.no_grad(), _evaluating(function):
+            return _in_batches(lambda rows: _called(function, rows), x, function)
 
     return call
 
 
-def gradient(log_prob: RowFunction, owner: Any) -> RowFunction:
+def gradient(log_prob: RowFunction) -> RowFunction:
     """∇ log p on NumPy rows: the rows are independent, so the gradient of the sum has every row's gradient."""
 
     def slope(rows: Any) -> Any:
@@ -52,8 +52,8 @@ def gradient(log_prob: RowFunction, owner: Any) -> RowFunction:
         return torch.autograd.grad(out.sum(), rows)[0]
 
     def call(x: Array) -> NDArray[Any]:
-        with torch.inference_mode(False), torch.enable_grad(), _evaluating(owner):
-            return _in_batches(slope, x, owner)
+        with torch.inference_mode(False), torch.enable_grad(), _evaluating(log_prob):
+            return _in_batches(slope, x, log_prob)
 
     return call
 
@@ -61,13 +61,15 @@ def gradient(log_prob: RowFunction, owner: Any) -> RowFunction:
 def _called(function: RowFunction, rows: Any) -> Any:
     try:
         return function(rows)
+    except InputError:
+        raise
     except (RuntimeError, TypeError, ValueError) as error:
         # Shapes, dtypes and devices that do not fit are reported by torch in one of these.
         where = f"{len(rows)} rows of {rows.dtype} on {rows.device}"
         raise InputError(f"the torch function failed on {where}: {first_line(error)}") from error
 
 
-def _in_batches(function: RowFunction, x: Array, owner: Any) -> NDArray[Any]:
+def _in_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[Any]:
     like = held_by(owner).like
     parts = []
     for start in range(0, len(x), BATCH):
@@ -84,8 +86,8 @@ def _to_numpy(out: Any) -> Any:
 
 
 @contextmanager
-def _evaluating(owner: Any) -> Iterator[None]:
-    """Evaluation mode for every module the owner holds; each one's own mode comes back afterwards."""
+def _evaluating(owner: RowFunction) -> Iterator[None]:
+    """Evaluation mode for every module the function holds; each one's own mode comes back afterwards."""
     training = [module for module in held_by(owner).modules if module.training]
     for module in training:
         module.training = False

@@ -11,12 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.adapters import adapt
 from relfit.errors import InputError
 from relfit.inputs.arrays import as_rows
 from relfit.models import Density
 
 Array = NDArray[np.float64]
-Kind = Literal["samples", "densities"]
+Kind = Literal["samples", "densities", "target"]
 
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _SCORE_PROBE = 256
@@ -25,18 +26,29 @@ _HASH_ROWS = 65_536
 
 @dataclass(frozen=True)
 class Data:
-    """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that model's."""
+    """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that model's.
+
+    Where the reference is a density it is the `target`, and `reference` has no rows.
+    """
 
     reference: Array
     models: dict[str, Array | Density]
     names: tuple[str, ...]
     copies: dict[str, str]
     warnings: tuple[str, ...]
+    target: Density | None = None
 
     @property
     def kind(self) -> Kind:
-        """Whether the models are samples or densities."""
+        """Samples or densities against a sample, or samples against a target density."""
+        if self.target is not None:
+            return "target"
         return "densities" if isinstance(next(iter(self.models.values())), Density) else "samples"
+
+    @property
+    def measure(self) -> Literal["mmd", "ksd"]:
+        """The discrepancy that fits: MMD compares samples with a sample, KSD involves a density."""
+        return "mmd" if self.kind == "samples" else "ksd"
 
     @property
     def samples(self) -> dict[str, Array]:
@@ -51,12 +63,12 @@ class Data:
 
 def load(reference: Any, models: Any, *, fewest_models: int = 2) -> Data:
     """Check the reference and the models (a mapping of names, or a sequence) and collapse copies."""
-    if isinstance(reference, Density):
-        raise InputError("reference: expected a sample of the data, got a Density")
-    rows = as_rows("reference", reference)
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
+    if isinstance(reference, Density):
+        return _load_for_target(reference, named)
+    rows = as_rows("reference", reference)
     checked = {name: _model(name, value, rows.shape[1]) for name, value in named.items()}
     kinds = {isinstance(model, Density) for model in checked.values()}
     if len(kinds) > 1:
@@ -68,8 +80,27 @@ def load(reference: Any, models: Any, *, fewest_models: int = 2) -> Data:
     densities = {name: model for name, model in checked.items() if isinstance(model, Density)}
     copies = {**_sample_copies(samples), **_score_copies(rows, densities)}
     kept = {name: model for name, model in checked.items() if name not in copies}
-    notes = (*_constant_columns(rows), *_rows_in_common(rows, {k: x for k, x in samples.items() if k in kept}))
+    notes = (
+        *_constant_columns(rows),
+        *_rows_in_common(rows, {k: x for k, x in samples.items() if k in kept}),
+        *_score_notes(rows, {k: model for k, model in densities.items() if k in kept}),
+    )
     return Data(rows, kept, tuple(checked), copies, notes)
+
+
+def _load_for_target(target: Density, named: Mapping[str, Any]) -> Data:
+    densities = [name for name, value in named.items() if isinstance(value, Density)]
+    if densities:
+        raise InputError(
+            f"model {densities[0]!r}: expected a sample, got a Density; the reference is a density already, and two "
+            "densities cannot be compared without samples"
+        )
+    first = as_rows(f"model {next(iter(named))!r}", next(iter(named.values())))
+    dim = first.shape[1] if target.dim is None else target.dim
+    samples = {name: _sample(name, value, dim) for name, value in named.items()}
+    copies = _sample_copies(samples)
+    kept: dict[str, Array | Density] = {name: x for name, x in samples.items() if name not in copies}
+    return Data(np.empty((0, dim)), kept, tuple(samples), copies, tuple(_constant_columns(first)), target)
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:
@@ -99,15 +130,21 @@ def _named(models: Any) -> dict[str, Any]:
 
 
 def _model(name: str, value: Any, dim: int) -> Array | Density:
-    if isinstance(value, Density):
-        if value.dim not in (None, dim):
-            raise InputError(f"model {name!r}: expected dimension {dim} like the reference, got {value.dim}")
-        return value
+    try:
+        density = adapt(value, dim)
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from None
+    if density is not None:
+        return density
     if value is None or callable(value):
         raise InputError(
             f"model {name!r}: expected an array, a file or a Density, got {type(value).__name__}; "
-            "wrap a score function as Density(score=...)"
+            "wrap a function as Density(score=...) or Density(log_prob=...)"
         )
+    return _sample(name, value, dim)
+
+
+def _sample(name: str, value: Any, dim: int) -> Array:
     rows = as_rows(f"model {name!r}", value)
     if rows.shape[1] != dim:
         raise InputError(f"model {name!r}: expected {dim} columns like the reference, got {rows.shape[1]}")
@@ -165,6 +202,18 @@ def scores_of(name: str, density: Density, rows: Array) -> Array:
         return density.scores(rows)
     except InputError as error:
         raise InputError(f"model {name!r}: {error}") from None
+
+
+def _score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]:
+    said: dict[str, list[str]] = {}
+    for name, density in densities.items():
+        try:
+            notes = density.notes(reference)
+        except InputError as error:
+            raise InputError(f"model {name!r}: {error}") from None
+        for note in notes:
+            said.setdefault(note, []).append(repr(name))
+    return [f"{', '.join(names)}: {note}" for note, names in said.items()]
 
 
 def _same_scores(a: Array, b: Array) -> bool:

@@ -91,7 +91,7 @@ def best_set(
     log_p = _log_pvalues(reference, offsets, statistic)
     log_p = np.minimum(np.logaddexp(log_p, math.log(first)), 0.0) if two_step else log_p
     log_p[pairs.certain.any(axis=1)] = -math.inf
-    best, tied = lowest(joint.values)
+    best, tied = lowest(joint)
     adjusted = adjust(np.exp(log_p), used)
     worse = adjusted <= alpha
     worse[best] = False
@@ -118,7 +118,7 @@ def moment_selection(pairs: Differences, n: int | None) -> Array:
 def _two_step(pairs: Differences, reference: Law, first: float) -> Array:
     """Offsets min(upper bound of (D_i − D_j − δ)/s_ij, 0); −inf throughout where every upper bound is ≤ 0."""
     everything = np.where(pairs.varies, 0.0, -math.inf)
-    top = reference.maxima(everything, reverse=True)
+    top = reference.maxima(np.full_like(everything, -math.inf), everything)
     counts = pairs.varies.sum(axis=1)
     reach = np.array([reference.critical(row, 1.0 - first, int(k)) for row, k in zip(top, counts, strict=True)])
     upper = np.where(pairs.varies, pairs.ratio + np.where(counts > 0, reach, 0.0)[:, None], -math.inf)

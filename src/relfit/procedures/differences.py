@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.estimate import JointEstimate
-from relfit.procedures.decision import NO_VARIANCE, SAME_VALUE
+from relfit.procedures.decision import CERTAIN, NO_VARIANCE, SAME_VALUE
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,15 +42,15 @@ class Differences:
 
 
 def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
-    """Every ordered pair of the models in a joint estimate."""
+    """Every ordered pair of the models in a joint estimate, by the rules of `decide_without_variance`."""
     variance = np.diag(joint.covariance)
     total = variance[:, None] + variance
-    spread = total - 2.0 * joint.covariance
-    error = np.sqrt(np.where(spread > NO_VARIANCE * total, spread, 0.0))
+    spread = np.maximum(total - 2.0 * joint.covariance, 0.0)
+    still = spread <= NO_VARIANCE * total
+    np.fill_diagonal(still, True)
+    error = np.where(still, 0.0, np.sqrt(spread))
     gap = joint.values[:, None] - joint.values
-    np.fill_diagonal(error, 0.0)
-    rounding = SAME_VALUE * np.sqrt(total)
-    still = error == 0.0
+    rounding = np.maximum(SAME_VALUE * np.sqrt(total), CERTAIN * np.sqrt(spread))
     return Differences(gap - margin, error, still & (gap - margin > rounding), still & (np.abs(gap) <= rounding))
 
 

@@ -39,12 +39,12 @@ class Law:
     error: Array
     chunk: Callable[[int], Callable[[int], Array]]
 
-    def maxima(self, offsets: Array, reverse: bool = False) -> Array:
-        """(l, draws) values of max_j (Z_ij + offset_ij), or of max_j (−Z_ij + offset_ij) in `reverse`.
+    def maxima(self, offsets: Array, reverse: Array | None = None) -> Array:
+        """(l, draws) values of max_j (Z_ij + offset_ij), or of max_j max(Z_ij + offset_ij, −Z_ij + reverse_ij).
 
         An offset of −inf, as pairs without variance and the diagonal must have, leaves the pair out.
         """
-        parts = [_row_maxima(self.chunk(count), offsets, count, reverse) for count in self._counts()]
+        parts = [_row_maxima(self.chunk(count), offsets, reverse, count) for count in self._counts()]
         return np.concatenate(parts, axis=1)
 
     def log_union(self, offsets: Array, statistic: Array) -> Array:
@@ -119,13 +119,15 @@ def _gaussian_chunk(root: Array, error: Array, own: Streams, draws: int) -> Call
     return lambda i: (g[i] - g[i + 1 :]) * scale[i, i + 1 :, None]
 
 
-def _row_maxima(chunk: Callable[[int], Array], offsets: Array, draws: int, reverse: bool) -> Array:
+def _row_maxima(chunk: Callable[[int], Array], offsets: Array, reverse: Array | None, draws: int) -> Array:
     """Each pair is computed once: Z_ji = −Z_ij."""
     count = len(offsets)
     top = np.full((count, draws), -math.inf)
     for i in range(count - 1):
-        z = -chunk(i) if reverse else chunk(i)
+        z = chunk(i)
+        np.maximum(top[i], (z + offsets[i, i + 1 :, None]).max(axis=0), out=top[i])
         np.maximum(top[i + 1 :], offsets[i + 1 :, i, None] - z, out=top[i + 1 :])
-        z += offsets[i, i + 1 :, None]
-        np.maximum(top[i], z.max(axis=0), out=top[i])
+        if reverse is not None:
+            np.maximum(top[i], (reverse[i, i + 1 :, None] - z).max(axis=0), out=top[i])
+            np.maximum(top[i + 1 :], z + reverse[i + 1 :, i, None], out=top[i + 1 :])
     return top

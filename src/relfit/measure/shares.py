@@ -1,0 +1,55 @@
+"""Random orders and disjoint shares of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.discrepancies import Dependence
+from relfit.inputs import Data, stream
+from relfit.measure.plan import Plan
+from relfit.models import Density
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+
+def split(data: Data, fraction: float, dependence: Dependence, seed: int) -> tuple[Data, Data]:
+    """Disjoint random shares of every sample: one to select with, one to test with."""
+    orders = row_orders(data, dependence, seed, "split")
+    cut = {key: max(1, round(fraction * len(order))) for key, order in orders.items()}
+    return (
+        _take(data, {key: order[: cut[key]] for key, order in orders.items()}),
+        _take(data, {key: order[cut[key] :] for key, order in orders.items()}),
+    )
+
+
+def row_orders(data: Data, dependence: Dependence, seed: int, purpose: str) -> dict[str | None, Rows]:
+    """A random order of the rows of the reference (key None) and of every sample.
+
+    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor
+    a copy more changes a number, and rows made from common random numbers stay together; samples that are
+    independent may be shuffled alike. The reference joins in only where its rows are paired with them.
+    """
+    orders: dict[str | None, Rows] = {
+        name: stream(seed, purpose, "models").permutation(len(rows)) for name, rows in data.samples.items()
+    }
+    own = stream(seed, purpose, "models" if dependence == "paired" else "reference")
+    return {None: own.permutation(len(data.reference)), **orders}
+
+
+def orders_of(data: Data, plan: Plan) -> dict[str | None, Rows]:
+    """The order in which a pair design takes the rows: random, or as given."""
+    if plan.shuffle:
+        return row_orders(data, plan.dependence, plan.seed, "pairs")
+    return {None: np.arange(len(data.reference)), **{name: np.arange(len(x)) for name, x in data.samples.items()}}
+
+
+def _take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
+    models: dict[str, Array | Density] = {
+        name: model if isinstance(model, Density) else model[rows[name]] for name, model in data.models.items()
+    }
+    return replace(data, reference=data.reference[rows[None]], models=models)

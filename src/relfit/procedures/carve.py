@@ -1,0 +1,224 @@
+"""Carving: select with added noise, test with all the data, given the selection.
+
+*What is conditioned on.* D ~ N(θ, V), and w ~ N(0, V) is drawn independently of D. J = argmin (D + γw). For a
+model i ≠ J let η = e_i − e_J, t = ηᵀD, s² = ηᵀVη, c = Vη/s². Then N = D − c t is independent of t (jointly
+normal, Cov(N, t) = Vη − c s² = 0), and (t, N) is independent of w. Given J and N, with μ = ηᵀθ = D_i − D_J,
+
+    density of t  ∝  φ((t − μ)/s) · P_w( J = argmin (N + c t + γw) ).
+
+For one w the event on the right is an interval of t: with d_k = c_k − c_J and, at the observed t,
+g_k = D_k − D_J + γ(w_k − w_J), it says g_k + (t' − t) d_k ≥ 0 for all k, hence
+
+    a = max_{d_k>0} (t − g_k/d_k),   b = min_{d_k<0} (t − g_k/d_k),   empty if some d_k = 0 has g_k < 0.
+
+So the probability is the share of the draws w_m whose interval [a_m, b_m] holds t, and
+
+    P_μ(t' > t | J, N) = Σ_m [Φ((b_m−μ)/s) − Φ((max(t, a_m)−μ)/s)]₊ / Σ_m [Φ((b_m−μ)/s) − Φ((a_m−μ)/s)].
+
+μ = 0 is least favourable for "i is no worse than J" and gives the p-value. Neither the draws nor the limits depend on μ:
+each draw enters with the probability of its own event under μ, which is all the reweighting there is. The sum is
+the law of t in an exponential family in μ over a fixed measure, so it increases with μ and can be inverted for
+confidence bounds. The realised w is one of the draws: its interval holds the observed t, so the denominator is never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+
+from relfit.errors import InputError
+from relfit.estimate import JointEstimate
+from relfit.procedures.corrections import adjust
+from relfit.procedures.decision import Decision, decide_without_variance, difference_variance, without_variance
+from relfit.procedures.noise import Source, covariance_root, normal_draws, streams
+from relfit.truncnorm import log_mass
+
+Array = NDArray[np.float64]
+
+DRAWS = 2000
+GAMMA = 1.0
+# A confidence bound more standard errors away than this is as good as none.
+FARTHEST = 1e6
+
+
+@dataclass(frozen=True)
+class CarveDecision(Decision):
+    """Verdicts of carving: `best` is the argmin of D + γw, and another seed may select another model."""
+
+    gamma: float = GAMMA
+    randomised: bool = True
+
+
+@dataclass(frozen=True)
+class CarveBounds:
+    """Given J = `best`: one-sided lower bounds (l,) and equal-tailed intervals (l, 2) for D_i − D_J."""
+
+    best: int
+    lower: Array
+    interval: Array
+    level: float
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """The selected model, the noise γw (l, 1 + draws; the realised one first), and models that only shift J."""
+
+    best: int
+    noise: Array
+    still: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Law:
+    """t over s, and the interval of every draw over s."""
+
+    t: float
+    a: Array
+    b: Array
+
+    def log_survival(self, mean: float) -> float:
+        """log P(t' > t) when t' has this mean (over s)."""
+        total = self._log_mass(self.a, self.b, mean)
+        return self._log_mass(np.maximum(self.a, self.t), self.b, mean) - total if total > -math.inf else 0.0
+
+    def log_odds(self, mean: float) -> float:
+        """log P(t' < t) − log P(t' > t): decreases with the mean, without bound if there is mass on both sides."""
+        below = self._log_mass(self.a, np.minimum(self.b, self.t), mean)
+        return below - self._log_mass(np.maximum(self.a, self.t), self.b, mean) if below > -math.inf else below
+
+    def _log_mass(self, a: Array, b: Array, mean: float) -> float:
+        return float(logsumexp(log_mass(a - mean, b - mean)))
+
+
+def carve(
+    joint: JointEstimate,
+    alpha: float,
+    correction: str = "none",
+    *,
+    rng: Source,
+    draws: int = DRAWS,
+    gamma: float = GAMMA,
+) -> CarveDecision:
+    """Select J = argmin (D + γw), w ~ N(0, V), and test "i is no worse than J" given that selection.
+
+    The error rate is controlled given the selected model, as RelPSI's is, but noise in the selection leaves
+    most of the data for the test: with γ = 1, the default, the noise is as large as that of D, and the
+    selection is about as good as one from half the rows, while every test uses them all. γ → 0 is RelPSI. The module's
+    opening derives the p-value. The l − 1 p-values are adjusted by `correction`; "auto" is "by".
+
+    `rng` is a Generator, or a function from a model's name to a Generator; the first draw is the realised w,
+    so the same seed selects the same model in `carve_bounds`.
+
+    >>> joint = JointEstimate(("a", "b"), [0.0, 3.0], 0.5 * np.eye(2))
+    >>> decision = carve(joint, 0.05, rng=np.random.default_rng(0))
+    >>> decision.best, decision.worse.tolist()
+    (0, [False, True])
+    """
+    selection = _select(joint, rng, draws, gamma)
+    count, best = len(joint.names), selection.best
+    log_p = np.zeros(count)
+    status: list[tuple[str, ...]] = [() for _ in range(count)]
+    others = [i for i in range(count) if i != best]
+    for i in others:
+        if selection.still[i]:
+            log_p[i], word = decide_without_variance(joint, i, best)
+            status[i] = (word,)
+        else:
+            log_p[i] = min(_law(joint, selection, i).log_survival(0.0), 0.0)
+    used = "none" if count <= 2 else "by" if correction == "auto" else correction
+    adjusted = np.ones(count)
+    adjusted[others] = adjust(np.exp(log_p[others]), used)
+    worse = adjusted <= alpha
+    worse[best] = False
+    return CarveDecision(best, log_p, adjusted, worse, tuple(status), used, gamma=gamma)
+
+
+def carve_bounds(
+    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, gamma: float = GAMMA
+) -> CarveBounds:
+    """Confidence bounds for D_i − D_J given the selection of J, each with coverage `level`.
+
+    P_μ(t' > t | J, N) of the module's opening increases with μ. The lower bound solves it = 1 − level: it is
+    above 0 exactly where the p-value of `carve` is below 1 − level. The interval's ends solve it = (1 ∓ level)/2.
+    Infinite where the draws say nothing; a difference without variance is known, or 0 if it is rounding.
+    """
+    selection = _select(joint, rng, draws, gamma)
+    lower, interval = np.zeros(len(joint.names)), np.zeros((len(joint.names), 2))
+    tail = math.log(level / (1.0 - level)), math.log((1.0 + level) / (1.0 - level))
+    for i in range(len(joint.names)):
+        if i == selection.best:
+            continue
+        if selection.still[i]:
+            lower[i] = interval[i] = _constant(joint, i, selection.best)
+            continue
+        own, s = _law(joint, selection, i), math.sqrt(difference_variance(joint.covariance, i, selection.best))
+        lower[i] = s * _mean_at(own, tail[0], -math.inf)
+        interval[i] = s * _mean_at(own, tail[1], -math.inf), s * _mean_at(own, -tail[1], math.inf)
+    return CarveBounds(selection.best, lower, interval, level)
+
+
+def _select(joint: JointEstimate, rng: Source, draws: int, gamma: float) -> _Selection:
+    if not 0.0 < gamma < math.inf:
+        raise InputError(f"gamma: expected a number above 0 (1 is the default), got {gamma!r}")
+    own = streams(rng, joint.names)
+    noise = gamma * normal_draws(covariance_root(joint.covariance), own.models, 1 + draws)
+    best = int(np.argmin(joint.values + noise[:, 0]))
+    return _Selection(best, noise, without_variance(joint.covariance, best))
+
+
+def _law(joint: JointEstimate, selection: _Selection, i: int) -> _Law:
+    best, noise = selection.best, selection.noise
+    s = math.sqrt(difference_variance(joint.covariance, i, best))
+    t = float(joint.values[i] - joint.values[best]) / s
+    slope = _slopes(joint.covariance, i, best)
+    counted = ~selection.still
+    rising, falling, flat = (counted & which for which in (slope > 0.0, slope < 0.0, slope == 0.0))
+    g = ((joint.values - joint.values[best])[:, None] + noise - noise[best]) / s
+    a = t - np.min(g[rising] / slope[rising, None], axis=0, initial=math.inf)
+    b = t - np.max(g[falling] / slope[falling, None], axis=0, initial=-math.inf)
+    impossible = (g[flat] < 0.0).any(axis=0)
+    # Rounding must not push the observed t out of the realised draw's own interval.
+    a[0], b[0], impossible[0] = min(a[0], t), max(b[0], t), False
+    return _Law(t, np.where(impossible, math.inf, a), np.where(impossible, -math.inf, b))
+
+
+def _slopes(covariance: Array, i: int, best: int) -> Array:
+    """d_k = Cov(D_k − D_J, D_i − D_J)/s², 0 where that is rounding, 1 at i."""
+    toward = covariance[:, i] - covariance[:, best]
+    rounding = (
+        np.abs(covariance[:, i]) + np.abs(covariance[:, best]) + abs(covariance[best, i]) + covariance[best, best]
+    )
+    joint = toward - toward[best]
+    slope = np.where(np.abs(joint) <= 1e-12 * rounding, 0.0, joint / (toward[i] - toward[best]))
+    slope[i] = 1.0
+    return slope
+
+
+def _mean_at(own: _Law, log_odds: float, default: float) -> float:
+    """The mean (over s) at which the log odds of falling below t have this value; `default` where none has.
+
+    Bracketed by doubling around t, then Brent.
+    """
+
+    def excess(mean: float) -> float:
+        return own.log_odds(mean) - log_odds
+
+    start = excess(own.t)
+    if not math.isfinite(start):
+        return default
+    near, far = own.t, math.copysign(1.0, start)
+    while excess(own.t + far) * far > 0.0:
+        near, far = own.t + far, 2.0 * far
+        if abs(far) > FARTHEST:
+            return default
+    return float(brentq(excess, near, own.t + far, xtol=1e-7, rtol=1e-10))
+
+
+def _constant(joint: JointEstimate, i: int, best: int) -> float:
+    known = decide_without_variance(joint, i, best)[1] == "deterministic"
+    return float(joint.values[i] - joint.values[best]) if known else 0.0

@@ -1,0 +1,129 @@
+"""Roles turned round: the reference is a density, the models are samples."""
+
+import numpy as np
+import pytest
+from oracle import dense
+
+import relfit
+
+TARGET = relfit.Density(score=lambda x: -x, dim=2)
+KERNEL = relfit.Gaussian(1.3)
+
+
+def samples(seed=0, sizes=(150, 90, 120)):
+    rng = np.random.default_rng(seed)
+    shifts = {"exact": 0.0, "off": 0.4, "wide": 0.0}
+    return {
+        name: rng.normal(shift, 1.6 if name == "wide" else 1.0, (m, 2))
+        for (name, shift), m in zip(shifts.items(), sizes, strict=True)
+    }
+
+
+def test_each_sample_has_its_own_ksd_and_variance():
+    models = samples()
+    joint = relfit.estimate(TARGET, models, kernel=KERNEL, rng=0)
+    for k, x in enumerate(models.values()):
+        value, g = dense.ksd(x, [-x], KERNEL)
+        m = len(x)
+        psi = 2 * (g - g.mean()) * (m - 1) / (m - 2)
+        assert joint.values[k] == pytest.approx(value[0], abs=1e-12)
+        assert joint.covariance[k, k] == pytest.approx(float((psi**2).sum() / (m * (m - 1))), rel=1e-9)
+    assert np.count_nonzero(joint.covariance - np.diag(np.diag(joint.covariance))) == 0
+    assert joint.sizes == (0, 150, 90, 120)
+
+
+def test_the_closest_sampler_is_found():
+    result = relfit.compare(TARGET, samples(sizes=(400, 400, 400)), rng=0)
+    assert result.best == "exact"
+    assert result.worse.tolist() == [False, True, True]
+    assert result.measure == "ksd"
+    assert relfit.Comparison.from_json(result.to_json()).to_json() == result.to_json()
+
+
+def test_shared_noise_gives_covariances():
+    noise = np.random.default_rng(1).normal(size=(200, 2))
+    models = {"a": noise * 1.05, "b": noise * 1.1}
+    own = relfit.estimate(TARGET, models, rng=0)
+    shared = relfit.estimate(TARGET, models, dependence="shared", rng=0)
+    np.testing.assert_array_equal(own.values, shared.values)
+    assert own.covariance[0, 1] == 0.0
+    assert shared.covariance[0, 1] / np.sqrt(shared.covariance[0, 0] * shared.covariance[1, 1]) > 0.9
+
+
+def test_linear_estimate_pairs_each_samples_own_rows():
+    models = samples()
+    joint = relfit.estimate(TARGET, models, kernel=KERNEL, estimator="linear", shuffle=False)
+    x = models["off"]
+    u = [dense.stein_matrix(x[k : k + 2], -x[k : k + 2], KERNEL)[0, 1] for k in range(0, 90, 2)]
+    assert joint.values[1] == pytest.approx(np.mean(u), abs=1e-13)
+    assert joint.covariance[1, 1] == pytest.approx(np.var(u, ddof=1) / 45, rel=1e-9)
+
+
+def test_relmulti_splits_the_samples():
+    result = relfit.compare(TARGET, samples(sizes=(400, 400, 400)), test="relmulti", rng=0)
+    assert result.sizes == (0, 300, 300, 300)
+    assert result.best == "exact"
+
+
+def test_chains_report_their_batches():
+    rng = np.random.default_rng(3)
+    chains = {}
+    for name, rho in (("slow", 0.95), ("fast", 0.3)):
+        x = np.empty((1500, 2))
+        x[0] = rng.normal(size=2)
+        for k in range(1, 1500):
+            x[k] = rho * x[k - 1] + np.sqrt(1 - rho**2) * rng.normal(size=2)
+        chains[name] = x
+    result = relfit.compare(TARGET, chains, dependence="chain", rng=0)
+    notes = [note for note in result.warnings if note.startswith("chain ")]
+    assert len(notes) == 2
+    assert "'slow'" in notes[0]
+    independent = relfit.compare(TARGET, chains, rng=0)
+    assert result.standard_error[0] > 2 * independent.standard_error[0]
+    assert not result.worse.any()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dependence": "paired"}, "reference is a density"),
+        ({"dependence": "chain", "estimator": "linear"}, "complete"),
+        ({"dependence": "chain", "test": "relmulti"}, "chain"),
+        ({"discrepancy": "mmd"}, "samples on both sides"),
+        ({"kernel": relfit.Polynomial()}, "smooth"),
+        ({"kernel": relfit.Matern(0.5)}, "smooth"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, words):
+    with pytest.raises(relfit.InputError, match=words) as caught:
+        relfit.compare(TARGET, samples(), **change)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_models_for_a_target():
+    models = samples()
+    with pytest.raises(relfit.InputError, match="2 columns"):
+        relfit.compare(TARGET, {**models, "thin": np.ones(50)})
+    with pytest.raises(relfit.InputError, match="'d'.*sample"):
+        relfit.compare(TARGET, {**models, "d": TARGET})
+    with pytest.raises(relfit.InputError, match="at least 20"):
+        relfit.compare(TARGET, {**models, "short": np.random.default_rng(0).normal(size=(10, 2))})
+    with pytest.raises(relfit.InputError, match="whole numbers"):
+        relfit.compare(TARGET, {**models, "counts": np.arange(100).reshape(50, 2)})
+    half_line = relfit.Density(score=lambda x: np.where(x > 0, -1.0, np.nan))
+    with pytest.raises(relfit.InputError, match=r"target.*'exact'.*rows"):
+        relfit.compare(half_line, models)
+
+
+def test_chain_needs_a_target():
+    rows = np.random.default_rng(0).normal(size=(3, 50, 2))
+    with pytest.raises(relfit.InputError, match="chain"):
+        relfit.compare(rows[0], {"a": rows[1], "b": rows[2]}, dependence="chain")
+
+
+def test_copies_are_collapsed_here_too():
+    models = samples()
+    result = relfit.compare(TARGET, {**models, "again": models["exact"]}, rng=0)
+    assert result.status[3][0] == "duplicate of exact"
+    plain = relfit.compare(TARGET, models, rng=0)
+    np.testing.assert_array_equal(result.pvalue[:3], plain.pvalue)
