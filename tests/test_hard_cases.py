@@ -385,7 +385,7 @@ def test_a_joint_estimate_is_a_value_of_its_own():
 def test_decide_refuses_what_it_cannot_do():
     joint = JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2))
     refused(lambda: decide(joint, test="relmulti"), 'test="relmulti"', "split")
-    refused(lambda: decide(joint, test="best"), "test: expected one of auto, relpsi, got 'best'")
+    refused(lambda: decide(joint, test="best"), "test: expected one of auto, relpsi, best-set, carve, got 'best'")
     refused(lambda: decide(joint, alpha=0), "alpha: expected a number between 0 and 1, got 0")
     refused(lambda: decide(joint, correction="fdr"), "correction: expected one of none, by, bh", "'fdr'")
     refused(lambda: decide({"a": 1}), "joint_estimate: expected a JointEstimate, got dict")
@@ -699,7 +699,7 @@ def test_a_discrepancy_must_fit_the_models(rng):
     for asked in ("ksd", KSD(), KSD(IMQ())):
         refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "'ksd': expected densities")
     for asked in ("mmd", MMD(), MMD(IMQ())):
-        refused(lambda asked=asked: compare(reference, DENSITIES, discrepancy=asked), "'mmd': expected samples")
+        refused(lambda asked=asked: compare(reference, DENSITIES, discrepancy=asked), "cannot be sampled")
     for asked in ("MMD", MMD, None, 5):
         refused(lambda asked=asked: compare(reference, samples, discrepancy=asked), "discrepancy: expected one of auto")
     refused(lambda: compare(reference, samples, discrepancy=MMD(IMQ()), kernel=IMQ()), "kernel: expected it once")

@@ -8,12 +8,16 @@
 ('good', [False, True])
 """
 
+from relfit.adapters.samplers import Sampler
+from relfit.check import ScoreCheck, check_score
 from relfit.compare import compare, compare_pair, decide, estimate
 from relfit.discrepancies import KSD, MMD
 from relfit.errors import BackendUnavailable, InputError, RelfitError
 from relfit.estimate import JointEstimate
+from relfit.inputs import draw
 from relfit.kernels import IMQ, Gaussian, Matern, MultiScale, Polynomial, RationalQuadratic
 from relfit.models import Density, Sample
+from relfit.noise import NoisedComparison, compare_noised
 from relfit.result import Comparison, PairComparison
 from relfit.version import __version__
 
@@ -29,14 +33,20 @@ __all__ = [
     "JointEstimate",
     "Matern",
     "MultiScale",
+    "NoisedComparison",
     "PairComparison",
     "Polynomial",
     "RationalQuadratic",
     "RelfitError",
     "Sample",
+    "Sampler",
+    "ScoreCheck",
     "__version__",
+    "check_score",
     "compare",
+    "compare_noised",
     "compare_pair",
     "decide",
+    "draw",
     "estimate",
 ]

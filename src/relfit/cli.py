@@ -6,18 +6,25 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from relfit.compare import DEPENDENCE, ESTIMATORS, compare, compare_pair
+from relfit.cli_features import features_command
+from relfit.cli_inputs import input_options, read_inputs
+from relfit.cli_reproduce import reproduce_command
+from relfit.compare import compare, compare_pair
 from relfit.errors import InputError, RelfitError
 from relfit.files import write_text_atomic
 from relfit.inputs import name_of
 from relfit.kernels import IMQ, Gaussian, Kernel
 from relfit.outputs import check_outputs, say, say_utf8
+from relfit.presets import PRESETS, apply_preset, preset_note
 from relfit.procedures import CORRECTIONS
 from relfit.result import Comparison, PairComparison
+from relfit.task import DEPENDENCE, ESTIMATORS
 from relfit.version import __version__
 
 DONE, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 70, 130
@@ -60,6 +67,11 @@ _MEASURING = _options(
         metavar="median|NUMBER",
         type=_Bandwidth(),
         help="Length of the kernel.  [default: the median distance; 1 for imq]",
+    ),
+    click.option(
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        help="Of features: kid: cubic kernel; cmmd: rows of unit length, Gaussian kernel of bandwidth 10.",
     ),
     click.option(
         "--estimator",
@@ -117,10 +129,11 @@ def cli(ctx: click.Context) -> None:
 @click.option("--gate", metavar="NAME", help="Exit with status 1 if this model is significantly worse than the best.")
 @click.option(
     "--test",
-    type=click.Choice(["relpsi", "relmulti"]),
+    type=click.Choice(["relpsi", "relmulti", "best-set", "carve"]),
     default="relpsi",
     show_default=True,
-    help="relpsi: select and test on all rows; relmulti: split the rows.",
+    help="relpsi: select and test on all rows; relmulti: split the rows; best-set: which could be best; "
+    "carve: relpsi with noise in the selection.",
 )
 @click.option(
     "--select-fraction",
@@ -131,6 +144,7 @@ def cli(ctx: click.Context) -> None:
 @click.option(
     "--correction", type=click.Choice(CORRECTIONS), help="Of the p-values.  [default: by for relmulti, otherwise none]"
 )
+@input_options
 @_MEASURING
 def compare_command(
     reference: str,
@@ -145,8 +159,8 @@ def compare_command(
 ) -> int:
     """Decide which MODELs are significantly worse than the best one.
 
-    REFERENCE holds the data, each MODEL a sample of that model: .npy, .npz (file.npz:name for one of several arrays),
-    .csv or .csv.gz, one row per item.
+    REFERENCE holds the data, each MODEL a sample of that model, one row per item: .npy, .npz, .csv, .tsv (or .csv.gz,
+    .tsv.gz), .parquet, .feather, .arrow, .pt, .safetensors or .zarr; file.npz:name is one of several arrays.
     """
     if len(models) < 2:
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
@@ -157,7 +171,9 @@ def compare_command(
     if select_fraction is not None and test != "relmulti":
         raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
     fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
-    result = compare(reference, named, test=test, **_prepared({**settings, **fraction}))
+    inputs, preset = read_inputs(reference, named, settings), settings.pop("preset")
+    data, candidates, options = _preset(preset, inputs.reference, inputs.models, _prepared({**settings, **fraction}))
+    result = _noted(compare(data, candidates, test=test, **options), preset, inputs.notes)
     _write_html(result, html_path)
     _write_json(result, json_path)
     if json_path != "-":
@@ -180,6 +196,7 @@ def compare_command(
     show_default=True,
     help="relpsi: given which of the two looks better; less power.",
 )
+@input_options
 @_MEASURING
 def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path: str | None, **settings: Any) -> int:
     """Test whether model A is significantly worse than model B.
@@ -189,7 +206,9 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
     named = _named([a, b], names)
     _check_inputs(reference, [a, b])
     check_outputs({"--json": _file(json_path)}, [reference, a, b])
-    result = compare_pair(reference, a, b, names=tuple(named), **_prepared(settings))
+    inputs, preset = read_inputs(reference, named, settings), settings.pop("preset")
+    data, candidates, options = _preset(preset, inputs.reference, inputs.models, _prepared(settings))
+    result = _noted(compare_pair(data, *candidates.values(), names=tuple(named), **options), preset, inputs.notes)
     _write_json(result, json_path)
     if json_path != "-":
         from relfit.report.table import pair_styled
@@ -214,6 +233,10 @@ def demo_command(html_path: str, seed: int) -> int:
     say(styled(result))
     say(f"{error_words(result)}\n\nReport: {html_path}")
     return DONE
+
+
+cli.add_command(features_command)
+cli.add_command(reproduce_command)
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -286,6 +309,26 @@ def _prepared(settings: dict[str, Any]) -> dict[str, Any]:
     """The options as arguments of `compare` and `compare_pair`."""
     kernel, bandwidth = settings.pop("kernel"), settings.pop("bandwidth")
     return {"kernel": _kernel(kernel, bandwidth), "rng": settings.pop("seed"), **settings}
+
+
+def _preset(
+    preset: str | None, reference: Any, models: dict[str, Any], options: dict[str, Any]
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """The reference, the models and the options as --preset wants them."""
+    if preset is None:
+        return reference, models, options
+    context = click.get_current_context()
+    for name in ("kernel", "bandwidth"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"--{name}: --preset {preset} has a kernel of its own; leave out one of the two")
+    rows, prepared, kernel = apply_preset(preset, reference, models)
+    return rows, prepared, {**options, "kernel": kernel}
+
+
+def _noted(result: Any, preset: str | None, notes: Sequence[str]) -> Any:
+    """The result with what the command line did to the data said first."""
+    said = (*notes, *([] if preset is None else [preset_note(preset)]))
+    return replace(result, warnings=(*said, *result.warnings)) if said else result
 
 
 def _kernel(name: str, length: Any) -> Kernel:

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
-from relfit.backends import NumpyBackend
-from relfit.diagnostics import NEAR_DEGENERATE, decision_warnings, joint_warnings, size_warnings
-from relfit.discrepancies import KSD, MMD, Dependence
-from relfit.errors import BackendUnavailable, InputError
+from relfit.assemble import comparison_of, versions, with_copies
+from relfit.diagnostics import decision_warnings, joint_warnings, size_warnings
+from relfit.discrepancies import KSD, MMD
+from relfit.errors import InputError
 from relfit.estimate import JointEstimate
-from relfit.inputs import Data, Seed, check_alpha, check_choice, check_fraction, check_pair_names, load, make_seed
+from relfit.inputs import Seed, check_alpha, check_choice, check_fraction, check_pair_names, make_seed
 from relfit.kernels import Kernel
-from relfit.measure import Plan, check_design, check_rows, joint_estimate, resolve_kernel, split
-from relfit.procedures import CORRECTIONS, Decision, PairDecision, fixed_relpsi, relative_z, relmulti, relpsi
-from relfit.procedures.decision import difference_variance
-from relfit.progress import Progress, reporting
+from relfit.measure import check_rows, joint_estimate, split
+from relfit.procedures import (
+    CORRECTIONS,
+    Decision,
+    PairDecision,
+    best_set,
+    carve,
+    fixed_relpsi,
+    relative_z,
+    relmulti,
+    relpsi,
+    seeded,
+)
+from relfit.progress import reporting
 from relfit.result import Comparison, PairComparison
-from relfit.tiles import Runtime
-from relfit.version import __version__
+from relfit.task import Options, Task, prepare
 
-Array = NDArray[np.float64]
-
-TESTS = ("auto", "relpsi", "relmulti")
-ESTIMATORS = ("complete", "linear")
-_KINDS = {"samples": "samples", "densities": "densities as models", "target": "a density as the reference"}
-DEPENDENCE = ("independent", "shared", "paired", "chain")
+TESTS = ("auto", "relpsi", "relmulti", "best-set", "carve")
 
 
 def compare(
@@ -53,15 +54,19 @@ def compare(
     executor: Executor | None = None,
     progress: Any = None,
     shuffle: bool = True,
+    preset: str | None = None,
 ) -> Comparison:
     """Decide which models are significantly worse than the best one, for these data.
 
     Args:
-        reference: the data, an array (n, d) or a file.
+        reference: the data, an array (n, d) or a file; or a `Density` that samples are compared with.
         models: mapping of name to model, or a sequence (named m1, m2, …). A model is an array (m, d), a
-            file or a `Density`; all samples (MMD) or all densities (KSD).
-        test: "relpsi" (controls the false positive rate given the selected model) or "relmulti" (data
-            splitting, controls the false discovery rate); "auto" is relpsi.
+            file, a `Density`, a `Sampler` or an object of another library that an adapter knows; all samples
+            (MMD) or all densities (KSD).
+        test: "relpsi" (controls the false positive rate given the selected model), "relmulti" (data
+            splitting, controls the false discovery rate), "best-set" (which models could be the best:
+            controls the false positive rate unconditionally, far more powerful with many models) or "carve"
+            (relpsi with noise in the selection: randomised, seeded); "auto" is relpsi.
         discrepancy: "mmd", "ksd", `MMD(kernel)`, `KSD(kernel)` or "auto".
         estimator: "complete" (all pairs) or "linear" (n/2 pairs, O(n), needs equal sizes).
         kernel: None is Gaussian with the median bandwidth. In a relative test the kernel also decides which
@@ -70,12 +75,13 @@ def compare(
         select_fraction: the share of rows relmulti selects with.
         correction: "by", "bh", "holm", "bonferroni", "none", "auto"; None is BY for relmulti, none for relpsi.
         dependence: "independent" samples, "shared" (models from common random numbers or prompts) or
-            "paired" (with the reference rows too).
+            "paired" (with the reference rows too); "chain" for Markov chains against a density.
         rng: seed or Generator for the split, the pairs and the bandwidth's subsample; recorded in the result.
         backend: "auto" or "numpy".
         executor: a `concurrent.futures.Executor` for the tiles; None uses threads.
         progress: None, True, False or a function of (done, total).
         shuffle: whether the linear estimator pairs rows at random.
+        preset: "kid" or "cmmd" for features: prepares the rows and sets the kernel.
 
     Returns:
         Comparison: verdicts with p-values; ``print`` it.
@@ -91,33 +97,20 @@ def compare(
     test = check_choice("test", test, TESTS)
     test = "relpsi" if test == "auto" else test
     wanted = _correction(correction, test)
+    options = Options(discrepancy, estimator, kernel, dependence, rng, backend, executor, shuffle, preset)
     with reporting(progress, "comparing") as update:
-        task = _prepare(reference, models, discrepancy, estimator, kernel, dependence, rng, backend)
-        plan = task.plan_for(shuffle, executor, update)
+        task = prepare(reference, models, options, update)
         if test == "relmulti":
-            if plan.dependence == "chain":
-                raise InputError('test="relmulti": splits rows at random, which a chain forbids; use another test')
-            selection, testing = split(task.data, fraction, plan.dependence, plan.seed)
-            check_rows(selection, plan.estimator, selection=True, share="selection share, ")
-            check_rows(testing, plan.estimator, share="testing share, ")
-            joint = joint_estimate(testing, plan)
-            decision = relmulti(joint_estimate(selection, plan), joint, alpha, wanted)
+            joint, decision = _split_and_decide(task, fraction, alpha, wanted)
         else:
-            check_rows(task.data, plan.estimator)
-            joint = joint_estimate(task.data, plan)
-            decision = relpsi(joint, alpha, wanted)
-    result = _comparison(joint, decision, alpha, test, task.copies())
+            check_rows(task.data, task.plan.estimator)
+            joint = joint_estimate(task.data, task.plan)
+            decision = _decide(joint, test, alpha, wanted, task.plan.seed)
     return replace(
-        result,
-        measure=task.measure,
-        warnings=(*task.data.warnings, *joint_warnings(joint, plan), *decision_warnings(joint, decision)),
-        kernel=plan.kernel,
-        bandwidth_rule=task.bandwidth_rule,
-        estimator=plan.estimator,
-        dependence=plan.dependence,
+        comparison_of(joint, decision, alpha, test, task.copies()),
+        warnings=(*task.notes, *joint_warnings(joint, task.plan), *decision_warnings(joint, decision)),
         select_fraction=fraction if test == "relmulti" else None,
-        seed=plan.seed,
-        backend=plan.runtime.backend.name,
+        **task.settings(),
     )
 
 
@@ -134,17 +127,18 @@ def estimate(
     executor: Executor | None = None,
     progress: Any = None,
     shuffle: bool = True,
+    preset: str | None = None,
 ) -> JointEstimate:
     """The discrepancies of the models and their joint covariance, without a test. One model is enough.
 
     Arguments as in `compare`.
     """
+    options = Options(discrepancy, estimator, kernel, dependence, rng, backend, executor, shuffle, preset)
     with reporting(progress, "estimating") as update:
-        task = _prepare(reference, models, discrepancy, estimator, kernel, dependence, rng, backend, fewest_models=1)
-        plan = task.plan_for(shuffle, executor, update)
-        check_rows(task.data, plan.estimator)
-        joint = joint_estimate(task.data, plan)
-    return _with_copies(joint, task.copies())
+        task = prepare(reference, models, options, update, fewest_models=1)
+        check_rows(task.data, task.plan.estimator)
+        joint = joint_estimate(task.data, task.plan)
+    return with_copies(joint, task.copies())
 
 
 def decide(
@@ -157,6 +151,8 @@ def decide(
 ) -> Comparison:
     """Decide from any joint estimate: names, values (smaller is better) and their covariance.
 
+    `test` is "relpsi" (also "auto"), "best-set" or "carve"; the last two draw random numbers from `rng`.
+
     >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
     >>> decide(joint).worse.tolist()
     [False, True]
@@ -167,13 +163,14 @@ def decide(
         raise InputError("joint_estimate: expected at least 2 models, got 1")
     if test == "relmulti":
         raise InputError('test="relmulti": needs the data to split; use compare(), or another test here')
-    test = check_choice("test", test, ("auto", "relpsi"))
+    test = check_choice("test", test, [name for name in TESTS if name != "relmulti"])
+    test = "relpsi" if test == "auto" else test
     alpha = check_alpha(alpha)
-    wanted = _correction(correction, "relpsi")
-    seed = None if rng is None else make_seed(rng)
-    decision = relpsi(joint_estimate, alpha, wanted)
+    wanted = _correction(correction, test)
+    seed = None if rng is None and test == "relpsi" else make_seed(rng)
+    decision = _decide(joint_estimate, test, alpha, wanted, seed or 0)
     notes = (*size_warnings(joint_estimate), *decision_warnings(joint_estimate, decision))
-    return replace(_comparison(joint_estimate, decision, alpha, "relpsi", {}), warnings=notes, seed=seed)
+    return replace(comparison_of(joint_estimate, decision, alpha, test), warnings=notes, seed=seed)
 
 
 def compare_pair(
@@ -193,6 +190,7 @@ def compare_pair(
     executor: Executor | None = None,
     progress: Any = None,
     shuffle: bool = True,
+    preset: str | None = None,
 ) -> PairComparison:
     """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for densities.
 
@@ -202,11 +200,11 @@ def compare_pair(
     alpha = check_alpha(alpha)
     test = check_choice("test", test, ("auto", "z", "relpsi"))
     check_pair_names(names)
+    options = Options(discrepancy, estimator, kernel, dependence, rng, backend, executor, shuffle, preset)
     with reporting(progress, "comparing") as update:
-        task = _prepare(reference, {names[0]: a, names[1]: b}, discrepancy, estimator, kernel, dependence, rng, backend)
-        plan = task.plan_for(shuffle, executor, update)
-        check_rows(task.data, plan.estimator)
-        joint = _with_copies(joint_estimate(task.data, plan), task.copies())
+        task = prepare(reference, {names[0]: a, names[1]: b}, options, update)
+        check_rows(task.data, task.plan.estimator)
+        joint = with_copies(joint_estimate(task.data, task.plan), task.copies())
     decision = (fixed_relpsi if test == "relpsi" else relative_z)(joint, alpha)
     pvalue = float(np.exp(decision.log_pvalue))
     return PairComparison(
@@ -220,20 +218,33 @@ def compare_pair(
         threshold=decision.threshold,
         discrepancy=(float(joint.values[0]), float(joint.values[1])),
         alpha=alpha,
-        test="relpsi" if test == "relpsi" else f"rel{task.measure}",
-        measure=task.measure,
+        test="relpsi" if test == "relpsi" else f"rel{task.data.measure}",
         status=decision.status,
         truncation=decision.truncation,
-        warnings=(*task.data.warnings, *joint_warnings(joint, plan)),
-        kernel=plan.kernel,
-        bandwidth_rule=task.bandwidth_rule,
-        estimator=plan.estimator,
-        dependence=plan.dependence,
+        warnings=(*task.notes, *joint_warnings(joint, task.plan)),
         sizes=joint.sizes,
-        seed=plan.seed,
-        backend=plan.runtime.backend.name,
-        versions=_versions(),
+        versions=versions(),
+        **task.settings(),
     )
+
+
+def _split_and_decide(task: Task, fraction: float, alpha: float, correction: str) -> tuple[JointEstimate, Decision]:
+    plan = task.plan
+    if plan.dependence == "chain":
+        raise InputError('test="relmulti": splits rows at random, which a chain forbids; use another test')
+    selection, testing = split(task.data, fraction, plan.dependence, plan.seed)
+    check_rows(selection, plan.estimator, selection=True, share="selection share, ")
+    check_rows(testing, plan.estimator, share="testing share, ")
+    joint = joint_estimate(testing, plan)
+    return joint, relmulti(joint_estimate(selection, plan), joint, alpha, correction)
+
+
+def _decide(joint: JointEstimate, test: str, alpha: float, correction: str, seed: int) -> Decision:
+    if test == "best-set":
+        return best_set(joint, alpha, correction, rng=seeded(seed, test))
+    if test == "carve":
+        return carve(joint, alpha, correction, rng=seeded(seed, test))
+    return relpsi(joint, alpha, correction)
 
 
 def _statistic(decision: PairDecision) -> float:
@@ -242,136 +253,7 @@ def _statistic(decision: PairDecision) -> float:
     return math.copysign(math.inf, decision.difference) if "deterministic" in decision.status else 0.0
 
 
-@dataclass(frozen=True)
-class _Task:
-    data: Data
-    measure: str
-    plan: Plan
-    bandwidth_rule: str
-
-    def copies(self) -> dict[str, str]:
-        """Every name given, in that order, with the distinct model it stands for."""
-        return {name: self.data.copies.get(name, name) for name in self.data.names}
-
-    def plan_for(self, shuffle: bool, executor: Executor | None, progress: Progress | None) -> Plan:
-        """The plan with what one call adds to it."""
-        if executor is not None and not callable(getattr(executor, "submit", None)):
-            raise InputError(f"executor: expected a concurrent.futures.Executor or None, got {type(executor).__name__}")
-        runtime = replace(self.plan.runtime, executor=executor, progress=progress)
-        return replace(self.plan, shuffle=shuffle, runtime=runtime)
-
-
-def _prepare(
-    reference: Any,
-    models: Any,
-    discrepancy: str | MMD | KSD,
-    estimator: str,
-    kernel: Kernel | None,
-    dependence: str,
-    rng: Seed,
-    backend: str,
-    *,
-    fewest_models: int = 2,
-) -> _Task:
-    estimator = check_choice("estimator", estimator, ESTIMATORS)
-    dependence = check_choice("dependence", dependence, DEPENDENCE)
-    if isinstance(discrepancy, MMD | KSD):
-        if kernel is not None and discrepancy.kernel is not None:
-            raise InputError("kernel: expected it once, got it both in kernel= and in discrepancy=")
-        kernel = discrepancy.kernel if kernel is None else kernel
-        discrepancy = type(discrepancy).__name__.lower()
-    check_choice("discrepancy", discrepancy, ("auto", "mmd", "ksd"))
-    data = load(reference, models, fewest_models=fewest_models)
-    measure = data.measure
-    if discrepancy not in ("auto", measure):
-        need = "samples on both sides" if discrepancy == "mmd" else "densities (relfit.Density) on one side"
-        raise InputError(f"discrepancy={discrepancy!r}: expected {need}, got {_KINDS[data.kind]}")
-    check_design(data, estimator, cast(Dependence, dependence))
-    seed = make_seed(rng)
-    resolved, rule = resolve_kernel(data, kernel, seed)
-    plan = Plan(resolved, estimator, cast(Dependence, dependence), seed, Runtime(_backend(backend)))
-    return _Task(data, measure, plan, rule)
-
-
-def _backend(name: str) -> NumpyBackend:
-    if isinstance(name, str) and name in ("torch", "triton"):
-        raise BackendUnavailable(f'backend: {name!r} is not part of this version; use "auto" or "numpy"')
-    check_choice("backend", name, ("auto", "numpy"))
-    return NumpyBackend()
-
-
 def _correction(correction: str | None, test: str) -> str:
     if correction is None:
         return "by" if test == "relmulti" else "none"
     return check_choice("correction", correction, CORRECTIONS)
-
-
-def _with_copies(joint: JointEstimate, copies: dict[str, str]) -> JointEstimate:
-    index = [joint.names.index(original) for original in copies.values()]
-    if index == list(range(len(joint.names))):
-        return joint
-    share = joint.near_degeneracy
-    sizes = joint.sizes
-    if sizes is not None and len(sizes) > 1:
-        sizes = (sizes[0], *(sizes[1 + k] for k in index))
-    return JointEstimate(
-        tuple(copies),
-        joint.values[index],
-        joint.covariance[np.ix_(index, index)],
-        sizes,
-        None,
-        None if share is None else share[index],
-    )
-
-
-def _comparison(
-    joint: JointEstimate, decision: Decision, alpha: float, test: str, copies: dict[str, str]
-) -> Comparison:
-    """The decision on the distinct models, spread over every name given."""
-    copies = copies or {name: name for name in joint.names}
-    whole = _with_copies(joint, copies)
-    index = [joint.names.index(original) for original in copies.values()]
-    best = joint.names[decision.best]
-    best_index = whole.names.index(best)
-    s = [difference_variance(joint.covariance, i, decision.best) ** 0.5 for i in range(len(joint.names))]
-    return Comparison(
-        names=whole.names,
-        best=best,
-        best_index=best_index,
-        discrepancy=whole.values,
-        standard_error=whole.standard_error,
-        covariance=whole.covariance,
-        difference=whole.values - whole.values[best_index],
-        difference_standard_error=np.array(s)[index],
-        pvalue=np.exp(decision.log_pvalue)[index],
-        log_pvalue=decision.log_pvalue[index],
-        adjusted_pvalue=decision.adjusted_pvalue[index],
-        worse=decision.worse[index],
-        status=tuple(_status(name, joint, decision, copies) for name in whole.names),
-        alpha=alpha,
-        test=test,
-        correction=decision.correction,
-        measure="score",
-        truncation=None if decision.truncation is None else decision.truncation[index],
-        near_degeneracy=whole.near_degeneracy,
-        sizes=whole.sizes,
-        versions=_versions(),
-    )
-
-
-def _status(name: str, joint: JointEstimate, decision: Decision, copies: dict[str, str]) -> tuple[str, ...]:
-    original = copies[name]
-    i = joint.names.index(original)
-    words = decision.status[i]
-    if joint.near_degeneracy is not None and joint.near_degeneracy[i] > NEAR_DEGENERATE:
-        words = (*words, "near-degenerate")
-    return words if name == original else (f"duplicate of {original}", *words)
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "relfit": __version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-    }

@@ -28,8 +28,8 @@ def joint_warnings(joint: JointEstimate, plan: Plan) -> list[str]:
         close = [name for name, rho in zip(joint.names, joint.near_degeneracy, strict=True) if rho > NEAR_DEGENERATE]
         if close:
             notes.append(
-                f"the variance of {_list(close)} is mostly of second order (nearly as close to the data as they are to "
-                "themselves), so the test is conservative there: real differences may be missed; "
+                f"the variance of {_list(close)} is mostly of second order (nearly as close to the reference as its "
+                "noise allows), so the test is conservative there: real differences may be missed; "
                 'estimator="linear" has no such weakness but needs more rows'
             )
     if plan.dependence == "independent" and plan.estimator == "complete":

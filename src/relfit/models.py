@@ -15,12 +15,15 @@ from relfit.gradients import LIBRARIES, finite, gradient, library_of, values
 from relfit.gradients.checks import real
 
 Array = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 # Scores are asked for in batches, so that a model's own temporaries stay bounded.
 SCORE_BATCH = 65_536
 
 # Products of two scores, and sums of them, must stay within float64.
 LARGEST_SCORE = 1e100
+
+_POSITIVE = "KSD needs a positive density wherever there are data"
 
 # The error of finite differences is estimated at this many rows.
 _ERROR_PROBE = 64
@@ -69,17 +72,17 @@ class Density:
 
     def scores(self, x: Array) -> Array:
         """The gradient of the log density at every row of x (n, d)."""
-        scores = self.raw_scores(x)
+        scores = self.raw_scores(x).astype(np.float64, copy=False)
         self._refuse_non_finite(scores, x)
         return scores
 
-    def raw_scores(self, x: Array) -> Array:
-        """The gradient of the log density at every row of x (n, d), NaN and infinities left in."""
+    def raw_scores(self, x: Array) -> Floats:
+        """`scores` in the precision they were computed in, NaN and infinities left in."""
         # A copy each: a function that works in place must not change the data under the other models.
         return _joined([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
 
-    def log_probs(self, x: Array) -> Array:
-        """The log density at every row of x (n,), up to a constant; −inf outside the support."""
+    def log_probs(self, x: Array) -> Floats:
+        """The log density at every row of x (n,), up to a constant, in its own precision; −inf outside the support."""
         if self._log_prob_function is None:
             raise InputError("Density: expected log_prob=, got a score only")
         function = self._log_prob_function
@@ -90,10 +93,10 @@ class Density:
         if self.log_prob is not None:
             self._refuse_no_density(self.log_probs(x), x)
         probe = x[:: max(1, len(x) // _ERROR_PROBE)]
-        if self._log_prob_function is not None and self.by_finite_differences:
-            error = finite.error(self._log_prob_function, probe)
+        if self.by_finite_differences:
+            error = finite.error(self.log_probs, probe)
             return (f"scores by finite differences of log_prob, off by about {error:.0e} of the typical score",)
-        dtype = real("score", self._score_function(probe[:1].copy()), probe[:1].shape).dtype
+        dtype = self.raw_scores(probe[:1]).dtype
         return (
             () if dtype.itemsize >= 8 else (f"scores computed in {dtype}, to about {np.finfo(dtype).precision} digits",)
         )
@@ -118,22 +121,18 @@ class Density:
         return self.autodiff if self.autodiff is not None else library_of(function)
 
     def _refuse_non_finite(self, scores: Array, x: Array) -> None:
-        # Not `abs(scores) >= LARGEST_SCORE`: NaN has to fail too.
-        bad = ~(np.abs(scores) < LARGEST_SCORE).all(axis=1)
+        bad = not_finite(scores)
         if not bad.any():
             return
         outside = self.log_prob is not None and not np.isfinite(self.log_probs(x[bad])).all()
-        raise InputError(
-            f"score: expected finite values, got NaN or infinity at {count_rows(bad, x)}"
-            f"{', where log_prob is not finite' if outside else ''}; KSD needs a positive density wherever there are data"
-        )
+        where = f"{count_rows(bad, x)}{', where log_prob is not finite' if outside else ''}"
+        raise InputError(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
 
-    def _refuse_no_density(self, log_probs: Array, x: Array) -> None:
+    def _refuse_no_density(self, log_probs: Floats, x: Array) -> None:
         bad = ~np.isfinite(log_probs)
         if bad.any():
             raise InputError(
-                f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; "
-                "KSD needs a positive density wherever there are data"
+                f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; {_POSITIVE}"
             )
 
 
@@ -141,9 +140,14 @@ def _batches(x: Array) -> list[Array]:
     return [x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH)]
 
 
-def _joined(parts: list[NDArray[Any]]) -> Array:
-    joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    return joined.astype(np.float64, copy=False)
+def _joined(parts: list[Floats]) -> Floats:
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def not_finite(scores: Floats) -> NDArray[np.bool_]:
+    """(n,) whether a row of scores holds NaN, infinity or a number too large to work with."""
+    # Not `abs(scores) >= LARGEST_SCORE`: NaN has to fail too.
+    return np.asarray(~(np.abs(scores) < LARGEST_SCORE).all(axis=1))
 
 
 def count_rows(bad: NDArray[np.bool_], x: Array) -> str:

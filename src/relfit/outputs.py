@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from relfit.errors import InputError
+from relfit.inputs import split_key
 
 
 def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> None:
@@ -20,7 +21,11 @@ def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> Non
 
     `paths` maps an option such as "--json" to its file; the inputs may not be overwritten.
     """
-    taken = {os.path.realpath(part): "an input" for text in inputs for part in (text, text.rpartition(":")[0] or text)}
+    taken = {
+        os.path.realpath(part): "an input"
+        for text in inputs
+        for part in (text, split_key(text)[0], text.rpartition(":")[0] or text)
+    }
     for option, path in paths.items():
         if path is None:
             continue

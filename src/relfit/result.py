@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.errors import InputError
+from relfit.estimate import JointEstimate
 from relfit.inputs import check_level
 from relfit.kernels import Kernel, kernel_from_dict
+from relfit.procedures import carve_bounds, regret_bounds, seeded
+from relfit.procedures.streams import Source
 from relfit.truncnorm import selective_interval, selective_lower_bound, selective_threshold
 
 if TYPE_CHECKING:
@@ -96,14 +99,28 @@ class Comparison:
         return np.where(tested, cut, np.where(self.log_pvalue < 0.0, -math.inf, math.inf))
 
     def confidence_interval(self, level: float = 0.95) -> Array:
-        """(l, 2) two-sided intervals for D_i − D_best; selective ones for relpsi, which can be infinite."""
+        """(l, 2) two-sided intervals for D_i − D_best; given the selection for relpsi and carve, where they can be
+        infinite; simultaneous ones for D_i − min_j D_j, whoever is best, for best-set.
+        """
         check_level(level)
+        if self.test == "carve":
+            return self._spread(carve_bounds(self._distinct(), level, rng=self._source()).interval)
+        if self.test == "best-set":
+            bounds = regret_bounds(self._distinct(), (1.0 + level) / 2.0, rng=self._source())
+            return self._spread(np.stack([bounds.lower, bounds.upper], axis=1))
         ends = [self._interval(i, level) for i in range(len(self.names))]
         return np.array(ends, dtype=float)
 
     def lower_bound(self, level: float = 0.95) -> Array:
-        """(l,) one-sided lower bounds for D_i − D_best: above 0 exactly where p < 1 − level."""
+        """(l,) one-sided lower bounds for D_i − D_best: above 0 exactly where p < 1 − level.
+
+        For best-set, bounds for D_i − min_j D_j that hold together.
+        """
         check_level(level)
+        if self.test == "carve":
+            return self._spread(carve_bounds(self._distinct(), level, rng=self._source()).lower)
+        if self.test == "best-set":
+            return self._spread(regret_bounds(self._distinct(), level, rng=self._source()).lower)
         return np.array([self._lower(i, level) for i in range(len(self.names))], dtype=float)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -174,6 +191,34 @@ class Comparison:
 
         return notebook_table(self)
 
+    def _originals(self) -> list[str]:
+        """For every model the one it stands for: itself, or the one it is a copy of."""
+        prefix = "duplicate of "
+        return [
+            next((word.removeprefix(prefix) for word in words if word.startswith(prefix)), name)
+            for name, words in zip(self.names, self.status, strict=True)
+        ]
+
+    def _distinct(self) -> JointEstimate:
+        """The estimate of the distinct models, each once."""
+        index = [
+            i for i, (name, original) in enumerate(zip(self.names, self._originals(), strict=True)) if name == original
+        ]
+        sizes = self.sizes
+        if sizes is not None and len(sizes) > 1:
+            sizes = (sizes[0], *(sizes[1 + i] for i in index))
+        names = tuple(self.names[i] for i in index)
+        return JointEstimate(names, self.discrepancy[index], self.covariance[np.ix_(index, index)], sizes)
+
+    def _spread(self, values: Array) -> Array:
+        """Values of the distinct models, in the order of all models."""
+        distinct = list(dict.fromkeys(self._originals()))
+        kept = [name for name in self.names if name in distinct]
+        return np.asarray(values[[kept.index(original) for original in self._originals()]])
+
+    def _source(self) -> Source:
+        return seeded(self.seed or 0, self.test)
+
     def _interval(self, i: int, level: float) -> tuple[float, float]:
         t, s = float(self.difference[i]), float(self.difference_standard_error[i])
         if s == 0.0:
@@ -212,7 +257,7 @@ class Comparison:
 
     def _verdict(self, i: int) -> str:
         if i == self.best_index:
-            return "selected as best" if self.test == "relmulti" else "best of the sample"
+            return "selected as best" if self.test in ("relmulti", "carve") else "best of the sample"
         if self.worse[i]:
             return "worse"
         same = {"indistinguishable", f"duplicate of {self.best}"} & set(self.status[i])

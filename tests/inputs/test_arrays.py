@@ -72,15 +72,6 @@ def test_small_and_signed_values_are_kept_bit_for_bit():
     np.testing.assert_array_equal(rows.view(np.uint64), given.view(np.uint64))
 
 
-def test_data_frames_and_series():
-    pandas = pytest.importorskip("pandas")
-    _same(pandas.DataFrame(ROWS, columns=["a", "b"], index=[7, 7, 9]), ROWS)
-    _same(pandas.DataFrame({"a": [1, 3, 5], "b": [2.0, 4.0, 6.0]}), ROWS)
-    _same(pandas.Series([1.0, 2.0]), [[1.0], [2.0]])
-    refused(lambda: as_rows("reference", pandas.DataFrame({"a": ["x"], "b": [1.0]})), "reference", "Python objects")
-    refused(lambda: as_rows("reference", pandas.DataFrame({"a": [1.0, None]})), "reference", "1 of 2 rows", "row 1")
-
-
 @pytest.mark.parametrize(
     ("value", "came"),
     [
@@ -99,7 +90,6 @@ def test_data_frames_and_series():
         (np.array([1], dtype="m8[s]"), "durations"),
         (np.array([(1.0, 2.0)], dtype=[("a", float), ("b", float)]), "records"),
     ],
-    ids=str,
 )
 def test_what_is_not_a_number_is_refused_by_kind(value, came):
     refused(lambda: as_rows("model 'x'", value), "model 'x': expected numbers, got ", came, "convert to float")

@@ -47,7 +47,7 @@ def test_names_that_are_no_names_are_refused(reference, sample, name):
     refused(lambda: load(reference, {"a": sample, name: sample}), "models: expected names that are non-empty text")
 
 
-@pytest.mark.parametrize("models", ["a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])], ids=str)
+@pytest.mark.parametrize("models", ["a.npy", b"a.npy", np.ones((2, 5, 3)), 5, None, {1, 2}, iter([1])])
 def test_what_is_neither_mapping_nor_sequence_is_refused(reference, models):
     refused(lambda: load(reference, models), "models: expected a mapping", type(models).__name__)
 
@@ -84,8 +84,23 @@ def test_samples_and_densities_do_not_mix(reference, sample):
     refused(lambda: load(reference, {"a": sample, "b": normal()}), "models: expected all samples or all densities")
 
 
-def test_a_density_is_no_reference(reference):
-    refused(lambda: load(normal(), [reference, reference]), "reference: expected a sample of the data, got a Density")
+def test_a_density_as_the_reference_takes_samples_only(sample):
+    data = load(normal(dim=3), {"a": sample, "b": sample + 1, "c": sample.copy()})
+    assert data.copies == {"c": "a"}
+    refused(lambda: load(normal(), {"a": sample, "b": normal()}), "model 'b': expected a sample, got a Density")
+    refused(lambda: load(normal(dim=2), [sample, sample]), "model 'm1': expected 2 columns")
+    refused(lambda: load(normal(), [sample, sample[:, :2]]), "model 'm2': expected 3 columns")
+
+
+def test_samples_against_a_density_are_looked_at_too(sample):
+    flat = sample.copy()
+    flat[:, 1] = 2.0
+    data = load(normal(), {"a": sample, "b": sample[::-1], "flat": flat})
+    assert notes(data, "'b' holds the rows of 'a' in another order")
+    assert notes(data, "1 of 3 columns is constant in model 'flat'")
+    assert len(data.warnings) == 2
+    point = np.full((30, 2), 0.5)
+    refused(lambda: load(normal(), [point, point[:20]]), "all pooled rows coincide")
 
 
 def test_the_bad_argument_is_named(reference, sample):

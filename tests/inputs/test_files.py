@@ -70,6 +70,10 @@ def _npz(saver=np.savez, **arrays):
         ("no newline at the end.csv", CSV.rstrip()),
         ("spaces.csv", CSV.replace(",", " ,  ")),
         ("dots.in.name.csv", CSV),
+        ("a.tsv", CSV.replace(",", "\t")),
+        ("A.TSV", "x\ty\n" + CSV.replace(",", "\t")),
+        ("a.tsv.gz", CSV.replace(",", "\t")),
+        ("comma in a tab-separated name.tsv", "x, first\ty\n" + CSV.replace(",", "\t")),
         ("über 😀.csv", CSV),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value and "\n" not in value else "",
@@ -81,9 +85,27 @@ def test_readable_files(write, name, content):
     assert as_rows("reference", path).shape == (3, 2)
 
 
+def test_an_npy_file_is_mapped_and_never_copied(write):
+    """A float64 file in C order goes from the disk to the kernel without a copy, and cannot be written to."""
+    mapped = read_rows(write("a.npy", _npy(ROWS)))
+    assert isinstance(mapped, np.memmap)
+    rows = as_rows("reference", mapped)
+    assert np.shares_memory(rows, mapped)
+    assert not rows.flags.writeable
+    for other in (ROWS.astype(np.float32), np.asfortranarray(ROWS)):
+        assert not np.shares_memory(as_rows("reference", read_rows(write("b.npy", _npy(other)))), mapped)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), ()])
+def test_npy_files_without_rows_are_left_to_the_array_check(write, shape):
+    path = write("a.npy", _npy(np.ones(shape)))
+    refused(lambda: as_rows("reference", path), "reference: expected", "shape")
+
+
 def test_one_column_of_text(write):
     np.testing.assert_array_equal(read_rows(write("a.csv", "1\n2\n")), [[1.0], [2.0]])
     np.testing.assert_array_equal(read_rows(write("b.csv", "x\n1\n")), [[1.0]])
+    np.testing.assert_array_equal(read_rows(write("c.csv", "x\n\n1\n2\n\n\n")), [[1.0], [2.0]])
 
 
 @pytest.mark.parametrize(
@@ -94,15 +116,23 @@ def test_one_column_of_text(write):
         ("blank first.csv", "\n1,2\n", ("empty file or first line",)),
         ("header only.csv", "x,y\n", ("header only",)),
         ("header and blanks.csv", "x,y\n\n \n", ("header only",)),
-        ("ragged.csv", "1,2\n3\n", ("cannot be read", "columns")),
-        ("short header.csv", "x\n1,2\n", ("1 fields like the header, got 2",)),
-        ("long header.csv", "x,y,z\n1,2\n", ("3 fields like the header, got 2",)),
-        ("text inside.csv", "1,2\n3,four\n", ("cannot be read", "four")),
-        ("missing inside.csv", "1,2\n3,\n", ("cannot be read",)),
+        ("ragged.csv", "1,2\n3\n", ("expected 2 fields like the first line, got 1 in row 1",)),
+        ("short header.csv", "x\n1,2\n", ("1 fields like the first line, got 2",)),
+        ("long header.csv", "x,y,z\n1,2\n", ("3 fields like the first line, got 2 in row 0",)),
+        ("text inside.csv", "1,2\n3,four\n", ("got 'four' in row 1, column 1",)),
+        ("text below a name.csv", "x,y\n1,2\n3,four\n", ("got 'four' in row 1, column 'y'",)),
+        ("missing inside.csv", "1,2\n3,\n", ("got a missing value in row 1, column 1",)),
+        ("missing in one column.csv", "1\n\n3\n", ("a blank one before row 1",)),
+        ("missing in one quoted column.csv", '1\n""\n3\n', ("a missing value in row 1, column 0",)),
+        ("thousands.csv", '1,2\n3,"1,234"\n', ("got '1,234' in row 1",)),
+        ("underscores.csv", "1,2\n3,1_234\n", ("got '1_234' in row 1",)),
+        ("formula.csv", "1,2\n3,=1+1\n", ("got '=1+1' in row 1",)),
+        ("text after a quote.csv", '1,2\n3,"4"5\n', ("cannot be read",)),
+        ("column numbers on top.csv", "0,1,2\n1.5,2.5,3.5\n", ("counts 0, 1, 2", "save without a header")),
         ("missing in the first row.csv", "1,\n3,4\n", ("names only or of numbers only", "''")),
         ("text in the first row.csv", "1,two\n3,4\n", ("names only or of numbers only", "'two'")),
         ("row index.csv", ",x,y\n0,1,2\n1,3,4\n", ("names only or of numbers only", "row index")),
-        ("semicolons.csv", "1;2\n3;4\n", ("cannot be read",)),
+        ("semicolons.csv", "1;2\n3;4\n", ("got '3;4' in row 0, column '1;2'",)),
         ("decimal commas.csv", "1,5;2,5\n3,5;4,5\n", ("names only or of numbers only",)),
         ("latin.csv", "für,y\n1,2\n".encode("latin-1"), ("cannot be read",)),
         ("binary.csv", bytes(range(256)), ("cannot be read",)),
@@ -273,6 +303,13 @@ def test_a_colon_in_the_file_name(write):
         ("notes.txt", "notes.txt"),
         (".npy", ".npy"),
         ("über 😀.npy", "über 😀"),
+        ("a.tsv.gz", "a"),
+        ("a.parquet", "a"),
+        ("a.zarr", "a"),
+        ("runs/a.zarr.zip", "a"),
+        ("a.zarr:inner/x", "a:inner/x"),
+        ("a.pt:weight", "a:weight"),
+        ("a.safetensors:h.0", "a:h.0"),
     ],
 )
 def test_names_from_files(source, name):

@@ -38,7 +38,7 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
 
     def score(x: Array) -> Array:
         z = whitened(x)
-        return -np.einsum("nk,nkj,kij->ni", softmax(log_joint(z), axis=1), z, roots, optimize=True)
+        return np.asarray(-np.einsum("nk,nkj,kij->ni", softmax(log_joint(z), axis=1), z, roots, optimize=True))
 
     d = means.shape[1]
     return Density(

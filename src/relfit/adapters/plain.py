@@ -1,4 +1,4 @@
-"""Any object with ``log_prob(x)``: differentiated by torch or JAX if it takes their arrays, else by finite differences."""
+"""Any object with ``log_prob(x)``: by torch or JAX if it takes their arrays, otherwise by finite differences."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from relfit.adapters.mixtures import gaussian_mixture, shared_mixture
 from relfit.errors import InputError
+from relfit.gradients.checks import first_line
 from relfit.models import Density
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ def _univariate(value: Any, stats: Any) -> Density:
 
     def score(x: Array) -> Array:
         assert slope is not None  # noqa: S101  (given to Density only if so)
-        return slope((x - loc) / scale, *shapes) / scale
+        return np.asarray(slope((x - loc) / scale, *shapes) / scale)
 
     return Density(score if slope else None, lambda x: value.logpdf(x[:, 0]), 1)
 
@@ -88,7 +89,11 @@ def _kernel_density(value: Any) -> Density:
 
 def _through_logpdf(value: Any, dim: int) -> Density:
     def log_prob(x: Array) -> Any:
-        return np.reshape(value.logpdf(x[:, 0] if dim == 1 else x), len(x))
+        try:
+            return np.reshape(value.logpdf(x[:, 0] if dim == 1 else x), len(x))
+        except ValueError as error:
+            name = type(value).__name__
+            raise InputError(f"{name}: logpdf failed on {len(x)} rows of {dim} columns: {first_line(error)}") from None
 
     return Density(log_prob=log_prob)
 

@@ -61,7 +61,7 @@ def _kernel_density(value: Any) -> Density:
 
 
 def _exponential(weights: Array, points: Array, h: float) -> Density:
-    """p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h), and so ``∇ log p = Σ_j r_j(x) (x_j − x)/(h‖x − x_j‖)``; 0 for j with x = x_j."""
+    """p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h), and so ``∇ log p = Σ_j r_j(x) (x_j − x)/(h‖x − x_j‖)``."""
     kept = weights > 0.0
     points, heights = points[kept], np.log(weights[kept])
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,15 +27,13 @@ def adapt(value: Any, dim: int) -> Density | None:
 
 
 def _pystan(model: Any, dim: int) -> Density:
-    _check_dimension(model, dim)
+    _refuse_other_columns(model, dim)
 
     def score(x: Array) -> Array:
-        return _outside_any_loop(
-            lambda: _by_row(lambda row: model.grad_log_prob(row.tolist()), x, np.full(dim, np.nan))
-        )
+        return _by_row(lambda row: _asked(model.grad_log_prob, row), x, np.full(dim, np.nan))
 
     def log_prob(x: Array) -> Array:
-        return _outside_any_loop(lambda: _by_row(lambda row: model.log_prob(row.tolist()), x, -np.inf))
+        return _by_row(lambda row: _asked(model.log_prob, row), x, -np.inf)
 
     return Density(score, log_prob, dim)
 
@@ -61,23 +59,29 @@ def _by_row(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
     return np.array([one(row) for row in np.ascontiguousarray(x)], dtype=np.float64)
 
 
-def _outside_any_loop(function: Callable[[], Array]) -> Array:
-    # pystan starts an event loop for each call, which a notebook's own loop forbids in its thread.
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
+def _asked(function: Callable[[list[float]], Any], row: Array) -> Any:
+    """One call of pystan, refused where it would fail for reasons that are not in the row."""
+    if threading.current_thread() is not threading.main_thread():
+        # Stan keeps its derivatives in memory of the thread it was loaded in, and elsewhere ends the process.
+        raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
+    try:
+        return function(row.tolist())
+    except RuntimeError as error:
+        if "event loop" in str(error):
+            raise InputError(
+                "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
+                "pip install nest-asyncio and run nest_asyncio.apply() first"
+            ) from None
+        raise
 
 
-def _check_dimension(model: Any, dim: int) -> None:
-    def attempt() -> Array:
-        try:
-            model.log_prob([0.0] * dim)
-        except RuntimeError as error:
-            if "number of parameters" in str(error):
-                names = ", ".join(model.param_names)
-                raise InputError(
-                    f"Stan model: expected rows of its unconstrained parameters ({names}), got {dim} columns; "
-                    "model.unconstrain_pars turns draws into such rows"
-                ) from None
-        return np.zeros(0)
-
-    _outside_any_loop(attempt)
+def _refuse_other_columns(model: Any, dim: int) -> None:
+    try:
+        _asked(model.log_prob, np.zeros(dim))
+    except RuntimeError as error:
+        if "number of parameters" in str(error):
+            names = ", ".join(model.param_names)
+            raise InputError(
+                f"Stan model: expected rows of its unconstrained parameters ({names}), got {dim} columns; "
+                "model.unconstrain_pars turns draws into such rows"
+            ) from None

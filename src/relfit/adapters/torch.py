@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from relfit.adapters.supports import columns, within
 from relfit.errors import InputError
 from relfit.gradients import values
-from relfit.gradients.checks import first_line
 from relfit.models import Density
 
 
@@ -21,7 +22,7 @@ def adapt(value: Any, dim: int) -> Density | None:
     if isinstance(value, torch.distributions.Distribution):
         return _distribution(lambda: value, dim)
     if zuko is not None and isinstance(value, zuko.lazy.LazyDistribution):
-        return _distribution(_without_context(value), dim)
+        return _flow(value, dim)
     return _module(value) if isinstance(value, torch.nn.Module) else None
 
 
@@ -34,15 +35,15 @@ def _module(value: Any) -> Density:
     return Density(log_prob=value.log_prob, autodiff="torch")
 
 
-def _without_context(flow: Any) -> Callable[[], Any]:
+def _flow(flow: Any, dim: int) -> Density:
+    density = _distribution(flow, dim)
     try:
-        flow()
-    except (TypeError, RuntimeError, AttributeError, ValueError) as error:
-        name = type(flow).__name__
+        density.log_probs(np.zeros((2, dim)))
+    except InputError as error:
         raise InputError(
-            f"{name}: expected a flow without context, got one that fails without ({first_line(error)}); give flow(c)"
+            f"{type(flow).__name__}: expected a flow without context; if it needs one, give flow(c) ({error})"
         ) from None
-    return lambda: flow()
+    return density
 
 
 def _distribution(made: Callable[[], Any], dim: int) -> Density:

@@ -53,6 +53,7 @@ def run_trials(
     executor: Executor | None = None,
     progress: Progress | bool | None = None,
     window: int | None = None,
+    workers: int | None = None,
 ) -> list[list[dict[str, Any]]]:
     """Run what is missing of `function(setting, seed)` and return all results, per setting, ordered by seed.
 
@@ -65,7 +66,8 @@ def run_trials(
         executor: any `concurrent.futures.Executor`, left open; None makes one process per core, one thread each.
         progress: None reports on stderr (a bar on a terminal, otherwise a line every half a minute), False is
             silent, a function is called with (trials done, trials in all).
-        window: most batches in flight, by default four per core; raise it for an executor with more workers.
+        workers: worker processes where there is no executor; None is one per core.
+        window: most batches in flight, by default four per process; raise it for an executor with more workers.
 
     Returns:
         For each setting the list of results of the asked-for seeds.
@@ -85,8 +87,12 @@ def run_trials(
     left = sum(len(each) for each in missing.values())
     if left:
         _check_function(function, executor)
-        with reporting(progress, experiment, total - left, total) as advance, _pool(executor, left) as pool:
-            _drive(store, experiment, missing, function, pool, window or 4 * _cores(), advance)
+        processes = workers or _cores()
+        with (
+            reporting(progress, experiment, total - left, total) as advance,
+            _pool(executor, min(processes, left)) as pool,
+        ):
+            _drive(store, experiment, missing, function, pool, window or 4 * processes, advance)
     return [_results(store, experiment, json.loads(text), seeds) for text in texts]
 
 
@@ -210,14 +216,14 @@ def _raise_failure(experiment: str, outcome: Outcome) -> None:
 
 
 @contextmanager
-def _pool(executor: Executor | None, tasks: int) -> Iterator[Executor]:
-    """The given executor, left open, or one process per core that is closed at the end."""
+def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
+    """The given executor, left open, or worker processes that are closed at the end."""
     if executor is not None:
         yield executor
         return
     # spawn: a fork would copy locks held by BLAS and CUDA threads.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(_cores(), tasks), mp_context=context, initializer=_start_worker)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     try:
         yield pool
     finally:

@@ -32,7 +32,7 @@ def library_of(function: Any) -> str | None:
 
 def values(function: RowFunction, library: str | None) -> RowFunction:
     """The function on NumPy rows."""
-    return function if library is None else _module(library).values(function)  # type: ignore[no-any-return]
+    return function if library is None else _module(library).values(function)
 
 
 def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
@@ -44,6 +44,7 @@ def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
 
 def _module(library: str) -> Any:
     try:
+        import_module(library)
         return import_module(f"relfit.gradients.{library}")
     except ImportError:
         raise InputError(f'autodiff="{library}": {library} is not installed; pip install {library}') from None

@@ -22,7 +22,8 @@ def gradient(log_prob: LogProb, x: Array, *, widen: float = 1.0) -> Array:
     """∇ log p at the rows of x (n, d) by 4d evaluations per row; NaN where log p is not finite.
 
     With D(h) = (f(x + h) − f(x − h))/2h in one coordinate, ``(4D(h) − D(2h))/3`` is off by h⁴f⁽⁵⁾/30. The step is
-    ε^¼ of the column's scale, with ε the precision log_prob computes in: rounding then costs ε^¾. `widen` multiplies the step.
+    ε^¼ of the column's scale, with ε the precision log_prob computes in: rounding then costs ε^¾.
+    `widen` multiplies the step.
 
     >>> x = np.array([[0.0], [1.0], [2.0]])
     >>> gradient(lambda x: -(x[:, 0] ** 4), x).round(9)
@@ -30,6 +31,7 @@ def gradient(log_prob: LogProb, x: Array, *, widen: float = 1.0) -> Array:
     """
     here = real("log_prob", log_prob(x.copy()), (len(x),))
     steps = widen * _steps(x, float(np.finfo(here.dtype).eps))
+    x = x.astype(here.dtype).astype(np.float64)  # where a function of low precision really looks
     slopes = np.full(x.shape, np.nan)
     todo = np.isfinite(here)
     for _ in range(_TRIES):
@@ -49,7 +51,7 @@ def error(log_prob: LogProb, x: Array) -> float:
     if not good.any():
         return float("nan")
     size, moved = (float(np.sqrt(np.mean(part[good] ** 2))) for part in (fine, change))
-    return moved / size if size > 0.0 else moved
+    return max(moved / size if size > 0.0 else moved, float(np.finfo(float).eps))
 
 
 def jacobian(score: Callable[[Array], Any], x: Array, *, widen: float = 1.0) -> Array:

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-import jax
 import numpy as np
-from jax import numpy as jnp
 from numpy.typing import NDArray
 
 from relfit.errors import InputError
@@ -30,6 +28,7 @@ def values(function: RowFunction) -> RowFunction:
 
 def gradient(log_prob: RowFunction) -> RowFunction:
     """∇ log p on NumPy rows, for log p of all rows (n, d) → (n,) or of a single row (d,) → ()."""
+    import jax
 
     def slopes(rows: Any) -> Any:
         by_row = _over_rows(log_prob, rows)
@@ -45,6 +44,8 @@ class _Lifted:
     """A JAX function of rows, compiled once, called with NumPy rows in the best precision it allows."""
 
     def __init__(self, function: RowFunction) -> None:
+        import jax
+
         self._compiled = jax.jit(function)
         self._double = True
 
@@ -60,11 +61,15 @@ class _Lifted:
             raise InputError(f"the JAX function failed on {len(x)} rows: {first_line(error)}") from error
 
     def _run(self, x: Array) -> NDArray[Any]:
+        from jax import numpy as jnp
+
         with _enable_x64() if self._double else nullcontext():
             return np.asarray(self._compiled(jnp.asarray(x)))
 
 
 def _enable_x64() -> Any:
+    import jax
+
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     from jax.experimental import enable_x64
@@ -74,22 +79,31 @@ def _enable_x64() -> Any:
 
 def is_log_density(function: RowFunction, dim: int) -> bool:
     """Whether the function gives one number for each row of `dim` columns."""
-    rows, row = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((dim + 1, dim), (dim,)))
-    return _shape(function, rows) == (dim + 1,) or _shape(function, row) == ()
+    import jax
+
+    # In float64 as later on: JAX may not trace the same constants in both precisions.
+    with _enable_x64():
+        rows, row = (jax.ShapeDtypeStruct(shape, np.float64) for shape in ((dim + 1, dim), (dim,)))
+        return _shape(function, rows) == (dim + 1,) or _shape(function, row) == ()
 
 
 def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
     """The function itself if it takes all rows at once, otherwise mapped over the rows."""
-    n, d = rows.shape
+    import jax
+
+    d = rows.shape[1]
     count = d + 1  # a number of rows that cannot be taken for the number of columns
     some = jax.ShapeDtypeStruct((count, d), rows.dtype)
     one = jax.ShapeDtypeStruct((d,), rows.dtype)
     if _shape(function, some) in ((count,), (count, d)) or _shape(function, one) not in ((), (d,)):
         return function
-    return jax.vmap(function)
+    mapped: RowFunction = jax.vmap(function)
+    return mapped
 
 
 def _shape(function: RowFunction, argument: Any) -> tuple[int, ...] | None:
+    import jax
+
     try:
         return tuple(jax.eval_shape(function, argument).shape)
     except (TypeError, ValueError, IndexError, AttributeError):

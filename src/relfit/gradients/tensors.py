@@ -9,8 +9,6 @@ from itertools import islice
 from types import FunctionType, MethodType
 from typing import Any
 
-import torch
-
 # Tensors of a model lie near its surface; a long list that a function happens to mention is not searched.
 _DEEPEST = 6
 _MOST_ITEMS = 100
@@ -26,6 +24,8 @@ class Held:
 
 def held_by(owner: Any) -> Held:
     """Look through an object: its attributes, containers, and what its functions close over."""
+    import torch
+
     found = list(_walk(owner, _DEEPEST, set()))
     modules = {id(part): part for item in found if isinstance(item, torch.nn.Module) for part in item.modules()}
     tensors = [item for item in found if isinstance(item, torch.Tensor) and item.is_floating_point()]
@@ -34,6 +34,8 @@ def held_by(owner: Any) -> Held:
 
 
 def _walk(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    import torch
+
     if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))

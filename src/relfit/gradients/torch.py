@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from relfit.errors import InputError
@@ -27,6 +26,7 @@ BATCH = 8192
 
 def values(function: RowFunction) -> RowFunction:
     """The function on NumPy rows, without gradients."""
+    import torch
 
     def call(x: Array) -> NDArray[Any]:
         with torch.no_grad(), _evaluating(function):
@@ -37,6 +37,7 @@ def values(function: RowFunction) -> RowFunction:
 
 def gradient(log_prob: RowFunction) -> RowFunction:
     """∇ log p on NumPy rows: the rows are independent, so the gradient of the sum has every row's gradient."""
+    import torch
 
     def slope(rows: Any) -> Any:
         rows = rows.requires_grad_()
@@ -44,12 +45,15 @@ def gradient(log_prob: RowFunction) -> RowFunction:
         if not isinstance(out, torch.Tensor) or tuple(out.shape) != (len(rows),):
             came = f"shape {tuple(out.shape)}" if isinstance(out, torch.Tensor) else f"a {type(out).__name__}"
             raise InputError(f"log_prob: expected a tensor of shape ({len(rows)},) for {len(rows)} rows, got {came}")
-        if not out.requires_grad:
+        grad = None
+        if out.requires_grad:
+            grad = _called(lambda x: torch.autograd.grad(out.sum(), x, allow_unused=True)[0], rows)
+        if grad is None:
             raise InputError(
                 "log_prob: expected a function of x that torch can differentiate, got one without a gradient; "
                 "is it constant, or computed under no_grad or from detached tensors?"
             )
-        return torch.autograd.grad(out.sum(), rows)[0]
+        return grad
 
     def call(x: Array) -> NDArray[Any]:
         with torch.inference_mode(False), torch.enable_grad(), _evaluating(log_prob):
@@ -70,6 +74,8 @@ def _called(function: RowFunction, rows: Any) -> Any:
 
 
 def _in_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[Any]:
+    import torch
+
     like = held_by(owner).like
     parts = []
     for start in range(0, len(x), BATCH):
@@ -79,10 +85,12 @@ def _in_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[
 
 
 def _to_numpy(out: Any) -> Any:
+    import torch
+
     if not isinstance(out, torch.Tensor):
         return np.asarray(out)
     out = out.detach().cpu()
-    return (out.float() if out.dtype in (torch.float16, torch.bfloat16) else out).numpy()
+    return (out.float() if out.dtype == torch.bfloat16 else out).numpy()
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from relfit.inputs.arrays import as_rows
 from relfit.inputs.data import Data, check_pair_names, load, require_rows, scores_of
-from relfit.inputs.files import name_of, read_rows
+from relfit.inputs.drawing import draw
+from relfit.inputs.files import name_of, read_rows, split_key
 from relfit.inputs.options import Seed, check_alpha, check_choice, check_fraction, check_level, make_seed, stream
 
 __all__ = [
@@ -14,11 +15,13 @@ __all__ = [
     "check_fraction",
     "check_level",
     "check_pair_names",
+    "draw",
     "load",
     "make_seed",
     "name_of",
     "read_rows",
     "require_rows",
     "scores_of",
+    "split_key",
     "stream",
 ]

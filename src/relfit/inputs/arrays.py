@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.inputs.files import read_rows
+from relfit.inputs.frames import frame_array
+from relfit.inputs.tensors import computed, exchanged, is_tensor, tensor_array
 from relfit.models import Sample
 
 Array = NDArray[np.float64]
@@ -21,7 +23,8 @@ LARGEST_VALUE = 1e152
 def as_rows(argument: str, value: Any) -> Array:
     """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
 
-    Accepts arrays, nested lists, data frames of numbers, `Sample` and file names.
+    Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. What
+    is float64 and C-ordered already, a memory-mapped file too, is not copied and stays read-only if it was.
     """
     if isinstance(value, Sample):
         value = value.x
@@ -42,25 +45,42 @@ def as_rows(argument: str, value: Any) -> Array:
 
 def _array(argument: str, value: Any) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InputError(
-            f"{argument}: expected complete rows, got {int(np.ma.getmaskarray(value).sum())} masked values; fill or drop them"
-        )
+        masked = int(np.ma.getmaskarray(value).sum())
+        raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")
+    value = computed(argument, value)
+    frame = frame_array(argument, value)
+    if frame is not None:
+        return frame
     try:
-        return np.asarray(value)
-    except ValueError:
-        raise InputError(f"{argument}: expected a rectangular array, got rows of different lengths") from None
-    except (TypeError, RuntimeError) as error:
-        # Tensors that need a gradient or live on another device refuse to become arrays, and say why.
+        return _converted(value)
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  (another library's conversion may raise anything, and says why)
+        if isinstance(value, list | tuple) and isinstance(error, ValueError):
+            raise InputError(f"{argument}: expected a rectangular array, got rows of different lengths") from None
         raise InputError(f"{argument}: expected an array, got a {type(value).__name__} ({error})") from None
 
 
+def _converted(value: Any) -> NDArray[Any]:
+    if is_tensor(value):
+        return tensor_array(value)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        return exchanged(value)
+    return np.asarray(value)
+
+
 def _numeric(argument: str, array: NDArray[Any]) -> Array:
-    if array.dtype.kind in "biuf":
+    if array.dtype.kind in "biuf" or _added_number(array.dtype):
         with np.errstate(over="ignore"):
             return array.astype(np.float64, copy=False)
     what = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
     came = what.get(array.dtype.kind, "records")
     raise InputError(f"{argument}: expected numbers, got {came} (dtype {array.dtype}); convert to float first")
+
+
+def _added_number(dtype: np.dtype[Any]) -> bool:
+    """Whether another library added this type of number to NumPy: bfloat16 and int4 are of kind "V", like records."""
+    return dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
 
 
 def _refuse_non_finite(argument: str, rows: Array) -> None:

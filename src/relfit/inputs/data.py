@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from relfit.adapters import adapt
 from relfit.errors import InputError
 from relfit.inputs.arrays import as_rows
-from relfit.models import Density
+from relfit.inputs.drawing import DEFAULT_ROWS, Progress, columns_drawn, with_samples_drawn
+from relfit.models import Density, Sample
 
 Array = NDArray[np.float64]
 Kind = Literal["samples", "densities", "target"]
@@ -61,46 +63,76 @@ class Data:
         return {k: m for k, m in self.models.items() if isinstance(m, Density)}
 
 
-def load(reference: Any, models: Any, *, fewest_models: int = 2) -> Data:
-    """Check the reference and the models (a mapping of names, or a sequence) and collapse copies."""
+def load(
+    reference: Any,
+    models: Any,
+    *,
+    fewest_models: int = 2,
+    seed: int = 0,
+    all_samples: bool = False,
+    progress: Progress | None = None,
+) -> Data:
+    """Check the reference and the models (a mapping of names, or a sequence) and collapse copies.
+
+    Models given as generators are drawn from once, with the seed; `all_samples` draws from densities too.
+    """
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
-    if isinstance(reference, Density):
-        return _load_for_target(reference, named)
+    target = _as_target(reference, named)
+    if target is not None:
+        return _load_for_target(target, named, seed, progress)
     rows = as_rows("reference", reference)
+    named, drawn = with_samples_drawn(named, rows.shape[1], len(rows), seed, all_samples=all_samples, progress=progress)
     checked = {name: _model(name, value, rows.shape[1]) for name, value in named.items()}
-    kinds = {isinstance(model, Density) for model in checked.values()}
-    if len(kinds) > 1:
-        raise InputError(
-            "models: expected all samples or all densities, got both; MMD and KSD values cannot be compared"
-        )
     samples = {name: model for name, model in checked.items() if not isinstance(model, Density)}
-    _refuse_one_point(rows, samples)
+    _refuse_one_point(rows, *samples.values())
     densities = {name: model for name, model in checked.items() if isinstance(model, Density)}
     copies = {**_sample_copies(samples), **_score_copies(rows, densities)}
     kept = {name: model for name, model in checked.items() if name not in copies}
+    distinct = {name: x for name, x in samples.items() if name in kept}
     notes = (
-        *_constant_columns(rows),
-        *_rows_in_common(rows, {k: x for k, x in samples.items() if k in kept}),
+        *drawn,
+        *_constant_columns(rows, "the reference"),
+        *_rows_in_common(rows, distinct),
+        *_reordered_copies(distinct),
         *_score_notes(rows, {k: model for k, model in densities.items() if k in kept}),
     )
     return Data(rows, kept, tuple(checked), copies, notes)
 
 
-def _load_for_target(target: Density, named: Mapping[str, Any]) -> Data:
-    densities = [name for name, value in named.items() if isinstance(value, Density)]
-    if densities:
-        raise InputError(
-            f"model {densities[0]!r}: expected a sample, got a Density; the reference is a density already, and two "
-            "densities cannot be compared without samples"
-        )
+def _as_target(reference: Any, named: Mapping[str, Any]) -> Density | None:
+    """The reference as a density, if it is one; the models' columns say of what dimension."""
+    if isinstance(reference, Density):
+        return reference
+    if _is_rows(reference):
+        return None
+    given = [value for value in named.values() if _is_rows(value)]
+    columns = as_rows("models", given[0]).shape[1] if given else columns_drawn(next(iter(named.values())))
+    try:
+        return adapt(reference, columns)
+    except InputError as error:
+        raise InputError(f"reference: {error}") from None
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike | list | tuple | Sample) or hasattr(value, "__array__")
+
+
+def _load_for_target(target: Density, named: Mapping[str, Any], seed: int, progress: Progress | None) -> Data:
+    given = [len(x) for x in named.values() if isinstance(x, np.ndarray)]
+    named, drawn = with_samples_drawn(
+        named, target.dim or 1, max(given, default=DEFAULT_ROWS), seed, all_samples=True, progress=progress
+    )
     first = as_rows(f"model {next(iter(named))!r}", next(iter(named.values())))
     dim = first.shape[1] if target.dim is None else target.dim
     samples = {name: _sample(name, value, dim) for name, value in named.items()}
+    _refuse_one_point(*samples.values())
     copies = _sample_copies(samples)
-    kept: dict[str, Array | Density] = {name: x for name, x in samples.items() if name not in copies}
-    return Data(np.empty((0, dim)), kept, tuple(samples), copies, tuple(_constant_columns(first)), target)
+    distinct = {name: x for name, x in samples.items() if name not in copies}
+    constant = [note for name, x in distinct.items() for note in _constant_columns(x, f"model {name!r}")]
+    notes = (*drawn, *constant, *_reordered_copies(distinct))
+    return Data(np.empty((0, dim)), {**distinct}, tuple(samples), copies, notes, target)
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:
@@ -151,8 +183,8 @@ def _sample(name: str, value: Any, dim: int) -> Array:
     return rows
 
 
-def _refuse_one_point(reference: Array, samples: Mapping[str, Array]) -> None:
-    if all((rows == reference[0]).all() for rows in (reference, *samples.values())):
+def _refuse_one_point(*pooled: Array) -> None:
+    if all((rows == pooled[0][0]).all() for rows in pooled):
         raise InputError("reference and models: expected at least two distinct rows, all pooled rows coincide")
 
 
@@ -222,33 +254,43 @@ def _same_scores(a: Array, b: Array) -> bool:
     return bool(np.all(np.abs(a - b) <= 1e-12 * np.maximum(size, size.mean())))
 
 
-def _constant_columns(reference: Array) -> list[str]:
-    constant = int((reference == reference[0]).all(axis=0).sum())
+def _constant_columns(rows: Array, where: str) -> list[str]:
+    constant = int((rows == rows[0]).all(axis=0).sum())
     verb = "is" if constant == 1 else "are"
-    return [f"{constant} of {reference.shape[1]} columns {verb} constant in the reference"] if constant else []
+    return [f"{constant} of {rows.shape[1]} columns {verb} constant in {where}"] if constant else []
 
 
 def _rows_in_common(reference: Array, samples: Mapping[str, Array]) -> list[str]:
     notes = []
     seen = _row_keys(reference)
-    # Data with atoms meet by chance; there, rows in common say nothing.
-    atoms = len(np.unique(seen)) <= 0.9 * len(seen)
-    contents: dict[bytes, str] = {}
+    atoms = _has_atoms(seen)
     for name, rows in samples.items():
-        keys = _row_keys(rows)
-        common = int(np.isin(keys, seen).sum())
+        common = int(np.isin(_row_keys(rows), seen).sum())
         if common and (not atoms or np.array_equal(rows, reference)):
             notes.append(
                 f"{common} of {len(rows)} rows of {name!r} also occur in the reference: if the model has seen "
                 "these data its discrepancy is too small; compare on data that no model was fitted to"
             )
-        twin = contents.setdefault(np.sort(keys).tobytes(), name)
-        if twin != name and not atoms:
+    return notes
+
+
+def _reordered_copies(samples: Mapping[str, Array]) -> list[str]:
+    notes = []
+    contents: dict[bytes, str] = {}
+    for name, rows in samples.items():
+        keys = np.sort(_row_keys(rows))
+        twin = contents.setdefault(hashlib.blake2b(keys.data).digest(), name)
+        if twin != name and not _has_atoms(keys):
             notes.append(
                 f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of "
                 "them hides the difference to the others; leave one out"
             )
     return notes
+
+
+def _has_atoms(keys: NDArray[np.uint64]) -> bool:
+    """Whether rows repeat so often that samples meet by chance, and rows in common say nothing."""
+    return len(np.unique(keys)) <= 0.9 * len(keys)
 
 
 def _row_keys(rows: Array) -> NDArray[np.uint64]:

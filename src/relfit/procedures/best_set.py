@@ -14,7 +14,7 @@ from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import Decision, lowest
 from relfit.procedures.differences import Differences, differences, smallest_sample
 from relfit.procedures.maxt import Law, law
-from relfit.procedures.noise import Source
+from relfit.procedures.streams import Source
 
 Array = NDArray[np.float64]
 

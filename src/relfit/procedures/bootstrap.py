@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.discrepancies.psi import Psi
-from relfit.procedures.noise import Streams
+from relfit.procedures.streams import Streams
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ class _Resample:
         n = len(self.rows)
         square = np.square(self.rows[:, i, None] - self.rows[:, i + 1 :])
         centre = self.mean[i] - self.mean[i + 1 :]
-        return (square.T @ self.counts - n * np.square(centre)) / (n * (n - 1))
+        return np.asarray((square.T @ self.counts - n * np.square(centre)) / (n * (n - 1)))
 
 
 def bootstrap_chunk(psi: Psi, error: Array, streams: Streams, draws: int) -> Callable[[int], Array]:
@@ -40,7 +40,7 @@ def bootstrap_chunk(psi: Psi, error: Array, streams: Streams, draws: int) -> Cal
     from that same resample as s_ij was from the data. Reference rows are resampled together for all models
     (they are shared), each model's own rows separately, or together when they are `shared`.
     """
-    joined = [_resample(psi.reference, streams.reference, draws)]
+    joined = [] if psi.reference is None else [_resample(psi.reference, streams.reference, draws)]
     own_mean, own_variance = np.zeros((2, len(error), draws))
     if psi.models and psi.shared:
         joined.append(_resample(np.stack(psi.models, axis=1), streams.reference, draws))
@@ -55,7 +55,7 @@ def bootstrap_chunk(psi: Psi, error: Array, streams: Streams, draws: int) -> Cal
         floor = SMALLEST_ERROR * error[i, i + 1 :, None]
         spread = np.maximum(np.sqrt(np.maximum(variance, 0.0)), floor)
         gap = delta[i] - delta[i + 1 :]
-        return np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0)
+        return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
 
     return studentised
 

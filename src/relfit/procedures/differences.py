@@ -38,7 +38,7 @@ class Differences:
     def ratio(self) -> Array:
         """(D_i − D_j − δ)/s_ij; −inf where there is no variance, so that the pair leaves every maximum."""
         out = np.full(self.gap.shape, -math.inf)
-        return np.divide(self.gap, self.error, out=out, where=self.varies)
+        return np.asarray(np.divide(self.gap, self.error, out=out, where=self.varies))
 
 
 def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
@@ -56,11 +56,14 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
 
 def smallest_sample(joint: JointEstimate) -> int | None:
     """The rows of the smallest sample behind an estimate; None if nothing is known of them."""
-    return min(joint.sizes) if joint.sizes is not None else psi_rows(joint)
+    if joint.sizes is None:
+        return psi_rows(joint)
+    return min((rows for rows in joint.sizes if rows > 0), default=None)
 
 
 def psi_rows(joint: JointEstimate) -> int | None:
-    """The smallest number of ψ rows (pairs of rows in linear designs); None without them."""
+    """The smallest number of ψ rows (pairs of rows in linear designs, batches of a chain); None without them."""
     if joint.psi is None:
         return None
-    return min([len(joint.psi.reference), *(len(rows) for rows in joint.psi.models)])
+    reference = () if joint.psi.reference is None else (joint.psi.reference,)
+    return min(len(rows) for rows in (*reference, *joint.psi.models))

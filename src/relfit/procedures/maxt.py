@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, logsumexp, ndtri, stdtr
+from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.procedures.bootstrap import bootstrap_chunk
 from relfit.procedures.differences import psi_rows
-from relfit.procedures.noise import Source, Streams, covariance_root, normal_draws, streams
+from relfit.procedures.streams import Source, Streams, covariance_root, normal_draws, streams
 
 Array = NDArray[np.float64]
 
@@ -24,6 +24,8 @@ SMALL_SAMPLE = 300
 # Draws at once: temporaries of a few megabytes, near the processor.
 CHUNK = 2048
 CHUNK_NUMBERS = 2_000_000
+# With fewer draws than this beyond it, a quantile is mostly noise.
+FEWEST_BEYOND = 10
 
 
 @dataclass(frozen=True)
@@ -51,23 +53,29 @@ class Law:
         """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's in a bootstrap."""
         distance = offsets - statistic[:, None]
         if self.rows is None or self.method == "gaussian":
-            return np.asarray(logsumexp(log_ndtr(distance), axis=1))
+            return np.asarray(np.logaddexp.reduce(log_ndtr(distance), axis=1))
         tail = np.maximum(stdtr(self.rows - 1, distance), np.where(distance > -math.inf, 5e-324, 0.0))
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(tail.sum(axis=1)))
 
     def critical(self, top: Array, level: float, pairs: int) -> float:
-        """The `level` quantile of these draws of a maximum over `pairs` pairs.
+        """The `level` quantile of these draws of a maximum over `pairs` pairs (offsets ≤ 0).
 
-        The ⌈level (draws + 1)⌉-th smallest, so that exceeding it has probability ≤ 1 − level over draws and data
-        together. For normal draws no larger than the union bound, which is exact for one pair.
+        The ⌈level (draws + 1)⌉-th smallest. Where fewer than ten draws lie beyond it, the union bound instead,
+        and for a single normal pair too, where it is exact.
         """
-        place = min(math.ceil(level * (len(top) + 1)), len(top)) - 1
-        value = float(np.partition(top, place)[place])
-        if self.method == "gaussian" and pairs > 0:
-            union = -float(ndtri((1.0 - level) / pairs))
-            return union if pairs == 1 else min(value, union)
-        return value
+        tail = 1.0 - level
+        if pairs == 0:
+            return -math.inf
+        if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method == "gaussian"):
+            return self._union_quantile(tail / pairs)
+        place = math.ceil(level * (len(top) + 1)) - 1
+        return float(np.partition(top, place)[place])
+
+    def _union_quantile(self, tail: float) -> float:
+        if self.rows is None or self.method == "gaussian":
+            return -float(ndtri(tail))
+        return -float(stdtrit(self.rows - 1, tail))
 
     def _counts(self) -> Iterator[int]:
         at_once = CHUNK if self.method == "gaussian" else max(64, min(CHUNK, CHUNK_NUMBERS // (self.rows or 1)))
@@ -83,9 +91,8 @@ def law(joint: JointEstimate, error: Array, method: str, source: Source, draws: 
     """
     own = streams(source, joint.names)
     rows = psi_rows(joint)
-    if resolve_method(joint, method) == "bootstrap":
-        psi = joint.psi
-        assert psi is not None  # noqa: S101 (resolve_method has refused this)
+    used, psi = resolve_method(joint, method), joint.psi
+    if used == "bootstrap" and psi is not None:
         return Law("bootstrap", draws, rows, error, lambda count: bootstrap_chunk(psi, error, own, count))
     root = covariance_root(joint.covariance)
     return Law("gaussian", draws, rows, error, lambda count: _gaussian_chunk(root, error, own, count))
@@ -106,11 +113,11 @@ def resolve_method(joint: JointEstimate, method: str) -> str:
 
 def _covariance_of_psi(joint: JointEstimate) -> bool:
     """Whether V came from the ψ rows as they are; a corrected V has another law than their resamples."""
-    if joint.psi is None or joint.psi.reference.shape[1] != len(joint.names):
+    own = None if joint.psi is None else joint.psi.covariance()
+    if own is None or own.shape != joint.covariance.shape:
         return False
     scale = np.sqrt(np.diag(joint.covariance))
-    difference = np.abs(joint.psi.covariance() - joint.covariance)
-    return bool((difference <= 1e-6 * np.outer(scale, scale)).all())
+    return bool((np.abs(own - joint.covariance) <= 1e-6 * np.outer(scale, scale)).all())
 
 
 def _gaussian_chunk(root: Array, error: Array, own: Streams, draws: int) -> Callable[[int], Array]:

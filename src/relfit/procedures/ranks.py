@@ -14,7 +14,7 @@ from relfit.procedures.best_set import DRAWS
 from relfit.procedures.corrections import adjust
 from relfit.procedures.differences import Differences, differences
 from relfit.procedures.maxt import Law, law
-from relfit.procedures.noise import Source
+from relfit.procedures.streams import Source
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.estimate import JointEstimate
-from relfit.procedures.best_set import DRAWS, moment_selection
+from relfit.procedures.best_set import DRAWS, FIRST_STEP, moment_selection
 from relfit.procedures.differences import Differences, differences, smallest_sample
 from relfit.procedures.maxt import Law, law
-from relfit.procedures.noise import Source
+from relfit.procedures.streams import Source
 
 Array = NDArray[np.float64]
 
@@ -48,10 +48,12 @@ def regret_bounds(
     Write N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij.
 
     *Lower.* If N_ij ≤ d for all pairs, then for every i and j R_i ≥ D_i − D_j ≥ D̂_i − D̂_j − d s_ij, so
-    ``R_i ≥ max(0, max_j (D̂_i − D̂_j − d s_ij))``, with d the quantile of max_ij N_ij. It fails only through a
-    pair with N_ij > d + (D_j − min D)/s_ij, so pairs whose j is far from best, (D̂_j − min D̂)/s_ij > √log n,
-    leave the maximum that d comes from. With ``simultaneous=False`` each model has its own d_i, from the
-    j ∈ K_i of the best set: the bound is above 0 exactly where its p-value is below 1 − level.
+    ``R_i ≥ max(0, max_j (D̂_i − D̂_j − d s_ij))``, with d the quantile of max_ij N_ij. But R_i exceeds D_i − D_j
+    by R_j: the bound fails only through a pair with N_ij − R_j/s_ij > d. So a first step spends a tenth of
+    the error on such bounds r_j of all R_j, and d is the quantile of max_ij (N_ij − r_j/s_ij) at the level that
+    is left: where r_j ≤ R_j for all j it is large enough. Models far from the best cost next to nothing. With
+    ``simultaneous=False`` each model has its own d_i, from the j ∈ K_i of the best set: the bound is above 0
+    exactly where its p-value is below 1 − level.
 
     *Upper* (Hsu's multiple comparisons with the best; always simultaneous). Let k be the best model. If
     N_ki ≤ d_k for all i, which has probability `level` with d_k the quantile of max_i N_ki, then k is in
@@ -66,23 +68,23 @@ def regret_bounds(
     """
     pairs = differences(joint)
     reference = law(joint, pairs.error, method, rng, draws)
-    n = smallest_sample(joint)
-    lower = _lower(joint, pairs, reference, level, n) if simultaneous else _lower_each(pairs, reference, level, n)
+    if simultaneous:
+        lower = _lower(pairs, reference, level)
+    else:
+        offsets = moment_selection(pairs, smallest_sample(joint))
+        lower = _above(pairs, _critical_each(reference, offsets, level))
     return RegretBounds(lower, _upper(pairs, reference, level), level, reference.method)
 
 
-def _lower(joint: JointEstimate, pairs: Differences, reference: Law, level: float, n: int | None) -> Array:
-    slack = np.divide(joint.values - joint.values.min(), pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
-    near = slack <= (math.inf if n is None else math.sqrt(math.log(n)))
-    offsets = np.where(pairs.varies & near, 0.0, -math.inf)
-    top = reference.maxima(offsets).max(axis=0)
-    critical = reference.critical(top, level, int((offsets == 0.0).sum()))
-    return _above(pairs, np.full(len(offsets), critical))
-
-
-def _lower_each(pairs: Differences, reference: Law, level: float, n: int | None) -> Array:
-    offsets = moment_selection(pairs, n)
-    return _above(pairs, _critical_each(reference, offsets, level))
+def _lower(pairs: Differences, reference: Law, level: float) -> Array:
+    count, size = len(pairs.gap), int(pairs.varies.sum())
+    spent = FIRST_STEP * (1.0 - level)
+    everything = np.where(pairs.varies, 0.0, -math.inf)
+    critical = reference.critical(reference.maxima(everything).max(axis=0), 1.0 - spent, size)
+    first = _above(pairs, np.full(count, critical))
+    slack = np.divide(first, pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
+    critical = reference.critical(reference.maxima(everything - slack).max(axis=0), level + spent, size)
+    return _above(pairs, np.full(count, critical))
 
 
 def _critical_each(reference: Law, offsets: Array, level: float) -> Array:
@@ -95,7 +97,7 @@ def _above(pairs: Differences, critical: Array) -> Array:
     """max(0, max_j (gap_ij − d_i s_ij)); a constant difference is its own bound. d_i = −inf: nothing to test."""
     usable = np.where(np.isfinite(critical), critical, 0.0)[:, None]
     reach = np.where(pairs.varies & np.isfinite(critical)[:, None], pairs.gap - usable * pairs.error, 0.0)
-    return np.maximum(np.where(pairs.certain, pairs.gap, reach).max(axis=1), 0.0)
+    return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reach).max(axis=1), 0.0))
 
 
 def _upper(pairs: Differences, reference: Law, level: float) -> Array:
@@ -103,4 +105,4 @@ def _upper(pairs: Differences, reference: Law, level: float) -> Array:
     critical = np.where(np.isfinite(critical), np.maximum(critical, 0.0), 0.0)
     possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
     reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
-    return np.maximum(reach.max(axis=1), 0.0)
+    return np.asarray(np.maximum(reach.max(axis=1), 0.0))

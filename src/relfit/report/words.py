@@ -9,7 +9,14 @@ from typing import Any
 
 from relfit.result import Comparison, PairComparison
 
-TEST_NAMES = {"relpsi": "RelPSI", "relmulti": "RelMulti", "relmmd": "RelMMD", "relksd": "RelKSD"}
+TEST_NAMES = {
+    "relpsi": "RelPSI",
+    "relmulti": "RelMulti",
+    "best-set": "best set",
+    "carve": "carving",
+    "relmmd": "RelMMD",
+    "relksd": "RelKSD",
+}
 MEASURE_NAMES = {"mmd": "MMD²", "ksd": "KSD²", "score": "score"}
 CORRECTION_NAMES = {
     "by": "Benjamini–Yekutieli correction",
@@ -21,6 +28,7 @@ DEPENDENCE_NAMES = {
     "independent": "the samples are independent of each other",
     "shared": "the models share their random numbers or prompts",
     "paired": "the models' rows are paired with the reference rows",
+    "chain": "the samples are Markov chains",
 }
 
 # Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
@@ -94,7 +102,9 @@ def size_words(result: Comparison | PairComparison) -> str | None:
     reference, *models = result.sizes
     low, high = min(models, default=reference), max(models, default=reference)
     words = f"n = {reference}"
-    if low != reference or high != reference:
+    if not reference:
+        words = f"n = {low if low == high else f'{low} to {high}'} against a target density"
+    elif low != reference or high != reference:
         words += f" reference rows, {low if low == high else f'{low} to {high}'} model rows"
     return words + (" for testing" if result.test == "relmulti" else "")
 
@@ -154,9 +164,15 @@ def question(comparison: Comparison) -> str:
             f"{what} A random {share:.0%} of the rows chose the best model; the other rows, which had no part in that "
             "choice, tested for each other model whether it is no worse than the chosen one."
         )
+    if comparison.test == "best-set":
+        return (
+            f"{what} For each model it was tested whether it is as good as every other one, all at once; the models "
+            "that pass form a confidence set for the best."
+        )
+    noise = "After noise as large as the estimates' own was added, the" if comparison.test == "carve" else "The"
     return (
-        f"{what} The model with the smallest value was chosen, and for each other model it was tested whether it is no "
-        "worse than the chosen one. Choosing and testing use the same rows, and the p-values allow for that."
+        f"{what} {noise} model with the smallest value was chosen, and for each other model it was tested whether it is "
+        "no worse than the chosen one. Choosing and testing use the same rows, and the p-values allow for that."
     )
 
 
@@ -173,6 +189,11 @@ def error_words(comparison: Comparison) -> str:
         return (
             f"Family-wise error rate: the chance that any model as good as the one it was tested against is declared "
             f"worse is at most {share}."
+        )
+    if comparison.test == "best-set":
+        return (
+            f"Each model that is truly best is declared worse with probability at most {share}: it is in the confidence "
+            f"set with probability at least {100 * (1.0 - comparison.alpha):g}%."
         )
     return (
         f"False positive rate: at most {share} of the models that are as good as the best are declared worse, "
@@ -203,5 +224,7 @@ def _lead(comparison: Comparison, best: dict[str, Any]) -> str:
     if comparison.test == "relmulti":
         share = comparison.select_fraction
         return f"{name} was selected as best" + (f" on {share:.0%} of the rows" if share else "")
+    if comparison.test == "carve":
+        return f"{name} was selected as best by a randomised choice (seed {comparison.seed})"
     tied = " (a tie)" if "tie" in best["status"] else ""
     return f"{name} has the smallest {measure_name(comparison)}{tied}"

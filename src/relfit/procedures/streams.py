@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.inputs import stream
+
 Array = NDArray[np.float64]
 
 Source = np.random.Generator | Callable[[str | None], np.random.Generator]
@@ -31,6 +33,15 @@ def streams(source: Source, names: Sequence[str]) -> Streams:
     if isinstance(source, np.random.Generator):
         return Streams(source, (source,) * len(names))
     return Streams(source(None), tuple(source(name) for name in names))
+
+
+def seeded(seed: int, test: str) -> Source:
+    """The source a test draws from in a comparison with this seed: one stream per model name."""
+
+    def source(name: str | None) -> np.random.Generator:
+        return stream(seed, test, "reference" if name is None else f"model {name}")
+
+    return source
 
 
 def normal_draws(root: Array, models: Sequence[np.random.Generator], draws: int) -> Array:

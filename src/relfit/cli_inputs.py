@@ -1,0 +1,146 @@
+"""The files of a command: which columns and rows of them, and their sizes told before a long run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.inputs import read_rows, stream
+from relfit.tiles import usable_cores
+
+# Work longer than this, in seconds, is announced.
+LONG_RUN = 2.0
+# Nanoseconds of one core for one pair of rows, and for each of its columns: rough, for the decision above only.
+_PAIR, _PAIR_COLUMN = 6.0, 0.2
+_MOST_NAMES = 3
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the files hold, and what the result has to say about how they were read."""
+
+    reference: Any
+    models: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def input_options(command: Any) -> Any:
+    """The options --columns, --rows and --verbose/--quiet."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, Any]) -> Inputs:
+    """Read every file, take the columns and rows wanted, and tell the sizes of a long run.
+
+    Takes `columns`, `rows` and `verbose` out of the settings; what is not a file name is left as it is.
+    """
+    columns, rows, verbose = (settings.pop(name) for name in ("columns", "rows", "verbose"))
+    data, *candidates = [_read(source, columns) for source in (reference, *models.values())]
+    named = dict(zip(models, candidates, strict=True))
+    taken = Inputs(data, named, ()) if rows is None else _subsample(data, named, rows, settings)
+    if verbose is False:
+        settings["progress"] = settings["progress"] or False
+    elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
+        _tell_sizes(taken)
+    return taken
+
+
+def estimated_seconds(inputs: Inputs, estimator: str) -> float:
+    """Roughly how long the estimate takes: all pairs of rows within and across the samples, or one in each row."""
+    arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray)]
+    n = _count(inputs.reference)
+    if estimator == "linear":
+        pairs = float(n * len(arrays))
+    else:
+        pairs = n * n / 2 + sum(len(x) * (len(x) / 2 + n) for x in arrays if x.ndim)
+    width = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
+    return 1e-9 * pairs * (_PAIR + _PAIR_COLUMN * width) / usable_cores()
+
+
+def _read(source: Any, columns: str | None) -> Any:
+    return read_rows(source, columns=columns) if isinstance(source, str) else source
+
+
+def _subsample(reference: Any, models: Mapping[str, Any], rows: int, settings: Mapping[str, Any]) -> Inputs:
+    """At most `rows` rows of each, drawn without replacement.
+
+    All models draw from one stream, so that rows made from common random numbers stay together; the reference
+    joins in where its rows are paired with them.
+    """
+    seed, dependence = settings["seed"], settings["dependence"]
+    _check_same_rows(reference, models, dependence)
+    own = "models" if dependence == "paired" else "reference"
+    wholes = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
+    keys = [own, *("models" for _ in models)]
+    parts = [_drawn(value, rows, stream(seed, "rows", key)) for value, key in zip(wholes.values(), keys, strict=True)]
+    cut = [f"{what} ({_count(whole)})" for what, whole in wholes.items() if _count(whole) > rows]
+    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {_listed(cut)}",) if cut else ()
+    return Inputs(parts[0], dict(zip(models, parts[1:], strict=True)), note)
+
+
+def _check_same_rows(reference: Any, models: Mapping[str, Any], dependence: str) -> None:
+    """Rows that belong together can only be drawn together from files of one length."""
+    if dependence == "chain":
+        raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
+    together = [*models.values(), *([reference] if dependence == "paired" else [])]
+    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray)})
+    if dependence in ("shared", "paired") and len(lengths) > 1:
+        raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
+
+
+def _drawn(value: Any, rows: int, rng: np.random.Generator) -> Any:
+    if _count(value) <= rows:
+        return value
+    # In order: a mapped file is then read from front to back.
+    return value[np.sort(rng.choice(len(value), rows, replace=False))]
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
+
+
+def _tell_sizes(inputs: Inputs) -> None:
+    from relfit.report.words import quoted
+
+    models = [(f"model {quoted(name)}", value) for name, value in inputs.models.items()]
+    for name, value in [("reference", inputs.reference), *models]:
+        if isinstance(value, np.ndarray) and value.ndim:
+            print(f"relfit: {name}: {_size(value)}", file=sys.stderr)
+
+
+def _size(rows: NDArray[Any]) -> str:
+    return f"{len(rows)} rows × {rows[:1].size} columns, {rows.dtype}, {rows.nbytes / 1e6:.3g} MB"
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _MOST_NAMES
+    return ", ".join(words[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+_OPTIONS = (
+    click.option(
+        "--columns",
+        metavar="LIST",
+        help="Columns of every file: names, numbers from 0, ranges; such as  a,b  or  0,3-10.",
+    ),
+    click.option(
+        "--rows",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Use at most so many rows of each file, drawn at random by --seed.",
+    ),
+    click.option(
+        "--verbose/--quiet",
+        default=None,
+        help="Tell the size of every input first, or nothing on the way; by default before long runs on terminals.",
+    ),
+)

@@ -1,0 +1,137 @@
+"""Run an experiment into a folder: what is missing is computed, then its table, trials, figure and checks are written.
+
+OUT/store.sqlite holds the finished trials of all experiments of the folder, OUT/NAME/ the outputs of one. Everything
+but run.json, which has the seconds taken, is a function of the settings and seeds: the same after an interruption.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib import style
+from matplotlib.figure import Figure
+
+from relfit.experiments.experiment import Cell, Check, Experiment, Row, tidy
+from relfit.experiments.progress import Progress
+from relfit.experiments.runner import Trial, run_trials
+from relfit.experiments.summaries import markdown_table
+from relfit.files import write_bytes_atomic, write_text_atomic
+from relfit.store import Store
+from relfit.version import __version__
+
+# Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
+VERSION = "1"
+STORE = "store.sqlite"
+DPI = 100
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished experiment: its table as Markdown, its checks, its files and the processor time of its trials."""
+
+    name: str
+    folder: Path
+    table: str
+    checks: tuple[Check, ...]
+    trials: int
+    seconds: float
+
+
+def reproduce(
+    experiment: Experiment,
+    out: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    progress: Progress | bool | None = None,
+) -> Report:
+    """Run what is missing of an experiment and write its outputs to OUT/NAME.
+
+    Args:
+        experiment: from the catalogue.
+        out: folder, made if it is not there; one store for all its experiments.
+        quick: fewer settings and trials.
+        workers: processes, as in `run_trials`.
+        executor: as in `run_trials`.
+        progress: as in `run_trials`.
+
+    Returns:
+        Report: the table, the checks and the processor seconds of all trials.
+    """
+    folder = Path(out) / experiment.name
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = experiment.settings(quick)
+    with Store(Path(out) / STORE, version=VERSION) as store:
+        function = partial(timed, experiment.trial)
+        options: dict[str, Any] = {"workers": workers, "executor": executor, "progress": progress}
+        stored = run_trials(store, experiment.name, settings, experiment.count(quick), function, **options)
+    results = [Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)]
+    report = Report(
+        experiment.name,
+        folder,
+        markdown_table(experiment.table(results)),
+        tuple(experiment.checks(results)),
+        sum(len(cell.outcomes) for cell in results),
+        sum(outcome["seconds"] for cell in results for outcome in cell.outcomes),
+    )
+    write_trials(folder, tidy(experiment.name, results))
+    write_text_atomic(folder / "table.md", report.table)
+    write_figure(folder, experiment, results)
+    write_text_atomic(folder / "run.json", _run_json(report, experiment.count(quick), quick))
+    return report
+
+
+def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The outcome of a trial with the processor time it took, which other work on the machine does not lengthen."""
+    start = time.process_time()
+    outcome = trial(setting, seed)
+    return {**outcome, "seconds": round(time.process_time() - start, 6)}
+
+
+def write_trials(folder: Path, rows: Sequence[Row]) -> None:
+    """trials.csv, and trials.parquet where pyarrow is installed."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text_atomic(folder / "trials.csv", stream.getvalue())
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+    write_bytes_atomic(folder / "trials.parquet", sink.getvalue().to_pybytes())
+
+
+def write_figure(folder: Path, experiment: Experiment, results: Sequence[Cell]) -> None:
+    """figure.png and figure.svg, the same bytes for the same numbers."""
+    with style.context(["default", {"svg.hashsalt": "relfit", "text.usetex": False}]):
+        drawn = experiment.figure(results)
+        write_bytes_atomic(folder / "figure.png", _rendered(drawn, "png", {"Software": None}))
+        write_bytes_atomic(folder / "figure.svg", _rendered(drawn, "svg", {"Date": None, "Creator": None}))
+
+
+def _rendered(figure: Figure, form: str, metadata: Mapping[str, None]) -> bytes:
+    out = io.BytesIO()
+    figure.savefig(out, format=form, dpi=DPI, metadata=dict(metadata))
+    return out.getvalue()
+
+
+def _run_json(report: Report, trials: int, quick: bool) -> str:
+    known = {"experiment": report.name, "quick": quick, "trials_per_setting": trials, "trials": report.trials}
+    checks = [check._asdict() for check in report.checks]
+    run = {**known, "seconds": round(report.seconds, 1), "relfit": __version__, "checks": checks}
+    return json.dumps(run, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,66 @@
+"""Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the file does not need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.inputs.columns import Wanted, column_places, wanted_columns
+from relfit.inputs.files.arrow import read_arrow, read_parquet
+from relfit.inputs.files.npy import read_npy, read_npz
+from relfit.inputs.files.paths import SUFFIXES, check_file, name_of, split_key
+from relfit.inputs.files.tensors import read_pt, read_safetensors
+from relfit.inputs.files.text import read_text
+from relfit.inputs.files.zarr import read_zarr
+
+__all__ = ["SUFFIXES", "name_of", "read_rows", "split_key"]
+
+_TABLES = {
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_text),
+    **{".parquet": read_parquet, ".feather": read_arrow, ".arrow": read_arrow},
+}
+_ARRAYS = {".npy": read_npy, ".npz": read_npz, ".pt": read_pt, ".safetensors": read_safetensors}
+
+
+def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray[Any]:
+    """The array in a file of one of the `SUFFIXES`. One array of several in it: ``file.npz:name``.
+
+    Args:
+        source: the file. A .npy file is mapped into memory, read-only.
+        columns: which ones: names where the file has them, 0-based numbers, ranges "3-10" with both ends; as a
+            sequence or as one text "a,b,3-10". None is all of them.
+    """
+    path, key = split_key(source)
+    wanted = wanted_columns(columns)
+    suffix = check_file(path)
+    try:
+        return _read(path, suffix, key, wanted)
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  (parsers raise all sorts of things at damaged files)
+        text = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(f"{path}: cannot be read; truncated, damaged or not what its ending says ({text})") from None
+
+
+def _read(path: Path, suffix: str, key: str | None, wanted: Wanted | None) -> NDArray[Any]:
+    if suffix in _TABLES:
+        return _TABLES[suffix](path, wanted)
+    if suffix in (".zarr", ".zip"):
+        array = read_zarr(path, key, wanted)
+        return array if array.ndim == 2 else _chosen(path, array, wanted)
+    return _chosen(path, _ARRAYS[suffix](path, key), wanted)
+
+
+def _chosen(path: Path, array: NDArray[Any], wanted: Wanted | None) -> NDArray[Any]:
+    if wanted is None:
+        return array
+    rows = array[:, None] if array.ndim == 1 else array
+    if rows.ndim != 2:
+        raise InputError(f"{path}: columns: expected rows and columns to choose from, got shape {array.shape}")
+    # np.take and not rows[:, places]: it returns rows in C order, which need no copy later.
+    return np.take(np.asarray(rows), column_places(path, wanted, None, rows.shape[1]), axis=1)

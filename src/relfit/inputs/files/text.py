@@ -1,0 +1,115 @@
+"""Comma- and tab-separated numbers, compressed or not, with a line of names above them or without."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.inputs.columns import Wanted, column_places, is_named
+from relfit.inputs.files.paths import suffix_of
+
+Array = NDArray[np.float64]
+Fields = list[str]
+
+
+def read_text(path: Path, wanted: Wanted | None) -> Array:
+    """The rows (n, d) of the wanted columns; what the other columns hold does not matter."""
+    with _open(path) as text:
+        lines = csv.reader(text, delimiter="\t" if ".tsv" in suffix_of(path) else ",", strict=True)
+        first = next(lines, [])
+        if not first:
+            raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
+        places, header = _layout(path, first, wanted)
+        rows = _rows(path, lines if header else itertools.chain([first], lines), len(first))
+        values = _values(path, rows, places, first if header else None)
+    if not values:
+        raise InputError(f"{path}: expected rows of numbers, got a header only")
+    return np.frombuffer(values).reshape(-1, len(places))
+
+
+def _layout(path: Path, first: Fields, wanted: Wanted | None) -> tuple[Sequence[int], bool]:
+    """Which fields of a line are wanted, and whether the first line holds names."""
+    _refuse_counting(path, first)
+    if wanted is None:
+        return range(len(first)), _is_header(path, first)
+    header = is_named(wanted, first) or _is_header(path, first)
+    return column_places(path, wanted, first if header else None, len(first)), header
+
+
+def _is_header(path: Path, first: Fields) -> bool:
+    """Whether the first line holds names. A line of both could be a damaged row, so it is never guessed."""
+    names = [field for field in first if not _is_number(field)]
+    if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
+        raise InputError(
+            f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among the others; "
+            "a row index or a missing value has to go, or choose columns by name"
+        )
+    return bool(names)
+
+
+def _refuse_counting(path: Path, first: Fields) -> None:
+    """A frame without names is often saved with its column numbers on top, which are not data."""
+    if len(first) > 2 and first == [str(k) for k in range(len(first))]:
+        raise InputError(
+            f"{path}: its first line counts 0, 1, 2, …: column numbers, not data; delete it, or save without a header"
+        )
+
+
+def _rows(path: Path, lines: Iterator[Fields], count: int) -> Iterator[Fields]:
+    """The rows, blank lines left out. With one column a blank line is a missing value, unless none follows."""
+    number = blanks = 0
+    for fields in lines:
+        if not fields or (len(fields) == 1 and fields[0].isspace()):
+            blanks += 1
+            continue
+        if len(fields) != count:
+            raise InputError(f"{path}: expected {count} fields like the first line, got {len(fields)} in row {number}")
+        if blanks and count == 1 and number:
+            raise InputError(f"{path}: expected a number in each line, got a blank one before row {number}")
+        number, blanks = number + 1, 0
+        yield fields
+
+
+def _values(path: Path, rows: Iterator[Fields], places: Sequence[int], names: Fields | None) -> array[float]:
+    whole = isinstance(places, range)
+    values = array("d")
+    for number, fields in enumerate(rows):
+        chosen = fields if whole else [fields[k] for k in places]
+        try:
+            # float() takes 1_000 for a number; in a table it is a name, or a slip.
+            values.extend(map(float, chosen if "_" not in "".join(chosen) else ["_"]))
+        except ValueError:
+            raise _not_a_number(path, number, fields, places, names) from None
+    return values
+
+
+def _not_a_number(path: Path, row: int, fields: Fields, places: Sequence[int], names: Fields | None) -> InputError:
+    place = next(k for k in places if not _is_number(fields[k]))
+    column = place if names is None else repr(names[place].strip())
+    came = repr(fields[place][:40]) if fields[place].strip() else "a missing value"
+    return InputError(
+        f"{path}: expected numbers, got {came} in row {row}, column {column}; mend it or choose the columns of numbers"
+    )
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return "_" not in field
+
+
+def _open(path: Path) -> TextIO:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")

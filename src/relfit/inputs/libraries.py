@@ -1,0 +1,41 @@
+"""Optional libraries: looked up where their objects are recognised, imported only where their files are read."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from relfit.errors import InputError
+
+
+def loaded(name: str) -> Any:
+    """The library if something has imported it already; without that, no object of it can exist.
+
+    >>> loaded("a library nobody has") is None
+    True
+    """
+    return sys.modules.get(name)
+
+
+def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
+    """The library, imported; absent or older than `oldest`, one line says what to install."""
+    wanted, package = ".".join(map(str, oldest)), library.partition(".")[0]
+    try:
+        module = importlib.import_module(library)
+    except (ImportError, OSError):
+        raise InputError(f"{where}: reading it needs {package}; install it with  pip install {package}") from None
+    version = str(getattr(module, "__version__", wanted))
+    if _numbers(version) < oldest:
+        raise InputError(
+            f"{where}: reading it safely needs {package} {wanted} or newer, got {version}; "
+            f"install it with  pip install -U {package}"
+        )
+    return module
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: "2.13.0+cpu" is (2, 13, 0), "3.1rc1" is (3,)."""
+    parts = version.partition("+")[0].split(".")
+    whole = next((k for k, part in enumerate(parts) if not part.isdecimal()), len(parts))
+    return tuple(int(part) for part in parts[:whole])

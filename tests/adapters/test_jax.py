@@ -1,0 +1,129 @@
+"""JAX functions and NumPyro distributions: jax.grad in float64, whatever JAX's own setting."""
+
+import numpy as np
+import pytest
+from refusals import refused
+from slopes import slopes
+
+from relfit import Density
+from relfit.adapters import adapt
+from relfit.inputs import load, scores_of
+
+jax = pytest.importorskip("jax", reason="jax is not installed")
+jnp = jax.numpy
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(100, 2))
+
+
+def by_rows(x):
+    return -jnp.logaddexp(0.5 * ((x - 1.0) ** 2).sum(-1), x[..., 0] ** 2)
+
+
+def one_row(x):
+    return -jnp.logaddexp(0.5 * ((x - 1.0) @ (x - 1.0)), x[0] ** 2)
+
+
+def reference(x):
+    return -np.logaddexp(0.5 * ((x - 1.0) ** 2).sum(-1), x[:, 0] ** 2)
+
+
+@pytest.mark.parametrize("function", [by_rows, one_row], ids=["all rows", "one row"])
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jit"])
+def test_log_densities_of_all_rows_or_of_one(x, function, wrap):
+    density = Density(log_prob=wrap(function), autodiff="jax")
+    np.testing.assert_allclose(density.scores(x), slopes(reference, x), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(density.log_probs(x), reference(x), rtol=1e-14)
+
+
+def test_float64_is_used_for_the_call_and_only_for_it(x):
+    before = jnp.ones(1).dtype
+    assert before == jnp.float32
+    density = Density(log_prob=by_rows, autodiff="jax")
+    assert density.raw_scores(x).dtype == np.float64
+    assert density.notes(x) == ()
+    assert jnp.ones(1).dtype == before
+
+
+def test_a_function_that_is_float32_itself_is_said_to_be(x):
+    density = Density(log_prob=lambda x: by_rows(x.astype(jnp.float32)), autodiff="jax")
+    assert density.log_probs(x).dtype == np.float32
+    strict = jnp.eye(2)
+
+    def no_promotion(x):
+        return -0.5 * (jax.lax.dot(x, strict) * x).sum(-1)
+
+    density = Density(log_prob=no_promotion, autodiff="jax")
+    np.testing.assert_allclose(density.scores(x), -x, rtol=1e-6)
+    assert density.raw_scores(x).dtype in (np.float32, np.float64)
+
+
+def test_a_jitted_function_with_one_number_per_row_is_a_log_density(x):
+    np.testing.assert_allclose(adapt(jax.jit(one_row), 2).scores(x), slopes(reference, x), rtol=1e-8, atol=1e-8)
+    assert adapt(jax.jit(lambda x: -x), 2) is None
+    assert adapt(jax.jit(lambda n, key: n), 2) is None
+    assert adapt(one_row, 2) is None
+
+
+def test_a_jitted_score_runs_in_float64(x):
+    density = Density(score=jax.jit(lambda x: -x / 3.0))
+    np.testing.assert_allclose(density.scores(x), -x / 3.0, rtol=1e-15)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_rows_are_not_taken_for_columns_when_there_are_as_many(rng, d):
+    x = rng.normal(size=(d, d))
+    density = Density(log_prob=lambda x: -0.5 * jnp.sum(x**2), autodiff="jax")
+    np.testing.assert_allclose(density.scores(x), -x, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "parts"),
+    [
+        (lambda x: -(x**2), ("expected shape (30,) for 30 rows, got (30, 2)",)),
+        (lambda x: float(x.sum()), ("the JAX function failed on 30 rows",)),
+        (lambda x: np.linalg.norm(x, axis=-1), ("the JAX function failed on 30 rows",)),
+        (lambda x: jnp.log(x[..., 0]) - x.sum(-1), ("log_prob: expected finite values, got nan", "of 30 rows")),
+        (lambda x: jnp.sqrt(jnp.maximum(x[..., 0], 0.0)), ("of 30 rows", "NaN or infinity")),
+    ],
+)
+def test_bad_log_densities_are_one_line_that_names_the_model(rng, log_prob, parts):
+    models = {"a": Density(score=lambda x: -x), "b": Density(log_prob=log_prob, autodiff="jax")}
+    refused(lambda: load(rng.normal(size=(30, 2)), models), "model 'b': ", *parts)
+
+
+# --- NumPyro
+
+
+@pytest.fixture(scope="module")
+def numpyro():
+    return pytest.importorskip("numpyro.distributions", reason="numpyro is not installed")
+
+
+def test_numpyro_distributions(numpyro, x):
+    d = numpyro
+    normal = d.MultivariateNormal(jnp.array([1.0, 2.0]), jnp.array([[1.0, 0.5], [0.5, 2.0]]))
+    mixture = d.MixtureSameFamily(d.Categorical(jnp.array([0.25, 0.75])), d.Normal(jnp.zeros((2, 2)), 1.5).to_event(1))
+    for distribution in (normal, mixture, d.StudentT(jnp.array([3.0, 4.0])).to_event(1)):
+        with jax.enable_x64(True):
+            expected = slopes(lambda rows: distribution.log_prob(jnp.asarray(rows)), x)  # noqa: B023
+        np.testing.assert_allclose(adapt(distribution, 2).scores(x), expected, rtol=1e-7, atol=1e-7)
+
+
+def test_numpyro_single_numbers_are_one_column(numpyro, rng):
+    x = rng.normal(size=(20, 1))
+    np.testing.assert_allclose(adapt(numpyro.Normal(0.5, 2.0), 1).scores(x), (0.5 - x) / 4.0, rtol=1e-12)
+
+
+def test_numpyro_outside_the_support_there_is_no_density(numpyro):
+    """NumPyro's own formula goes on there: log p(−1) of an exponential comes out as +1."""
+    density = adapt(numpyro.Exponential(1.0), 1)
+    np.testing.assert_allclose(density.log_probs(np.array([[-1.0], [1.0]])), [-np.inf, -1.0])
+    refused(lambda: scores_of("e", density, np.array([[-1.0], [1.0]])), "model 'e'", "1 of 2 rows")
+
+
+def test_numpyro_distributions_that_are_no_density_on_these_columns_are_refused(numpyro):
+    refused(lambda: adapt(numpyro.Poisson(3.0), 1), "Poisson: expected a continuous distribution")
+    refused(lambda: adapt(numpyro.Normal(jnp.zeros(2), 1.0), 2), "batch shape (2,)", "Independent")

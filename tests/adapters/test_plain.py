@@ -1,0 +1,82 @@
+"""Objects with log_prob, bare functions, arrays; and that recognising imports nothing."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit import Density, compare
+from relfit.adapters import adapt
+from relfit.inputs import load
+
+
+class Cubic:
+    def log_prob(self, x):
+        assert isinstance(x, np.ndarray)
+        return -0.25 * np.sum(x**4, axis=1)
+
+
+class Generic:
+    def log_prob(self, x):
+        return -0.25 * (x**4).sum(-1)
+
+
+def test_an_object_that_works_on_numpy_arrays_only_is_differentiated_numerically(rng):
+    x = rng.normal(size=(50, 2))
+    density = adapt(Cubic(), 2)
+    assert density.by_finite_differences
+    np.testing.assert_allclose(density.scores(x), -(x**3), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_an_object_that_works_on_any_array_is_differentiated_exactly(rng, library, monkeypatch):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+    for other in {"torch", "jax"} - {library}:
+        monkeypatch.delitem(sys.modules, other, raising=False)
+    x = rng.normal(size=(50, 2))
+    density = adapt(Generic(), 2)
+    assert density.autodiff == library
+    np.testing.assert_allclose(density.scores(x), -(x**3), rtol=1e-13)
+
+
+@pytest.mark.parametrize("value", [None, np.ones((3, 2)), [[1.0]], "file.npy", len, lambda x: -x, object(), 3.0, {}])
+def test_what_no_adapter_knows(value):
+    assert adapt(value, 2) is None
+
+
+def test_bare_functions_are_told_what_to_say(rng):
+    x = rng.normal(size=(30, 2))
+    models = {"a": Density(score=lambda x: -x), "f": lambda x: -x}
+    refused(lambda: load(x, models), "model 'f'", "Density(score=...)", "Density(log_prob=...)")
+
+
+def test_finite_differences_are_said_with_their_error(rng):
+    x = rng.normal(size=(100, 2))
+    models = {
+        "score": Density(score=lambda x: -x),
+        "log_prob": Density(log_prob=lambda x: -0.5 * ((x - 1) ** 2).sum(1)),
+    }
+    (note,) = (note for note in compare(x, models, rng=0).warnings if "finite differences" in note)
+    assert note.startswith("'log_prob': scores by finite differences of log_prob, off by about ")
+    assert float(note.split("about ")[1].split()[0]) < 1e-9
+
+
+def test_a_library_that_is_not_there_is_named(monkeypatch, rng):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    density = Density(log_prob=lambda x: x.sum(-1), autodiff="jax")
+    refused(lambda: density.scores(rng.normal(size=(5, 2))), 'autodiff="jax": jax is not installed; pip install jax')
+    refused(lambda: Density(log_prob=len, autodiff="tensorflow"), 'autodiff to be "torch", "jax" or None')
+
+
+def test_recognising_loads_no_library():
+    code = (
+        "import sys, numpy, relfit; from relfit.adapters import adapt\n"
+        "class Model:\n    def log_prob(self, x): return -(x**2).sum(-1)\n"
+        "x = numpy.random.default_rng(0).normal(size=(30, 2))\n"
+        "relfit.compare(x, {'a': Model(), 'b': relfit.Density(score=lambda x: -x)}, rng=0)\n"
+        "print(sorted({'torch', 'jax', 'sklearn', 'numpyro', 'stan', 'pymc', 'zuko', 'bridgestan'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

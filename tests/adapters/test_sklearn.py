@@ -1,0 +1,103 @@
+"""scikit-learn's mixtures and kernel density estimates: closed-form scores against finite differences."""
+
+import numpy as np
+import pytest
+from refusals import refused
+from slopes import slopes
+
+from relfit.adapters import adapt
+
+mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
+neighbors = pytest.importorskip("sklearn.neighbors", reason="scikit-learn is not installed")
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(200, 3)) @ np.diag([1.0, 0.5, 2.0]) + rng.integers(2, size=(200, 1)) * 2.0
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
+def test_a_mixture_has_the_slopes_of_its_own_score_samples(x, shape):
+    fitted = mixture.GaussianMixture(3, covariance_type=shape, random_state=0).fit(x)
+    density = adapt(fitted, 3)
+    np.testing.assert_allclose(density.scores(x), slopes(fitted.score_samples, x), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
+def test_log_densities_differ_by_a_constant_only(x, shape):
+    fitted = mixture.GaussianMixture(3, covariance_type=shape, random_state=0).fit(x)
+    gap = adapt(fitted, 3).log_probs(x) - fitted.score_samples(x)
+    np.testing.assert_allclose(gap, gap[0], atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
+def test_a_bayesian_mixture_is_what_its_sample_method_draws_from(x, shape):
+    """sample() draws from Σ w_k N(μ_k, C_k) with the fitted weights, means and covariances; written out by scipy."""
+    from scipy.special import logsumexp
+    from scipy.stats import multivariate_normal
+
+    fitted = mixture.BayesianGaussianMixture(n_components=3, covariance_type=shape, max_iter=500, random_state=0).fit(x)
+    covariances = {
+        "full": lambda k: fitted.covariances_[k],
+        "tied": lambda k: fitted.covariances_,
+        "diag": lambda k: np.diag(fitted.covariances_[k]),
+        "spherical": lambda k: fitted.covariances_[k] * np.eye(3),
+    }[shape]
+
+    def log_prob(rows):
+        parts = [multivariate_normal.logpdf(rows, fitted.means_[k], covariances(k)) for k in range(3)]
+        return logsumexp(np.stack(parts, axis=1) + np.log(fitted.weights_), axis=1)
+
+    np.testing.assert_allclose(adapt(fitted, 3).scores(x), slopes(log_prob, x), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_kernel_density_estimate(x, rng, kernel, weighted):
+    weights = rng.uniform(0.5, 2.0, 100) if weighted else None
+    fitted = neighbors.KernelDensity(bandwidth=0.7, kernel=kernel).fit(x[:100], sample_weight=weights)
+    density = adapt(fitted, 3)
+    np.testing.assert_allclose(density.scores(x[100:]), slopes(fitted.score_samples, x[100:]), rtol=1e-6, atol=1e-6)
+    gap = density.log_probs(x) - fitted.score_samples(x)
+    np.testing.assert_allclose(gap, gap[0], atol=1e-8)
+
+
+def test_the_exponential_kernel_is_flat_on_its_own_peak():
+    """At the only point of the estimate the two sides' slopes cancel; elsewhere the slope is ∓1/h."""
+    fitted = neighbors.KernelDensity(bandwidth=2.0, kernel="exponential").fit([[1.0]])
+    assert adapt(fitted, 1).scores(np.array([[1.0], [4.0], [0.0]])).tolist() == [[0.0], [-0.5], [0.5]]
+
+
+def test_a_named_bandwidth_is_the_fitted_one(x):
+    fitted = neighbors.KernelDensity(bandwidth="scott").fit(x)
+    np.testing.assert_allclose(
+        adapt(fitted, 3).scores(x[:20]), slopes(fitted.score_samples, x[:20]), rtol=1e-7, atol=1e-7
+    )
+
+
+def test_rows_go_through_in_pieces(x, monkeypatch):
+    fitted = neighbors.KernelDensity(bandwidth=0.7).fit(x)
+    whole = adapt(fitted, 3).scores(x)
+    monkeypatch.setattr("relfit.adapters.mixtures._MOST_ENTRIES", 1000)
+    np.testing.assert_allclose(adapt(fitted, 3).scores(x), whole, rtol=1e-13)
+
+
+def test_an_offset_costs_no_digits(x):
+    """The tied mixture's one matrix product would lose twelve digits at 1e6 if it were not centred."""
+    near = mixture.GaussianMixture(2, covariance_type="tied", random_state=0).fit(x)
+    far = mixture.GaussianMixture(2, covariance_type="tied", random_state=0).fit(x)
+    far.means_ = near.means_ + 1e6
+    np.testing.assert_allclose(adapt(far, 3).scores(x + 1e6), adapt(near, 3).scores(x), atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["tophat", "epanechnikov", "linear", "cosine"])
+def test_kernels_that_are_zero_somewhere_are_refused(x, kernel):
+    fitted = neighbors.KernelDensity(kernel=kernel).fit(x)
+    refused(lambda: adapt(fitted, 3), "KernelDensity: expected kernel", repr(kernel), "positive density")
+
+
+def test_other_metrics_unfitted_models_and_other_dimensions_are_refused(x):
+    refused(lambda: adapt(neighbors.KernelDensity(metric="manhattan").fit(x), 3), "metric", "'manhattan'")
+    refused(lambda: adapt(mixture.GaussianMixture(2), 3), "GaussianMixture: expected a fitted model", "call fit first")
+    refused(lambda: adapt(neighbors.KernelDensity(), 3), "KernelDensity: expected a fitted model")
+    refused(lambda: adapt(mixture.GaussianMixture(2).fit(x), 2), "expected dimension 2 like the data, got 3")

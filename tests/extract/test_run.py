@@ -1,0 +1,256 @@
+"""Features into a file: the same rows however the run was cut up, and no mixing of models or inputs."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.errors import InputError
+from relfit.extract import Network, extract_features
+
+TEXTS = [f"text number {k}{' x' * (k % 5)}" for k in range(30)]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS))
+    return path
+
+
+def _expected(texts=TEXTS):
+    return np.array([[len(t), sum(t.encode()), 1] for t in texts], np.float32)
+
+
+def _files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _stopping(extractor, after):
+    """The extractor, but it raises once `after` batches are done: what an interrupted run leaves behind."""
+    calls = []
+
+    def embed(batch):
+        calls.append(batch)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return extractor.features(batch)
+
+    return Network(extractor.name, extractor.kind, extractor.dim, extractor.fingerprint, embed)
+
+
+def test_rows_and_names(source, counting, tmp_path):
+    out = tmp_path / "f.npy"
+    told = []
+    result = extract_features(source, counting, out, batch=7, progress=lambda *at: told.append(at))
+    rows = np.load(out)
+    assert rows.dtype == np.float32
+    assert np.array_equal(rows, _expected())
+    assert (result.rows, result.dim, result.resumed, result.broken) == (30, 3, 0, {})
+    assert (tmp_path / "f.names.txt").read_text().split() == [f"texts.txt:{k}" for k in range(1, 31)]
+    assert told == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
+    assert _files(tmp_path) == ["f.names.txt", "f.npy", "texts.txt"]
+
+
+def test_an_interrupted_run_goes_on(source, counting, tmp_path):
+    out = tmp_path / "f.npy"
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(source, _stopping(counting, 3), out, batch=4)
+    assert not out.exists()
+    counting.seen.clear()
+    result = extract_features(source, counting, out, batch=5)
+    assert result.resumed == 12
+    assert counting.seen == TEXTS[12:]
+    assert np.array_equal(np.load(out), _expected())
+    assert not (tmp_path / "f.npy.partial").exists()
+
+
+SLOW = """
+import sys, time
+import numpy as np
+from relfit import cli
+from relfit.extract import Network, run
+
+def embed(batch):
+    time.sleep(0.1)
+    with open("calls.jsonl", "a") as log:
+        log.write(f"{len(batch)}\\n")
+    return np.array([[len(t), sum(t.encode()), 1] for t in batch], np.float32)
+
+run.load = lambda *args, **options: Network("minilm", "text", 3, "slow 1", embed)
+sys.exit(cli.main(["features", "texts.txt", "--model", "minilm", "-o", "f.npy", "--batch", "3", "--no-progress"]))
+"""
+
+
+def test_kill_9_loses_nothing_that_was_done(source, tmp_path):
+    """A real process is killed in mid-run; the second one computes the rest and nothing else."""
+    log = tmp_path / "calls.jsonl"
+    command = [sys.executable, "-c", SLOW]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not (log.exists() and len(log.read_text().split()) >= 4):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "f.npy").exists()
+    computed = len(log.read_text().split())
+    kept = sqlite3.connect(tmp_path / "f.npy.partial").execute("SELECT count(*) FROM batches").fetchone()[0]
+    # The batch in hand when the signal came may have been computed and not yet kept.
+    assert computed - 1 <= kept <= computed < 10
+    log.unlink()
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"{3 * kept} items had been done by an earlier run" in second.stdout
+    assert len(log.read_text().split()) == 10 - kept
+    assert np.array_equal(np.load(tmp_path / "f.npy"), _expected())
+    assert _files(tmp_path) == ["calls.jsonl", "f.names.txt", "f.npy", "texts.txt"]
+
+
+def test_another_model_is_not_mixed_in(source, counting, tmp_path):
+    out = tmp_path / "f.npy"
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(source, _stopping(counting, 2), out, batch=4)
+    other = Network("other", "text", 3, "other weights", counting.features)
+    refused(
+        lambda: extract_features(source, other, out),
+        *("f.npy.partial", "another model (counting 1; now other weights)", "delete the file to begin again"),
+    )
+    assert extract_features(source, counting, out).resumed == 8
+
+
+def test_other_inputs_are_not_mixed_in(source, counting, tmp_path):
+    out = tmp_path / "f.npy"
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(source, _stopping(counting, 2), out, batch=4)
+    source.write_text("\n".join([*TEXTS, "one more"]))
+    refused(lambda: extract_features(source, counting, out), "another list of inputs (30 items", "now 31 items")
+    source.write_text("\n".join([*TEXTS[:5], "changed", *TEXTS[6:]]))
+    refused(lambda: extract_features(source, counting, out), "'texts.txt:6'", "has changed since")
+    # An item that was not done yet may change.
+    source.write_text("\n".join([*TEXTS[:-1], "changed"]))
+    extract_features(source, counting, out)
+    assert np.array_equal(np.load(out), _expected([*TEXTS[:-1], "changed"]))
+
+
+def test_a_run_that_kept_nothing_leaves_nothing(source, counting, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(source, _stopping(counting, 0), tmp_path / "f.npy")
+    assert _files(tmp_path) == ["texts.txt"]
+
+
+def test_one_process_at_a_time(source, counting, tmp_path):
+    out = tmp_path / "f.npy"
+
+    def embed(batch):
+        refused(lambda: extract_features(source, counting, out), "f.npy.partial", "another relfit is writing it")
+        return counting.features(batch)
+
+    extract_features(source, Network("counting", "text", 3, "counting 1", embed), out, limit=3)
+    assert np.array_equal(np.load(out), _expected(TEXTS[:3]))
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to look at" * 30, b"SQLite format 3\0" + b"\1" * 500]
+)
+def test_a_foreign_partial_file_is_left_alone(source, counting, tmp_path, content):
+    (tmp_path / "f.npy.partial").write_bytes(content)
+    refused(lambda: extract_features(source, counting, tmp_path / "f.npy"), "f.npy.partial")
+    assert (tmp_path / "f.npy.partial").read_bytes() == content
+
+
+def test_a_database_of_another_program_is_left_alone(source, counting, tmp_path):
+    with sqlite3.connect(tmp_path / "f.npy.partial") as other:
+        other.execute("CREATE TABLE precious (x)")
+    other.close()
+    refused(lambda: extract_features(source, counting, tmp_path / "f.npy"), "another program")
+
+
+def test_a_damaged_batch_is_noticed(source, counting, tmp_path):
+    out = tmp_path / "f.npy"
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(source, _stopping(counting, 2), out, batch=4)
+    with sqlite3.connect(tmp_path / "f.npy.partial") as partial:
+        partial.execute("UPDATE batches SET rows = x'00'")
+    partial.close()
+    refused(lambda: extract_features(source, counting, out), "does not hold together")
+
+
+def test_broken_images_are_named_or_counted(tmp_path, png, mean_colour):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for k in range(6):
+        (pictures / f"{k}.png").write_bytes(png(np.full((4, 4, 3), 10 * k, np.uint8)))
+    (pictures / "1.png").write_bytes(b"")
+    (pictures / "4.png").write_bytes(b"junk")
+    out = tmp_path / "f.npy"
+    refused(lambda: extract_features(pictures, mean_colour, out, batch=1), "image '1.png'", "--skip-broken leaves such")
+    result = extract_features(pictures, mean_colour, out, batch=2, skip_broken=True)
+    assert result.resumed == 1
+    assert list(result.broken) == ["1.png", "4.png"]
+    assert np.array_equal(np.load(out)[:, 0], [0, 20, 30, 50])
+    assert (tmp_path / "f.names.txt").read_text().split() == ["0.png", "2.png", "3.png", "5.png"]
+
+
+def test_broken_items_stay_known_over_a_restart(tmp_path, png, mean_colour):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name in ("a.png", "b.png", "c.png"):
+        (pictures / name).write_bytes(b"" if name == "a.png" else png(np.zeros((4, 4), np.uint8)))
+    out = tmp_path / "f.npy"
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(pictures, _stopping(mean_colour, 1), out, batch=2, skip_broken=True)
+    refused(lambda: extract_features(pictures, mean_colour, out), "image 'a.png'")
+    result = extract_features(pictures, mean_colour, out, skip_broken=True)
+    assert (result.resumed, result.rows, list(result.broken)) == (2, 2, ["a.png"])
+
+
+def test_nothing_but_broken_images(tmp_path, mean_colour):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(b"")
+    refused(lambda: extract_features(tmp_path / "in", mean_colour, tmp_path / "f.npy", skip_broken=True), "all 1 are")
+
+
+@pytest.mark.parametrize(
+    ("rows", "part"),
+    [(np.zeros((2, 3)), "shape (30, 3), got (2, 3)"), (np.full((30, 3), np.nan), "'texts.txt:1' are not finite")],
+)
+def test_a_model_that_returns_rubbish_is_named(source, tmp_path, rows, part):
+    bad = Network("bad", "text", 3, "bad", lambda batch: rows)
+    refused(lambda: extract_features(source, bad, tmp_path / "f.npy"), "model 'bad'", part)
+
+
+def test_refused_arguments(source, counting, tmp_path):
+    refused(lambda: extract_features(source, counting, tmp_path / "f.csv"), "output", ".npy")
+    refused(lambda: extract_features(source, counting, tmp_path / "f.npy", batch=0), "batch")
+    refused(lambda: extract_features(tmp_path, counting, tmp_path / "f.npy"), "outside the source folder")
+    refused(lambda: extract_features(source, "no-such", tmp_path / "f.npy"), "expected one of efficientnet-lite0")
+    with pytest.raises(InputError, match=r"f\.npy\.partial"):
+        extract_features(source, counting, tmp_path / "none" / "f.npy")
+
+
+def test_odd_file_names_are_one_line_each(tmp_path, counting):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("two\nlines.txt", os.fsdecode(b"\xff.txt"), "ä.txt"):
+        (folder / name).write_text(name.encode("utf-8", "replace").decode())
+    extract_features(folder, counting, tmp_path / "f.npy")
+    names = (tmp_path / "f.names.txt").read_text(encoding="utf-8").splitlines()
+    assert names == ["two\\nlines.txt", "ä.txt", "\\udcff.txt"]
+
+
+def test_the_partial_file_holds_no_pickle(source, counting, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        extract_features(source, _stopping(counting, 1), tmp_path / "f.npy", batch=4)
+    with sqlite3.connect(tmp_path / "f.npy.partial") as partial:
+        digests, rows = partial.execute("SELECT digests, rows FROM batches").fetchone()
+    partial.close()
+    assert len(json.loads(digests)) == 4
+    assert np.array_equal(np.frombuffer(rows, "<f4").reshape(4, 3), _expected()[:4])

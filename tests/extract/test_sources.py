@@ -1,0 +1,83 @@
+"""What a source holds: its order, its names, and every refusal."""
+
+import pytest
+from refusals import refused
+
+from relfit.extract import list_items
+
+
+def _names(items):
+    return [item.name for item in items]
+
+
+def _texts(items):
+    return [item.decode(item.payload(), "text") for item in items]
+
+
+def test_images_are_found_in_subfolders_and_sorted(tmp_path):
+    for name in ("b.png", "a/z.JPG", "a/c.webp", ".hidden.png", ".git/d.png", "notes.md", "a/._c.webp"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
+    assert _names(list_items(tmp_path, "images")) == ["a/c.webp", "a/z.JPG", "b.png"]
+    assert _names(list_items(tmp_path, "images", limit=2)) == ["a/c.webp", "a/z.JPG"]
+
+
+def test_a_text_file_holds_one_text_a_line(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_bytes("\ufefffirst\r\n\r\n  \n zweite Zeile ä \u2028 still second\nlast".encode())
+    items = list_items(path, "text")
+    assert _names(items) == ["texts.txt:1", "texts.txt:4", "texts.txt:5"]
+    assert _texts(items) == ["first", "zweite Zeile ä \u2028 still second", "last"]
+
+
+def test_json_lines(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"text": "a\\nb", "id": 1}\n\n{"text": "", "answer": "c"}\n')
+    assert _texts(list_items(path, "text")) == ["a\nb", ""]
+    assert "line 1: expected an object with the field 'answer', got text, id" in refused(
+        lambda: list_items(path, "text", field="answer")
+    )
+
+
+def test_a_folder_of_texts_is_one_text_a_file(tmp_path):
+    (tmp_path / "b.txt").write_text("two\nlines")
+    (tmp_path / "a.txt").write_text("")
+    items = list_items(tmp_path, "text")
+    assert _names(items) == ["a.txt", "b.txt"]
+    assert _texts(items) == ["", "two\nlines"]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ('{"text": "a"', ["line 2", "one JSON object a line"]),
+        ("[1]", ["line 2", "field 'text'", "a list"]),
+        ('{"text": 3}', ["line 2", "expected text", "int"]),
+        ('{"text": "\\ud800"}', ["line 2", "half a character"]),
+        ("[" * 100_000, ["line 2", "one JSON object a line"]),
+    ],
+)
+def test_bad_json_lines_are_named(tmp_path, line, parts):
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{{"text": "fine"}}\n{line}\n')
+    refused(lambda: list_items(path, "text"), *parts)
+
+
+def test_refusals(tmp_path):
+    refused(lambda: list_items(tmp_path / "none", "text"), "no such file or folder")
+    refused(lambda: list_items("x" * 5000, "text"), "no such file or folder")
+    refused(lambda: list_items(tmp_path, "images"), "expected image files", "an empty folder")
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe\x00")
+    refused(lambda: list_items(tmp_path, "images"), "got texts; choose a model for text")
+    refused(lambda: list_items(tmp_path / "a.txt", "text"), "expected UTF-8 text")
+    refused(lambda: list_items(tmp_path / "a.txt", "images"), "expected a folder of images")
+    refused(lambda: list_items(tmp_path / "a.txt", "text", field="x"), "only .jsonl files have fields")
+    refused(lambda: list_items(tmp_path, "text", limit=0), "limit")
+    (tmp_path / "b.csv").write_text("1")
+    refused(lambda: list_items(tmp_path / "b.csv", "text"), "a .txt or a .jsonl file")
+    (tmp_path / "c.txt").write_text("\n \n")
+    refused(lambda: list_items(tmp_path / "c.txt", "text"), "got none")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "p.png").write_bytes(b"")
+    refused(lambda: list_items(tmp_path / "pictures", "text"), "got images; choose a model for images")

@@ -1,0 +1,242 @@
+"""--columns, --rows, --verbose and --quiet of `relfit compare` and `relfit pair`."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit import cli_inputs
+from relfit.cli import main
+from relfit.cli_inputs import Inputs, estimated_seconds
+from relfit.inputs import stream
+
+NAMES = ("human", "gpt", "claude")
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Files of 150 rows, as the working folder: .npy, and .csv with a column of text."""
+    rng = np.random.default_rng(3)
+    arrays = {name: rng.normal(shift, 1, (150, 3)) for name, shift in zip(NAMES, (0.0, 1.0, 0.0), strict=True)}
+    for name, rows in arrays.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+        lines = [f"row {k},{','.join(map(repr, row))}" for k, row in enumerate(rows.tolist())]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,x,y,z", *lines]))
+    np.save(tmp_path / "short.npy", rng.normal(size=(90, 3)))
+    monkeypatch.chdir(tmp_path)
+    return arrays
+
+
+def _json(capsys, *args):
+    assert main([*args, "--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)
+
+
+def _refused(capsys, *args):
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    return err
+
+
+def _compare(kind="npy"):
+    return ["compare", *(f"{name}.{kind}" for name in NAMES)]
+
+
+# --- columns
+
+
+def test_columns_apply_to_every_file(data, capsys):
+    printed = _json(capsys, *_compare("csv"), "--columns", "z,x")
+    chosen = {name: rows[:, [2, 0]] for name, rows in data.items()}
+    assert printed == relfit.compare(chosen.pop("human"), chosen, rng=0).to_dict()
+    assert printed == _json(capsys, *_compare("npy"), "--columns", "2,0")
+    assert printed == _json(capsys, *_compare("csv"), "--columns", "3,x")
+
+
+def test_columns_of_a_pair(data, capsys):
+    printed = _json(capsys, "pair", "human.npy", "gpt.npy", "claude.npy", "--columns", "0-1")
+    x = {name: rows[:, :2] for name, rows in data.items()}
+    expected = relfit.compare_pair(x["human"], x["gpt"], x["claude"], names=("gpt", "claude"), rng=0)
+    assert printed == json.loads(expected.to_json())
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("w", "human.csv: expected a column called 'w', got 'id', 'x', 'y', 'z'"),
+        ("x,x", "human.csv: expected each column once"),
+        ("id", "human.csv: expected numbers, got 'row 0'"),
+        ("9", "human.csv: expected columns from 0 to 3, got 9"),
+        ("", "columns: expected names, numbers or ranges"),
+    ],
+)
+def test_columns_refused(data, capsys, columns, said):
+    assert said in _refused(capsys, *_compare("csv"), "--columns", columns)
+
+
+# --- rows
+
+
+def test_rows_are_drawn_by_the_seed_and_said(data, capsys):
+    printed = _json(capsys, *_compare(), "--rows", "60")
+    assert printed["sizes"] == [60, 60, 60]
+    assert printed["warnings"][0] == (
+        "60 rows drawn at random (--rows, seed 0) from the reference (150), model 'gpt' (150), model 'claude' (150)"
+    )
+    assert printed == _json(capsys, *_compare(), "--rows", "60")
+    other = _json(capsys, *_compare(), "--rows", "60", "--seed", "1")
+    assert other["discrepancy"] != printed["discrepancy"]
+    assert "seed 1" in other["warnings"][0]
+
+
+def test_the_rows_are_those_of_the_stream(data, capsys):
+    """Without replacement, from the stream of its purpose: rows taken by hand give the same answer."""
+    chosen = {name: stream(5, "rows", "models").choice(150, 60, replace=False) for name in ("gpt", "claude")}
+    chosen["human"] = stream(5, "rows", "reference").choice(150, 60, replace=False)
+    assert all(len(set(rows)) == 60 for rows in chosen.values())
+    taken = {name: data[name][np.sort(rows)] for name, rows in chosen.items()}
+    expected = relfit.compare(taken.pop("human"), taken, rng=5)
+    printed = relfit.Comparison.from_dict(_json(capsys, *_compare(), "--rows", "60", "--seed", "5"))
+    assert replace(printed, warnings=printed.warnings[1:]).to_dict() == expected.to_dict()
+
+
+@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
+def test_rows_that_belong_together_are_drawn_together(tmp_path, monkeypatch, dependence):
+    """Every row holds its own number, so that the rows a command takes can be seen."""
+    settings = {"columns": None, "rows": 30, "verbose": None, "seed": 2, "dependence": dependence, "progress": None}
+    numbers = np.arange(100.0)
+    for name in NAMES:
+        np.save(tmp_path / f"{name}.npy", numbers)
+    monkeypatch.chdir(tmp_path)
+    files = {name: f"{name}.npy" for name in NAMES[1:]}
+    taken = cli_inputs.read_inputs("human.npy", files, {**settings, "estimator": "complete"})
+    gpt, claude = taken.models.values()
+    assert len(np.unique(gpt)) == 30
+    np.testing.assert_array_equal(gpt, claude)
+    np.testing.assert_array_equal(gpt, np.sort(gpt))
+    assert np.array_equal(gpt, taken.reference) == (dependence == "paired")
+
+
+def test_files_with_fewer_rows_are_used_whole(data, capsys):
+    printed = _json(capsys, "compare", "human.npy", "gpt.npy", "short.npy", "--rows", "100")
+    assert printed["sizes"] == [100, 100, 90]
+    assert "model 'gpt' (150)" in printed["warnings"][0]
+    assert "short" not in printed["warnings"][0]
+    whole = _json(capsys, *_compare(), "--rows", "1000")
+    assert whole == _json(capsys, *_compare())
+
+
+def test_files_of_unequal_length_have_no_rows_that_belong_together(data, capsys):
+    """100 rows of 150 and of 90 would both be cut to size and then pass for rows of one prompt."""
+    files = ["compare", "human.npy", "gpt.npy", "short.npy", "--rows", "50"]
+    said = "--rows: --dependence shared expects files of equal length, got [90, 150] rows"
+    assert said in _refused(capsys, *files, "--dependence", "shared")
+    assert "got [90, 150] rows" in _refused(capsys, *files, "--dependence", "paired")
+    assert main([*files, "--dependence", "independent"]) == 0
+    files = ["compare", "short.npy", "gpt.npy", "claude.npy", "--rows", "50"]
+    assert main([*files, "--dependence", "shared"]) == 0
+    capsys.readouterr()
+    assert "got [90, 150] rows" in _refused(capsys, *files, "--dependence", "paired")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rows", "0"], "--rows"),
+        (["--rows", "many"], "--rows"),
+        (["--rows", "10"], "expected at least 20 rows"),
+        (["--rows", "50", "--dependence", "chain"], "--rows: a random choice of rows breaks the order of a chain"),
+    ],
+)
+def test_rows_refused(data, capsys, options, said):
+    assert said in _refused(capsys, *_compare(), *options)
+
+
+def test_only_the_rows_drawn_are_read_from_a_mapped_file(data):
+    """What is not drawn may even be bad: a file too large to look through is not looked through."""
+    rows = np.sort(stream(0, "rows", "models").choice(150, 60, replace=False))
+    spoilt = data["gpt"].copy()
+    spoilt[np.setdiff1d(np.arange(150), rows)] = np.nan
+    np.save("gpt.npy", spoilt)
+    assert main([*_compare(), "--rows", "60"]) == 0
+    assert main(_compare()) == 2
+
+
+# --- sizes told
+
+
+def _sizes(capsys, *options):
+    assert main([*_compare(), *options]) == 0
+    return capsys.readouterr().err
+
+
+SIZES = """\
+relfit: reference: 150 rows × 3 columns, float64, 0.0036 MB
+relfit: model gpt: 150 rows × 3 columns, float64, 0.0036 MB
+relfit: model claude: 150 rows × 3 columns, float64, 0.0036 MB
+"""
+
+
+def test_sizes_are_told_where_asked_for(data, capsys):
+    assert _sizes(capsys, "--verbose") == SIZES
+    assert _sizes(capsys, "--verbose", "--rows", "100").count(": 100 rows ×") == 3
+    assert _sizes(capsys) == ""
+    assert _sizes(capsys, "--quiet") == ""
+    assert main(["pair", "human.npy", "gpt.npy", "claude.npy", "--verbose"]) == 0
+    assert capsys.readouterr().err == SIZES
+
+
+def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(cli_inputs, "LONG_RUN", 0.0)
+    assert _sizes(capsys, "--no-progress") == SIZES
+    assert _sizes(capsys, "--no-progress", "--quiet") == ""
+    monkeypatch.setattr(cli_inputs, "LONG_RUN", 2.0)
+    assert _sizes(capsys, "--no-progress") == ""
+
+
+def test_sizes_are_told_before_the_work(data, capsys, monkeypatch):
+    monkeypatch.setattr("relfit.cli.compare", lambda *_args, **_settings: 1 / 0)
+    assert main([*_compare(), "--verbose"]) == 70
+    assert capsys.readouterr().err.startswith(SIZES)
+
+
+def test_the_type_in_the_file_is_told(data, capsys):
+    np.save("gpt.npy", data["gpt"].astype(np.float32))
+    assert "relfit: model gpt: 150 rows × 3 columns, float32, 0.0018 MB\n" in _sizes(capsys, "--verbose")
+
+
+def test_names_stay_on_one_line(data, capsys):
+    args = [*_compare(), "--verbose", "--name", "reference", "--name", "two\n\x1b[31mlines"]
+    assert main(args) == 0
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 3
+    assert "\x1b" not in err
+    assert "relfit: model reference: " in err
+
+
+def test_quiet_shows_no_bar(data, monkeypatch):
+    seen = []
+    monkeypatch.setattr("relfit.cli.compare", lambda *_args, **settings: seen.append(settings["progress"]) or 1 / 0)
+    for options in ([], ["--quiet"], ["--quiet", "--progress"], ["--verbose"]):
+        main([*_compare(), *options])
+    assert seen == [None, False, True, None]
+
+
+def test_the_estimate_counts_pairs(monkeypatch):
+    """One core, d = 2: 6.4 ns for each of n²/2 + Σ(m²/2 + nm) pairs; with n = m = 10⁴ and two models 3.5·10⁸."""
+    monkeypatch.setattr(cli_inputs, "usable_cores", lambda: 1)
+    x = np.broadcast_to(0.0, (10_000, 2))
+    inputs = Inputs(x, {"a": x, "b": x}, ())
+    assert estimated_seconds(inputs, "complete") == pytest.approx(6.4e-9 * 3.5e8)
+    assert estimated_seconds(inputs, "linear") == pytest.approx(6.4e-9 * 2e4)
+    monkeypatch.setattr(cli_inputs, "usable_cores", lambda: 4)
+    assert estimated_seconds(inputs, "complete") == pytest.approx(1.6e-9 * 3.5e8)
+    assert estimated_seconds(Inputs(len, {"a": len}, ()), "complete") == 0.0

@@ -1,0 +1,149 @@
+"""Columns by name, number and range, in files with names and without."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.inputs import read_rows
+from relfit.inputs.columns import column_places, wanted_columns
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ROWS = np.arange(24.0).reshape(2, 12) + 0.5
+NAMED = "id,x,y,1-2\nfirst,1,2,3\nsecond,4,5,6\n"
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    np.save(tmp_path / "a.npy", ROWS)
+    return tmp_path / "a.npy"
+
+
+@pytest.fixture
+def named(tmp_path):
+    (tmp_path / "a.csv").write_text(NAMED)
+    return tmp_path / "a.csv"
+
+
+@pytest.mark.parametrize(
+    ("columns", "places"),
+    [
+        ("0", [0]),
+        ("3-5", [3, 4, 5]),
+        ("11,0, 2-3", [11, 0, 2, 3]),
+        ("7-7", [7]),
+        (5, [5]),
+        ([1, 0], [1, 0]),
+        (["1-2", np.int64(9)], [1, 2, 9]),
+        (range(3), [0, 1, 2]),
+        (np.array([4, 2]), [4, 2]),
+        (None, list(range(12))),
+    ],
+    ids=str,
+)
+def test_numbers_and_ranges_with_both_ends(numbered, columns, places):
+    taken = read_rows(numbered, columns=columns)
+    np.testing.assert_array_equal(taken, ROWS[:, places])
+    assert taken.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("x", [[1], [4]]),
+        ("y,x", [[2, 1], [5, 4]]),
+        (" x , y ", [[1, 2], [4, 5]]),
+        ("1", [[1], [4]]),
+        ([1], [[1], [4]]),
+        ("2-3", [[2, 3], [5, 6]]),
+        # A text is a name before it is a range.
+        ("1-2", [[3], [6]]),
+        ("3,x", [[3, 1], [6, 4]]),
+    ],
+    ids=str,
+)
+def test_names_come_first_and_other_columns_may_hold_anything(named, columns, expected):
+    np.testing.assert_array_equal(read_rows(named, columns=columns), expected)
+
+
+def test_numbers_are_never_taken_for_the_names_of_a_line_of_numbers(tmp_path):
+    """The first row holds a 1: --columns 1 is the second column all the same, and that row is data."""
+    path = tmp_path / "a.csv"
+    path.write_text("1,2,0\n3,4,5\n")
+    np.testing.assert_array_equal(read_rows(path, columns="1"), [[2], [4]])
+    np.testing.assert_array_equal(read_rows(path, columns="2,0-1"), [[0, 1, 2], [5, 3, 4]])
+    refused(lambda: read_rows(path, columns="x"), "its columns have no names; choose by number, 0 to 2, got 'x'")
+
+
+def test_a_first_line_of_names_and_numbers_is_a_header_only_if_a_name_says_so(tmp_path):
+    """With years on top and countries beside them, --columns 1-2 could mean either; 1990 can only be a name."""
+    path = tmp_path / "a.csv"
+    path.write_text("country,1990,1991\n'the one, the other',5,6\nb,7,8\n".replace("'", '"'))
+    np.testing.assert_array_equal(read_rows(path, columns="1990,1991"), [[5, 6], [7, 8]])
+    np.testing.assert_array_equal(read_rows(path, columns="2,1990"), [[6, 5], [8, 7]])
+    refused(lambda: read_rows(path, columns="1-2"), "names only or of numbers only", "choose columns by name")
+    refused(lambda: read_rows(path, columns=[1, 2]), "names only or of numbers only", "choose columns by name")
+    refused(lambda: read_rows(path, columns="country"), "got 'the one, the other' in row 0, column 'country'")
+
+
+def test_a_name_with_a_comma_is_quoted(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('"x, first",y\n1,2\n')
+    np.testing.assert_array_equal(read_rows(path, columns='y,"x, first"'), [[2, 1]])
+    np.testing.assert_array_equal(read_rows(path, columns=["x, first"]), [[1]])
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ("z", ("expected a column called 'z', got 'id', 'x', 'y', '1-2'",)),
+        ("X", ("expected a column called 'X'",)),
+        ("-1", ("expected a column called '-1'",)),
+        ("1-", ("expected a column called '1-'",)),
+        ("4", ("expected columns from 0 to 3, got 4",)),
+        ("1-9", ("expected columns from 0 to 3, got 1-9",)),
+        ("0-999999999", ("expected columns from 0 to 3",)),
+        ("9" * 40, ("expected a column called",)),
+        ("3-1", ("expected columns from 0 to 3, got 3-1",)),
+        ([-1], ("expected columns from 0 to 3, got -1",)),
+        ("x,x", ("expected each column once, got 'x' twice",)),
+        ("x,0-2", ("expected each column once, got 'x' twice",)),
+        ("id", ("got 'first' in row 0, column 'id'",)),
+    ],
+    ids=str,
+)
+def test_refused_choices_name_the_file_and_what_it_has(named, columns, parts):
+    refused(lambda: read_rows(named, columns=columns), str(named), *parts)
+
+
+@pytest.mark.parametrize("columns", ["", " ", "x,,y", ",", [], (), [None], [1.5], [True], True, 1.5, {}, '"x', [b"x"]])
+def test_what_is_no_choice_is_refused(named, columns):
+    refused(lambda: read_rows(named, columns=columns), "columns: expected names, numbers or ranges")
+
+
+def test_two_columns_of_one_name_are_chosen_by_number(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,x,y\n1,2,3\n")
+    refused(lambda: read_rows(path, columns="x"), "2 columns are called 'x'; choose by number")
+    np.testing.assert_array_equal(read_rows(path, columns="1,y"), [[2, 3]])
+
+
+def test_rows_of_another_length_are_seen_behind_the_choice(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y,z\n1,2,3\n4,5\n")
+    refused(lambda: read_rows(path, columns="x"), "expected 3 fields like the first line, got 2 in row 1")
+
+
+def test_a_row_without_axes_has_no_columns(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(3.0))
+    np.testing.assert_array_equal(read_rows(tmp_path / "a.npy", columns="0"), [[0], [1], [2]])
+    refused(lambda: read_rows(tmp_path / "a.npy", columns="1"), "expected columns from 0 to 0, got 1")
+    np.save(tmp_path / "b.npy", np.ones((2, 3, 4)))
+    refused(lambda: read_rows(tmp_path / "b.npy", columns="1"), "got shape (2, 3, 4)")
+
+
+def test_long_lists_of_names_are_cut_short():
+    names = [f"c{k}" for k in range(10_000)]
+    message = refused(lambda: column_places("file", ("z",), names, len(names)), "'c7' and 9992 more")
+    assert len(message) < 150
+    assert column_places("file", wanted_columns(names), names, len(names)) == list(range(10_000))

@@ -1,0 +1,186 @@
+"""Parquet, Feather and Arrow files by pyarrow, and what is said without it."""
+
+import sys
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.errors import InputError
+from relfit.inputs import as_rows, read_rows
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet, Feather and Arrow files")
+feather = pytest.importorskip("pyarrow.feather")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+ROWS = np.array([[1.0, 2.5], [-3.0, 4e-7], [5.0, 6e12]])
+
+
+def _write_stream(table, path):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _write_file(table, path):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
+WRITERS = {
+    "a.parquet": parquet.write_table,
+    "groups.parquet": lambda table, path: parquet.write_table(table, path, row_group_size=2),
+    "a.feather": feather.write_feather,
+    "plain.feather": lambda table, path: feather.write_feather(table, path, compression="uncompressed"),
+    "file.arrow": _write_file,
+    "stream.arrow": _write_stream,
+}
+
+
+@pytest.fixture(params=WRITERS)
+def save(request, tmp_path):
+    def write(table):
+        path = tmp_path / request.param
+        WRITERS[request.param](table if isinstance(table, pa.Table) else pa.table(table), path)
+        return path
+
+    return write
+
+
+def test_round_trip(save):
+    path = save({"x": ROWS[:, 0], "y": ROWS[:, 1]})
+    rows = as_rows("reference", path)
+    np.testing.assert_array_equal(rows, ROWS)
+    assert rows.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        *(np.array([1, 0, 1], kind) for kind in ("int8", "uint64", "float16", "float32", "bool")),
+        pa.array([1, 0, 1]).cast(pa.decimal128(25, 2)),
+        pa.array([1, 0, 1]).cast(pa.decimal256(60, 2)),
+    ],
+    ids=lambda column: str(getattr(column, "dtype", getattr(column, "type", ""))),
+)
+def test_numbers_of_every_kind(save, column):
+    np.testing.assert_array_equal(read_rows(save({"x": column, "y": [1, 2, 3]})), [[1, 1], [0, 2], [1, 3]])
+
+
+def test_columns_by_name_leave_the_others_unread(save):
+    path = save({"id": ["a", "b", "c"], "x": ROWS[:, 0], "y": ROWS[:, 1], "z": [None, 1.0, 2.0]})
+    np.testing.assert_array_equal(read_rows(path, columns="y,x"), ROWS[:, ::-1])
+    np.testing.assert_array_equal(read_rows(path, columns="1-2"), ROWS)
+    refused(lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "--columns")
+    refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y', 'z'")
+
+
+def test_columns_without_numbers_are_all_named(save):
+    path = save({"id": ["a"], "x": [1.0], "when": pa.array([0], pa.timestamp("us")), "t": [{"a": 1}], "u": [["b"]]})
+    refused(lambda: read_rows(path), "'id' (string), 'when' (timestamp[us]), 't' (struct<", "'u' (list<")
+
+
+def test_nulls_are_counted_by_column_over_the_whole_file(save):
+    path = save({"x": [None, 1.0, 2.0, None, None], "y": [1.0] * 5, "z": [1, 2, 3, 4, None]})
+    refused(lambda: read_rows(path), "got nulls: 3 in 'x', 1 in 'z'; fill or drop them")
+
+
+def test_nan_is_no_null_and_left_to_the_array_check(save):
+    path = save({"x": [1.0, float("nan"), 2.0]})
+    refused(lambda: as_rows("model 'm'", path), "model 'm'", "1 of 3 rows (first: row 1)")
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.int16(), 2)], ids=str
+)
+def test_lists_of_one_length_are_columns(save, kind):
+    """Embeddings are stored as one column of lists."""
+    table = {"e": pa.array([[1, 2], [3, 4], [5, 6]], kind), "x": [7, 8, 9]}
+    np.testing.assert_array_equal(read_rows(save(table)), [[1, 2, 7], [3, 4, 8], [5, 6, 9]])
+    np.testing.assert_array_equal(read_rows(save(table), columns="e"), [[1, 2], [3, 4], [5, 6]])
+
+
+def test_tensor_columns(save):
+    kind = pa.fixed_shape_tensor(pa.float32(), (2, 2))
+    column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [5, 6, 7, 8]], pa.list_(pa.float32(), 4)))
+    np.testing.assert_array_equal(read_rows(save({"e": column})), [[1, 2, 3, 4], [5, 6, 7, 8]])
+
+
+def test_lists_of_different_lengths_are_refused(save):
+    assert "lists of one length in 'e', got 1 to 2" in refused(lambda: read_rows(save({"e": [[1.0, 2.0], [3.0]]})))
+    path = save({"e": [[1.0, 2.0], [3.0, 4.0], [5.0], [6.0]]})
+    refused(lambda: read_rows(path), str(path), "expected")
+
+
+@pytest.mark.parametrize("lists", [[[1.0, None], [2.0, 3.0]], [[1.0, 2.0], None]])
+def test_nulls_in_and_among_lists(save, lists):
+    refused(lambda: read_rows(save({"e": lists})), "got nulls: 1 in 'e'")
+
+
+def test_nothing_is_refused_by_the_array_check(save):
+    path = save({"x": pa.array([], pa.float64()), "y": pa.array([], pa.float64())})
+    refused(lambda: as_rows("reference", path), "reference: expected at least one row", "(0, 2)")
+
+
+def test_columns_of_one_name(save):
+    if "parquet" in str(save(pa.table({"x": [1.0]}))):
+        pytest.skip("pyarrow writes no such Parquet file")
+    path = save(pa.table([[1.0], [2.0], [3.0]], names=["x", "x", "y"]))
+    refused(lambda: read_rows(path), "columns of different names, got 2 called 'x'")
+    np.testing.assert_array_equal(read_rows(path, columns="y"), [[3.0]])
+
+
+def test_many_rows_in_many_groups(tmp_path, rng):
+    rows = rng.normal(size=(200_000, 3))
+    table = pa.table({name: rows[:, k] for k, name in enumerate("abc")})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=7_001)
+    np.testing.assert_array_equal(read_rows(tmp_path / "a.parquet", columns="c,a"), rows[:, [2, 0]])
+
+
+def test_every_truncation_is_refused(save):
+    path = save({"x": ROWS[:, 0], "y": ROWS[:, 1]})
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        complaint = _complaint(path)
+        # A stream may end after its schema or after any batch: then it holds what came before, and all of that.
+        assert complaint.startswith(str(path)) or ("stream" in path.name and len(read_rows(path)) in (0, 3))
+
+
+def test_damage_never_ends_in_another_error(save):
+    """Each byte is overwritten by ones that upset parsers: a refusal in one line, or an array."""
+    path = save({"x": ROWS[:, 0], "e": [[1.0], [2.0], [3.0]]})
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 5):
+        for byte in (0x00, 0xFF):
+            path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+            assert len(_complaint(path).splitlines()) <= 1
+
+
+def _complaint(path):
+    try:
+        assert isinstance(read_rows(path), np.ndarray)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_another_file_with_that_ending(tmp_path):
+    for name in ("a.parquet", "a.feather", "a.arrow"):
+        for content in (b"", b"1,2\n3,4\n", bytes(range(256)) * 40):
+            (tmp_path / name).write_bytes(content)
+            refused(lambda name=name: read_rows(tmp_path / name), name, "cannot be read")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather", "a.arrow"])
+def test_without_pyarrow_one_line_says_what_to_install(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_bytes(b"x")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused(lambda: read_rows(tmp_path / name), name, "needs pyarrow; install it with  pip install pyarrow")
+
+
+def test_a_pyarrow_that_unpickles_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a.parquet").write_bytes(b"x")
+    monkeypatch.setattr(pa, "__version__", "14.0.0")
+    refused(lambda: read_rows(tmp_path / "a.parquet"), "needs pyarrow 14.0.1 or newer, got 14.0.0", "-U pyarrow")

@@ -1,0 +1,306 @@
+"""Carving: closed forms for two models, brute force over the selection event, and simulated levels and coverage."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from relfit import InputError, JointEstimate
+from relfit.procedures import relpsi
+from relfit.procedures.carve import _law, _select, carve, carve_bounds, carve_repeated
+from relfit.procedures.streams import streams
+from relfit.truncnorm import selective_interval
+
+ALPHA = 0.05
+
+
+def joint(values, covariance):
+    return JointEstimate(tuple(f"m{k}" for k in range(len(values))), values, covariance)
+
+
+def random_covariance(l, seed):
+    root = np.random.default_rng(seed).normal(size=(l, l))
+    return root @ root.T / l
+
+
+def first_seed_selecting(estimate, best, gamma=1.0):
+    """The first seed whose noise selects this model."""
+    for seed in range(10_000):
+        own = streams(np.random.default_rng(seed), estimate.names)
+        if _select(estimate, own, 0, gamma).best == best:
+            return seed
+    raise AssertionError("no seed selects it")
+
+
+@pytest.mark.parametrize("t", [-1.0, 0.0, 0.5, 2.0, 5.0])
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_two_models_by_quadrature(t, gamma):
+    """J = 0 when t + γv ≥ 0, v ~ N(0, 1) (s = 1): density ∝ φ(x)Φ(x/γ), of total mass ½.
+
+    p = 2∫_t^∞ φ(x)Φ(x/γ) dx, which is 1 − Φ(t)² for γ = 1.
+    """
+    estimate = joint([0.0, t], 0.5 * np.eye(2))
+    seed = first_seed_selecting(estimate, 0, gamma)
+    draws = 40_000
+    decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), gamma=gamma, draws=draws)
+    expected = 2 * quad(lambda x: norm.pdf(x) * norm.cdf(x / gamma), t, 12, epsabs=0, epsrel=1e-10)[0]
+    if gamma == 1.0:
+        assert expected == pytest.approx(1 - norm.cdf(t) ** 2, rel=1e-8)
+    # A ratio of means of draws in [0, 1]: its error is at most √(p(1−p)) · √(Var/E²)/√draws with E = ½.
+    assert decision.best == 0
+    assert abs(np.exp(decision.log_pvalue[1]) / expected - 1) < 5 * 2 / np.sqrt(draws)
+
+
+def test_a_far_model_has_a_finite_log_pvalue():
+    """1 − Φ(40)² ≈ 2Φ(−40): log p = log 2 − 804.6."""
+    decision = carve(joint([0.0, 40.0], 0.5 * np.eye(2)), ALPHA, rng=np.random.default_rng(0))
+    assert decision.log_pvalue[1] == pytest.approx(np.log(2) + norm.logsf(40.0), abs=0.05)
+
+
+def test_intervals_are_the_selection_event():
+    """Move t and hold N = D − c t: J stays argmin(N + c t' + γw) exactly for t' in [a, b], draw by draw."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        v = random_covariance(5, seed)
+        d = rng.normal(size=5)
+        estimate, gamma = joint(d, v), 0.7
+        selection = _select(estimate, streams(rng, estimate.names), 60, gamma)
+        best = selection.best
+        i = (best + 2) % 5
+        law = _law(estimate, selection, i)
+        eta = np.eye(5)[i] - np.eye(5)[best]
+        s2 = eta @ v @ eta
+        c, t = v @ eta / s2, eta @ d
+        grid = np.linspace(-6, 6, 241) * np.sqrt(s2)
+        moved = (d - c * t)[:, None, None] + c[:, None, None] * grid[:, None] + selection.noise[:, None, :]
+        selected = moved.argmin(axis=0) == best
+        inside = (grid[:, None] >= law.a * np.sqrt(s2)) & (grid[:, None] <= law.b * np.sqrt(s2))
+        np.testing.assert_array_equal(selected, inside)
+        assert law.a[0] <= law.t <= law.b[0]
+
+
+def test_a_third_model_whose_noise_says_nothing_about_t_only_thins_the_draws():
+    """V_JJ = 0 and D_1, D_2 independent: Cov(D_2 − D_J, D_1 − D_J) = 0. Model 2's constraint does not depend on
+    t, so p_1 is that of two models, and draws where model 2 would be selected drop out.
+    """
+    estimate = joint([0.0, 1.5, 0.2], np.diag([0.0, 1.0, 1.0]))
+    seed = first_seed_selecting(estimate, 0)
+    selection = _select(estimate, streams(np.random.default_rng(seed), estimate.names), 4000, 1.0)
+    law = _law(estimate, selection, 1)
+    empty = law.a > law.b
+    np.testing.assert_array_equal(empty, 0.2 + selection.noise[2] < 0.0)
+    assert abs(empty.mean() - norm.cdf(-0.2)) < 4 * np.sqrt(0.25 / 4001)
+    decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), draws=20_000)
+    assert np.exp(decision.log_pvalue[1]) == pytest.approx(1 - norm.cdf(1.5) ** 2, rel=0.1)
+
+
+def test_little_noise_is_relpsi():
+    """γ → 0: every draw has RelPSI's truncation limits."""
+    rng = np.random.default_rng(1)
+    estimate = joint(rng.normal(size=5), random_covariance(5, 2))
+    ours = carve(estimate, ALPHA, rng=rng, gamma=1e-9, draws=50)
+    theirs = relpsi(estimate, ALPHA)
+    assert ours.best == theirs.best
+    np.testing.assert_allclose(ours.log_pvalue, theirs.log_pvalue, rtol=1e-5, atol=1e-7)
+
+
+def uniform(p):
+    """Whether the distribution function of p is on the diagonal, within 4 standard errors everywhere."""
+    p, grid = np.asarray(p), np.linspace(0.05, 0.95, 19)
+    return (np.abs((p[:, None] <= grid).mean(axis=0) - grid) < 4 * np.sqrt(grid * (1 - grid) / len(p))).all()
+
+
+@pytest.mark.parametrize("mean", [np.zeros(4), np.array([0.0, 0.0, 0.6, 0.6])], ids=["tied", "two groups"])
+def test_pvalues_are_uniform_given_the_selected_model(mean):
+    """For every J and every i that is truly level with it, whether or not J is a best model."""
+    rng = np.random.default_rng(11)
+    covariance = random_covariance(4, 8) + 0.2 * np.eye(4)
+    p = {}
+    for d in rng.multivariate_normal(mean, covariance, size=1500):
+        decision = carve(joint(d, covariance), ALPHA, rng=rng, draws=60)
+        for i in set(range(4)) - {decision.best}:
+            if mean[i] == mean[decision.best]:
+                p.setdefault((decision.best, i), []).append(np.exp(decision.log_pvalue[i]))
+    checked = [pair for pair, values in p.items() if len(values) > 80]
+    assert {best for best, _ in checked} == {0, 1, 2, 3}
+    assert all(uniform(p[pair]) for pair in checked)
+
+
+def test_pvalues_are_valid_when_a_better_model_was_selected():
+    """D_1 = D_0 + 1: p-values of model 1 against a selected 0 are smaller than uniform; the other way larger."""
+    rng = np.random.default_rng(12)
+    p = {0: [], 1: []}
+    for d in rng.multivariate_normal([0.0, 1.0], 0.5 * np.eye(2), size=1500):
+        decision = carve(joint(d, 0.5 * np.eye(2)), ALPHA, rng=rng, draws=60)
+        p[decision.best].append(np.exp(decision.log_pvalue[1 - decision.best]))
+    assert np.mean(np.array(p[0]) <= 0.05) > 0.08
+    assert np.mean(np.array(p[1]) <= 0.05) < 0.05
+
+
+def test_false_positive_rate_when_all_tie_is_alpha_times_l_minus_one_over_l():
+    rng = np.random.default_rng(13)
+    trials, l = 1000, 5
+    covariance = random_covariance(l, 4)
+    estimates = rng.multivariate_normal(np.zeros(l), covariance, size=trials)
+    worse = np.array([carve(joint(d, covariance), ALPHA, rng=rng, draws=100).worse.mean() for d in estimates])
+    assert abs(worse.mean() - ALPHA * (l - 1) / l) < 3.5 * worse.std() / np.sqrt(trials)
+
+
+def test_coverage_given_the_selection():
+    """V known: bounds for D_i − D_J hold in 95% of the trials, for whichever J; half of the differences are not 0."""
+    rng = np.random.default_rng(14)
+    mean, covariance = np.array([0.0, 0.0, 1.0]), random_covariance(3, 5) + 0.3 * np.eye(3)
+    below, inside = [], []
+    for d in rng.multivariate_normal(mean, covariance, size=250):
+        bounds = carve_bounds(joint(d, covariance), 0.95, rng=rng, draws=60)
+        truth = mean - mean[bounds.best]
+        others = np.arange(3) != bounds.best
+        below.append((bounds.lower <= truth)[others])
+        inside.append(((bounds.interval[:, 0] <= truth) & (truth <= bounds.interval[:, 1]))[others])
+    for covered in (np.array(below), np.array(inside)):
+        error = covered.mean(axis=1).std() / np.sqrt(len(covered))
+        assert abs(covered.mean() - 0.95) < 3.5 * error
+
+
+def test_bounds_agree_with_the_pvalues():
+    """With the same seed: lower bound > 0 exactly where p < 1 − level; interval inside out of the bound."""
+    rng = np.random.default_rng(15)
+    covariance = random_covariance(6, 6)
+    for seed in range(5):
+        estimate = joint(3 * rng.normal(size=6), covariance)
+        decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), draws=200)
+        bounds = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=200)
+        others = np.arange(6) != decision.best
+        assert bounds.best == decision.best
+        np.testing.assert_array_equal((bounds.lower > 0)[others], (np.exp(decision.log_pvalue) < 0.05)[others])
+        assert (bounds.interval[others, 0] < bounds.lower[others]).all()
+        assert (bounds.interval[others, 1] > bounds.lower[others]).all()
+        assert not bounds.interval[decision.best].any()
+
+
+def test_bounds_of_two_models_by_quadrature():
+    """γ = 1, s = 1: the lower bound μ solves ∫_t^∞ φ(x−μ)Φ(x)dx / ∫φ(x−μ)Φ(x)dx = .05."""
+    t = 2.5
+    estimate = joint([0.0, t], 0.5 * np.eye(2))
+    seed = first_seed_selecting(estimate, 0)
+    bounds = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=20_000)
+
+    def survival(mu):
+        above = quad(lambda x: norm.pdf(x - mu) * norm.cdf(x), t, 15)[0]
+        return above / quad(lambda x: norm.pdf(x - mu) * norm.cdf(x), -15, 15)[0]
+
+    assert survival(bounds.lower[1]) == pytest.approx(0.05, abs=0.003)
+    assert survival(bounds.interval[1, 0]) == pytest.approx(0.025, abs=0.002)
+    assert survival(bounds.interval[1, 1]) == pytest.approx(0.975, abs=0.002)
+
+
+def test_intervals_are_shorter_than_relpsi():
+    rng = np.random.default_rng(16)
+    covariance = 0.5 * np.eye(5) + 0.5
+    ours, theirs = [], []
+    for d in rng.multivariate_normal(np.zeros(5), covariance, size=30):
+        estimate = joint(d, covariance)
+        bounds = carve_bounds(estimate, 0.95, rng=rng, draws=200)
+        ours += np.diff(np.delete(bounds.interval, bounds.best, axis=0)).ravel().tolist()
+        psi = relpsi(estimate, ALPHA)
+        for i in set(range(5)) - {psi.best}:
+            low, high = selective_interval(d[i] - d[psi.best], 1.0, *psi.truncation[i], 0.95)
+            theirs.append(high - low)
+    assert np.median(ours) < 0.7 * np.median(theirs)
+    assert np.isfinite(ours).all()
+
+
+def test_permuted_models_with_their_noise_give_permuted_answers():
+    rng = np.random.default_rng(17)
+    names, order = tuple("abcde"), np.array([3, 0, 4, 1, 2])
+    values, covariance = rng.normal(size=5), random_covariance(5, 7)
+
+    def source(name):
+        return np.random.default_rng([4, 9 if name is None else names.index(name)])
+
+    first = JointEstimate(names, values, covariance)
+    turned = JointEstimate(tuple(np.array(names)[order]), values[order], covariance[np.ix_(order, order)])
+    a, b = (carve(estimate, ALPHA, rng=source, draws=300) for estimate in (first, turned))
+    assert order[b.best] == a.best
+    np.testing.assert_allclose(b.log_pvalue, a.log_pvalue[order], rtol=1e-8)
+    x, y = (carve_bounds(estimate, rng=source, draws=300) for estimate in (first, turned))
+    np.testing.assert_allclose(y.lower, x.lower[order], atol=1e-5)
+
+
+def test_models_that_differ_by_a_constant():
+    covariance = np.array([[1.0, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 2]])
+    estimate = joint([0.0, 1e-7, 0.5, 9.0], covariance)
+    decision = carve(estimate, ALPHA, rng=np.random.default_rng(0))
+    bounds = carve_bounds(estimate, rng=np.random.default_rng(0))
+    assert decision.best in (0, 1)
+    assert decision.status[2] == ("deterministic",)
+    assert decision.status[1 - decision.best] == ("indistinguishable",)
+    assert decision.worse.tolist() == [False, False, True, True]
+    assert bounds.lower[2] == pytest.approx(0.5)
+    assert bounds.lower[1 - decision.best] == 0.0
+
+
+def test_hard_covariances_never_give_nan():
+    rank_one = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    cases = [
+        ([0.0, 0.0, 0.0], np.zeros((3, 3))),
+        ([0.0, 0.0, 0.0], np.eye(3)),
+        ([0.0, 0.0, 1.0], np.ones((3, 3))),
+        ([0.0, 1.0, 2.0], rank_one),
+        ([0.0, 0.0, 5.0], np.diag([0.0, 1.0, 1e-30])),
+        ([1e100, 0.0, -1e100], np.eye(3)),
+        ([0.0, 300.0, 301.0], np.eye(3)),
+    ]
+    for values, covariance in cases:
+        for seed in range(3):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                decision = carve(joint(values, covariance), ALPHA, rng=np.random.default_rng(seed), draws=50)
+                bounds = carve_bounds(joint(values, covariance), rng=np.random.default_rng(seed), draws=50)
+            assert not np.isnan(decision.log_pvalue).any()
+            assert (decision.log_pvalue <= 0.0).all()
+            assert not np.isnan(bounds.interval).any()
+            assert (bounds.interval[:, 0] <= bounds.interval[:, 1]).all()
+
+
+def test_gamma_must_be_positive():
+    for gamma in (0.0, -1.0, np.nan):
+        with pytest.raises(InputError, match="gamma"):
+            carve(joint([0.0, 1.0], np.eye(2)), ALPHA, rng=np.random.default_rng(0), gamma=gamma)
+
+
+def test_the_result_says_that_it_is_randomised():
+    estimate = joint([0.0, 0.0, 0.1], np.eye(3))
+    decisions = [carve(estimate, ALPHA, "auto", rng=np.random.default_rng(seed), draws=10) for seed in range(20)]
+    assert len({decision.best for decision in decisions}) > 1
+    assert all(decision.randomised and decision.gamma == 1.0 for decision in decisions)
+    assert decisions[0].correction == "by"
+
+
+def test_repeated_carving_is_twice_the_median():
+    """Five repeats from one generator: p_(3) · 5/3 of the five single p-values, 1 where the model was selected."""
+    estimate = joint([0.0, 0.4, 2.0], np.eye(3))
+    rng = np.random.default_rng(18)
+    single = [carve(estimate, ALPHA, rng=rng, draws=100) for _ in range(5)]
+    repeated = carve_repeated(estimate, ALPHA, rng=np.random.default_rng(18), repeats=5, draws=100)
+    expected = np.minimum(np.median([np.exp(d.log_pvalue) for d in single], axis=0) * 5 / 3, 1.0)
+    chosen = np.bincount([d.best for d in single], minlength=3)
+    assert chosen[repeated.best] == chosen.max()
+    expected[repeated.best] = 1.0
+    np.testing.assert_allclose(np.exp(repeated.log_pvalue), expected, rtol=1e-12)
+
+
+def test_repeated_carving_keeps_the_level():
+    rng = np.random.default_rng(19)
+    trials = 150
+    covariance = 0.5 * np.eye(4) + 0.5
+    estimates = rng.multivariate_normal(np.zeros(4), covariance, size=trials)
+    runs = [carve_repeated(joint(d, covariance), ALPHA, rng=rng, repeats=7, draws=60) for d in estimates]
+    worse = np.array([run.worse.mean() for run in runs])
+    assert worse.mean() < ALPHA
+    moved = [
+        carve_repeated(joint(d + 6 * np.eye(4)[3], covariance), ALPHA, rng=rng, repeats=7, draws=60) for d in estimates
+    ]
+    assert np.mean([run.worse[3] for run in moved]) > 0.95

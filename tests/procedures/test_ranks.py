@@ -1,0 +1,156 @@
+"""Confidence sets for ranks and the matrix of who beats whom: by hand, laws, and simulated coverage."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+from scipy.stats import norm
+
+from relfit import JointEstimate
+from relfit.procedures import adjust
+from relfit.procedures.ranks import pairwise_matrix, rank_sets
+
+
+def joint(values, covariance):
+    return JointEstimate(tuple(f"m{k}" for k in range(len(values))), values, covariance)
+
+
+def ranks(values, covariance, seed=0, **options):
+    return rank_sets(joint(values, covariance), rng=np.random.default_rng(seed), **options)
+
+
+def test_clear_order_gives_single_ranks():
+    got = ranks([20.0, 0.0, 10.0], 0.5 * np.eye(3))
+    np.testing.assert_array_equal(got.lower, [3, 1, 2])
+    np.testing.assert_array_equal(got.upper, [3, 1, 2])
+
+
+def test_equal_values_give_every_rank():
+    got = ranks([0.0, 0.0, 0.0, 0.0], np.eye(4))
+    np.testing.assert_array_equal(got.lower, 1)
+    np.testing.assert_array_equal(got.upper, 4)
+    assert not got.worse.any()
+
+
+@pytest.mark.parametrize("simultaneous", [True, False])
+def test_two_models_by_hand(simultaneous):
+    """Two hypotheses with Z and −Z: the critical value is that of |Z|, 1.960, for one model as for both."""
+    below = ranks([0.0, 1.90], 0.5 * np.eye(2), simultaneous=simultaneous)
+    above = ranks([0.0, 2.02], 0.5 * np.eye(2), simultaneous=simultaneous)
+    assert (below.lower.tolist(), below.upper.tolist()) == ([1, 1], [2, 2])
+    assert (above.lower.tolist(), above.upper.tolist()) == ([1, 2], [1, 2])
+
+
+def test_step_down_finds_what_a_single_step_does_not():
+    """V = I/2, s = 1, D = (0, 2.2, 30). Six hypotheses at first: critical value 2.344 (the studentised range of
+    three, 3.314/√2). The four with model 2 are settled (two rejected, and 2 < 0, 2 < 1 have ratios −30, −28),
+    but stay in the family until rejected: left are (0,1), (1,0), (0,2), (1,2), whose critical value is the .95
+    quantile of max(|Z_01|, Z_02, Z_12), simulated here; 2.2 lies above it and below 2.344.
+    """
+    rng = np.random.default_rng(1)
+    g = rng.normal(size=(3, 400_000)) / np.sqrt(2)
+    first = np.quantile(np.ptp(g, axis=0), 0.95)
+    second = np.quantile(np.maximum.reduce([np.abs(g[0] - g[1]), g[0] - g[2], g[1] - g[2]]), 0.95)
+    assert first == pytest.approx(3.314 / np.sqrt(2), abs=0.02)
+    middle = (first + second) / 2
+    assert first - second > 0.08
+    got = ranks([0.0, middle, 30.0], 0.5 * np.eye(3), draws=50_000)
+    assert got.worse[1, 0]
+    assert not ranks([0.0, middle, 1.0], 0.5 * np.eye(3), draws=50_000).worse.any()
+
+
+def test_a_constant_difference_settles_an_order():
+    covariance = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    for simultaneous in (True, False):
+        got = ranks([0.0, 0.5, 0.1], covariance, simultaneous=simultaneous)
+        assert got.worse[1, 0]
+        assert got.lower.tolist() == [1, 2, 1]
+        assert got.upper.tolist() == [2, 3, 3]
+
+
+def test_permuted_models_with_their_noise_give_permuted_ranks():
+    rng = np.random.default_rng(2)
+    names, order = tuple("abcde"), np.array([3, 0, 4, 1, 2])
+    root = rng.normal(size=(5, 5))
+    values, covariance = 4 * rng.normal(size=5), root @ root.T
+
+    def source(name):
+        return np.random.default_rng([4, 9 if name is None else names.index(name)])
+
+    first = JointEstimate(names, values, covariance)
+    turned = JointEstimate(tuple(np.array(names)[order]), values[order], covariance[np.ix_(order, order)])
+    for simultaneous in (True, False):
+        a, b = (rank_sets(e, rng=source, draws=4000, simultaneous=simultaneous) for e in (first, turned))
+        np.testing.assert_array_equal(b.lower, a.lower[order])
+        np.testing.assert_array_equal(b.upper, a.upper[order])
+
+
+def true_ranks(mean):
+    return 1 + (mean < mean[:, None]).sum(axis=1), len(mean) - (mean > mean[:, None]).sum(axis=1)
+
+
+MEANS = {"tied": np.zeros(5), "two groups": np.array([0.0, 0.0, 0.0, 9.0, 9.0]), "graded": 1.5 * np.arange(5)}
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_coverage(case):
+    """All ranks that ties allow are inside in 95% of the trials; exactly so when all tie, and step-down keeps it
+    exact in two groups far apart.
+    """
+    mean, trials = MEANS[case], 600
+    root = np.random.default_rng(3).normal(size=(5, 5))
+    covariance = root @ root.T / 5
+    rng = np.random.default_rng(4)
+    lowest, highest = true_ranks(mean)
+    together, alone = [], []
+    for d in rng.multivariate_normal(mean, covariance, size=trials):
+        whole = rank_sets(joint(d, covariance), rng=rng, draws=999)
+        single = rank_sets(joint(d, covariance), rng=rng, draws=999, simultaneous=False)
+        together.append(((whole.lower <= lowest) & (highest <= whole.upper)).all())
+        alone.append((single.lower <= lowest) & (highest <= single.upper))
+    error = np.sqrt(0.05 * 0.95 / trials)
+    assert np.mean(together) > 0.95 - 3 * error
+    assert (np.mean(alone, axis=0) > 0.95 - 3.5 * error).all()
+    if case != "graded":
+        assert np.mean(together) < 0.95 + 3 * error
+
+
+def test_pairwise_matrix_by_hand():
+    """V = diag(1, 1, 2), D = (0, 1, 4): s_01 = √2, s_02 = s_12 = √3."""
+    got = pairwise_matrix(joint([0.0, 1.0, 4.0], np.diag([1.0, 1.0, 2.0])), 0.05, "none")
+    z = np.array([[np.nan, -1 / 2**0.5, -4 / 3**0.5], [1 / 2**0.5, np.nan, -3 / 3**0.5], [4 / 3**0.5, 3 / 3**0.5, 0]])
+    off = ~np.eye(3, dtype=bool)
+    np.testing.assert_allclose(got.log_pvalue[off], log_ndtr(-z[off]), rtol=1e-12)
+    np.testing.assert_array_equal(np.diag(got.adjusted_pvalue), 1.0)
+    assert got.worse.tolist() == [[False, False, False], [False, False, False], [True, True, False]]
+
+
+@pytest.mark.parametrize("correction", ["none", "holm", "bonferroni", "bh", "by"])
+def test_pairwise_correction_counts_all_ordered_pairs(correction):
+    rng = np.random.default_rng(5)
+    estimate = joint(2 * rng.normal(size=4), 0.5 * np.eye(4))
+    got = pairwise_matrix(estimate, 0.05, correction)
+    off = ~np.eye(4, dtype=bool)
+    ratio = (estimate.values[:, None] - estimate.values)[off]
+    np.testing.assert_allclose(got.adjusted_pvalue[off], adjust(norm.sf(ratio), correction), rtol=1e-9)
+    np.testing.assert_array_equal(got.worse[off], got.adjusted_pvalue[off] <= 0.05)
+    assert not (got.worse & got.worse.T).any()
+
+
+def test_pairwise_automatic_correction_and_constant_differences():
+    covariance = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    got = pairwise_matrix(joint([0.0, 0.5, 0.1], covariance), 0.05, "auto")
+    assert got.correction == "by"
+    assert got.worse.tolist() == [[False, False, False], [True, False, False], [False, False, False]]
+
+
+def test_hard_covariances_never_give_nan():
+    for covariance in (np.zeros((3, 3)), np.ones((3, 3)), np.outer([1.0, 2, 3], [1.0, 2, 3]), np.diag([0.0, 1.0, 0.0])):
+        for simultaneous in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                got = ranks([0.0, 0.0, 1.0], covariance, simultaneous=simultaneous, draws=200)
+                matrix = pairwise_matrix(joint([0.0, 0.0, 1.0], covariance), 0.05)
+            assert (got.lower <= got.upper).all()
+            assert not np.isnan(matrix.log_pvalue).any()

@@ -1,0 +1,81 @@
+"""Score networks s(x, σ) compared over noise levels."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit import Density, compare_noised, estimate
+from relfit.adapters.score_network import at_level
+
+
+def smoothed(mean):
+    """The score of N(mean, I) with noise of standard deviation σ added: (mean − x)/(1 + σ²)."""
+    return lambda x, sigma: (mean - x) / (1.0 + sigma**2)
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(300, 2))
+
+
+def test_the_network_of_the_data_is_best_at_every_level(x):
+    result = compare_noised(x, {"off": smoothed(1.0), "right": smoothed(0.0)}, [0.1, 0.5, 2.0], rng=0)
+    assert result.overall.best == "right"
+    assert result.overall.worse.tolist() == [True, False]
+    assert result.overall.measure == "ksd"
+    assert result.levels == (0.1, 0.5, 2.0)
+    assert [level.best for level in result.by_level] == ["right"] * 3
+    assert "noise levels 0.1, 0.5, 2" in str(result)
+
+
+def test_one_level_is_a_plain_comparison_on_noised_data(x):
+    """With one level its weight is 1, so the average is that level's own estimate, ψ rows and all."""
+    result = compare_noised(x, {"a": smoothed(1.0), "b": smoothed(0.0)}, [0.5], rng=3)
+    np.testing.assert_allclose(result.overall.discrepancy, result.by_level[0].discrepancy, rtol=1e-12)
+    np.testing.assert_allclose(result.overall.covariance, result.by_level[0].covariance, rtol=1e-12)
+
+
+def test_levels_are_weighted_by_their_square(x):
+    result = compare_noised(x, {"a": smoothed(1.0), "b": smoothed(0.0)}, [1.0, 2.0], rng=3)
+    small, large = (level.discrepancy for level in result.by_level)
+    np.testing.assert_allclose(result.overall.discrepancy, 0.2 * small + 0.8 * large, rtol=1e-12)
+
+
+def test_vanishing_noise_is_the_comparison_without_noise(x):
+    names = {"a": 1.0, "b": 0.0}
+    result = compare_noised(x, {name: smoothed(mean) for name, mean in names.items()}, [1e-9], rng=0)
+    plain = estimate(x, {name: Density(score=lambda x, m=mean: m - x) for name, mean in names.items()}, rng=0)
+    np.testing.assert_allclose(result.overall.discrepancy, plain.values, rtol=1e-6)
+
+
+def test_the_seed_gives_the_noise(x):
+    networks = {"a": smoothed(1.0), "b": smoothed(0.0)}
+    first, again, other = (compare_noised(x, networks, [1.0], rng=seed).overall.discrepancy for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all()
+
+
+def test_bad_arguments_are_refused(x):
+    networks = {"a": smoothed(1.0), "b": smoothed(0.0)}
+    for levels in ([], [0.0], [-1.0], [np.nan], ["a"], None, [[1.0]]):
+        refused(lambda levels=levels: compare_noised(x, networks, levels), "levels: expected noise levels above 0")
+    refused(lambda: compare_noised(x, {"a": smoothed(0.0)}, [1.0]), "networks: expected a mapping of at least two")
+    refused(lambda: compare_noised(x, {**networks, "c": 3}, [1.0]), "network 'c': expected a score network")
+    refused(lambda: compare_noised(x, {**networks, "c": networks["a"]}, [1.0]), "equal scores; leave one out")
+    refused(lambda: compare_noised(x, {**networks, "c": lambda x, s: x[0]}, [1.0]), "model 'c': score: expected shape")
+
+
+def test_a_torch_network_gets_tensors_in_its_own_precision(x):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+        def forward(self, rows, sigma):
+            assert rows.dtype == sigma.dtype == torch.float32
+            assert sigma.shape == (len(rows),)
+            return -rows / (self.scale**2 + sigma[:, None] ** 2)
+
+    np.testing.assert_allclose(at_level(Network(), 2.0).scores(x), -x / 5.0, rtol=1e-5)

@@ -1,0 +1,156 @@
+"""KID and CMMD: against independent implementations and the published formulas."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.cli import main
+from relfit.presets import PRESETS, apply_preset
+
+
+@pytest.fixture
+def features():
+    """Two groups of 60 rows of 24 skewed positive numbers, like pooled activations."""
+    rng = np.random.default_rng(5)
+    return rng.gamma(1.0, 0.4, (60, 24)), rng.gamma(1.2, 0.4, (60, 24))
+
+
+def _kid_by_loops(x, y):
+    """The unbiased MMD² with k = (x·y/d + 1)³, term by term from its definition."""
+    d = x.shape[1]
+
+    def k(a, b):
+        return (float(a @ b) / d + 1.0) ** 3
+
+    n, m = len(x), len(y)
+    xx = sum(k(x[i], x[j]) for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
+    yy = sum(k(y[i], y[j]) for i in range(m) for j in range(m) if i != j) / (m * (m - 1))
+    return xx + yy - 2 * sum(k(a, b) for a in x for b in y) / (n * m)
+
+
+def _estimated(preset, x, y):
+    reference, models, kernel = apply_preset(preset, x, {"model": y})
+    return float(relfit.estimate(reference, models, kernel=kernel, rng=0).values[0])
+
+
+def test_kid_is_its_definition(features):
+    x, y = features
+    assert _estimated("kid", x, y) == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
+    assert _estimated("kid", x, y[:40]) == pytest.approx(_kid_by_loops(x, y[:40]), rel=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance`")
+def test_kid_is_torchmetrics_with_one_subset_of_all_rows(features):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    kid = pytest.importorskip("torchmetrics.image.kid", reason="torchmetrics is not installed")
+    x, y = features
+    metric = kid.KernelInceptionDistance(feature=torch.nn.Identity(), subsets=1, subset_size=60)
+    metric.set_dtype(torch.float64)
+    metric.update(torch.from_numpy(x), real=True)
+    metric.update(torch.from_numpy(y), real=False)
+    assert _estimated("kid", x, y) == pytest.approx(float(metric.compute()[0]), rel=1e-6)
+
+
+def test_kid_is_torch_fidelity_with_one_subset_of_all_rows(features):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    try:
+        from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"torch-fidelity needs a torchvision that loads ({error})")
+    x, y = features
+    options = {"kid_subsets": 1, "kid_subset_size": 60, "verbose": False}
+    found = kid_features_to_metric(torch.from_numpy(x), torch.from_numpy(y), **options)
+    assert _estimated("kid", x, y) == pytest.approx(found[KEY_METRIC_KID_MEAN], rel=1e-6)
+
+
+def _published_cmmd(x, y):
+    """1000 × (mean k(x,x') + mean k(y,y') − 2 mean k(x,y)), all pairs with their diagonals, k = exp(−γr²).
+
+    γ = 1/(2·10²) on rows of unit length, where r² = 2 − 2 cos: from the cosines alone.
+    """
+
+    def k(a, b):
+        cosines = (a @ b.T) / np.outer(np.sqrt((a**2).sum(1)), np.sqrt((b**2).sum(1)))
+        return np.exp(-(2.0 - 2.0 * cosines) / 200.0)
+
+    return 1000.0 * (k(x, x).mean() + k(y, y).mean() - 2.0 * k(x, y).mean())
+
+
+def test_cmmd_as_published_comes_from_the_pieces(features):
+    """relfit's kernel on the prepared rows, in the V-statistic form."""
+    x, y = features
+    rows, (prepared,), kernel = apply_preset("cmmd", x, [y])
+
+    def mean(a, b):
+        return kernel.phi(np.square(a[:, None] - b[None]).sum(axis=2)).mean()
+
+    found = 1000.0 * (mean(rows, rows) + mean(prepared, prepared) - 2.0 * mean(rows, prepared))
+    assert found == pytest.approx(_published_cmmd(x, y), rel=1e-9)
+
+
+def test_cmmd_as_published_comes_from_the_estimate(features):
+    """V = (1 − 1/n) U + (2/n)(1 − mean k(x,y)) for n rows on each side, because k(x,x) = 1."""
+    x, y = features
+    n = len(x)
+    rows, (prepared,), kernel = apply_preset("cmmd", x, [y])
+    cross = kernel.phi(np.square(rows[:, None] - prepared[None]).sum(axis=2)).mean()
+    found = 1000.0 * ((1.0 - 1.0 / n) * _estimated("cmmd", x, y) + 2.0 / n * (1.0 - cross))
+    assert found == pytest.approx(_published_cmmd(x, y), rel=1e-8)
+
+
+def test_cmmd_does_not_see_the_length_of_rows(features):
+    x, y = features
+    scale = np.random.default_rng(0).uniform(0.01, 100.0, (60, 1))
+    assert _estimated("cmmd", x * scale, y) == pytest.approx(_estimated("cmmd", x, y), rel=1e-9)
+    assert _estimated("kid", x * scale, y) != pytest.approx(_estimated("kid", x, y), rel=0.1)
+
+
+def test_unit_length_of_huge_and_tiny_rows():
+    rows, _, _ = apply_preset("cmmd", [[3e151, 4e151], [3e-200, 4e-200]], [[[1.0, 0.0]]])
+    assert np.allclose(rows, [[0.6, 0.8], [0.6, 0.8]])
+
+
+def test_refusals():
+    good = np.ones((3, 2))
+    refused(lambda: apply_preset("fid", good, [good]), "preset", "kid, cmmd", "'fid'")
+    refused(lambda: apply_preset("cmmd", good, {"a": [[1.0, 0.0], [0.0, 0.0]]}), "model 'a'", "row 1")
+    refused(lambda: apply_preset("cmmd", good, [good, np.zeros((3, 2))]), "model 'm2'", "3 of 3 rows")
+    refused(lambda: apply_preset("kid", good, {"a": np.full((3, 2), np.nan)}), "model 'a'", "finite")
+    density = relfit.Density(score=lambda x: -x, dim=2)
+    refused(lambda: apply_preset("kid", good, {"a": density}), "model 'a'", "Density")
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch, features):
+    rng = np.random.default_rng(6)
+    monkeypatch.chdir(tmp_path)
+    for name, shape in {"real": 1.0, "good": 1.0, "bad": 1.6}.items():
+        np.save(f"{name}.npy", rng.gamma(shape, 0.4, (60, 24)).astype(np.float32))
+    return ["real.npy", "good.npy", "bad.npy"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("command", ["compare", "pair"])
+def test_command_line(files, capsys, preset, command):
+    assert main([command, *files, "--preset", preset, "--json", "-"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    x, y, z = (np.load(file).astype(np.float64) for file in files)
+    expected = [_estimated(preset, x, model) for model in (y, z)]
+    assert printed["discrepancy"] == pytest.approx(expected, rel=1e-9)
+    assert any(note.startswith(f"preset {preset}: ") for note in printed["warnings"])
+
+
+def test_the_table_says_which_preset(files, capsys):
+    assert main(["compare", *files, "--preset", "cmmd"]) == 0
+    out = capsys.readouterr().out
+    assert "preset cmmd: rows scaled to unit length, Gaussian kernel with σ = 10" in out
+    assert "bad" in out
+
+
+@pytest.mark.parametrize("option", [["--kernel", "gaussian"], ["--bandwidth", "2"]])
+def test_a_preset_leaves_no_choice_of_kernel(files, capsys, option):
+    assert main(["compare", *files, "--preset", "kid", *option]) == 2
+    assert f"{option[0]}: --preset kid has a kernel of its own" in capsys.readouterr().err

@@ -1,0 +1,138 @@
+"""Models given as generators are drawn from once, with the seed."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import relfit
+from relfit.adapters import samplers
+
+
+def normal(n, rng):
+    return rng.normal(size=(n, 2))
+
+
+class Machine:
+    def sample(self, n, rng):
+        return rng.normal(0.5, 1, size=(n, 2))
+
+
+@pytest.fixture
+def reference(rng):
+    return rng.normal(size=(200, 2))
+
+
+def test_functions_and_objects_are_drawn_from_and_said(reference):
+    result = relfit.compare(reference, {"f": normal, "machine": Machine(), "given": reference + 1.0}, rng=3)
+    assert result.sizes == (200, 200, 200, 200)
+    assert result.best == "f"
+    assert any("drew 200 rows from 'f', 'machine' (seed 3)" in note for note in result.warnings)
+
+
+def test_the_drawn_rows_can_be_had_saved_and_used_again(reference, tmp_path):
+    models = {"f": normal, "machine": Machine()}
+    rows = relfit.draw(models, 200, rng=3)
+    np.save(tmp_path / "f.npy", rows["f"])
+    np.save(tmp_path / "machine.npy", rows["machine"])
+    direct = relfit.compare(reference, models, rng=3)
+    again = relfit.compare(reference, {k: tmp_path / f"{k}.npy" for k in models}, rng=3)
+    np.testing.assert_array_equal(direct.pvalue, again.pvalue)
+    np.testing.assert_array_equal(direct.discrepancy, again.discrepancy)
+
+
+def test_draws_depend_on_the_name_and_seed_only(reference):
+    one = relfit.draw({"a": normal, "b": normal}, 50, rng=1)
+    two = relfit.draw({"b": normal, "a": normal}, 50, rng=1)
+    np.testing.assert_array_equal(one["a"], two["a"])
+    assert (one["a"] != one["b"]).all()
+    assert (relfit.draw({"a": normal}, 50, rng=2)["a"] != one["a"]).all()
+
+
+def test_large_draws_come_in_batches():
+    asked = []
+
+    def count(n, rng):
+        asked.append(n)
+        return rng.normal(size=(n, 1))
+
+    progress = []
+    rows = samplers.draw_rows(
+        "m", relfit.Sampler(count), 10_000, np.random.default_rng(0), lambda *a: progress.append(a)
+    )
+    assert rows.shape == (10_000, 1)
+    assert asked == [4096, 4096, 1808]
+    assert progress[-1] == (10_000, 10_000)
+
+
+def test_scipy_distributions_and_densities_mix_with_samples(reference):
+    target = stats.multivariate_normal([0.0, 0.0])
+    result = relfit.compare(reference, {"scipy": target, "rows": reference[::-1] + 0.7}, rng=0)
+    assert result.measure == "mmd"
+    assert any("compared by their samples" in note for note in result.warnings)
+    pure = relfit.compare(reference, {"a": target, "b": stats.multivariate_normal([1.0, 0.0])}, rng=0)
+    assert pure.measure == "ksd"
+    forced = relfit.compare(
+        reference, {"a": target, "b": stats.multivariate_normal([1.0, 0.0])}, rng=0, discrepancy="mmd"
+    )
+    assert forced.measure == "mmd"
+
+
+def test_a_density_without_a_sampler_cannot_be_mixed(reference):
+    density = relfit.Density(score=lambda x: -x)
+    with pytest.raises(relfit.InputError, match=r"'d' is a density that cannot be sampled") as caught:
+        relfit.compare(reference, {"d": density, "rows": reference + 1.0})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (lambda n, rng: rng.normal(size=(n - 1, 2)), "'bad': expected 200 rows.*got 199"),
+        (lambda n, rng: 3.0, "'bad': expected 200 rows.*single number"),
+        (lambda n, rng: rng.normal(size=(n, 3)), "'bad': expected 2 columns"),
+        (lambda n, rng: np.full((n, 2), np.nan), "'bad': .*NaN"),
+        (lambda x: -x, "'bad'"),
+        (relfit.Sample, "'bad'"),
+    ],
+)
+def test_bad_samplers_are_named(reference, bad, words):
+    with pytest.raises(relfit.InputError, match=words):
+        relfit.compare(reference, {"bad": bad, "good": normal}, rng=0)
+
+
+def test_a_sampler_must_be_callable():
+    with pytest.raises(relfit.InputError, match="function"):
+        relfit.Sampler(3)
+    with pytest.raises(relfit.InputError, match="positive"):
+        relfit.draw({"a": normal}, 0)
+
+
+def test_samplers_against_a_target():
+    target = stats.multivariate_normal([0.0, 0.0])
+    result = relfit.compare(
+        target, {"f": normal, "machine": Machine(), "rows": np.random.default_rng(0).normal(size=(300, 2))}, rng=0
+    )
+    assert result.sizes == (0, 300, 300, 300)
+    assert result.worse.tolist() == [False, True, False]
+
+
+def test_sklearn_objects_are_drawn_without_touching_them(reference):
+    mixture_module = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
+    density_module = pytest.importorskip("sklearn.neighbors", reason="scikit-learn is not installed")
+    mixture = mixture_module.GaussianMixture(2, random_state=5).fit(reference)
+    kde = density_module.KernelDensity(bandwidth=0.3).fit(reference)
+    rows = relfit.draw({"mixture": mixture, "kde": kde}, 500, rng=0)
+    assert rows["mixture"].shape == rows["kde"].shape == (500, 2)
+    assert mixture.random_state == 5
+    np.testing.assert_array_equal(rows["mixture"], relfit.draw({"mixture": mixture}, 500, rng=0)["mixture"])
+
+
+def test_torch_distributions_leave_the_global_state_alone():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    normal_2d = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+    one = relfit.draw({"t": normal_2d}, 100, rng=0)["t"]
+    two = relfit.draw({"t": normal_2d}, 100, rng=0)["t"]
+    np.testing.assert_array_equal(one, two)
+    assert torch.equal(before, torch.random.get_rng_state())
