@@ -16,6 +16,7 @@ from relfit.errors import BackendUnavailable, InputError, RelfitError
 from relfit.estimate import JointEstimate
 from relfit.inputs import draw
 from relfit.kernels import IMQ, Gaussian, Matern, MultiScale, Polynomial, RationalQuadratic
+from relfit.losses import from_losses
 from relfit.models import Density, Sample
 from relfit.noise import NoisedComparison, compare_noised
 from relfit.result import Comparison, PairComparison
@@ -49,4 +50,5 @@ __all__ = [
     "decide",
     "draw",
     "estimate",
+    "from_losses",
 ]

@@ -15,7 +15,6 @@ from relfit.procedures import adjust, relpsi
 from relfit.procedures.best_set import best_set
 from relfit.procedures.decision import decide_without_variance, difference_variance
 from relfit.procedures.differences import differences, smallest_sample
-from relfit.procedures.maxt import resolve_method
 
 ALPHA = 0.05
 
@@ -152,81 +151,6 @@ def test_permuted_models_with_their_noise_give_permuted_answers(method, shared, 
     np.testing.assert_array_equal(b.worse, a.worse[order])
 
 
-def naive_bootstrap_pvalues(values, psi, draws, seed):
-    """One resample at a time, every pair, no moment selection: the definition."""
-    rng = np.random.default_rng(seed)
-    l = len(values)
-    parts = [(psi.reference, None)] if psi.reference is not None else []
-    if psi.models and psi.shared:
-        parts.append((np.stack(psi.models, axis=1), None))
-    elif psi.models:
-        parts += [(np.outer(x, np.eye(l)[i]), i) for i, x in enumerate(psi.models)]
-
-    def moments(resample):
-        mean, covariance = np.zeros(l), np.zeros((l, l))
-        for rows, _ in parts:
-            drawn = rows[rng.integers(len(rows), size=len(rows))] if resample else rows
-            mean += drawn.mean(axis=0)
-            covariance += np.cov(drawn.T) / len(drawn)
-        return mean, covariance
-
-    def ratios(mean, covariance):
-        v = np.diag(covariance)
-        s = np.sqrt(v[:, None] + v - 2 * covariance + 1e300 * np.eye(l))
-        return np.where(np.eye(l, dtype=bool), -np.inf, (mean[:, None] - mean) / s)
-
-    statistic = ratios(values, moments(False)[1]).max(axis=1)
-    tops = np.array([ratios(*moments(True)).max(axis=1) for _ in range(draws)])
-    return (1 + (tops >= statistic).sum(axis=0)) / (1 + draws)
-
-
-@pytest.mark.parametrize("case", ["reference", "independent", "shared", "no reference", "unequal"])
-def test_percentile_t_bootstrap_against_the_definition(case):
-    if case == "reference":
-        psi = skewed_psi(25, 3, seed=2)
-    elif case == "no reference":
-        psi = Psi(None, skewed_psi(25, 3, seed=2, models=20).models)
-    elif case == "unequal":
-        whole = skewed_psi(25, 3, seed=2, models=40)
-        cut = tuple(x[:k] - x[:k].mean() for x, k in zip(whole.models, (20, 30, 40), strict=True))
-        psi = Psi(whole.reference, cut)
-    else:
-        psi = skewed_psi(25, 3, seed=2, models=20, shared=case == "shared")
-    values = np.array([0.0, 0.2, 0.45])
-    estimate = joint(values, psi.covariance(), psi=psi)
-    object.__setattr__(estimate, "sizes", (10**9,))  # √log n = 4.55: every j is kept
-    got = best_set(estimate, ALPHA, rng=np.random.default_rng(5), method="bootstrap", draws=20_000)
-    expected = naive_bootstrap_pvalues(values, psi, 4000, seed=6)
-    error = np.sqrt(expected * (1 - expected) * (1 / 4000 + 1 / 20_000))
-    assert got.method == "bootstrap"
-    assert (np.abs(np.exp(got.log_pvalue) - expected) < 4.5 * error + 1e-3).all()
-
-
-def test_bootstrap_of_an_all_but_constant_row_set_stays_finite():
-    """29 zeros and a one: a third of the resamples have no variance at all."""
-    rows = np.zeros((30, 2))
-    rows[0, 0] = 1.0
-    psi = Psi(rows - rows.mean(axis=0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        decision = best_set(joint([0.1, 0.0], psi.covariance(), psi=psi), ALPHA, rng=np.random.default_rng(0))
-    assert decision.method == "bootstrap"
-    assert np.isfinite(decision.log_pvalue).all()
-
-
-def test_method_is_chosen_by_the_rows():
-    small, large = skewed_psi(299, 3, seed=0), skewed_psi(300, 3, seed=0)
-    values = [0.0, 0.1, 0.2]
-    assert resolve_method(joint(values, small.covariance(), psi=small), "auto") == "bootstrap"
-    assert resolve_method(joint(values, large.covariance(), psi=large), "auto") == "gaussian"
-    assert resolve_method(joint(values, 0.9 * small.covariance(), psi=small), "auto") == "gaussian"
-    assert resolve_method(joint(values, np.eye(3), n=50), "auto") == "gaussian"
-    with pytest.raises(InputError, match="ψ rows"):
-        resolve_method(joint(values, np.eye(3)), "bootstrap")
-    with pytest.raises(InputError, match="method"):
-        resolve_method(joint(values, np.eye(3)), "normal")
-
-
 def test_smallest_sample_skips_a_reference_that_is_a_density():
     estimate = JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2), (0, 400, 50))
     assert smallest_sample(estimate) == 50
@@ -356,21 +280,3 @@ def test_a_worse_model_is_found_more_often_than_by_relpsi():
     theirs = np.mean([relpsi(joint(d, covariance), ALPHA).worse[9] for d in estimates])
     assert ours > 0.98
     assert theirs < 0.7
-
-
-def test_percentile_t_keeps_the_level_on_small_skewed_samples():
-    """n = 30 rows, differences of exponentials with unlike scales: the normal test errs far too often on the
-    model whose losses have the long right tail (its mean is underestimated with a small standard error).
-    """
-    rng = np.random.default_rng(7)
-    trials, n = 1500, 30
-    wrong = {"gaussian": 0, "bootstrap": 0}
-    for _ in range(trials):
-        rows = np.column_stack([rng.exponential(size=n), 1.0 + 0.1 * rng.normal(size=n)])
-        psi = Psi(rows - rows.mean(axis=0))
-        estimate = joint(rows.mean(axis=0), psi.covariance(), psi=psi)
-        for method in wrong:
-            wrong[method] += best_set(estimate, ALPHA, rng=rng, method=method, draws=499).worse[1]
-    error = np.sqrt(ALPHA * (1 - ALPHA) / trials)
-    assert wrong["gaussian"] / trials > ALPHA + 5 * error
-    assert wrong["bootstrap"] / trials < ALPHA + 3.5 * error

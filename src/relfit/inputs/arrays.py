@@ -64,9 +64,14 @@ def _array(argument: str, value: Any) -> NDArray[Any]:
 def _converted(value: Any) -> NDArray[Any]:
     if is_tensor(value):
         return tensor_array(value)
-    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+    if not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    try:
+        # An object without __array__ would become an array of one object, so it must not be asked.
+        return np.asarray(value) if hasattr(value, "__array__") else exchanged(value)
+    except TypeError:
+        # CuPy's way of saying that the array lives on a device.
         return exchanged(value)
-    return np.asarray(value)
 
 
 def _numeric(argument: str, array: NDArray[Any]) -> Array:

@@ -120,6 +120,12 @@ def _is_rows(value: Any) -> bool:
 
 
 def _load_for_target(target: Density, named: Mapping[str, Any], seed: int, progress: Progress | None) -> Data:
+    densities = [name for name, value in named.items() if isinstance(value, Density)]
+    if densities:
+        raise InputError(
+            f"model {densities[0]!r}: expected a sample, got a Density; the reference is a density already, and two "
+            "densities cannot be compared without samples"
+        )
     given = [len(x) for x in named.values() if isinstance(x, np.ndarray)]
     named, drawn = with_samples_drawn(
         named, target.dim or 1, max(given, default=DEFAULT_ROWS), seed, all_samples=True, progress=progress

@@ -47,8 +47,8 @@ def with_samples_drawn(
     kinds = {name: _kind(value, dim) for name, value in named.items()}
     mixed = all_samples or len(set(kinds.values())) > 1
     wanted = [name for name, kind in kinds.items() if kind == "sampler" or (kind == "density" and mixed)]
-    if not wanted:
-        return dict(named), ()
+    if not wanted or "refused" in kinds.values():
+        return dict(named), ()  # the check of a refused model gives the reason
     given = set(kinds.values())
     if len(given) > 1:
         stuck = [name for name in wanted if sampler_of(named[name]) is None]
@@ -79,9 +79,7 @@ def _kind(value: Any, dim: int) -> str:
     try:
         density = adapt(value, dim)
     except InputError:
-        if sampler_of(value) is None:
-            return "rows"  # the check of the model itself gives the reason
-        return "sampler"
+        return "refused" if sampler_of(value) is None else "sampler"
     if density is not None:
         return "density"
     return "sampler" if sampler_of(value) is not None else "rows"

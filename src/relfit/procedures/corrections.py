@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.errors import InputError
+
 Array = NDArray[np.float64]
 
 CORRECTIONS = ("none", "by", "bh", "holm", "bonferroni", "auto")
@@ -26,6 +28,8 @@ def adjust(pvalues: Array, correction: str) -> Array:
         return np.asarray(false_discovery_control(pvalues, method=correction))
     if correction == "bonferroni":
         return np.minimum(count * pvalues, 1.0)
+    if correction != "holm":
+        raise InputError(f"correction: expected none, by, bh, holm or bonferroni, got {correction!r}")
     order = np.argsort(pvalues, kind="stable")
     stepped = np.maximum.accumulate(pvalues[order] * np.arange(count, 0, -1))
     adjusted = np.empty(count)

@@ -48,7 +48,8 @@ def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Deci
     s = np.sqrt([difference_variance(joint.covariance, i, best) for i in tested])
     gaps = joint.values[tested] - joint.values[best]
     log_p[tested] = selective_log_pvalue(gaps, s, limits[tested, 0], limits[tested, 1])
-    used = resolve_correction(correction, joint.covariance, best)
+    # The sign condition is about untruncated differences; BY holds whatever their dependence.
+    used = resolve_correction("by" if correction == "auto" else correction, joint.covariance, best)
     adjusted = _adjust_others(np.exp(log_p), best, used)
     worse = adjusted <= alpha
     worse[best] = False

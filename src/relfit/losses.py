@@ -1,0 +1,49 @@
+"""Any loss as a discrepancy: a matrix of losses per item and model becomes a joint estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from relfit.discrepancies import Psi
+from relfit.errors import InputError
+from relfit.estimate import JointEstimate
+from relfit.inputs import as_rows
+
+FEWEST_ITEMS = 20
+
+
+def from_losses(losses: Any, names: Sequence[str] | None = None) -> JointEstimate:
+    """The mean loss of each model (smaller is better) and the covariance of the means.
+
+    Args:
+        losses: (n, l) losses of l models on the same n items: negative log-likelihoods of held-out rows, errors on
+            benchmark questions, forecast losses; or a mapping of names to n losses; or a data frame.
+        names: l names; taken from a mapping's keys or a frame's columns where not given, else m1, m2, ….
+
+    ``D = mean of the rows``, ``V = cov(losses)/n``: items are taken as independent, models as paired by item.
+
+    >>> joint = from_losses({"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10})
+    >>> joint.names, joint.values.round(2).tolist()
+    (('old', 'new'), [0.25, 0.15])
+    """
+    if isinstance(losses, Mapping):
+        names = list(losses) if names is None else names
+        lengths = {key: len(value) for key, value in losses.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"losses: expected as many losses for every model, got {lengths}")
+        losses = np.stack([np.asarray(column) for column in losses.values()], axis=1) if losses else []
+    elif names is None and hasattr(losses, "columns"):
+        names = [str(column) for column in losses.columns]
+    rows = as_rows("losses", losses)
+    n, count = rows.shape
+    if n < FEWEST_ITEMS:
+        raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {n}")
+    labels = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(names)
+    if len(labels) != count:
+        raise InputError(f"names: expected {count}, one per column of losses, got {len(labels)}")
+    values = rows.mean(axis=0)
+    psi = Psi(rows - values)
+    return JointEstimate(labels, values, psi.covariance(), (n,), psi)

@@ -1,0 +1,104 @@
+"""Rates, error rates of many models, and claims, on outcomes written by hand."""
+
+import numpy as np
+import pytest
+
+from relfit.experiments import tpr, uniform
+from relfit.experiments.claims import Point, bounded, curve, level_kept
+from relfit.experiments.experiment import Cell, tidy
+from relfit.experiments.many_models import false_discoveries, false_positives, true_positives
+
+
+def cell(setting, **verdicts):
+    """A trial for each letter of a test's word: y rejected, n not."""
+    count = len(next(iter(verdicts.values())))
+    outcomes = [
+        {"decisions": [{"test": t, "model": "P2", "worse": w[k] == "y", "pvalue": 0.5} for t, w in verdicts.items()]}
+        for k in range(count)
+    ]
+    return Cell(setting, outcomes)
+
+
+def decisions(truly_best, worse):
+    return [{"truly_best": b == "b", "worse": w == "y"} for b, w in zip(truly_best, worse, strict=True)]
+
+
+def test_curve_is_the_share_of_rejections_in_each_setting():
+    """2 of 4 and 0 of 4; the standard error of the first is √(.5·.5/3)."""
+    points = curve([cell({"n": 10}, A="yynn", B="nnnn")], "n", "A")
+    assert points == [Point(10, 0.5, pytest.approx(np.sqrt(0.25 / 3)))]
+    assert curve([cell({"n": 10}, A="yynn", B="nnnn")], "n", "B") == [Point(10, 0.0, 0.0)]
+
+
+def test_error_rates_of_one_trial():
+    """Three best models of which one is declared, two worse of which one: FPR 1/3, TPR 1/2, FDR 1/2."""
+    found = decisions("bbbww", "ynnyn")
+    assert false_positives(found) == pytest.approx(1 / 3)
+    assert true_positives(found) == 0.5
+    assert false_discoveries(found) == 0.5
+    assert false_discoveries(decisions("bw", "nn")) == 0.0
+
+
+def test_level_is_broken_beyond_three_standard_errors():
+    assert level_kept("c", "n", [Point(1, 0.08, 0.011)]).ok
+    broken = level_kept("c", "n", [Point(1, 0.08, 0.009), Point(2, 0.01, 0.001)])
+    assert not broken.ok
+    assert "0.080" in broken.figure
+
+
+def test_bounds():
+    assert bounded("c", "n", [Point(1, 0.95, 0.01)], 0.9).ok
+    assert not bounded("c", "n", [Point(1, 0.85, 0.01)], 0.9).ok
+    assert not bounded("c", "n", [Point(1, 0.2, 0.01)], 0.0, 0.15).ok
+
+
+def test_tidy_puts_the_verdict_first():
+    row = tidy("demo", [cell({"n": 10}, A="y")])[0]
+    assert list(row) == ["experiment", "n", "seed", "test", "model", "worse", "pvalue"]
+
+
+def test_a_split_that_beats_relpsi_fails_the_check():
+    """Ten trials in which only the split rejects, ten in which both do: −.5 is far below −2 s.e."""
+    words = {"RelPSI": "n" * 10 + "y" * 10, "RelMulti 25%": "y" * 20}
+    words |= {"RelMulti 50%": "n" * 20, "RelMulti 75%": "n" * 20}
+    found = tpr.checks("n", "n", tpr.mixture_theory, [cell({"n": 1000}, **words)])
+    verdicts = {check.claim.split(" − ")[0]: check.ok for check in found if "≥ RelMulti" in check.claim}
+    assert verdicts == {"RelPSI ≥ RelMulti 25%": False, "RelPSI ≥ RelMulti 50%": True, "RelPSI ≥ RelMulti 75%": True}
+
+
+def test_rates_far_from_the_closed_form_fail_the_check():
+    """At n = 1000 the closed form for RelPSI is .387; 40 rejections in 40 trials are not it."""
+    found = tpr.checks("n", "n", tpr.mixture_theory, [cell({"n": 1000}, **dict.fromkeys(tpr.TESTS, "y" * 40))])
+    assert [check.ok for check in found if "closed form" in check.claim] == [False] * 4
+
+
+def test_small_samples_and_equal_models_are_not_checked():
+    words = dict.fromkeys(tpr.TESTS, "ny")
+    assert tpr.checks("n", "n", tpr.mixture_theory, [cell({"n": 100}, **words)]) == []
+    assert tpr.checks("angle", "angle", tpr.rotation_theory, [cell({"angle": 90.0, "n": 500}, **words)]) == []
+
+
+def panel(pvalues, status, mu=(0.5, -0.5)):
+    outcomes = [
+        {
+            "decisions": [
+                {"test": t, "model": "P1", "worse": p <= 0.05, "pvalue": p, "status": status} for t in uniform.TESTS
+            ]
+        }
+        for p in pvalues
+    ]
+    return Cell({"panel": "a", "mu1": mu[0], "mu2": mu[1], "n": 500}, outcomes)
+
+
+def test_pvalues_off_the_diagonal_fail_the_check():
+    even = (np.arange(100) + 0.5) / 100
+    assert all(check.ok for check in uniform.checks([panel(even, [])]))
+    assert not any(check.ok for check in uniform.checks([panel(even**2, [])]))
+
+
+def test_one_density_must_be_called_so():
+    same = panel([1.0] * 5, ["duplicate of P1"], (2.5, 2.5))
+    assert uniform.checks([same])[1].ok
+    assert uniform.table([same])[1]["says"] == "indistinguishable"
+    silent = panel([1.0] * 5, [], (2.5, 2.5))
+    assert not uniform.checks([silent])[1].ok

@@ -1,0 +1,224 @@
+"""Every experiment's quick version: its files, its claims, and the same table after kill -9."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from relfit.cli import main
+from relfit.errors import InputError
+from relfit.experiments import fig1
+from relfit.experiments.catalogue import CATALOGUE, named
+from relfit.experiments.document import write_document
+from relfit.experiments.experiment import Check
+from relfit.experiments.reproduce import STORE, reproduce
+
+NAMES = "fig1-meanshift fig1-blobs fig1-rbm calibration meanshift-l10 rbm-l7 tpr-mixture tpr-rotation".split()
+KILLED = "fig1-rbm"
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("reproduction")
+
+
+@pytest.fixture(scope="module")
+def quick(out):
+    """The report of an experiment's quick version, run once."""
+    reports = {}
+
+    def run(name):
+        if name not in reports:
+            with ThreadPoolExecutor(2) as pool:
+                reports[name] = reproduce(CATALOGUE[name], out, quick=True, executor=pool, progress=False)
+        return reports[name]
+
+    return run
+
+
+def rows_of(folder):
+    with open(folder / "trials.csv", newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_the_catalogue_has_every_synthetic_experiment():
+    assert set(NAMES) <= set(CATALOGUE)
+    assert [experiment.name for experiment in named("all")] == list(CATALOGUE)
+    with pytest.raises(InputError, match="fig1-rbm"):
+        named("fig9")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_quick_version_writes_its_files_and_passes_its_checks(name, quick):
+    experiment, report = CATALOGUE[name], quick(name)
+    assert report.checks
+    assert [str(check) for check in report.checks if not check.ok] == []
+    expected = {"figure.png", "figure.svg", "run.json", "table.md", "trials.csv"}
+    assert expected <= {path.name for path in report.folder.iterdir()}
+    assert (report.folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "</svg>" in (report.folder / "figure.svg").read_text(encoding="utf-8")
+    run = json.loads((report.folder / "run.json").read_text(encoding="utf-8"))
+    assert run["trials"] == report.trials == experiment.count(True) * len(experiment.settings(True))
+    decisions = len(experiment.trial(experiment.settings(True)[0], 0)["decisions"])
+    assert len(rows_of(report.folder)) == report.trials * decisions
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_quick_settings_are_among_the_full_ones(name):
+    """So that what a quick run stored is not computed again by a full one."""
+    experiment = CATALOGUE[name]
+    assert all(setting in experiment.settings(False) for setting in experiment.settings(True))
+    assert experiment.trials[0] >= 300
+
+
+def test_the_table_is_made_of_the_trials(quick):
+    """Rejection rates counted afresh from trials.csv."""
+    report = quick("fig1-blobs")
+    found = [row for row in rows_of(report.folder) if row["n"] == "500" and row["test"] == "RelPSI-KSD linear"]
+    mean = sum(row["worse"] == "True" for row in found) / len(found)
+    line = next(line for line in report.table.splitlines() if line.startswith("| 500 "))
+    column = [cell.strip() for cell in report.table.splitlines()[0].split("|")].index("RelPSI-KSD linear")
+    assert line.split("|")[column].strip().startswith(f"{mean:.3f} ±")
+
+
+def test_verdicts_follow_the_pvalues(quick):
+    rows = rows_of(quick("fig1-meanshift").folder)
+    assert all((row["worse"] == "True") == (float(row["pvalue"]) <= 0.05) for row in rows)
+
+
+def test_equal_densities_are_called_so(quick):
+    """ε = .2 makes P1 and P2 one density: KSD treats them as one and declares neither of them worse."""
+    rows = [
+        row
+        for row in rows_of(quick("rbm-l7").folder)
+        if row["epsilon"] == "0.2" and row["test"] == "RelPSI-KSD" and row["model"] in ("P1", "P2")
+    ]
+    assert {row["truly_best"] for row in rows} == {"True"}
+    assert all("duplicate of P1" in row["status"] for row in rows if row["model"] == "P2")
+    assert not any(row["worse"] == "True" for row in rows)
+
+
+def test_the_pair_is_tested_in_the_papers_direction():
+    """Blobs: P1 is the worse one, so "P1 is no worse than P2" is the hypothesis that falls."""
+    decisions = {d["test"]: d for d in fig1.blobs_trial({"n": 500}, 0)["decisions"]}
+    assert decisions["RelKSD"]["worse"]
+    assert decisions["RelKSD"]["model"] == "P1"
+
+
+def test_a_second_run_computes_nothing(quick, out):
+    first = quick("tpr-mixture")
+    with ThreadPoolExecutor(1) as pool:
+        again = reproduce(replace(CATALOGUE["tpr-mixture"], trial=_refuse), out, quick=True, executor=pool)
+    assert (again.table, again.checks, again.seconds) == (first.table, first.checks, first.seconds)
+
+
+def _refuse(setting, seed):
+    raise AssertionError("a stored trial was run again")
+
+
+def test_killed_run_gives_the_same_table(quick, tmp_path):
+    whole = quick(KILLED)
+    command = [sys.executable, "-m", "relfit", "reproduce", KILLED, "--quick", "--out", str(tmp_path), "--workers", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while _stored(tmp_path / STORE) < 3:
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert 3 <= _stored(tmp_path / STORE) < whole.trials
+    assert not (tmp_path / KILLED / "table.md").exists()
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert "PASS" in finished.stdout
+    assert (tmp_path / KILLED / "table.md").read_bytes() == (whole.folder / "table.md").read_bytes()
+    resumed, uninterrupted = rows_of(tmp_path / KILLED), rows_of(whole.folder)
+    # Worker processes use one thread, this one perhaps more: rounding may differ.
+    assert [float(row.pop("pvalue")) for row in resumed] == pytest.approx(
+        [float(row.pop("pvalue")) for row in uninterrupted], rel=1e-6, abs=1e-12
+    )
+    assert resumed == uninterrupted
+
+
+def _stored(path):
+    if not path.exists():
+        return 0
+    try:
+        with sqlite3.connect(path, timeout=10) as connection:
+            return connection.execute("SELECT count(*) FROM trials").fetchone()[0]
+    except sqlite3.OperationalError:  # the table is not there yet
+        return 0
+
+
+def test_the_page_shows_each_finished_experiment(quick, out, tmp_path):
+    report = quick("tpr-rotation")
+    page = tmp_path / "reproduction.md"
+    shown = write_document(out, page)
+    text = page.read_text(encoding="utf-8")
+    assert "tpr-rotation" in shown
+    assert report.table in text
+    assert CATALOGUE["tpr-rotation"].paper in text
+    assert "(images/reproduction/tpr-rotation.png)" in text
+    assert (tmp_path / "images/reproduction/tpr-rotation.png").read_bytes() == (
+        report.folder / "figure.png"
+    ).read_bytes()
+
+
+def test_the_page_marks_a_claim_that_fails(tmp_path):
+    broken = replace(
+        CATALOGUE["calibration"], trials=(2, 2), checks=lambda _: [Check("p is 2", False, "0.5"), Check("x", True, "1")]
+    )
+    with ThreadPoolExecutor(1) as pool:
+        reproduce(broken, tmp_path, quick=True, executor=pool, progress=False)
+    write_document(tmp_path, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "1 of 2 checks fail" in text
+    assert "**FAIL** p is 2: 0.5" in text
+
+
+def test_the_page_needs_outputs(tmp_path):
+    with pytest.raises(InputError, match="run them first"):
+        write_document(tmp_path, tmp_path / "page.md")
+
+
+def test_command_lists_the_experiments(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == list(CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fig9"], "got 'fig9'"),
+        (["fig1-rbm", "--quick", "--docs", "page.md"], "leave out --quick"),
+        (["fig1-rbm", "--workers", "0"], "--workers"),
+        ([], "NAME"),
+    ],
+)
+def test_command_refuses_in_one_line(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_exit_status_tells_a_failed_check(tmp_path, monkeypatch, capsys):
+    def failing(results):
+        return [Check("never", False, "0")]
+
+    experiment = replace(CATALOGUE["calibration"], trials=(2, 2), checks=failing)
+    monkeypatch.setitem(CATALOGUE, "calibration", experiment)
+    assert main(["reproduce", "calibration", "--quick", "--out", str(tmp_path), "--no-progress"]) == 1
+    assert "FAIL  never: 0" in capsys.readouterr().out
