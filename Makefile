@@ -14,7 +14,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate clean
+.PHONY: help demo reproduce test pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ lint-layers: $(DEV)
 
 bench: $(DEV) ## time relfit, as ratios within one run
 	$(BIN)/python benchmarks/run.py
+
+reproduce: $(RUN) ## the paper's experiments in full, and docs/reproduction.md (20 minutes on two cores)
+	$(BIN)/relfit reproduce all --docs docs/reproduction.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python tests/statistical/calibrate.py

@@ -19,9 +19,10 @@ from relfit.compare import compare, compare_pair
 from relfit.errors import InputError, RelfitError
 from relfit.files import write_text_atomic
 from relfit.inputs import name_of
+from relfit.inputs.objects import names_object
 from relfit.kernels import IMQ, Gaussian, Kernel
 from relfit.outputs import check_outputs, say, say_utf8
-from relfit.presets import PRESETS, apply_preset, preset_note
+from relfit.presets import PRESETS
 from relfit.procedures import CORRECTIONS
 from relfit.result import Comparison, PairComparison
 from relfit.task import DEPENDENCE, ESTIMATORS
@@ -161,6 +162,9 @@ def compare_command(
 
     REFERENCE holds the data, each MODEL a sample of that model, one row per item: .npy, .npz, .csv, .tsv (or .csv.gz,
     .tsv.gz), .parquet, .feather, .arrow, .pt, .safetensors or .zarr; file.npz:name is one of several arrays.
+
+    Densities, samplers and other Python objects are given as module:object or file.py:object. THIS RUNS THAT CODE:
+    name only files you trust. A density as REFERENCE is a target that samples are compared with.
     """
     if len(models) < 2:
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
@@ -171,9 +175,9 @@ def compare_command(
     if select_fraction is not None and test != "relmulti":
         raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
     fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
-    inputs, preset = read_inputs(reference, named, settings), settings.pop("preset")
-    data, candidates, options = _preset(preset, inputs.reference, inputs.models, _prepared({**settings, **fraction}))
-    result = _noted(compare(data, candidates, test=test, **options), preset, inputs.notes)
+    inputs = read_inputs(reference, named, settings)
+    options = _prepared({**settings, **fraction})
+    result = _noted(compare(inputs.reference, inputs.models, test=test, **options), inputs.notes)
     _write_html(result, html_path)
     _write_json(result, json_path)
     if json_path != "-":
@@ -206,9 +210,11 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
     named = _named([a, b], names)
     _check_inputs(reference, [a, b])
     check_outputs({"--json": _file(json_path)}, [reference, a, b])
-    inputs, preset = read_inputs(reference, named, settings), settings.pop("preset")
-    data, candidates, options = _preset(preset, inputs.reference, inputs.models, _prepared(settings))
-    result = _noted(compare_pair(data, *candidates.values(), names=tuple(named), **options), preset, inputs.notes)
+    inputs = read_inputs(reference, named, settings)
+    options = _prepared(settings)
+    result = _noted(
+        compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **options), inputs.notes
+    )
     _write_json(result, json_path)
     if json_path != "-":
         from relfit.report.table import pair_styled
@@ -280,11 +286,15 @@ def _named(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Name → file, in the order given."""
     if names and len(names) != len(models):
         raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
-    found = [_as_text(name) for name in names or [name_of(model) for model in models]]
+    found = [_as_text(name) for name in names or [_default_name(model) for model in models]]
     for name in found:
         if found.count(name) > 1:
             raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
     return dict(zip(found, models, strict=True))
+
+
+def _default_name(model: str) -> str:
+    return model.rpartition(":")[2] if names_object(model) else name_of(model)
 
 
 def _as_text(name: str) -> str:
@@ -307,28 +317,23 @@ def _check_gate(gate: str | None, names: Collection[str]) -> None:
 
 def _prepared(settings: dict[str, Any]) -> dict[str, Any]:
     """The options as arguments of `compare` and `compare_pair`."""
-    kernel, bandwidth = settings.pop("kernel"), settings.pop("bandwidth")
-    return {"kernel": _kernel(kernel, bandwidth), "rng": settings.pop("seed"), **settings}
+    kernel, bandwidth, preset = (settings.pop(name) for name in ("kernel", "bandwidth", "preset"))
+    if preset is not None:
+        _refuse_own_kernel(preset)
+    chosen = _kernel(kernel, bandwidth) if preset is None else None
+    return {"kernel": chosen, "preset": preset, "rng": settings.pop("seed"), **settings}
 
 
-def _preset(
-    preset: str | None, reference: Any, models: dict[str, Any], options: dict[str, Any]
-) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """The reference, the models and the options as --preset wants them."""
-    if preset is None:
-        return reference, models, options
+def _refuse_own_kernel(preset: str) -> None:
     context = click.get_current_context()
     for name in ("kernel", "bandwidth"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise InputError(f"--{name}: --preset {preset} has a kernel of its own; leave out one of the two")
-    rows, prepared, kernel = apply_preset(preset, reference, models)
-    return rows, prepared, {**options, "kernel": kernel}
 
 
-def _noted(result: Any, preset: str | None, notes: Sequence[str]) -> Any:
+def _noted(result: Any, notes: Sequence[str]) -> Any:
     """The result with what the command line did to the data said first."""
-    said = (*notes, *([] if preset is None else [preset_note(preset)]))
-    return replace(result, warnings=(*said, *result.warnings)) if said else result
+    return replace(result, warnings=(*notes, *result.warnings)) if notes else result
 
 
 def _kernel(name: str, length: Any) -> Kernel:

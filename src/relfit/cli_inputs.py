@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.inputs import read_rows, stream
+from relfit.inputs.objects import load_object, names_object
 from relfit.tiles import usable_cores
 
 # Work longer than this, in seconds, is announced.
@@ -67,6 +68,8 @@ def estimated_seconds(inputs: Inputs, estimator: str) -> float:
 
 
 def _read(source: Any, columns: str | None) -> Any:
+    if isinstance(source, str) and names_object(source):
+        return load_object(source)
     return read_rows(source, columns=columns) if isinstance(source, str) else source
 
 

@@ -59,7 +59,6 @@ def test_pystan_scores_are_the_slopes_of_pystans_log_density_and_of_the_formula(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # the one that pystan could not start
 def test_pystan_inside_a_running_loop_or_another_thread_is_refused(model, x):
     async def cell():
         return adapt(model, 2)

@@ -42,18 +42,23 @@ def test_quadrature_has_converged(monkeypatch):
 
 @pytest.mark.parametrize("measure", ["mmd", "ksd"])
 def test_variances_are_those_of_the_estimates(measure):
-    """relfit's own variance at n = 1500: the first-order part, give or take its sampling error."""
-    problem = mixture_1d() if measure == "mmd" else rotation_2d(1.0)
+    """relfit's plain V is the truth plus its second-order part once more: first/n + 2·second/n² in the mean."""
+    problem, n = mixture_1d() if measure == "mmd" else rotation_2d(1.0), 400
     gap = (mmd_gap if measure == "mmd" else ksd_gap)(problem, 1.0)
-    reference, samples = draw(problem, 1500, seed=5)
     densities = {name: relfit.Density(score=problem.score(name), dim=problem.dim) for name in problem.models}
-    models = samples if measure == "mmd" else densities
-    joint = relfit.estimate(reference, models, kernel=relfit.Gaussian(1.0), rng=0)
-    assert variance_of_difference(joint) * 1500 == pytest.approx(gap.first, rel=0.12)
+    found = []
+    for seed in range(60):
+        reference, samples = draw(problem, n, seed)
+        models = samples if measure == "mmd" else densities
+        found.append(variance_of_difference(relfit.estimate(reference, models, kernel=relfit.Gaussian(1.0), rng=0)))
+    expected = gap.first / n + 2.0 * gap.second / n**2
+    error = np.std(found, ddof=1) / np.sqrt(len(found))
+    assert error < 0.05 * expected
+    assert abs(np.mean(found) - expected) < 3.5 * error
 
 
 def test_second_order_variance_matches_simulation():
-    """At n = 40 the second-order part is a third of the variance; 1500 simulated estimates agree with the sum."""
+    """At n = 40 the second-order part is a third of the variance; simulated estimates agree with the sum."""
     problem, n = mixture_1d(), 40
     gap = mmd_gap(problem, 1.0)
     joints = [relfit.estimate(*draw(problem, n, seed), kernel=relfit.Gaussian(1.0), rng=0) for seed in range(600)]

@@ -23,7 +23,16 @@ from relfit.experiments.document import write_document
 from relfit.experiments.experiment import Check
 from relfit.experiments.reproduce import STORE, reproduce
 
-NAMES = "fig1-meanshift fig1-blobs fig1-rbm calibration meanshift-l10 rbm-l7 tpr-mixture tpr-rotation".split()
+NAMES = [
+    "fig1-meanshift",
+    "fig1-blobs",
+    "fig1-rbm",
+    "calibration",
+    "meanshift-l10",
+    "rbm-l7",
+    "tpr-mixture",
+    "tpr-rotation",
+]
 KILLED = "fig1-rbm"
 
 

@@ -100,7 +100,7 @@ def test_text_is_refused_unread(tmp_path):
         dict(zarr_format=3, shards=(6, 6)),
         dict(zarr_format=3, compressors=None),
     ],
-    ids=str,
+    ids=["delta and blosc", "shuffle and zlib", "gzip", "blosc and checksum", "shards", "none"],
 )
 def test_usual_compression_is_read(tmp_path, codecs):
     _create(tmp_path / "a.zarr", **codecs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,18 @@ def adapt(value: Any, dim: int) -> Density | None:
     pymc = sys.modules.get("pymc")
     if pymc is None or not isinstance(value, pymc.Model):
         return None
-    compiled = value.logp_dlogp_function(ravel_inputs=True)
-    compiled.set_extra_values({})
     size = sum(np.size(part) for part in value.initial_point().values())
 
+    @cache
+    def compiled() -> Any:
+        function = value.logp_dlogp_function(ravel_inputs=True)
+        function.set_extra_values({})
+        return function
+
     def score(x: Array) -> Array:
-        return np.array([compiled(row)[1] for row in x], dtype=np.float64)
+        return np.array([compiled()(row)[1] for row in x], dtype=np.float64)
 
     def log_prob(x: Array) -> Array:
-        return np.array([float(compiled(row)[0]) for row in x])
+        return np.array([float(compiled()(row)[0]) for row in x])
 
     return Density(score, log_prob, int(size))

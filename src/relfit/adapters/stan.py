@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable
@@ -64,15 +65,20 @@ def _asked(function: Callable[[list[float]], Any], row: Array) -> Any:
     if threading.current_thread() is not threading.main_thread():
         # Stan keeps its derivatives in memory of the thread it was loaded in, and elsewhere ends the process.
         raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
+    if _inside_a_loop():
+        raise InputError(
+            "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
+            "pip install nest-asyncio and run nest_asyncio.apply() first"
+        )
+    return function(row.tolist())
+
+
+def _inside_a_loop() -> bool:
     try:
-        return function(row.tolist())
-    except RuntimeError as error:
-        if "event loop" in str(error):
-            raise InputError(
-                "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
-                "pip install nest-asyncio and run nest_asyncio.apply() first"
-            ) from None
-        raise
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return not hasattr(asyncio, "_nest_patched")
 
 
 def _refuse_other_columns(model: Any, dim: int) -> None:

@@ -153,10 +153,11 @@ def _sample_panel(ax: Axes) -> None:
     shown = {"R": (reference, "#999999"), "P1": (samples["P1"], RED), "P2": (samples["P2"], BLUE)}
     for k, (name, (rows, colour)) in enumerate(shown.items()):
         ax.scatter(rows[:, 0] + 18.0 * k, rows[:, 1], s=3, color=colour, linewidths=0)
-        ax.text(18.0 * k, 11.0, name, ha="center", color=colour)
+        ax.text(18.0 * k, -14.0, name, ha="center", color=colour)
     dress(ax, "Blobs: 400 draws of each, side by side", "", "")
     ax.set_xticks([])
     ax.set_yticks([])
+    ax.set_ylim(-16.0, 12.0)
     ax.set_aspect("equal")
 
 
@@ -206,8 +207,8 @@ _TESTS = (
     "which of the two looks better) and the plain z tests RelMMD and RelKSD, α = 0.05, Gaussian kernel."
 )
 _BANDWIDTH = (
-    "The bandwidth is relfit's median distance of the pooled rows; the published code takes that over √2 for MMD "
-    "and the same as ours for KSD."
+    "The bandwidth is relfit's median distance of the pooled rows; the published code takes the median distance of "
+    "a model's rows to the reference's over √2 for MMD, and the same as ours for KSD."
 )
 _SEEDS = (
     "The published code draws every model with the seed of the reference (of the RBM 91% of the rows are the "

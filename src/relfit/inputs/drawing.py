@@ -82,7 +82,9 @@ def _kind(value: Any, dim: int) -> str:
         return "refused" if sampler_of(value) is None else "sampler"
     if density is not None:
         return "density"
-    return "sampler" if sampler_of(value) is not None else "rows"
+    if sampler_of(value) is not None:
+        return "sampler"
+    return "refused" if value is None or callable(value) else "rows"
 
 
 def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None = None) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relfit.errors import InputError
+from relfit.inputs.files import SUFFIXES
 
 
 def names_object(text: str) -> bool:
@@ -16,6 +17,8 @@ def names_object(text: str) -> bool:
     head, separator, name = text.rpartition(":")
     if not separator or not name.isidentifier() or Path(text).exists():
         return False
+    if head.lower().endswith(SUFFIXES):
+        return False  # one of several arrays in a file
     return head.endswith(".py") or all(part.isidentifier() for part in head.split("."))
 
 

@@ -1,0 +1,107 @@
+"""Python objects on the command line: module:object and file.py:object."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from relfit.cli import main
+from relfit.errors import InputError
+from relfit.inputs.objects import load_object, names_object
+
+MODELS = """
+import numpy as np
+import relfit
+
+near = relfit.Density(score=lambda x: -x, dim=2)
+far = relfit.Density(score=lambda x: 1.5 - x, dim=2)
+draws = lambda n, rng: rng.normal(size=(n, 2))
+shifted = relfit.Sampler(lambda n, rng: rng.normal(1.0, 1, size=(n, 2)))
+rows = np.zeros((3, 2))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models.py").write_text(MODELS)
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).normal(size=(200, 2)))
+    return tmp_path
+
+
+def run(*arguments, capsys):
+    status = main(list(arguments))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_densities_are_compared_by_ksd(folder, capsys):
+    status, out, _ = run("compare", "data.npy", "models.py:near", "models.py:far", "--json", "-", capsys=capsys)
+    result = json.loads(out)
+    assert status == 0
+    assert result["measure"] == "ksd"
+    assert result["names"] == ["near", "far"]
+    assert result["worse"] == [False, True]
+
+
+def test_samplers_and_a_target(folder, capsys):
+    status, out, _ = run("compare", "data.npy", "models.py:draws", "models.py:shifted", "--json", "-", capsys=capsys)
+    assert (status, json.loads(out)["worse"]) == (0, [False, True])
+    status, out, _ = run("pair", "models.py:near", "models.py:shifted", "models.py:draws", capsys=capsys)
+    assert status == 0
+    assert "shifted is significantly worse than draws" in out
+
+
+def test_modules_are_imported_by_name(folder):
+    done = subprocess.run(
+        [sys.executable, "-m", "relfit", "compare", "data.npy", "models:near", "models:far", "--json", "-"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["best"] == "near"
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("models.py:absent", "no object called 'absent'"),
+        ("nothere.py:x", "no such file"),
+        ("no_such_module_at_all:x", "cannot be imported"),
+        ("broken.py:x", "failed while it ran (ZeroDivisionError"),
+        ("models.py:rows", "at least 20 rows"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_2(folder, capsys, address, words):
+    (folder / "broken.py").write_text("1 / 0")
+    status, out, err = run("compare", "data.npy", address, "models.py:shifted", "--html", "r.html", capsys=capsys)
+    assert status == 2
+    assert words in err
+    assert len(err.splitlines()) == 1
+    assert not out
+    assert not (folder / "r.html").exists()
+
+
+def test_help_says_that_the_code_is_run(capsys):
+    run("compare", "--help", capsys=capsys)
+    status, out, _ = run("compare", "--help", capsys=capsys)
+    assert status == 0
+    assert "THIS RUNS THAT CODE" in out
+
+
+def test_what_is_an_address(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert names_object("file.py:name")
+    assert names_object("a.b.c:name")
+    assert not names_object("file.npz:name")
+    assert not names_object("data.npy")
+    assert not names_object("a:b c")
+    (tmp_path / "odd:name").write_text("")
+    assert not names_object("odd:name")
+    with pytest.raises(InputError, match="no object"):
+        load_object("math:no_such")
