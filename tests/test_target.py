@@ -110,6 +110,9 @@ def test_bad_models_for_a_target():
         relfit.compare(TARGET, {**models, "short": np.random.default_rng(0).normal(size=(10, 2))})
     with pytest.raises(relfit.InputError, match="whole numbers"):
         relfit.compare(TARGET, {**models, "counts": np.arange(100).reshape(50, 2)})
+    by_differences = relfit.Density(log_prob=lambda x: -0.5 * (x**2).sum(axis=1), dim=2)
+    said = relfit.compare(by_differences, models, rng=0).warnings
+    assert any(note.startswith("reference: ") and "finite differences" in note for note in said)
     half_line = relfit.Density(score=lambda x: np.where(x > 0, -1.0, np.nan))
     with pytest.raises(relfit.InputError, match=r"target.*'exact'.*rows"):
         relfit.compare(half_line, models)

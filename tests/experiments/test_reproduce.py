@@ -176,6 +176,7 @@ def test_the_page_shows_each_finished_experiment(quick, out, tmp_path):
     assert "tpr-rotation" in shown
     assert report.table in text
     assert CATALOGUE["tpr-rotation"].paper in text
+    assert text.count("**Quick version, not the full run:**") == len(shown)
     assert "(images/reproduction/tpr-rotation.png)" in text
     assert (tmp_path / "images/reproduction/tpr-rotation.png").read_bytes() == (
         report.folder / "figure.png"

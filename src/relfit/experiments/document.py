@@ -29,7 +29,7 @@ SECTION = """
 {setting}
 
 {table}
-{trials} trials in all ({per_setting} a row), {seconds} of processor time.
+{quick}{trials} trials in all ({per_setting} a row), {seconds} of processor time.
 
 ![{title}]({image})
 
@@ -68,6 +68,7 @@ def _section(experiment: Experiment, out: Path) -> str:
         title=experiment.title,
         setting=experiment.setting,
         table=(folder / "table.md").read_text(encoding="utf-8"),
+        quick="**Quick version, not the full run:** " if run["quick"] else "",
         trials=run["trials"],
         per_setting=run["trials_per_setting"],
         seconds=_duration(run["seconds"]),

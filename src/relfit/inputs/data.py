@@ -137,7 +137,8 @@ def _load_for_target(target: Density, named: Mapping[str, Any], seed: int, progr
     copies = _sample_copies(samples)
     distinct = {name: x for name, x in samples.items() if name not in copies}
     constant = [note for name, x in distinct.items() for note in _constant_columns(x, f"model {name!r}")]
-    notes = (*drawn, *constant, *_reordered_copies(distinct))
+    said = [f"reference: {note}" for note in _target_notes(target, next(iter(distinct.values())))]
+    notes = (*drawn, *constant, *_reordered_copies(distinct), *said)
     return Data(np.empty((0, dim)), {**distinct}, tuple(samples), copies, notes, target)
 
 
@@ -240,6 +241,13 @@ def scores_of(name: str, density: Density, rows: Array) -> Array:
         return density.scores(rows)
     except InputError as error:
         raise InputError(f"model {name!r}: {error}") from None
+
+
+def _target_notes(target: Density, rows: Array) -> tuple[str, ...]:
+    try:
+        return target.notes(rows)
+    except InputError as error:
+        raise InputError(f"reference: {error}") from None
 
 
 def _score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]:
