@@ -19,6 +19,7 @@ from relfit.kernels import IMQ, Gaussian, Matern, MultiScale, Polynomial, Ration
 from relfit.losses import from_losses
 from relfit.models import Density, Sample
 from relfit.noise import NoisedComparison, compare_noised
+from relfit.planning import Assumed, Plan, plan
 from relfit.result import Comparison, PairComparison
 from relfit.version import __version__
 
@@ -26,6 +27,7 @@ __all__ = [
     "IMQ",
     "KSD",
     "MMD",
+    "Assumed",
     "BackendUnavailable",
     "Comparison",
     "Density",
@@ -36,6 +38,7 @@ __all__ = [
     "MultiScale",
     "NoisedComparison",
     "PairComparison",
+    "Plan",
     "Polynomial",
     "RationalQuadratic",
     "RelfitError",
@@ -51,4 +54,5 @@ __all__ = [
     "draw",
     "estimate",
     "from_losses",
+    "plan",
 ]

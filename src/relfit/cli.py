@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from relfit.cli_features import features_command
 from relfit.cli_inputs import input_options, read_inputs
+from relfit.cli_plan import plan_command
 from relfit.cli_reproduce import reproduce_command
 from relfit.compare import compare, compare_pair
 from relfit.errors import InputError, RelfitError
@@ -243,6 +244,7 @@ def demo_command(html_path: str, seed: int) -> int:
 
 cli.add_command(features_command)
 cli.add_command(reproduce_command)
+cli.add_command(plan_command)
 
 
 def main(args: Sequence[str] | None = None) -> int:

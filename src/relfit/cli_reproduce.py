@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,8 @@ from relfit.errors import InputError
 from relfit.outputs import check_outputs, say
 
 if TYPE_CHECKING:
+    from relfit.experiments.experiment import Experiment
+    from relfit.experiments.given import Given
     from relfit.experiments.reproduce import Report
 
 DONE, CHECK_FAILED = 0, 1
@@ -27,6 +30,7 @@ def _show_list(ctx: click.Context, _param: click.Parameter, wanted: bool) -> Non
     "reproduce",
     epilog="\b\nExamples:\n"
     "  relfit reproduce fig1-meanshift --quick\n"
+    "  relfit reproduce table2-chicago --download\n"
     "  relfit reproduce all --out results --docs docs/reproduction.md",
 )
 @click.argument("name")
@@ -34,36 +38,65 @@ def _show_list(ctx: click.Context, _param: click.Parameter, wanted: bool) -> Non
 @click.option("--out", metavar="DIR", help="Where outputs go.  [default: reproduction, or reproduction-quick]")
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Processes.  [default: one per core]")
 @click.option("--docs", metavar="FILE.md", help="Then write a page of every full run in DIR, with its pictures.")
+@click.option("--data", metavar="FILE", help="table2-chicago: a CSV of lon,lat instead of the download.")
+@click.option("--download", is_flag=True, help="table2-chicago: fetch its data from the City of Chicago, once.")
+@click.option("--features", metavar="DIR", help="table1-celeba: the folder of the authors' four feature files.")
 @click.option("--progress/--no-progress", default=None, help="Say how far it is, on stderr.  [default: yes]")
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_show_list, help="List the experiments."
 )
 def reproduce_command(
-    name: str, quick: bool, out: str | None, workers: int | None, docs: str | None, progress: bool | None
+    name: str,
+    quick: bool,
+    out: str | None,
+    workers: int | None,
+    docs: str | None,
+    data: str | None,
+    download: bool,
+    features: str | None,
+    progress: bool | None,
 ) -> int:
     """Run the experiment NAME of the paper, or all of them.
 
     Writes trials.csv, table.md, figure.png, figure.svg and run.json to DIR/NAME. A run that was killed goes on where it
-    stopped with the same command. The exit status is 1 if a check fails.
+    stopped with the same command. The exit status is 1 if a check fails. Of all experiments, those whose data are not
+    on this machine are skipped.
     """
-    from relfit.experiments.catalogue import named
+    from relfit.experiments.catalogue import ALL, named
     from relfit.experiments.document import write_document
+    from relfit.experiments.given import DataAbsent, Given
     from relfit.experiments.reproduce import reproduce
 
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
     check_outputs({"--docs": docs}, [])
+    given = Given(Path(data) if data else None, Path(features) if features else None, download)
+    experiments = named(name)
+    _check_given(given, experiments)
     folder = out or ("reproduction-quick" if quick else "reproduction")
     failed = 0
-    for experiment in named(name):
+    for experiment in experiments:
         shown = False if progress is False else None
-        report = reproduce(experiment, folder, quick=quick, workers=workers, progress=shown)
+        try:
+            report = reproduce(experiment, folder, quick=quick, workers=workers, progress=shown, given=given)
+        except DataAbsent as absent:
+            if name != ALL:
+                raise
+            say(f"Skipped {absent}\n")
+            continue
         say(f"{experiment.name} · {experiment.title}\n{told(report)}")
         failed += sum(not check.ok for check in report.checks)
     if docs is not None:
         write_document(folder, docs)
         say(f"Page: {docs}")
     return CHECK_FAILED if failed else DONE
+
+
+def _check_given(given: Given, experiments: list[Experiment]) -> None:
+    """Refuse an option that no experiment of the run uses."""
+    for option in given.options():
+        if not any(option in experiment.takes for experiment in experiments):
+            raise InputError(f"{option}: {experiments[0].name} does not use it; leave it out")
 
 
 def told(report: Report) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from relfit.errors import InputError
-from relfit.experiments import fig1, many_models, tpr, uniform
+from relfit.experiments import celeba, chicago, digits, fig1, many_models, tpr, uniform
 from relfit.experiments.experiment import Experiment
 
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
-    experiment.name: experiment for family in (fig1, uniform, many_models, tpr) for experiment in family.EXPERIMENTS
+    experiment.name: experiment
+    for family in (fig1, celeba, digits, chicago, uniform, many_models, tpr)
+    for experiment in family.EXPERIMENTS
 }
 
 

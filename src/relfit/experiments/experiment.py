@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from relfit.experiments.given import Given, Tell
 from relfit.experiments.runner import Trial
 
 Setting = dict[str, Any]
@@ -63,6 +64,10 @@ class Experiment:
         table: the rows of the table.
         figure: the picture.
         checks: what must hold; claims whose settings were not run are left out.
+        prepare: for real data: finds or fetches them (and trains models), and returns what is added to every
+            setting, a digest that names what was prepared; raises DataAbsent where the data are not there.
+        takes: the options of `relfit reproduce` that `prepare` uses.
+        extras: more tables, by the line above each.
     """
 
     name: str
@@ -76,6 +81,9 @@ class Experiment:
     table: Callable[[Results], list[Row]]
     figure: Callable[[Results], Figure]
     checks: Callable[[Results], list[Check]]
+    prepare: Callable[[Given, bool, Tell], Setting] | None = None
+    takes: tuple[str, ...] = ()
+    extras: Callable[[Results], Mapping[str, list[Row]]] | None = None
 
     def count(self, quick: bool) -> int:
         """Trials per setting."""

@@ -21,7 +21,8 @@ from typing import Any
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from relfit.experiments.experiment import Cell, Check, Experiment, Row, tidy
+from relfit.experiments.experiment import Cell, Check, Experiment, Row, Setting, tidy
+from relfit.experiments.given import NOTHING, Given, on_stderr, silent
 from relfit.experiments.progress import Progress
 from relfit.experiments.runner import Trial, run_trials
 from relfit.experiments.summaries import markdown_table
@@ -55,6 +56,7 @@ def reproduce(
     workers: int | None = None,
     executor: Executor | None = None,
     progress: Progress | bool | None = None,
+    given: Given = NOTHING,
 ) -> Report:
     """Run what is missing of an experiment and write its outputs to OUT/NAME.
 
@@ -65,13 +67,14 @@ def reproduce(
         workers: processes, as in `run_trials`.
         executor: as in `run_trials`.
         progress: as in `run_trials`.
+        given: files and leave to download, for experiments on real data.
 
     Returns:
         Report: the table, the checks and the processor seconds of all trials.
     """
+    settings = _settings(experiment, quick, given, progress)
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
-    settings = experiment.settings(quick)
     with Store(Path(out) / STORE, version=VERSION) as store:
         function = partial(timed, experiment.trial)
         options: dict[str, Any] = {"workers": workers, "executor": executor, "progress": progress}
@@ -80,7 +83,7 @@ def reproduce(
     report = Report(
         experiment.name,
         folder,
-        markdown_table(experiment.table(results)),
+        _tables(experiment, results),
         tuple(experiment.checks(results)),
         sum(len(cell.outcomes) for cell in results),
         sum(outcome["seconds"] for cell in results for outcome in cell.outcomes),
@@ -90,6 +93,21 @@ def reproduce(
     write_figure(folder, experiment, results)
     write_text_atomic(folder / "run.json", _run_json(report, experiment.count(quick), quick))
     return report
+
+
+def _settings(experiment: Experiment, quick: bool, given: Given, progress: Progress | bool | None) -> list[Setting]:
+    """The settings, with the digest of what was prepared where data are needed."""
+    if experiment.prepare is None:
+        return experiment.settings(quick)
+    prepared = experiment.prepare(given, quick, silent if progress is False else on_stderr)
+    return [{**setting, **prepared} for setting in experiment.settings(quick)]
+
+
+def _tables(experiment: Experiment, results: Sequence[Cell]) -> str:
+    table = markdown_table(experiment.table(results))
+    if experiment.extras is None:
+        return table
+    return table + "".join(f"\n{line}\n\n{markdown_table(rows)}" for line, rows in experiment.extras(results).items())
 
 
 def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from relfit.adapters import adapt
 from relfit.errors import InputError
 from relfit.inputs.arrays import as_rows
 from relfit.inputs.drawing import DEFAULT_ROWS, Progress, columns_drawn, with_samples_drawn
+from relfit.inputs.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.models import Density, Sample
 
 Array = NDArray[np.float64]
@@ -23,7 +23,6 @@ Kind = Literal["samples", "densities", "target"]
 
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _SCORE_PROBE = 256
-_HASH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,15 @@ def load(
     samples = {name: model for name, model in checked.items() if not isinstance(model, Density)}
     _refuse_one_point(rows, *samples.values())
     densities = {name: model for name, model in checked.items() if isinstance(model, Density)}
-    copies = {**_sample_copies(samples), **_score_copies(rows, densities)}
+    prints = {name: fingerprint(x) for name, x in samples.items()}
+    copies = {**sample_copies(samples, prints), **_score_copies(rows, densities)}
     kept = {name: model for name, model in checked.items() if name not in copies}
     distinct = {name: x for name, x in samples.items() if name in kept}
     notes = (
         *drawn,
         *_constant_columns(rows, "the reference"),
-        *_rows_in_common(rows, distinct),
-        *_reordered_copies(distinct),
+        *(rows_in_common(rows, distinct, fingerprint(rows), prints) if distinct else ()),
+        *reordered_copies(distinct, prints),
         *_score_notes(rows, {k: model for k, model in densities.items() if k in kept}),
     )
     return Data(rows, kept, tuple(checked), copies, notes)
@@ -134,11 +134,12 @@ def _load_for_target(target: Density, named: Mapping[str, Any], seed: int, progr
     dim = first.shape[1] if target.dim is None else target.dim
     samples = {name: _sample(name, value, dim) for name, value in named.items()}
     _refuse_one_point(*samples.values())
-    copies = _sample_copies(samples)
+    prints = {name: fingerprint(x) for name, x in samples.items()}
+    copies = sample_copies(samples, prints)
     distinct = {name: x for name, x in samples.items() if name not in copies}
     constant = [note for name, x in distinct.items() for note in _constant_columns(x, f"model {name!r}")]
     said = [f"reference: {note}" for note in _target_notes(target, next(iter(distinct.values())))]
-    notes = (*drawn, *constant, *_reordered_copies(distinct), *said)
+    notes = (*drawn, *constant, *reordered_copies(distinct, prints), *said)
     return Data(np.empty((0, dim)), {**distinct}, tuple(samples), copies, notes, target)
 
 
@@ -193,21 +194,6 @@ def _sample(name: str, value: Any, dim: int) -> Array:
 def _refuse_one_point(*pooled: Array) -> None:
     if all((rows == pooled[0][0]).all() for rows in pooled):
         raise InputError("reference and models: expected at least two distinct rows, all pooled rows coincide")
-
-
-def _digest(rows: Array) -> str:
-    """Equal for equal arrays (0.0 and −0.0 are equal), different otherwise."""
-    digest = hashlib.blake2b(repr(rows.shape).encode(), digest_size=16)
-    for start in range(0, len(rows), _HASH_ROWS):
-        digest.update((rows[start : start + _HASH_ROWS] + 0.0).data)
-    return digest.hexdigest()
-
-
-def _sample_copies(samples: Mapping[str, Array]) -> dict[str, str]:
-    """Copy → original, the first of its kind in the order given."""
-    digests = {name: _digest(rows) for name, rows in samples.items()}
-    first: dict[str, str] = {}
-    return {name: first[key] for name, key in digests.items() if first.setdefault(key, name) != name}
 
 
 def _score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
@@ -272,49 +258,3 @@ def _constant_columns(rows: Array, where: str) -> list[str]:
     constant = int((rows == rows[0]).all(axis=0).sum())
     verb = "is" if constant == 1 else "are"
     return [f"{constant} of {rows.shape[1]} columns {verb} constant in {where}"] if constant else []
-
-
-def _rows_in_common(reference: Array, samples: Mapping[str, Array]) -> list[str]:
-    notes = []
-    seen = _row_keys(reference)
-    atoms = _has_atoms(seen)
-    for name, rows in samples.items():
-        common = int(np.isin(_row_keys(rows), seen).sum())
-        if common and (not atoms or np.array_equal(rows, reference)):
-            notes.append(
-                f"{common} of {len(rows)} rows of {name!r} also occur in the reference: if the model has seen "
-                "these data its discrepancy is too small; compare on data that no model was fitted to"
-            )
-    return notes
-
-
-def _reordered_copies(samples: Mapping[str, Array]) -> list[str]:
-    notes = []
-    contents: dict[bytes, str] = {}
-    for name, rows in samples.items():
-        keys = np.sort(_row_keys(rows))
-        twin = contents.setdefault(hashlib.blake2b(keys.data).digest(), name)
-        if twin != name and not _has_atoms(keys):
-            notes.append(
-                f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of "
-                "them hides the difference to the others; leave one out"
-            )
-    return notes
-
-
-def _has_atoms(keys: NDArray[np.uint64]) -> bool:
-    """Whether rows repeat so often that samples meet by chance, and rows in common say nothing."""
-    return len(np.unique(keys)) <= 0.9 * len(keys)
-
-
-def _row_keys(rows: Array) -> NDArray[np.uint64]:
-    """A 64-bit key per row, equal for equal rows (0.0 and −0.0 are equal)."""
-    odd = np.random.default_rng(0).integers(2**62, size=(rows.shape[1], 1)).astype(np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
-    keys = np.zeros(len(rows), dtype=np.uint64)
-    for k in range(rows.shape[1]):
-        bits = (rows[:, k] + 0.0).view(np.uint64)
-        mixed = (bits ^ (bits >> np.uint64(32))) * odd[k]
-        keys += mixed ^ (mixed >> np.uint64(29))
-    return keys

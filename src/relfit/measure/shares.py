@@ -34,9 +34,8 @@ def row_orders(data: Data, dependence: Dependence, seed: int, purpose: str) -> d
     a copy more changes a number, and rows made from common random numbers stay together; samples that are
     independent may be shuffled alike. The reference joins in only where its rows are paired with them.
     """
-    orders: dict[str | None, Rows] = {
-        name: stream(seed, purpose, "models").permutation(len(rows)) for name, rows in data.samples.items()
-    }
+    drawn = {n: stream(seed, purpose, "models").permutation(n) for n in {len(rows) for rows in data.samples.values()}}
+    orders: dict[str | None, Rows] = {name: drawn[len(rows)] for name, rows in data.samples.items()}
     own = stream(seed, purpose, "models" if dependence == "paired" else "reference")
     return {None: own.permutation(len(data.reference)), **orders}
 

@@ -21,6 +21,9 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+# Φ(−t) is an ordinary double up to here.
+_UNDERFLOW = 35.0
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -124,24 +127,29 @@ def best_set_pvalues(
 
 
 def carve_pvalues(
-    x: Array, realised: Array, fresh: Array, geometry: Geometry, targets: Sequence[int]
+    x: Array, realised: Array, fresh: Array, geometry: Geometry, targets: Sequence[int], alpha: float
 ) -> tuple[Rows, Array]:
-    """Carving with the realised noise (rows, l) and fresh noise (blocks, draws, l), the rows dealt out to the blocks."""
+    """Carving with the realised noise (rows, l) and fresh noise (blocks, draws, l), each row with one block's.
+
+    P-values that are above α in any case are given as 1: where no slope is negative, selection makes a large t more
+    likely, so that p ≥ Φ(−t).
+    """
     best = np.argmin(x + realised, axis=1)
     p = np.ones((len(x), len(targets)))
     for j, own in _groups(best):
         slopes, moves = geometry.slopes(j), geometry.error[j] > 0.0
-        for block in range(len(fresh)):
-            rows = own[own % len(fresh) == block]
-            gap = x[rows] - x[rows, j, None]
-            noise = fresh[block] - fresh[block][:, j, None]
-            here = realised[rows] - realised[rows, j, None]
-            for c, i in enumerate(targets):
-                s = geometry.error[i, j]
-                if s == 0.0:
-                    p[rows, c] = 1.0 if i == j else geometry.certain(gap[:, i], i, j)
-                elif len(rows):
-                    p[rows, c] = _carved(gap, here, noise, np.where(moves, slopes[i], 0.0), i, float(s))
+        gap, here = x[own] - x[own, j, None], realised[own] - realised[own, j, None]
+        for c, i in enumerate(targets):
+            s = geometry.error[i, j]
+            if s == 0.0:
+                p[own, c] = 1.0 if i == j else geometry.certain(gap[:, i], i, j)
+                continue
+            slope = np.where(moves, slopes[i], np.nan)
+            open_ = (gap[:, i] > -s * ndtri(alpha)) | bool((slope < 0.0).any())
+            for block, pack in enumerate(fresh):
+                rows = np.flatnonzero(open_ & (own % len(fresh) == block))
+                if len(rows):
+                    p[own[rows], c] = _carved(gap[rows], here[rows], pack - pack[:, j, None], slope, i, float(s))
     return best, p
 
 
@@ -162,32 +170,45 @@ def rejected(best: Rows, p: Array, correction: str, alpha: float, covariance: Ar
 
 
 def _carved(gap: Array, here: Array, noise: Array, slope: Array, i: int, s: float) -> Array:
-    """Σ_m [Φ(b_m) − Φ(max(t, a_m))]₊ / Σ_m [Φ(b_m) − Φ(a_m)], row by row; the realised noise is draw 0."""
+    """Σ_m [Φ(b_m) − Φ(max(t, a_m))]₊ / Σ_m [Φ(b_m) − Φ(a_m)], row by row; the realised noise is draw 0.
+
+    A slope of NaN leaves a model out; with a slope of 0 it decides whether a draw can select J at all.
+    """
     t = gap[:, i, None] / s
     low, high = np.full((len(gap), 1 + len(noise)), math.inf), np.full((len(gap), 1 + len(noise)), -math.inf)
-    for k in np.flatnonzero(slope).tolist():
-        reach = np.hstack([here[:, k, None], np.broadcast_to(noise[:, k], (len(gap), len(noise)))])
-        reach = (gap[:, k, None] + reach) / (slope[k] * s)
-        np.minimum(low, reach, out=low) if slope[k] > 0.0 else np.maximum(high, reach, out=high)
+    reach = np.empty_like(low)
+    for k in np.flatnonzero(~np.isnan(slope)).tolist():
+        unit = slope[k] * s or 1.0
+        reach[:, 0] = (gap[:, k] + here[:, k]) / unit
+        np.add(gap[:, k, None] / unit, noise[:, k] / unit, out=reach[:, 1:])
+        if slope[k] > 0.0:
+            np.minimum(low, reach, out=low)
+        elif slope[k] < 0.0:
+            np.maximum(high, reach, out=high)
+        else:
+            low[reach < 0.0] = -math.inf
     a, b = t - low, t - high
     a[:, 0], b[:, 0] = np.minimum(a[:, 0], t[:, 0]), np.maximum(b[:, 0], t[:, 0])
     p = np.empty(len(gap))
     above = t[:, 0] >= 0.0
-    p[above] = _upper_share(t[above], a[above], b[above])
-    p[~above] = _exact_share(t[~above], a[~above], b[~above])
+    if above.any():
+        p[above] = _upper_share(t[above], a[above], b[above])
+    if not above.all():
+        p[~above] = _exact_share(t[~above], a[~above], b[~above])
     return p
 
 
 def _upper_share(t: Array, a: Array, b: Array) -> Array:
     """The sum for t ≥ 0 by survival functions, scaled by the largest so that none underflows."""
-    to_the_end = log_ndtr(-a)
-    to_the_end[a >= b] = -math.inf
-    scale = to_the_end.max(axis=1, keepdims=True)
-    finite = np.isfinite(b)
-    beyond = np.zeros(b.shape)
-    beyond[finite] = np.exp(np.minimum(log_ndtr(-b) - scale, 0.0)[finite])
-    whole = np.maximum(np.exp(to_the_end - scale) - beyond, 0.0)
-    part = np.maximum(np.exp(np.minimum(to_the_end, log_ndtr(-t)) - scale) - beyond, 0.0)
+    if t.max(initial=0.0) < _UNDERFLOW:
+        from_a, from_t, from_b = ndtr(-a), ndtr(-t), ndtr(-b)
+    else:
+        logs = log_ndtr(-a)
+        scale = logs.max(axis=1, keepdims=True)
+        from_a, from_t = np.exp(logs - scale), np.exp(np.minimum(log_ndtr(-t) - scale, 0.0))
+        from_b = np.exp(np.minimum(log_ndtr(-b) - scale, 0.0))
+    whole = np.where(a < b, np.maximum(from_a - from_b, 0.0), 0.0)
+    part = np.where(a < b, np.maximum(np.minimum(from_a, from_t) - from_b, 0.0), 0.0)
     total = whole.sum(axis=1)
     return np.asarray(np.where(total > 0.0, part.sum(axis=1) / np.where(total > 0.0, total, 1.0), 1.0))
 
@@ -195,7 +216,9 @@ def _upper_share(t: Array, a: Array, b: Array) -> Array:
 def _exact_share(t: Array, a: Array, b: Array) -> Array:
     above = np.logaddexp.reduce(log_mass(np.maximum(a, t), b), axis=1)
     whole = np.logaddexp.reduce(log_mass(a, b), axis=1)
-    return np.exp(np.minimum(np.where(whole > -math.inf, above - np.where(whole > -math.inf, whole, 0.0), 0.0), 0.0))
+    return np.asarray(
+        np.exp(np.minimum(np.where(whole > -math.inf, above - np.where(whole > -math.inf, whole, 0.0), 0.0), 0.0))
+    )
 
 
 def _tails(maxima: Maxima, i: int, members: Mask, statistic: Array) -> Array:
@@ -221,7 +244,7 @@ def _adjusted(p: Array, correction: str) -> Array:
 
         return np.asarray(false_discovery_control(p, axis=1, method=correction))
     if correction == "bonferroni":
-        return np.minimum(count * p, 1.0)
+        return np.asarray(np.minimum(count * p, 1.0))
     order = np.argsort(p, axis=1, kind="stable")
     stepped = np.maximum.accumulate(np.take_along_axis(p, order, axis=1) * np.arange(count, 0, -1), axis=1)
     adjusted = np.empty_like(p)

@@ -57,7 +57,9 @@ class Assumed:
             gaps = {"best": 0.0, **gaps}
         count = len(gaps)
         matrix = (1.0 - self.correlation) * np.eye(count) + self.correlation
-        return JointEstimate(tuple(gaps), list(gaps.values()), self.standard_error**2 * matrix, (int(self.n),))
+        return JointEstimate(
+            tuple(gaps), np.array(list(gaps.values()), float), self.standard_error**2 * matrix, (int(self.n),)
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,459 @@
+"""Power and sample size: closed forms by hand, the simulated tests against the real ones, forecasts that come true."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import multivariate_normal, norm
+
+import relfit
+from relfit.cli import main
+from relfit.errors import InputError
+from relfit.estimate import JointEstimate
+from relfit.experiments import planning
+from relfit.planning import Assumed, Plan, plan
+from relfit.planning.closed import power_of_two, selection_probability, signal_needed
+from relfit.planning.decisions import (
+    Geometry,
+    Maxima,
+    best_set_pvalues,
+    carve_pvalues,
+    rejected,
+    relmulti_pvalues,
+    relpsi_pvalues,
+)
+from relfit.planning.simulate import Settings, simulation
+from relfit.problems import draw, mean_shift, population_mmd
+from relfit.procedures import adjust, best_set, carve, relmulti, relpsi
+from relfit.procedures.carve import _log_pvalues, _Selection
+from relfit.procedures.decision import without_variance
+from relfit.procedures.differences import differences
+
+TESTS = ("relpsi", "relmulti", "best-set", "carve")
+ALPHA = 0.05
+
+
+@pytest.fixture
+def ten(rng):
+    """Ten models, correlated, at 0, 0, 0, then ever worse; s.e. of 100 rows."""
+    root = rng.normal(size=(10, 14))
+    covariance = 1e-4 * (root @ root.T / 14 + 0.5)
+    values = np.array([0, 0, 0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06])
+    return JointEstimate(tuple(f"m{k}" for k in range(10)), values, covariance, (100,))
+
+
+def _geometry(joint):
+    return Geometry(joint.covariance, differences(joint).error)
+
+
+# --- two models: closed forms -------------------------------------------------------------------------------------
+
+
+def test_relpsi_by_hand():
+    """Power .8 at α = .05: r = z_.975 + z_.8 = 1.959964 + .841621, so n = n₀ (2.801585 s/μ)²; s = √2 · .02, μ = .01."""
+    made = plan(Assumed(0.01, standard_error=0.02, n=500), tests="relpsi")
+    assert made.needed("m1", "relpsi") == math.ceil(500 * 2 * (2.801585 * 2) ** 2)
+    assert made.forecasts[0].power == pytest.approx(ndtr(0.01 / (0.02 * 2**0.5) - 1.959964), abs=1e-6)
+    assert made.forecasts[0].detectable_gap == pytest.approx(2.801585 * 0.02 * 2**0.5, rel=1e-6)
+    assert made.method == "closed forms"
+
+
+def test_best_set_and_correlation_by_hand():
+    """r = 1.644854 + .841621 = 2.486475; correlation ½ halves the variance of the difference."""
+    made = plan(Assumed({"a": 0, "b": 0.01}, 0.02, correlation=0.5, n=500), tests="best-set")
+    assert made.best == "a"
+    assert made.needed("b", "best-set") == math.ceil(500 * (2.486475 * 2) ** 2)
+
+
+def test_relmulti_by_hand():
+    """The two factors multiply: selection with a quarter of the rows, one-sided z on the rest."""
+    expected = norm.cdf(math.sqrt(0.75) * 3 - norm.ppf(0.95)) * norm.cdf(math.sqrt(0.25) * 3)
+    assert power_of_two("relmulti", 3.0, ALPHA, 0.25, "by") == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("signal", [0.0, 1.0, 2.5, 4.0, 30.0])
+def test_carving_is_a_bivariate_normal_probability(signal):
+    """P(X ≥ c, X + W ≥ 0), X ~ N(r, 1), W ~ N(0, 1) independent: (X, X + W) has variances 1, 2 and covariance 1."""
+    cut = norm.ppf(math.sqrt(0.95))
+    expected = multivariate_normal([-signal, -signal], [[1, 1], [1, 2]]).cdf([-cut, 0.0])
+    assert power_of_two("carve", signal, ALPHA, 0.25, "none") == pytest.approx(expected, abs=1e-5)
+
+
+def test_best_set_counts_both_hypotheses_when_corrected():
+    for correction, times in {"holm": 2, "bonferroni": 2, "bh": 2, "by": 3}.items():
+        p = np.array([0.01, 0.99])
+        assert adjust(p, correction)[0] == pytest.approx(times * 0.01)
+        expected = norm.cdf(2.0 - norm.ppf(1 - ALPHA / times))
+        assert power_of_two("best-set", 2.0, ALPHA, 0.25, correction) == pytest.approx(expected)
+
+
+def test_signal_needed_inverts_the_power():
+    for test in TESTS:
+        for power in (0.3, 0.8, 0.99):
+            r = signal_needed(test, power, ALPHA, 0.25, "none")
+            assert power_of_two(test, r, ALPHA, 0.25, "none") == pytest.approx(power, abs=1e-9)
+    assert selection_probability(0.0) == 0.5
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("gap", [0.5, 2.0, 3.5])
+def test_simulation_agrees_with_the_closed_forms(test, gap):
+    joint = JointEstimate(("a", "b"), [0.0, gap], [[0.7, 0.2], [0.2, 0.7]], (100,))
+    sim = simulation(joint, 100, Settings(ALPHA, 0.25, None), 8000, 400, 1, joint.values[None, :])
+    for n in (50, 200):
+        expected = power_of_two(test, gap * math.sqrt(n / 100), ALPHA, 0.25, "none")
+        error = math.sqrt(expected * (1 - expected) / 8000) + 1e-3
+        # Carving with few fresh draws adds a little noise to the p-value.
+        assert abs(sim.power(test, n, [1])[0, 0] - expected) < 4 * error + (0.005 if test == "carve" else 0.0)
+
+
+# --- many models: the simulated tests are the tests ----------------------------------------------------------------
+
+
+def test_relpsi_and_relmulti_are_those_of_the_procedures(ten, rng):
+    error = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 60))
+    x, y = ten.values + error
+    best, p = relpsi_pvalues(x, _geometry(ten), range(10))
+    multi_best, multi = relmulti_pvalues(y, x, _geometry(ten), range(10))
+    verdicts = rejected(multi_best, multi, "by", ALPHA, ten.covariance, all_models=False)
+    for k in range(60):
+        own, other = (JointEstimate(ten.names, row[k], ten.covariance) for row in (x, y))
+        wanted = relpsi(own, ALPHA)
+        assert best[k] == wanted.best
+        np.testing.assert_allclose(p[k], np.exp(wanted.log_pvalue), rtol=1e-8)
+        np.testing.assert_array_equal(verdicts[k], relmulti(other, own, ALPHA, "by").worse)
+
+
+@pytest.mark.parametrize("correction", ["holm", "bonferroni", "bh", "by"])
+def test_corrections_are_those_of_the_procedures(correction, ten, rng):
+    p = rng.random((30, 10)) ** 4
+    best = np.argmax(p, axis=1)
+    ours = rejected(best, p, correction, ALPHA, ten.covariance, all_models=False)
+    every = rejected(best, p, correction, ALPHA, ten.covariance, all_models=True)
+    for k in range(30):
+        others = np.arange(10) != best[k]
+        np.testing.assert_array_equal(ours[k][others], adjust(p[k][others], correction) <= ALPHA)
+        assert not ours[k][best[k]]
+        np.testing.assert_array_equal(every[k], adjust(p[k], correction) <= ALPHA)
+
+
+def test_best_set_is_that_of_the_procedure(ten, rng):
+    """Different draws of the maxima: the p-values agree to their Monte-Carlo error, on both paths."""
+    x = ten.values + rng.multivariate_normal(np.zeros(10), ten.covariance, size=40)
+    g = rng.multivariate_normal(np.zeros(10), ten.covariance, size=20_000).T
+    maxima = Maxima(g, _geometry(ten).error)
+    _, p = best_set_pvalues(x, 100, _geometry(ten), maxima, range(10), ALPHA, verdicts=False)
+    _, quick = best_set_pvalues(x, 100, _geometry(ten), maxima, range(10), ALPHA, verdicts=True)
+    np.testing.assert_array_equal(quick <= ALPHA, p <= ALPHA)
+    for k in range(40):
+        decision = best_set(JointEstimate(ten.names, x[k], ten.covariance, (100,)), ALPHA, rng=rng)
+        wanted = np.exp(decision.log_pvalue)
+        below = wanted <= ALPHA
+        np.testing.assert_allclose(p[k][below & (p[k] < 1)], wanted[below & (p[k] < 1)], atol=0.008)
+        assert (wanted[p[k] == 1.0] > ALPHA - 0.008).all()
+
+
+def test_carving_is_that_of_the_procedure(ten, rng):
+    """Given the same noise, the p-values are the same, where they are not above α in any case."""
+    x = ten.values * 3 + rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
+    realised = rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
+    fresh = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(8, 50))
+    best, p = carve_pvalues(x, realised, fresh, _geometry(ten), range(10), ALPHA)
+    for k in range(24):
+        noise = np.vstack([realised[k], fresh[k % 8]]).T
+        chosen = _Selection(int(best[k]), noise, without_variance(ten.covariance, int(best[k])))
+        assert best[k] == np.argmin(x[k] + realised[k])
+        log_p, _ = _log_pvalues(JointEstimate(ten.names, x[k], ten.covariance), chosen)
+        wanted = np.exp(log_p)
+        skipped = (p[k] == 1.0) & (wanted < 1.0)
+        assert (wanted[skipped] > ALPHA).all()
+        np.testing.assert_allclose(p[k][~skipped], wanted[~skipped], rtol=1e-6, atol=1e-12)
+
+
+def test_carving_far_out_does_not_underflow():
+    joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 80.0], 0.5 * np.eye(3))
+    noise = np.zeros((1, 3))
+    best, p = carve_pvalues(joint.values[None], noise, np.zeros((1, 20, 3)), _geometry(joint), [1, 2], ALPHA)
+    assert best[0] == 0
+    assert p[0, 0] == 1.0
+    assert 0.0 <= p[0, 1] < 1e-3
+
+
+# --- the plan ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def five():
+    """Five models, one tied with the best; s.e. .01 and correlation ½ with 200 rows."""
+    values = np.array([0.1, 0.1, 0.12, 0.15, 0.3])
+    covariance = 1e-4 * (0.5 * np.eye(5) + 0.5)
+    return JointEstimate(("a", "b", "c", "d", "e"), values, covariance, (200,))
+
+
+@pytest.fixture(scope="module")
+def made(five):
+    return plan(five, rng=0, trials=1000)
+
+
+def test_more_rows_are_needed_for_smaller_gaps_and_curves_rise(made):
+    for test in TESTS:
+        needed = [made.needed(name, test) for name in "bcde"]
+        assert needed[0] == math.inf
+        assert needed[1] > needed[2] > needed[3] >= 20
+    assert (np.diff(made.curves, axis=2) >= 0).all()
+    assert (np.diff(made.sizes) > 0).all()
+
+
+def test_no_answer_is_below_the_fewest_rows(made):
+    """e is found with 20 rows; relmulti needs 20 for testing (27 · ¾) and 5 for selection (20 · ¼)."""
+    assert dict(zip(made.tests, made.fewest, strict=True)) == {
+        "relpsi": 20,
+        "relmulti": 27,
+        "best-set": 20,
+        "carve": 20,
+    }
+    assert made.needed("e", "best-set") == 20
+    assert made.needed("e", "relmulti") >= 27
+
+
+def test_the_range_goes_with_the_pilots_uncertainty(made):
+    for cell in made.forecasts:
+        low, high = cell.n_range
+        assert low <= high
+        if math.isfinite(cell.n_needed):
+            assert low <= 1.15 * cell.n_needed
+            assert high >= 0.85 * cell.n_needed
+    b = next(cell for cell in made.forecasts if cell.name == "b")
+    assert b.n_range[1] == math.inf
+    assert any("cannot promise" in note and note.startswith("b:") for note in made.notes)
+    assert re.search(r"^b .*more than 1000000", str(made), re.MULTILINE)
+
+
+def test_a_range_of_two_models_by_hand():
+    """The gap is 2 s.e.; at the 16% and 84% points it is 2 ± .994458: n ∝ 1/gap²."""
+    joint = JointEstimate(("a", "b"), [0.0, 2.0], [[0.5, 0.0], [0.0, 0.5]], (100,))
+    cell = plan(joint, tests="best-set").forecasts[0]
+    base = 100 * 2.486475**2
+    assert cell.n_range == (math.ceil(base / 2.994458**2), math.ceil(base / 1.005542**2))
+    assert cell.n_needed == math.ceil(base / 4)
+    assert plan(Assumed(2.0, 1.0, n=100), tests="best-set").forecasts[0].n_range is None
+
+
+def test_a_two_model_pilot_without_a_gap_promises_nothing():
+    joint = JointEstimate(("a", "b"), [0.0, 0.1], [[0.5, 0.0], [0.0, 0.5]], (100,))
+    made = plan(joint, tests="relpsi")
+    assert made.forecasts[0].n_range[1] == math.inf
+    assert "cannot promise" in made.notes[0]
+
+
+def _realised(joint, n, test, index, trials, seed):
+    """The share of Gaussian (D, V·n₀/n) in which the real procedure finds the model."""
+    rng = np.random.default_rng(seed)
+    scaled = joint.covariance * joint.sizes[0] / n
+    found = 0
+    for _ in range(trials):
+        values = rng.multivariate_normal(joint.values, scaled)
+        own = JointEstimate(joint.names, values, scaled, (n,))
+        if test == "relmulti":
+            halves = [
+                JointEstimate(joint.names, rng.multivariate_normal(joint.values, scaled / share), scaled / share, (n,))
+                for share in (0.25, 0.75)
+            ]
+            found += relmulti(*halves, ALPHA, "by").worse[index]
+        elif test == "best-set":
+            found += best_set(own, ALPHA, rng=rng, draws=2000).worse[index]
+        elif test == "carve":
+            found += carve(own, ALPHA, rng=rng, draws=100).worse[index]
+        else:
+            found += relpsi(own, ALPHA).worse[index]
+    return found / trials
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_the_power_comes_true_with_the_rows_needed(test, five, made, ten):
+    """Within .05 of what was forecast, three Monte-Carlo errors allowed, at l = 5 and l = 10."""
+    n = int(made.needed("d", test))
+    trials = 250
+    allowed = 0.05 + 3 * math.sqrt(0.8 * 0.2 / trials)
+    assert abs(_realised(five, n, test, 3, trials, 1) - 0.8) < allowed
+    other = plan(ten, tests=test, n=150, rng=1, trials=1000)
+    cell = next(cell for cell in other.forecasts if cell.name == "m8")
+    assert abs(_realised(ten, 150, test, 8, trials, 2) - cell.power) < allowed
+
+
+@pytest.mark.parametrize("test", ["relpsi", "best-set"])
+def test_the_detectable_gap_is_detected(test, five, made):
+    cell = next(cell for cell in made.forecasts if (cell.name, cell.test) == ("c", test))
+    values = five.values.copy()
+    values[2] = values[0] + cell.detectable_gap
+    moved = JointEstimate(five.names, values, five.covariance, five.sizes)
+    assert made.n == 200
+    assert abs(_realised(moved, 200, test, 2, 400, 3) - 0.8) < 0.05 + 3 * 0.02
+
+
+def test_the_power_comes_true_on_data():
+    """Three Gaussians, MMD: the forecast from a large sample's (D, V) beside fresh samples of 320 rows."""
+    problem = mean_shift("three", np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
+    kernel = relfit.Gaussian(1.5)
+    reference, models = draw(problem, 2000, seed=10**9)
+    large = relfit.estimate(reference, models, kernel=kernel, rng=0)
+    pilot = JointEstimate(problem.models, population_mmd(problem, 1.5), large.covariance, (2000,))
+    made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"))
+    trials = 150
+    found = dict.fromkeys(made.tests, 0)
+    for seed in range(trials):
+        reference, models = draw(problem, 320, seed)
+        joint = relfit.estimate(reference, models, kernel=kernel, rng=0)
+        for test in made.tests:
+            found[test] += bool(relfit.decide(joint, test=test, rng=seed).worse[2])
+    for cell in made.forecasts:
+        if cell.name == "P3":
+            assert 0.2 < cell.power < 0.98
+            assert abs(found[cell.test] / trials - cell.power) < 0.05 + 3 * math.sqrt(0.25 / trials)
+
+
+def test_the_order_of_the_models_changes_nothing_but_the_order(five, made):
+    order = [4, 2, 0, 1, 3]
+    moved = JointEstimate(
+        tuple(five.names[k] for k in order), five.values[order], five.covariance[np.ix_(order, order)], (200,)
+    )
+    again = plan(moved, rng=0, tests=("relpsi", "best-set"))
+    for name in "cde":
+        for test in ("relpsi", "best-set"):
+            assert again.needed(name, test) == pytest.approx(made.needed(name, test), rel=1e-3)
+
+
+def test_constant_differences_need_no_rows():
+    """A model that is another plus a constant is found for certain; an exact copy never is."""
+    covariance = 0.01 * np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], dtype=float)
+    joint = JointEstimate(("a", "plus", "c", "copy"), [0.0, 0.5, 0.6, 0.0], covariance, (100,))
+    made = plan(joint, rng=0, trials=200, tests=("relpsi", "best-set", "carve"))
+    for test in made.tests:
+        assert made.needed("plus", test) < 60
+        assert made.needed("copy", test) == math.inf
+
+
+def test_json_and_plot(made):
+    data = json.loads(made.to_json())
+    assert data["type"] == "relfit.Plan"
+    assert [row["name"] for row in data["rows"][:4]] == ["b"] * 4
+    assert data["rows"][0]["n_needed"] == "inf"
+    assert len(data["curve"]) == 4 * 4 * len(made.sizes)
+    ax = made.plot()
+    assert len(ax.get_legend().get_texts()) == 16
+    assert ax.get_xscale() == "log"
+    assert ax._repr_png_().startswith(b"\x89PNG")
+
+
+def test_public_names():
+    assert relfit.plan is plan
+    assert relfit.Plan is Plan
+    assert relfit.Assumed is Assumed
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"power": 1.0}, r"^power: expected a number between alpha \(0.05\) and 1, got 1.0$"),
+        ({"power": 0.01}, "^power: "),
+        ({"alpha": 2}, "^alpha: "),
+        ({"tests": ["z"]}, "^tests: expected one of relpsi"),
+        ({"tests": []}, "^tests: .*got none"),
+        ({"n": 10}, "^n: expected a whole number of at least 27"),
+        ({"trials": 5}, "^trials: "),
+        ({"select_fraction": 1.5}, "^select_fraction: "),
+        ({"correction": "fdr"}, "^correction: "),
+    ],
+)
+def test_refusals(options, words):
+    with pytest.raises(InputError, match=words) as caught:
+        plan(Assumed(0.1, 0.1, n=100), **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pilot", "words"),
+    [
+        (0.1, "^pilot: expected a JointEstimate"),
+        (JointEstimate(("a",), [0.1], [[1.0]], (50,)), "^pilot: expected at least 2 models"),
+        (JointEstimate(("a", "b"), [0.1, 0.2], np.eye(2)), "^pilot: expected an estimate with its sizes"),
+        (Assumed(-0.1, 0.1, n=10), "^gap of 'm1': "),
+        (Assumed({"best": 0.1}, 0.1, n=10), "^gaps: expected 0 for the model called 'best'"),
+        (Assumed(0.1, 0.0, n=10), "^standard_error: "),
+        (Assumed(0.1, 0.1, correlation=1.0, n=10), "^correlation: "),
+        (Assumed(0.1, 0.1, n=0), "^n: "),
+    ],
+)
+def test_pilots_that_are_refused(pilot, words):
+    with pytest.raises(InputError, match=words):
+        plan(pilot)
+
+
+def test_the_experiment_makes_its_rows():
+    setting = planning.cells()[-1]
+    assert len(planning.cells()) == 6
+    rows = planning.rows(setting, [planning.trial(setting, seed) for seed in range(3)])
+    assert [row["model"] for row in rows[:3]] == ["m3"] * 3
+    assert {row["test"] for row in rows} == {"relpsi", "best-set", "carve"}
+    assert all(0.0 <= row["realised"][0] <= 1.0 for row in rows)
+
+
+# --- the command line ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    rng = np.random.default_rng(5)
+    for name, shift in {"human": 0.0, "good": 0.1, "fair": 0.5, "poor": 1.0}.items():
+        np.save(tmp_path / f"{name}.npy", rng.normal(shift, 1, (80, 2)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_command_on_files(files, capsys):
+    args = ["plan", "human.npy", "good.npy", "fair.npy", "poor.npy", "--test", "best-set", "--trials", "300"]
+    assert main([*args, "--plot", "power.svg", "--json", "plan.json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert re.search(r"^poor +best set ", out, re.MULTILINE)
+    data = json.loads((files / "plan.json").read_text())
+    models = {name: f"{name}.npy" for name in ("good", "fair", "poor")}
+    joint = relfit.estimate("human.npy", models, rng=0)
+    assert out == f"{plan(joint, tests=['best-set'], trials=300, rng=0)}\n"
+    assert data["pilot_n"] == 80
+    assert (files / "power.svg").read_bytes().startswith(b"<?xml")
+
+
+def test_the_command_on_assumed_gaps(capsys):
+    args = ["plan", "--gap", "0.01", "--standard-error", "0.02", "--pilot-rows", "500", "--json", "-"]
+    assert main(args) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["test"] for row in rows] == list(TESTS)
+    assert rows[2]["n_needed"] == plan(Assumed(0.01, 0.02, n=500)).needed("m1", "best-set")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--gap", "0.1"], "--standard-error: expected with --gap"),
+        (["--gap", "x", "--standard-error", "1", "--pilot-rows", "9"], "--gap: expected a number"),
+        (["human.npy", "good.npy"], "MODEL: expected a reference and at least two"),
+        ([], "MODEL: expected a reference"),
+        (["human.npy", "good.npy", "fair.npy", "--pilot-rows", "9"], "--pilot-rows: belongs to --gap"),
+        (["human.npy", "--gap", "1", "--standard-error", "1", "--pilot-rows", "9"], "--gap: expected files or"),
+        (["human.npy", "good.npy", "fair.npy", "--plot", "a.jpg"], "--plot: expected a file ending in"),
+        (["human.npy", "good.npy", "fair.npy", "--power", "2"], "power: expected"),
+        (["human.npy", "good.npy", "missing.npy"], "missing.npy"),
+    ],
+)
+def test_the_command_refuses_in_one_line(files, capsys, args, words):
+    assert main(["plan", *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert len(err.splitlines()) == 1
