@@ -34,7 +34,8 @@ for the number of models).
   never declared worse.
 
 {levels}
-{verdict}
+{verdict} With fifty tied models RelPSI on MMD lies above α: MMD estimates are skewed, and each moves with its own
+estimated variance, so that a model which looks good by chance also looks precise.
 
 ## The variance of KSD at small n
 
@@ -53,10 +54,7 @@ def main() -> None:
     with Store(arguments.store, version=VERSION) as store:
         cells = levels.cells()
         results = run_trials(store, "levels", cells, arguments.trials, levels.trial)
-        more = levels.more_cells()
-        more_results = run_trials(store, "levels-more", more, arguments.trials, levels.more_trial)
-        every = [*zip(cells, results, strict=True), *zip(more, more_results, strict=True)]
-        rows = [row for cell in cells for setting, done in every if setting == cell for row in levels.rows(cell, done)]
+        rows = [row for cell, done in zip(cells, results, strict=True) for row in levels.rows(cell, done)]
         sizes = variance.cells()
         ratios = run_trials(store, "ksd-variance", sizes, max(1, arguments.trials // 5), variance.trial)
     failed = [row for row in rows if row["level"] != "kept"]

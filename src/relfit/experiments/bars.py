@@ -10,7 +10,14 @@ from matplotlib.axes import Axes
 from relfit.experiments.drawing import BLUE, GREEN, INK, ORANGE, REACH, SKY, dress
 
 Rates = Mapping[str, Sequence[tuple[float, float]]]
-COLOURS = {"RelPSI": ORANGE, "RelMulti": BLUE, "best set": GREEN, "carving": SKY, "FID": "#BBBBBB", "lowest FID": "#BBBBBB"}
+COLOURS = {
+    "RelPSI": ORANGE,
+    "RelMulti": BLUE,
+    "best set": GREEN,
+    "carving": SKY,
+    "FID": "#BBBBBB",
+    "lowest FID": "#BBBBBB",
+}
 WIDTH = 0.2
 
 

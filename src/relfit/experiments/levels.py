@@ -14,13 +14,7 @@ from relfit.models import Density
 from relfit.problems import Problem, all_tied, draw, mean_shift_l10, stream
 
 ALPHA = 0.05
-Tests = Mapping[str, Mapping[str, Any]]
-PAPER: Tests = {"relpsi": {"test": "relpsi"}, "relmulti": {"test": "relmulti"}}
-MORE: Tests = {
-    "best-set": {"test": "best-set"},
-    "best-set + BY": {"test": "best-set", "correction": "by"},
-    "carve": {"test": "carve"},
-}
+TESTS: dict[str, dict[str, Any]] = {"relpsi": {"test": "relpsi"}, "relmulti": {"test": "relmulti"}}
 PROBLEMS = ("meanshift-l10", "copy", "near-copy", "tied-l2", "tied-l10", "tied-l50")
 
 
@@ -41,28 +35,12 @@ def cells() -> list[dict[str, Any]]:
     return grid + linear
 
 
-def more_cells() -> list[dict[str, Any]]:
-    """The settings of the tests beyond the paper: those with enough rows not to need the slow bootstrap, and one below."""
-    large = [cell for cell in cells() if cell["n"] >= 500 and cell["estimator"] == "complete"]
-    kept = [cell for cell in large if cell["problem"] != "tied-l50"]
-    return [{"problem": "meanshift-l10", "measure": "mmd", "estimator": "complete", "n": 200}, *kept]
-
-
 def trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
-    """One draw of a problem, decided by the paper's tests: the models each declares worse."""
-    return _trial(setting, seed, PAPER)
-
-
-def more_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The same draw, decided by the tests beyond the paper."""
-    return _trial(setting, seed, MORE)
-
-
-def _trial(setting: dict[str, Any], seed: int, tests: Tests) -> dict[str, Any]:
+    """One draw of a problem, decided by every test: the models each declares worse."""
     problem = _problem(setting["problem"])
     reference, models = _candidates(problem, setting, seed)
     out: dict[str, Any] = {}
-    for name, options in tests.items():
+    for name, options in TESTS.items():
         result = compare(
             reference, models, alpha=ALPHA, rng=seed, estimator=setting["estimator"], progress=False, **options
         )

@@ -38,6 +38,6 @@ def plan_notes(pilot: Pilot, forecasts: Sequence[Forecast]) -> tuple[str, ...]:
     if share is not None and (share > NEAR_DEGENERATE).any():
         notes.append(
             "some models are so close to the data that the variance of their discrepancy shrinks faster than 1/n: with "
-            "more rows than the pilot's the power is higher than forecast"
+            "more rows than the pilot's the power is likely to be higher than forecast"
         )
     return tuple(notes)
