@@ -16,7 +16,6 @@ COLOURS = {
     "best set": GREEN,
     "carving": SKY,
     "FID": "#BBBBBB",
-    "lowest FID": "#BBBBBB",
 }
 WIDTH = 0.2
 

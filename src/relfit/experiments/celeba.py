@@ -84,12 +84,14 @@ def _pointer(key: str) -> Path:
     return cache_folder("celeba") / f"features-{key}.json"
 
 
+def _arrays(folder: Path, names: Sequence[str]) -> list[Array]:
+    return [np.asarray(_open(folder / name), dtype=np.float64) for name in names]
+
+
 @lru_cache(maxsize=1)
 def _source(key: str) -> Source:
     folder = Path(json.loads(_pointer(key).read_text(encoding="utf-8"))["folder"])
-    real, generated = (
-        [np.asarray(_open(folder / name), dtype=np.float64) for name in names] for names in (REAL, GENERATED)
-    )
+    real, generated = (_arrays(folder, names) for names in (REAL, GENERATED))
 
     def generate(group: int, count: int, rng: np.random.Generator) -> Array:
         return without_replacement(generated[group], count, rng)

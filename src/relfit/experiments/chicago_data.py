@@ -72,9 +72,9 @@ def read_file(path: Path) -> Array:
 
 
 def parse(text: str, source: str) -> Array:
-    """The rows (n, 2) of a CSV with columns lon (longitude) and lat (latitude); rows without a location are left out.
+    r"""The rows (n, 2) of a CSV with columns lon (longitude) and lat (latitude); rows without a location are left out.
 
-    >>> parse("latitude,longitude\\n41.88,-87.63\\n,\\n", "example")
+    >>> parse("latitude,longitude\n41.88,-87.63\n,\n", "example")
     array([[-87.63,  41.88]])
     """
     lines = csv.reader(io.StringIO(text))

@@ -23,9 +23,9 @@ def draw(
     papers: Mapping[str, Sequence[float]],
 ) -> Figure:
     """Pictures of the test points and the `shown` densities on one scale; a panel of bars per setting."""
-    figure = Figure(figsize=(14.0, 7.4), layout="constrained")
+    figure = Figure(figsize=(14.0, 6.6), layout="constrained")
     FigureCanvasAgg(figure)
-    above, below = figure.subfigures(2, 1, height_ratios=(1.0, 1.35))
+    above, below = figure.subfigures(2, 1, height_ratios=(0.62, 1.0), squeeze=False)[:, 0]
     pictures = list(above.subplots(1, 1 + len(shown), squeeze=False)[0])
     _points(pictures[0], known)
     # One scale for all, cut where a few pixels of a spike would darken every other picture.
@@ -44,7 +44,7 @@ def draw(
 
 def _points(ax: Axes, known: Study) -> None:
     left, right, bottom, top = known.extent
-    ax.scatter(*known.points.T, s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
+    ax.scatter(known.points[:, 0], known.points[:, 1], s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
     ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     _frame(ax, f"data\n{len(known.points)} test points")
 

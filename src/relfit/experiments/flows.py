@@ -116,7 +116,8 @@ def _step(network: Any, optimiser: Any, rows: Any) -> None:
 
 def _optimiser(torch: Any, network: Any, flow: Flow) -> Any:
     """Adam, whose weight decay is the gradient λw of the penalty."""
-    weights, others = [], []
+    weights: list[Any] = []
+    others: list[Any] = []
     for name, parameter in network.named_parameters():
         (weights if name.startswith("transform") and parameter.ndim == 2 else others).append(parameter)
     return torch.optim.Adam([{"params": weights, "weight_decay": flow.l2}, {"params": others}], lr=flow.rate)

@@ -1,0 +1,374 @@
+"""table2-chicago: the loader against a local server, the fitted models, and the quick version."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+
+from relfit.cli import main
+from relfit.errors import InputError
+from relfit.experiments import chicago, chicago_data, chicago_study, flows
+from relfit.experiments.cache import VARIABLE
+from relfit.experiments.catalogue import CATALOGUE
+from relfit.experiments.chicago_data import download, parse, robberies
+from relfit.experiments.given import DataAbsent, Given, silent
+from relfit.experiments.reproduce import reproduce
+
+ROWS = 25
+EXAMPLE = np.round(np.random.default_rng(5).normal((-87.68, 41.84), (0.03, 0.05), (ROWS, 2)), 6)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / "chicago"
+
+
+@pytest.fixture(scope="session")
+def real_file():
+    path = Path(__file__).parents[3] / "shared" / "data" / "chicago" / "robbery_2016.csv"
+    if not path.exists():
+        pytest.skip("the robberies of 2016 are not on this machine")
+    return path
+
+
+# --- the portal
+
+
+class Portal:
+    """A server on this machine that answers as the portal does, or as it is told to."""
+
+    def __init__(self):
+        self.queries = []
+        self.script = []  # answers to give before the true ones: (status, body, announced length)
+        portal = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                query = {key: value[0] for key, value in parse_qs(urlsplit(self.path).query).items()}
+                portal.queries.append(query)
+                status, body, length = portal.script.pop(0) if portal.script else (200, portal.answer(query), None)
+                self.send_response(status)
+                if length != "none":
+                    self.send_header("Content-Length", str(length or len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/resource/ijzp-q8t2.csv"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def answer(self, query):
+        if query["$select"] == "count(*)":
+            return f'"count"\n"{ROWS + 1}"\n'.encode()
+        lines = [f'"{k}","{lon}","{lat}"' for k, (lon, lat) in enumerate(EXAMPLE)]
+        lines.insert(3, '"99","",""')  # a record whose place is withheld
+        start = int(query["$offset"])
+        wanted = lines[start : start + int(query["$limit"])]
+        return "\n".join(['"id","longitude","latitude"', *wanted, ""]).encode()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def portal(monkeypatch):
+    served = Portal()
+    monkeypatch.setattr(chicago_data, "ROWS", (20, 30))
+    monkeypatch.setattr(chicago_data, "PORTAL", served.url)
+    monkeypatch.setattr(chicago_data, "PAUSE", 0.0)
+    yield served
+    served.close()
+
+
+@pytest.mark.parametrize(("page", "requests"), [(100, 2), (10, 4), (26, 2)])
+def test_download_in_pages_and_whole(portal, page, requests):
+    assert np.array_equal(download(portal.url, page=page), EXAMPLE)
+    assert len(portal.queries) == requests
+    assert {query["$where"] for query in portal.queries} == {"primary_type='ROBBERY' AND year=2016"}
+    assert all(query["$order"] == "id" for query in portal.queries[1:])  # pages of an unordered query may overlap
+
+
+def test_a_failure_of_the_server_is_tried_again(portal):
+    portal.script = [(503, b"", None), (429, b"", None)]
+    assert len(download(portal.url, pause=0.0)) == ROWS
+    assert len(portal.queries) == 4
+
+
+COUNT = (200, f'"count"\n"{ROWS + 1}"\n'.encode(), None)
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "requests"),
+    [
+        ([(404, b"", None)], "status 404", 1),
+        ([(500, b"", None)] * 3, "status 500", 3),
+        ([(200, b'"count"\n', 500)] * 3, "IncompleteRead", 3),
+        ([COUNT, (200, b'"id","longitude","latitude"\n"1","-87.6","41.8"\n"2","-87', "none")], "a part of them", 2),
+        ([COUNT, (200, b'"id","longitude","latitude"\n', "none")], "got 0", 2),
+        ([(200, b"<html>down for maintenance</html>", None)], "expected a count", 1),
+        ([(200, b"\xff\xfe", None)], "not UTF-8", 1),
+        ([(200, b'"count"\n"3"\n', None)], "the portal has 3", 1),
+        ([COUNT, (200, b"<html>\n" + b"x\n" * 26, None)], "columns lon,lat", 2),
+        ([COUNT, (200, b"longitude,latitude\n" + b"2.35,48.85\n" * 26, None)], "26 rows outside Chicago", 2),
+        ([(200, b"x" * 9_000_000, None)], "at most 8000000 bytes", 1),
+    ],
+)
+def test_download_refuses_what_is_not_the_data(portal, script, words, requests):
+    portal.script = list(script)
+    with pytest.raises(InputError) as refusal:
+        download(portal.url, pause=0.0)
+    assert words in str(refusal.value) or words == "IncompleteRead"
+    assert "\n" not in str(refusal.value)
+    assert len(portal.queries) == requests
+
+
+def test_no_answer_at_all_is_one_line():
+    with pytest.raises(InputError, match="cannot download"):
+        download("http://127.0.0.1:9/none.csv", pause=0.0, timeout=1.0)
+
+
+def test_nothing_is_fetched_unless_asked_for(portal):
+    with pytest.raises(DataAbsent, match="--download"):
+        robberies(Given())
+    assert portal.queries == []
+
+
+def test_downloaded_once_and_verified_afterwards(portal, cache):
+    first = robberies(Given(download=True))
+    assert sorted(map(tuple, first)) == sorted(map(tuple, EXAMPLE))
+    asked = len(portal.queries)
+    assert np.array_equal(robberies(Given(download=True)), first)
+    assert np.array_equal(robberies(Given()), first)
+    assert len(portal.queries) == asked
+    cached = cache / "robbery_2016.csv"
+    cached.write_text(cached.read_text().replace("-87.6", "-87.5", 1))
+    with pytest.raises(InputError, match="checksum differs"):
+        robberies(Given())
+    assert np.array_equal(robberies(Given(download=True)), first)
+    assert len(portal.queries) > asked
+
+
+# --- files
+
+
+def test_the_order_of_a_file_and_of_its_columns_does_not_matter(tmp_path):
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_text("lon,lat\n" + "".join(f"{lon},{lat}\n" for lon, lat in EXAMPLE))
+    two.write_text("Latitude, Longitude\n" + "".join(f"{lat},{lon}\n" for lon, lat in EXAMPLE[::-1]))
+    assert np.array_equal(robberies(Given(data=one)), robberies(Given(data=two)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "columns lon,lat"),
+        ("x,y\n1,2\n", "columns lon,lat"),
+        ("lon,lat\n-87.6,here\n", "two numbers"),
+        ("lon,lat\n-87.6\n", "two numbers"),
+        ("lon,lat\nnan,41.8\n", "outside Chicago"),
+        ("lon,lat\n41.8,-87.6\n", "outside Chicago"),
+    ],
+)
+def test_a_file_that_is_not_the_data_is_refused(text, words):
+    with pytest.raises(InputError, match=words):
+        parse(text, "file")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--data: cannot read"):
+        robberies(Given(data=tmp_path / "none.csv"))
+
+
+def test_the_real_file(real_file):
+    rows = robberies(Given(data=real_file))
+    assert rows.shape == (11_953, 2)
+    assert len(rows) - len(np.unique(rows, axis=0)) == 1_525
+    train, test = chicago_study.split(rows, 7000)
+    assert (len(train), len(test)) == (7000, 4953)
+    assert train.mean(axis=0) == pytest.approx([0.0, 0.0], abs=1e-12)
+    assert train.std(axis=0) == pytest.approx([1.0, 1.0])
+
+
+# --- the models
+
+
+def city(n, seed=3):
+    """Points in two clusters inside Chicago."""
+    rng = np.random.default_rng(seed)
+    centres = np.array([[-87.7, 41.89], [-87.62, 41.75]])[rng.integers(2, size=n)]
+    return centres + rng.normal(scale=(0.02, 0.015), size=(n, 2))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """The quick recipe's models on made-up points, and the points they have not seen."""
+    pytest.importorskip("sklearn")
+    pytest.importorskip("zuko")
+    train, test = chicago_study.split(city(1600), 1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flows, "trained", lambda name, flow, rows, *_: _trained(name, flow, rows))
+        patch.setattr(chicago_study, "trained", flows.trained)
+        return chicago_study.fit(train, chicago_study.QUICK, silent), test
+
+
+def _trained(name, flow, rows):
+    network = flows.build(name, flow)
+    network.load_state_dict(flows.train(name, network, flow, rows, silent))
+    return network.double().eval().requires_grad_(False)
+
+
+def test_log_densities_are_normalised(fitted):
+    """So that NLLs of mixtures and flows can be compared: ∫ p = 1 by the midpoint rule, far into the tails."""
+    models, _ = fitted
+    edges = np.linspace(-12.0, 12.0, 481)
+    middle = (edges[1:] + edges[:-1]) / 2.0
+    grid = np.stack(np.meshgrid(middle, middle), axis=-1).reshape(-1, 2)
+    for name, model in models.items():
+        total = np.exp(chicago_study.log_density(model, grid)).sum() * (middle[1] - middle[0]) ** 2
+        assert total == pytest.approx(1.0, abs=0.02), name
+
+
+def test_scores_are_gradients_of_the_log_densities(fitted):
+    models, test = fitted
+    step = 1e-6
+    for name, model in models.items():
+        found = chicago_study.scores(model, test[:50])
+        for k, axis in enumerate(np.eye(2)):
+            ends = [chicago_study.log_density(model, test[:50] + sign * step * axis) for sign in (1.0, -1.0)]
+            # A kink of a ReLU network may lie between the two ends at a few points.
+            off = np.abs((ends[0] - ends[1]) / (2.0 * step) - found[:, k])
+            assert np.median(off) < 1e-6, name
+
+
+def test_a_flow_is_trained_once_and_a_damaged_file_is_trained_again(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("zuko")
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    recipe = flows.Flow(1, 2, 1e-2, hidden=8, epochs=3)
+    first = flows.trained("flow", recipe, rows, tmp_path, silent).state_dict()
+    (path,) = tmp_path.glob("flow-*.pt")
+    assert all(isinstance(value, torch.Tensor) for value in torch.load(path, weights_only=True).values())
+    train, said = flows.train, []
+    monkeypatch.setattr(flows, "train", lambda *_: pytest.fail("a trained flow was trained again"))
+    again = flows.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    monkeypatch.setattr(flows, "train", train)
+    path.write_bytes(path.read_bytes()[:100])
+    mended = flows.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
+    assert "training it again" in said[0]
+    assert all(torch.equal(first[key], mended[key]) for key in first)  # the seed decides
+    flows.trained("flow", recipe, rows + 1.0, tmp_path, silent)
+    assert len(list(tmp_path.glob("flow-*.pt"))) == 2
+
+
+def test_the_penalty_shrinks_the_weights_and_spares_the_base():
+    pytest.importorskip("zuko")
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+
+    def size(l2):
+        recipe = flows.Flow(2, 2, l2, hidden=16, epochs=40, rate=1e-2, patience=40)
+        network = _trained("flow", recipe, rows)
+        state = network.state_dict()
+        weights = [value for key, value in state.items() if key.startswith("transform") and key.endswith("weight")]
+        return sum(float((value**2).sum()) for value in weights)
+
+    assert size(1.0) < 0.5 * size(0.0)
+    names = [name for name, _ in flows.build("flow", flows.Flow(2, 2, 0.0, hidden=16)).named_parameters()]
+    assert any(name.startswith("base") for name in names)
+
+
+# --- the experiment
+
+
+@pytest.fixture
+def city_file(tmp_path):
+    path = tmp_path / "city.csv"
+    path.write_text("lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in city(1600)))
+    return path
+
+
+def test_scores_are_looked_up_by_point():
+    points = np.array([[0.5, 1.0], [-2.0, 0.0], [0.5, 1.0], [0.5, -1.0]])
+    scores = np.array([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]]])
+    known = chicago_study.Study(("m",), points, scores, np.zeros((1, 4)), np.zeros((1, 2, 2)), (0.0, 1.0, 0.0, 1.0))
+    rows = [3, 0, 1, 2]
+    assert np.array_equal(known.density("m").scores(points[rows]), scores[0][rows])
+    with pytest.raises(InputError, match="test points"):
+        known.density("m").scores(np.array([[0.5, 1.1]]))
+
+
+def test_quick_version(city_file, tmp_path):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("zuko")
+    experiment, given = CATALOGUE["table2-chicago"], Given(data=city_file)
+    with ThreadPoolExecutor(2) as pool:
+        options = {"quick": True, "executor": pool, "progress": False, "given": given}
+        report = reproduce(experiment, tmp_path / "out", **options)
+        again = reproduce(experiment, tmp_path / "out", **options)
+    assert [str(check) for check in report.checks if not check.ok] == []
+    assert (again.table, again.seconds) == (report.table, report.seconds)  # nothing was trained or run again
+    for words in ("IMQ, BY", "Gaussian, Bonferroni", "select 25%, by", "MAF (5), normal base, little L2"):
+        assert words in report.table
+    assert "</svg>" in (report.folder / "figure.svg").read_text(encoding="utf-8")
+    run = json.loads((report.folder / "run.json").read_text(encoding="utf-8"))
+    assert run["trials"] == 12
+    prepared = experiment.prepare(given, True, silent)
+    setting = {**experiment.settings(True)[0], **prepared}
+    _check_trial(setting, chicago.trial(setting, 0)["decisions"])
+    with pytest.raises(InputError, match="run the command again"):
+        chicago_study.load(prepared["study"], "another file")
+
+
+def _check_trial(setting, decisions):
+    known = chicago_study.load(setting["study"], setting["contents"])
+    tests = {decision["test"] for decision in decisions}
+    assert len(decisions) == 5 * len(tests) == 5 * 8
+    for test in tests:
+        assert sum(decision["selected"] for decision in decisions if decision["test"] == test) == 1
+    rows = np.random.default_rng(0).choice(len(known.points), setting["n"], replace=False)
+    nll = {decision["model"]: decision["value"] for decision in decisions if decision["test"] == "NLL"}
+    assert nll["MoG (2)"] == pytest.approx(-known.log_probs[1][rows].mean())
+    plain = {d["model"]: d["pvalue"] for d in decisions if d["test"] == "RelMulti 50%, none"}
+    strict = {d["model"]: d["worse"] for d in decisions if d["test"] == "RelMulti 50%, bonferroni"}
+    assert all(worse == (plain[model] <= 0.05 / 4) for model, worse in strict.items())
+
+
+def test_full_settings_are_the_papers():
+    settings = CATALOGUE["table2-chicago"].settings(False)
+    assert {(s["kernel"], s["n"]) for s in settings if s["flow"] == "MAF (5)"} == {("IMQ", 2000), ("Gaussian", 2000)}
+    assert CATALOGUE["table2-chicago"].trials[0] == 100
+    made, maf = (chicago_study.FULL.flows()[name] for name in ("MADE", "MAF (5)"))
+    assert (made.transforms, made.components, made.hidden) == (1, 0, 512)
+    assert (maf.transforms, maf.components, maf.hidden, maf.l2) == (5, 5, 512, 1e-2)
+
+
+def test_too_few_rows_are_refused(tmp_path, capsys):
+    path = tmp_path / "few.csv"
+    path.write_text("lon,lat\n-87.6,41.8\n")
+    assert main(["reproduce", "table2-chicago", "--data", str(path), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert "expected 9000 rows or more" in error
+    assert error.count("\n") == 1
+
+
+def test_command_without_data_says_how_to_get_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "table2-chicago", "--quick"]) == 2
+    error = capsys.readouterr().err
+    assert "--download" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "reproduction-quick").exists()

@@ -1,0 +1,231 @@
+"""table1-celeba and table1-digits: the draws, FID, the quick versions and the refusals."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from scipy.linalg import sqrtm
+
+from relfit.cli import main
+from relfit.errors import InputError
+from relfit.experiments import catalogue, celeba, digits, image_tables
+from relfit.experiments.cache import VARIABLE, cache_root
+from relfit.experiments.catalogue import CATALOGUE
+from relfit.experiments.fid import fids
+from relfit.experiments.given import Given, silent
+from relfit.experiments.reproduce import reproduce
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+
+
+# --- FID
+
+
+def test_fid_of_one_column_is_known():
+    """(μ − μ')² + (s − s')²: for a standard deviation s doubled and a mean moved by 3, 9 + s²."""
+    x = np.array([[1.0], [2.0], [4.0], [9.0]])
+    s = x.std(ddof=1)
+    assert fids(x, {"m": 2.0 * x - x.mean() + 3.0})["m"] == pytest.approx(9.0 + s**2)
+
+
+@pytest.mark.parametrize("n", [200, 6])
+def test_fid_agrees_with_the_root_of_the_product(rng, n):
+    """With fewer rows than columns both covariances are singular."""
+    a, b = rng.normal(size=(n, 8)), rng.normal(0.3, 1.5, size=(n + 1, 8)) @ rng.normal(size=(8, 8))
+    p, q = np.cov(a, rowvar=False), np.cov(b, rowvar=False)
+    ridge = 0.0 if n > 8 else 1e-13
+    root = sqrtm(p @ q + ridge * np.eye(8)).real
+    expected = ((a.mean(0) - b.mean(0)) ** 2).sum() + np.trace(p + q - 2.0 * root)
+    assert fids(a, {"b": b})["b"] == pytest.approx(expected, rel=1e-4)
+    assert fids(a, {"a": a})["a"] == pytest.approx(0.0, abs=1e-8)
+
+
+# --- the draws
+
+
+def numbered(n=60):
+    """Rows that say which group they are of and which number they have; generated ones are negative."""
+    groups = tuple(np.stack([np.full(n, float(g)), np.arange(n, dtype=float)], axis=1) for g in (0, 1))
+    return image_tables.Source(groups, lambda group, count, rng: -1.0 - np.full((count, 2), float(group)))
+
+
+def test_reference_and_models_are_disjoint_and_mixed_as_said():
+    reference, models = image_tables.draw(numbered(), 50, seed=1)
+    rows = set(map(tuple, reference))
+    assert len(rows) == 50
+    assert (reference[:, 0] == 0.0).sum() == 25
+    shares = {"R .60/.40": 30, "R .40/.60": 20, "R .51/.49": 26, "R .52/.48": 26}
+    for name, first in shares.items():
+        drawn = set(map(tuple, models[name]))
+        assert len(drawn) == len(models[name]) == 50
+        assert not drawn & rows
+        assert (models[name][:, 0] == 0.0).sum() == first
+    assert sorted(models["G .50/.50"][:, 0]) == [-2.0] * 25 + [-1.0] * 25
+    other, _ = image_tables.draw(numbered(), 50, seed=2)
+    assert set(map(tuple, other)) != rows
+
+
+def test_rows_needed_is_enough_and_no_more():
+    least = image_tables.rows_needed(50)
+    image_tables.draw(numbered(least), 50, seed=0)
+    with pytest.raises(ValueError, match="larger sample"):
+        image_tables.draw(numbered(least - 1), 50, seed=0)
+
+
+def test_the_papers_sizes_differ_by_forty_faces():
+    """The paper: models 4 and 5 differ from the truth by 20 and 40 of 2000."""
+    assert [image_tables._counts(m.share, 2000)[0] for m in image_tables.MODELS.values()] == [
+        1000,
+        1200,
+        800,
+        1020,
+        1040,
+    ]
+
+
+# --- digits
+
+
+def test_generators_have_not_seen_the_pools_and_make_images():
+    source = digits.source()
+    assert sum(map(len, source.real)) == 1400
+    assert min(map(len, source.real)) >= image_tables.rows_needed(max(digits.SIZES))
+    made = source.generate(1, 200, np.random.default_rng(0))
+    assert made.shape == (200, 64)
+    assert np.array_equal(made * 16.0, np.round(made * 16.0))
+    assert made.min() == 0.0
+    assert made.max() <= 1.0
+    # Images of 5 to 9 are nearer to the mean of their own group.
+    means = [group.mean(axis=0) for group in source.real]
+    assert np.linalg.norm(made.mean(axis=0) - means[1]) < 0.5 * np.linalg.norm(made.mean(axis=0) - means[0])
+
+
+def test_digits_quick_version(tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        report = reproduce(CATALOGUE["table1-digits"], tmp_path, quick=True, executor=pool, progress=False)
+    assert [str(check) for check in report.checks if not check.ok] == []
+    assert report.table.count("\n") == 2 + 5
+    assert "1.00 ± 0.00 (0.99)" in report.table  # the generated images
+    assert {"figure.png", "figure.svg", "run.json", "table.md", "trials.csv"} <= {
+        path.name for path in report.folder.iterdir()
+    }
+
+
+def test_a_trial_is_a_function_of_its_seed():
+    first, again = (digits.trial({"n": 300}, 4) for _ in range(2))
+    assert first == again
+    tests = {decision["test"] for decision in first["decisions"]}
+    assert tests == {*image_tables.TESTS, "FID"}
+    for test in tests:
+        assert sum(decision["selected"] for decision in first["decisions"] if decision["test"] == test) == 1
+
+
+# --- CelebA
+
+
+@pytest.fixture
+def features(tmp_path):
+    """Made-up features: two groups that differ, and generated ones that are off."""
+    folder, rng = tmp_path / "features", np.random.default_rng(0)
+    folder.mkdir()
+    for k, group in enumerate(("smile", "nonsmile")):
+        np.save(folder / f"ref_{group}.npy", rng.normal(3.0 * k, 1.0, (400, 6)).astype(np.float32))
+        np.save(folder / f"gen_{group}.npy", rng.normal(3.0 * k + 1.0, 1.0, (150, 6)).astype(np.float32))
+    return folder
+
+
+def test_celeba_on_given_features(features, tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        options = {"quick": True, "executor": pool, "progress": False}
+        report = reproduce(CATALOGUE["table1-celeba"], tmp_path / "out", given=Given(features=features), **options)
+    assert [str(check) for check in report.checks if not check.ok] == []
+    assert "1.00 ± 0.00 (0.99)" in report.table
+    assert str(features) not in (report.folder / "trials.csv").read_text(encoding="utf-8")
+
+
+def test_celeba_tells_other_features_apart(features):
+    first = celeba.prepare(Given(features=features), True, silent)
+    assert celeba.prepare(Given(features=features), True, silent) == first
+    rows = np.load(features / "gen_smile.npy")
+    np.save(features / "gen_smile.npy", rows + 1.0)
+    assert celeba.prepare(Given(features=features), True, silent) != first
+
+
+def _drop(folder):
+    (folder / "ref_smile.npy").unlink()
+
+
+def _shorten(folder):
+    np.save(folder / "ref_smile.npy", np.zeros((50, 6)))
+
+
+def _widen(folder):
+    np.save(folder / "ref_smile.npy", np.zeros((400, 7)))
+
+
+def _spoil(folder):
+    np.save(folder / "ref_smile.npy", np.full((400, 6), np.nan))
+
+
+def _objects(folder):
+    np.save(folder / "ref_smile.npy", np.array([{}] * 400, dtype=object), allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_drop, "expected the file ref_smile.npy"),
+        (_shorten, "220 rows or more"),
+        (_widen, "same number of columns"),
+        (_spoil, "finite"),
+        (_objects, "an .npy file of numbers"),
+    ],
+)
+def test_celeba_refuses_other_files(features, change, words):
+    change(features)
+    with pytest.raises(InputError, match=words) as refusal:
+        celeba.prepare(Given(features=features), True, silent)
+    assert "\n" not in str(refusal.value)
+
+
+# --- the command
+
+
+def test_all_skips_what_has_no_data(tmp_path, monkeypatch, capsys):
+    for name in set(CATALOGUE) - {"table1-celeba", "table2-chicago", "table1-digits"}:
+        monkeypatch.delitem(catalogue.CATALOGUE, name)
+    assert main(["reproduce", "all", "--quick", "--out", str(tmp_path), "--no-progress", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "Skipped table1-celeba: " in out
+    assert "--features DIR" in out
+    assert "Skipped table2-chicago: " in out
+    assert "table1-digits ·" in out
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} - {"cache"} == {"table1-digits"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table1-celeba"], "--features DIR"),
+        (["fig1-rbm", "--data", "x.csv"], "--data: fig1-rbm does not use it"),
+        (["table1-digits", "--download"], "--download: table1-digits does not use it"),
+    ],
+)
+def test_command_refuses_in_one_line(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *arguments, "--quick"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_the_cache_is_where_the_platform_keeps_it():
+    assert cache_root("linux", {VARIABLE: "/elsewhere"}).as_posix() == "/elsewhere"
+    assert cache_root("linux", {}).parts[-2:] == (".cache", "relfit")
+    assert cache_root("darwin", {}).parts[-3:] == ("Library", "Caches", "relfit")
+    assert cache_root("win32", {"LOCALAPPDATA": "C:/Local"}).parts[-2:] == ("relfit", "Cache")
