@@ -104,7 +104,7 @@ def test_bad_models_for_a_target():
     models = samples()
     with pytest.raises(relfit.InputError, match="2 columns"):
         relfit.compare(TARGET, {**models, "thin": np.ones(50)})
-    with pytest.raises(relfit.InputError, match="'d'.*sample"):
+    with pytest.raises(relfit.InputError, match=r"'d'.*sample"):
         relfit.compare(TARGET, {**models, "d": TARGET})
     with pytest.raises(relfit.InputError, match="at least 20"):
         relfit.compare(TARGET, {**models, "short": np.random.default_rng(0).normal(size=(10, 2))})

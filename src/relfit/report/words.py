@@ -171,8 +171,8 @@ def question(comparison: Comparison) -> str:
         )
     noise = "After noise as large as the estimates' own was added, the" if comparison.test == "carve" else "The"
     return (
-        f"{what} {noise} model with the smallest value was chosen, and for each other model it was tested whether it is "
-        "no worse than the chosen one. Choosing and testing use the same rows, and the p-values allow for that."
+        f"{what} {noise} model with the smallest value was chosen, and for each other model it was tested whether it "
+        "is no worse than the chosen one. Choosing and testing use the same rows, and the p-values allow for that."
     )
 
 
@@ -192,8 +192,8 @@ def error_words(comparison: Comparison) -> str:
         )
     if comparison.test == "best-set":
         return (
-            f"Each model that is truly best is declared worse with probability at most {share}: it is in the confidence "
-            f"set with probability at least {100 * (1.0 - comparison.alpha):g}%."
+            f"Each model that is truly best is declared worse with probability at most {share}: it is in the "
+            f"confidence set with probability at least {100 * (1.0 - comparison.alpha):g}%."
         )
     return (
         f"False positive rate: at most {share} of the models that are as good as the best are declared worse, "
