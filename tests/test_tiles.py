@@ -1,5 +1,6 @@
 import tracemalloc
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -102,7 +103,9 @@ def test_same_bits_for_any_executor_and_order(kernel, rng):
     x, y = rng.normal(size=(1300, 2)), rng.normal(size=(700, 2))
     for args in ((x,), (x, y)):
         serial = products(kernel, *args)[0]
-        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(5) as five, ProcessPoolExecutor(2) as processes:
+        # Spawned, not forked: another test may have loaded a library with threads of its own.
+        spawned = ProcessPoolExecutor(2, get_context("spawn"))
+        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(5) as five, spawned as processes:
             for executor in (one, five, processes, Backwards()):
                 other = products(kernel, *args, executor=executor)[0]
                 np.testing.assert_array_equal(other.rows["phi"], serial.rows["phi"])

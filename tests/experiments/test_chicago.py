@@ -89,7 +89,6 @@ def portal(monkeypatch):
     served = Portal()
     monkeypatch.setattr(chicago_data, "ROWS", (20, 30))
     monkeypatch.setattr(chicago_data, "PORTAL", served.url)
-    monkeypatch.setattr(chicago_data, "PAUSE", 0.0)
     yield served
     served.close()
 
@@ -131,7 +130,7 @@ def test_download_refuses_what_is_not_the_data(portal, script, words, requests):
     portal.script = list(script)
     with pytest.raises(InputError) as refusal:
         download(portal.url, pause=0.0)
-    assert words in str(refusal.value) or words == "IncompleteRead"
+    assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert len(portal.queries) == requests
 
@@ -199,7 +198,7 @@ def test_the_real_file(real_file):
     assert len(rows) - len(np.unique(rows, axis=0)) == 1_525
     train, test = chicago_study.split(rows, 7000)
     assert (len(train), len(test)) == (7000, 4953)
-    assert train.mean(axis=0) == pytest.approx([0.0, 0.0], abs=1e-12)
+    assert train.mean(axis=0) == pytest.approx([0.0, 0.0], abs=1e-9)  # of -87 to 16 digits, over 0.05
     assert train.std(axis=0) == pytest.approx([1.0, 1.0])
 
 
@@ -207,34 +206,27 @@ def test_the_real_file(real_file):
 
 
 def city(n, seed=3):
-    """Points in two clusters inside Chicago."""
+    """Points in five clusters inside Chicago."""
     rng = np.random.default_rng(seed)
-    centres = np.array([[-87.7, 41.89], [-87.62, 41.75]])[rng.integers(2, size=n)]
-    return centres + rng.normal(scale=(0.02, 0.015), size=(n, 2))
+    centres = np.array([[-87.75, 41.92], [-87.65, 41.95], [-87.7, 41.8], [-87.6, 41.85], [-87.62, 41.72]])
+    return centres[rng.integers(5, size=n)] + rng.normal(scale=0.012, size=(n, 2))
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def fitted(tmp_path_factory):
     """The quick recipe's models on made-up points, and the points they have not seen."""
     pytest.importorskip("sklearn")
     pytest.importorskip("zuko")
     train, test = chicago_study.split(city(1600), 1000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows, "trained", lambda name, flow, rows, *_: _trained(name, flow, rows))
-        patch.setattr(chicago_study, "trained", flows.trained)
+        patch.setenv(VARIABLE, str(tmp_path_factory.mktemp("cache")))
         return chicago_study.fit(train, chicago_study.QUICK, silent), test
-
-
-def _trained(name, flow, rows):
-    network = flows.build(name, flow)
-    network.load_state_dict(flows.train(name, network, flow, rows, silent))
-    return network.double().eval().requires_grad_(False)
 
 
 def test_log_densities_are_normalised(fitted):
     """So that NLLs of mixtures and flows can be compared: ∫ p = 1 by the midpoint rule, far into the tails."""
     models, _ = fitted
-    edges = np.linspace(-12.0, 12.0, 481)
+    edges = np.linspace(-12.0, 12.0, 241)
     middle = (edges[1:] + edges[:-1]) / 2.0
     grid = np.stack(np.meshgrid(middle, middle), axis=-1).reshape(-1, 2)
     for name, model in models.items():
@@ -275,20 +267,17 @@ def test_a_flow_is_trained_once_and_a_damaged_file_is_trained_again(tmp_path, mo
     assert len(list(tmp_path.glob("flow-*.pt"))) == 2
 
 
-def test_the_penalty_shrinks_the_weights_and_spares_the_base():
+def test_the_penalty_shrinks_the_weights(tmp_path):
     pytest.importorskip("zuko")
     rows = np.random.default_rng(0).normal(size=(300, 2))
 
     def size(l2):
         recipe = flows.Flow(2, 2, l2, hidden=16, epochs=40, rate=1e-2, patience=40)
-        network = _trained("flow", recipe, rows)
-        state = network.state_dict()
+        state = flows.trained("flow", recipe, rows, tmp_path, silent).state_dict()
         weights = [value for key, value in state.items() if key.startswith("transform") and key.endswith("weight")]
         return sum(float((value**2).sum()) for value in weights)
 
     assert size(1.0) < 0.5 * size(0.0)
-    names = [name for name, _ in flows.build("flow", flows.Flow(2, 2, 0.0, hidden=16)).named_parameters()]
-    assert any(name.startswith("base") for name in names)
 
 
 # --- the experiment

@@ -42,7 +42,8 @@ def test_fid_agrees_with_the_root_of_the_product(rng, n):
     root = sqrtm(p @ q + ridge * np.eye(8)).real
     expected = ((a.mean(0) - b.mean(0)) ** 2).sum() + np.trace(p + q - 2.0 * root)
     assert fids(a, {"b": b})["b"] == pytest.approx(expected, rel=1e-4)
-    assert fids(a, {"a": a})["a"] == pytest.approx(0.0, abs=1e-8)
+    # Eigenvalues of 0 come out as rounding, and their roots as the root of it.
+    assert fids(a, {"a": a})["a"] == pytest.approx(0.0, abs=1e-10 if n > 8 else 1e-6)
 
 
 # --- the draws
@@ -109,7 +110,7 @@ def test_digits_quick_version(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         report = reproduce(CATALOGUE["table1-digits"], tmp_path, quick=True, executor=pool, progress=False)
     assert [str(check) for check in report.checks if not check.ok] == []
-    assert report.table.count("\n") == 2 + 5
+    assert report.table.count("| 300 |") == 5 + 1
     assert "1.00 ± 0.00 (0.99)" in report.table  # the generated images
     assert {"figure.png", "figure.svg", "run.json", "table.md", "trials.csv"} <= {
         path.name for path in report.folder.iterdir()
@@ -120,7 +121,7 @@ def test_a_trial_is_a_function_of_its_seed():
     first, again = (digits.trial({"n": 300}, 4) for _ in range(2))
     assert first == again
     tests = {decision["test"] for decision in first["decisions"]}
-    assert tests == {*image_tables.TESTS, "FID"}
+    assert tests == {*image_tables.TESTS, "FID", "RelPSI, two models"}
     for test in tests:
         assert sum(decision["selected"] for decision in first["decisions"] if decision["test"] == test) == 1
 

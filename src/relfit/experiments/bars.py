@@ -27,6 +27,7 @@ def draw_bars(
     rates: Rates,
     papers: Mapping[str, Sequence[float]],
     label: str = "Declared worse (share of trials)",
+    source: str = "the paper",
 ) -> None:
     """A group of bars per model, ±1.96 standard errors; a diamond where the paper prints a figure."""
     places = np.arange(len(models), dtype=float)
@@ -38,7 +39,7 @@ def draw_bars(
         ax.bar(at, height, WIDTH * 0.9, color=COLOURS[test], label=test, zorder=2)
         ax.errorbar(at, height, yerr=bars, fmt="none", ecolor=INK, elinewidth=0.8, capsize=2, zorder=3)
         if test in papers:
-            word = "the paper" if test == next(iter(papers)) else None
+            word = source if test == next(iter(papers)) else None
             ax.scatter(at, papers[test], marker="D", s=26, color="white", edgecolors=INK, zorder=4, label=word)
     dress(ax, title, "", label, (0.0, 1.03))
     ax.set_xticks(places, models)

@@ -122,5 +122,6 @@ CELEBA = Experiment(
     checks=image_tables.checks,
     prepare=prepare,
     takes=("--features",),
+    extras=image_tables.extras,
 )
 EXPERIMENTS: Sequence[Experiment] = (CELEBA,)

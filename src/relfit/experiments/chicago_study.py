@@ -60,7 +60,7 @@ class Recipe:
 
 
 FULL = Recipe()
-QUICK = Recipe(train=1000, draw=300, hidden=24, epochs=15, pixels=40)
+QUICK = Recipe(train=1000, draw=300, hidden=24, epochs=5, pixels=40)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def prepare(rows: Array, recipe: Recipe, tell: Tell) -> dict[str, str]:
     least = recipe.train + recipe.draw
     if len(rows) < least:
         raise InputError(f"--data: expected {least} rows or more ({recipe.train} train), got {len(rows)}")
-    key = digest(rows.tobytes(), json.dumps([VERSION, asdict(recipe)], sort_keys=True).encode())
+    flows = {name: asdict(flow) for name, flow in recipe.flows().items()}
+    key = digest(rows.tobytes(), json.dumps([VERSION, asdict(recipe), MIXTURES, flows]).encode())
     path = _path(key)
     if not path.exists():
         train, test = split(rows, recipe.train)
