@@ -14,15 +14,20 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate clean
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(RUN) ## compare models on a built-in problem and write relfit-demo.html
 	$(BIN)/relfit demo --html relfit-demo.html
 
 test: lint pytest ## lint, unit tests and doctests
+
+test-core: ## the tests with nothing installed but relfit's own dependencies
+	$(PYTHON) -m venv .venv-core
+	.venv-core/bin/python -m pip -qq --disable-pip-version-check install --editable . pytest pytest-xdist hypothesis mpmath
+	$(ONE_THREAD) .venv-core/bin/python -m pytest -n 2 -p no:cacheprovider tests
 
 pytest: $(DEV)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2

@@ -83,9 +83,9 @@ DIGITS = Experiment(
     paper="On faces, n = 2000: the generated images are declared worse, .60/.40 and .40/.60 at times, .51/.49 and "
     ".52/.48 hardly ever; FID picks the wrong model in 73% of the trials. The paper's figures stand in brackets.",
     note="These are other images than the paper's, and n is what 1,400 images allow, so the paper's rates (n = 2000, "
-    "Inception features) are no target here: at n = 500 no test tells .60/.40 from .51/.49. RelPSI "
-    "finds the generated images less often than the paper's does, and the second table says why: beside one other model "
-    "it always finds them, among four nearly tied ones, which bound its truncation, it often cannot. Models draw from "
+    "Inception features) are no target here: at n = 500 no test tells .60/.40 from .51/.49. RelPSI finds the "
+    "generated images less often than the paper's does, and the second table says why: beside one other model it "
+    "always finds them, among four nearly tied ones, which bound its truncation, it often cannot. Models draw from "
     "one pool and share images, which the covariance does not know: the tests are a little conservative.",
     settings=_settings,
     trials=(100, 6),
