@@ -26,8 +26,9 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 DEFAULT_MEMORY = 256 * 2**20
-LARGEST_BLOCK = 2048
-SMALLEST_BLOCK = 256
+# Whole numbers of the NumPy backend's tiles, so that no edges are wasted.
+SMALLEST_BLOCK = 448
+LARGEST_BLOCK = 4 * SMALLEST_BLOCK
 # Below this many pairs the work takes milliseconds, and starting threads would cost more than it gains.
 SERIAL_PAIRS = 2_000_000
 # Blocks in flight: enough for any local executor to stay busy, few enough to bound memory.
@@ -89,7 +90,7 @@ def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
             done += _pairs(jobs[k], i, j)
             if runtime.progress is not None:
                 runtime.progress(done, total)
-    return results
+    return [_upright(result) for result in results]
 
 
 def plan_blocks(job: Job, memory: int = DEFAULT_MEMORY) -> list[tuple[slice, slice]]:
@@ -105,8 +106,8 @@ def _block_size(job: Job, memory: int) -> int:
     columns = sum(int(np.prod(b.shape[1:])) for b in (*job.right.values(), *job.left.values()))
     affordable = memory // (WINDOW * 8 * 2 * max(columns, 1))
     longest = max(len(job.x), 0 if job.y is None else len(job.y))
-    # About eight blocks a side keep a few workers evenly busy; a multiple of the tile wastes no edges.
-    balanced = -(-longest // (8 * SMALLEST_BLOCK)) * SMALLEST_BLOCK
+    # About five blocks a side keep a few workers evenly busy.
+    balanced = -(-longest // (5 * SMALLEST_BLOCK)) * SMALLEST_BLOCK
     return int(max(SMALLEST_BLOCK, min(LARGEST_BLOCK, affordable, balanced)))
 
 
@@ -117,9 +118,14 @@ def _cuts(n: int, size: int) -> list[slice]:
 def _empty(job: Job) -> Products:
     width = 0 if job.y is None else len(job.y)
     return Products(
-        {w: np.zeros((len(job.x), *b.shape[1:])) for w, b in job.right.items()},
-        {w: np.zeros((width, *b.shape[1:])) for w, b in job.left.items()},
+        {w: np.zeros((*b.shape[1:], len(job.x))) for w, b in job.right.items()},
+        {w: np.zeros((*b.shape[1:], width)) for w, b in job.left.items()},
     )
+
+
+def _upright(sums: Products) -> Products:
+    """Sums are gathered transposed, as blocks give them, and turned once at the end."""
+    return Products({w: r.T for w, r in sums.rows.items()}, {w: c.T for w, c in sums.columns.items()}, sums.squares)
 
 
 def _block(job: Job, i: slice, j: slice) -> Block:
@@ -141,10 +147,10 @@ def _block(job: Job, i: slice, j: slice) -> Block:
 
 def _combine(job: Job, into: Products, i: slice, j: slice, sums: BlockSums) -> None:
     for w, rows in sums.rows.items():
-        into.rows[w][i] += rows
+        into.rows[w][..., i] += rows
     target = into.rows if job.y is None else into.columns
     for w, columns in sums.columns.items():
-        target[w][j] += columns
+        target[w][..., j] += columns
     into.squares += sums.squares * (2.0 if job.y is None and i != j else 1.0)
 
 

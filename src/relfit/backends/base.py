@@ -74,7 +74,10 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """What a block reduces to: row products, column products, Σφ² over its pairs (0 unless asked)."""
+    """What a block reduces to: row products, column products, Σφ² over its pairs (0 unless asked).
+
+    The products are transposed, (right-hand sides, rows), or (rows,) for a single right-hand side.
+    """
 
     rows: dict[Weight, Array]
     columns: dict[Weight, Array]

@@ -20,7 +20,7 @@ from relfit.tiles import Job, Runtime, run
 Array = NDArray[np.float64]
 
 # Pairs drawn to measure the second-order variance: enough for a share that is compared with 0.3.
-SECOND_ORDER_PAIRS = 10_000
+SECOND_ORDER_PAIRS = 5_000
 
 
 def complete(
