@@ -84,7 +84,7 @@ def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     blocks = (_block(jobs[k], i, j) for k, i, j in plan)
     total = sum(job.pairs for job in jobs)
     done = 0
-    with _workers(runtime.executor, total) as workers, _one_blas_thread():
+    with _workers(runtime.executor, total) as workers, one_blas_thread():
         for (k, i, j), sums in zip(plan, _in_order(runtime.backend, blocks, workers), strict=True):
             _combine(jobs[k], results[k], i, j, sums)
             done += _pairs(jobs[k], i, j)
@@ -200,7 +200,7 @@ def _blas() -> ThreadpoolController:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    # Tiles already use every core; BLAS threads on top would fight them and could change the last bits.
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS at one thread: tiles use every core already, and BLAS's own threads go on spinning after each call."""
     with _blas().limit(limits=1, user_api="blas"):
         yield

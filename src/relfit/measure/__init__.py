@@ -13,6 +13,7 @@ from relfit.measure.plan import Plan
 from relfit.measure.samples import of_samples
 from relfit.measure.shares import row_orders, split
 from relfit.measure.target import of_target
+from relfit.tiles import one_blas_thread
 
 __all__ = ["Plan", "check_design", "check_rows", "joint_estimate", "resolve_kernel", "row_orders", "split"]
 
@@ -21,8 +22,9 @@ _ESTIMATORS = {"samples": of_samples, "densities": of_densities, "target": of_ta
 
 def joint_estimate(data: Data, plan: Plan) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
-    estimates = _ESTIMATORS[data.kind](data, plan)
-    covariance = estimates.psi.covariance()
+    with one_blas_thread():
+        estimates = _ESTIMATORS[data.kind](data, plan)
+        covariance = estimates.psi.covariance()
     share = None
     if estimates.second_order is not None:
         variance = np.diag(covariance)
