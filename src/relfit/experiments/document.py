@@ -16,10 +16,11 @@ IMAGES = "images/reproduction"
 HEAD = """# Reproduction
 
 Experiments of Lim, Yamada, Schölkopf and Jitkrittum, *Kernel Stein Tests for Multiple Model Comparison*
-(NeurIPS 2019), each that has been run in full; `relfit reproduce --list` names them all. This page is written by `make reproduce` (`relfit reproduce all --docs docs/reproduction.md`) from the
-outputs of the runs; one experiment alone is `relfit reproduce NAME`. Rates are over independent trials, ± one
-Monte-Carlo standard error; bands in the pictures are ± 1.96. Every model and the reference have a random stream of
-their own. Seconds are processor time, of all trials together.
+(NeurIPS 2019), each that has been run in full; `relfit reproduce --list` names them all. This page is written by
+`make reproduce` (`relfit reproduce all --docs docs/reproduction.md`) from the outputs of the runs; one experiment alone
+is `relfit reproduce NAME`. Rates are over independent trials, ± one Monte-Carlo standard error; bands in the pictures
+are ± 1.96. Every model and the reference have a random stream of their own. Seconds are processor time, of all trials
+together.
 """
 SECTION = """
 ## {name}
