@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Sequence
@@ -13,15 +12,12 @@ import click
 from click.core import ParameterSource
 
 from relfit.cli_features import features_command
-from relfit.cli_inputs import input_options, read_inputs
+from relfit.cli_inputs import check_inputs, input_options, kernel_of, named_models, read_inputs
 from relfit.cli_plan import plan_command
 from relfit.cli_reproduce import reproduce_command
 from relfit.compare import compare, compare_pair
 from relfit.errors import InputError, RelfitError
 from relfit.files import write_text_atomic
-from relfit.inputs import name_of
-from relfit.inputs.objects import names_object
-from relfit.kernels import IMQ, Gaussian, Kernel
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.presets import PRESETS
 from relfit.procedures import CORRECTIONS
@@ -169,8 +165,8 @@ def compare_command(
     """
     if len(models) < 2:
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
-    named = _named(models, names)
-    _check_inputs(reference, models)
+    named = named_models(models, names)
+    check_inputs(reference, models)
     _check_gate(gate, named)
     check_outputs({"--json": _file(json_path), "--html": html_path}, [reference, *models])
     if select_fraction is not None and test != "relmulti":
@@ -208,8 +204,8 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
 
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """
-    named = _named([a, b], names)
-    _check_inputs(reference, [a, b])
+    named = named_models([a, b], names)
+    check_inputs(reference, [a, b])
     check_outputs({"--json": _file(json_path)}, [reference, a, b])
     inputs = read_inputs(reference, named, settings)
     options = _prepared(settings)
@@ -284,32 +280,6 @@ def _where_help(error: click.ClickException) -> str:
     return "" if context is None else f" (see {context.command_path} --help)"
 
 
-def _named(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Name → file, in the order given."""
-    if names and len(names) != len(models):
-        raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
-    found = [_as_text(name) for name in names or [_default_name(model) for model in models]]
-    for name in found:
-        if found.count(name) > 1:
-            raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
-    return dict(zip(found, models, strict=True))
-
-
-def _default_name(model: str) -> str:
-    return model.rpartition(":")[2] if names_object(model) else name_of(model)
-
-
-def _as_text(name: str) -> str:
-    # A file name need not be valid text; the name of a model must be, or no output could be written.
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _check_inputs(reference: str, models: Sequence[str]) -> None:
-    for model in models:
-        if os.path.realpath(model) == os.path.realpath(reference):
-            raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
-
-
 def _check_gate(gate: str | None, names: Collection[str]) -> None:
     if gate is not None and gate not in names:
         from relfit.report.words import listed
@@ -322,7 +292,7 @@ def _prepared(settings: dict[str, Any]) -> dict[str, Any]:
     kernel, bandwidth, preset = (settings.pop(name) for name in ("kernel", "bandwidth", "preset"))
     if preset is not None:
         _refuse_own_kernel(preset)
-    chosen = _kernel(kernel, bandwidth) if preset is None else None
+    chosen = kernel_of(kernel, bandwidth) if preset is None else None
     return {"kernel": chosen, "preset": preset, "rng": settings.pop("seed"), **settings}
 
 
@@ -336,12 +306,6 @@ def _refuse_own_kernel(preset: str) -> None:
 def _noted(result: Any, notes: Sequence[str]) -> Any:
     """The result with what the command line did to the data said first."""
     return replace(result, warnings=(*notes, *result.warnings)) if notes else result
-
-
-def _kernel(name: str, length: Any) -> Kernel:
-    if name == "imq":
-        return IMQ() if length is None else IMQ(scale=length)
-    return Gaussian() if length is None else Gaussian(bandwidth=length)
 
 
 def _file(json_path: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.errors import InputError
-from relfit.inputs import read_rows, stream
+from relfit.inputs import name_of, read_rows, stream
 from relfit.inputs.objects import load_object, names_object
+from relfit.kernels import IMQ, Gaussian, Kernel
 from relfit.tiles import usable_cores
 
 # Work longer than this, in seconds, is announced.
@@ -53,6 +55,40 @@ def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, A
     elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
         _tell_sizes(taken)
     return taken
+
+
+def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Name → file, in the order given."""
+    if names and len(names) != len(models):
+        raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
+    found = [_as_text(name) for name in names or [_default_name(model) for model in models]]
+    for name in found:
+        if found.count(name) > 1:
+            raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
+    return dict(zip(found, models, strict=True))
+
+
+def _default_name(model: str) -> str:
+    return model.rpartition(":")[2] if names_object(model) else name_of(model)
+
+
+def _as_text(name: str) -> str:
+    # A file name need not be valid text; the name of a model must be, or no output could be written.
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def check_inputs(reference: str, models: Sequence[str]) -> None:
+    """Refuse the reference as a model."""
+    for model in models:
+        if os.path.realpath(model) == os.path.realpath(reference):
+            raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
+
+
+def kernel_of(name: str | None, length: Any) -> Kernel:
+    """The kernel of --kernel (None is Gaussian) and --bandwidth."""
+    if name == "imq":
+        return IMQ() if length is None else IMQ(scale=length)
+    return Gaussian() if length is None else Gaussian(bandwidth=length)
 
 
 def estimated_seconds(inputs: Inputs, estimator: str) -> float:

@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
-from relfit.cli_inputs import input_options, read_inputs
+from relfit.cli_inputs import input_options, kernel_of, named_models, read_inputs
 from relfit.compare import estimate
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.files import write_bytes_atomic, write_text_atomic
-from relfit.inputs import name_of
-from relfit.kernels import IMQ, Gaussian, Kernel
+from relfit.kernels import Kernel
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.planning import Assumed, plan
 from relfit.planning.plan import TESTS
@@ -135,21 +134,11 @@ def _measured(
         raise InputError(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
-    named = _named(models, settings.pop("names"))
+    named = named_models(models, settings.pop("names"))
     kernel = _kernel(settings.pop("kernel"), settings.pop("bandwidth"), settings["preset"])
     inputs = read_inputs(reference, named, settings)
     joint = estimate(inputs.reference, inputs.models, kernel=kernel, rng=settings.pop("seed"), **settings)
     return joint, inputs.notes
-
-
-def _named(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    if names and len(names) != len(models):
-        raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
-    found = list(names) or [name_of(model) for model in models]
-    for name in found:
-        if found.count(name) > 1:
-            raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
-    return dict(zip(found, models, strict=True))
 
 
 def _kernel(name: str | None, length: float | None, preset: str | None) -> Kernel | None:
@@ -157,6 +146,4 @@ def _kernel(name: str | None, length: float | None, preset: str | None) -> Kerne
         if name is not None or length is not None:
             raise InputError(f"--kernel: --preset {preset} has a kernel of its own; leave out one of the two")
         return None
-    if name == "imq":
-        return IMQ() if length is None else IMQ(scale=length)
-    return Gaussian() if length is None else Gaussian(bandwidth=length)
+    return kernel_of(name, length)
