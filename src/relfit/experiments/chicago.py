@@ -180,7 +180,8 @@ CHICAGO = Experiment(
     "NLL picks MAF every time. The paper's figures stand in brackets.",
     note="The training settings were fixed after KSD results of five trial networks had been seen (40 trials each; the "
     "step size is the published one and seed 0 was fixed beforehand); the rows of other seeds were added after "
-    "seeing the main table. The checks cover likelihoods only. Likelihoods agree with the paper's. Rates are given this test set and these networks: all trials draw from "
+    "seeing the main table. The checks cover likelihoods only. "
+    "Likelihoods agree with the paper's. Rates are given this test set and these networks: all trials draw from "
     "the same test points, and the paper's split and networks are not published. The kernel matters most among "
     "the settings: with the Gaussian of the authors' code RelPSI rejects about half as often as with IMQ, and its "
     "rates stand closer to the paper's; correction and split change RelMulti less. But the last table shows that "
