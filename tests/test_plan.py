@@ -17,20 +17,15 @@ from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.experiments import planning
 from relfit.planning import Assumed, Plan, plan
-from relfit.planning.closed import power_of_two, selection_probability, signal_needed
-from relfit.planning.decisions import (
-    Geometry,
-    Maxima,
-    best_set_pvalues,
-    carve_pvalues,
-    rejected,
-    relmulti_pvalues,
-    relpsi_pvalues,
-)
+from relfit.planning.carving import Noise, carve_pvalues
+from relfit.planning.closed import power_of_two, signal_needed
+from relfit.planning.decisions import Maxima, best_set_pvalues, rejected, relmulti_pvalues, relpsi_pvalues
+from relfit.planning.geometry import geometry_of
+from relfit.planning.laws import Plain, Squared, law_of
 from relfit.planning.simulate import Settings, simulation
 from relfit.problems import draw, mean_shift, population_mmd
 from relfit.procedures import adjust, best_set, carve, relmulti, relpsi
-from relfit.procedures.carve import _log_pvalues, _Selection
+from relfit.procedures.carve import Selection, _log_pvalues
 from relfit.procedures.decision import without_variance
 from relfit.procedures.differences import differences
 
@@ -48,7 +43,13 @@ def ten(rng):
 
 
 def _geometry(joint):
-    return Geometry(joint.covariance, differences(joint).error)
+    return geometry_of(joint.covariance[None])
+
+
+def _own_covariances(joint, rows, rng):
+    """A covariance for every row: V with every model scaled by a factor of its own."""
+    scale = rng.uniform(0.5, 2.0, size=(rows, len(joint.names)))
+    return joint.covariance * scale[:, :, None] * scale[:, None, :]
 
 
 # --- two models: closed forms -------------------------------------------------------------------------------------
@@ -97,14 +98,14 @@ def test_signal_needed_inverts_the_power():
         for power in (0.3, 0.8, 0.99):
             r = signal_needed(test, power, ALPHA, 0.25, "none")
             assert power_of_two(test, r, ALPHA, 0.25, "none") == pytest.approx(power, abs=1e-9)
-    assert selection_probability(0.0) == 0.5
 
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("gap", [0.5, 2.0, 3.5])
 def test_simulation_agrees_with_the_closed_forms(test, gap):
     joint = JointEstimate(("a", "b"), [0.0, gap], [[0.7, 0.2], [0.2, 0.7]], (100,))
-    sim = simulation(joint, 100, Settings(ALPHA, 0.25, None), 8000, 400, 1, joint.values[None, :])
+    law = law_of(joint, 100)
+    sim = simulation(joint.names, law, Settings(ALPHA, 0.25, None), 8000, 400, 1, joint.values[None, :])
     for n in (50, 200):
         expected = power_of_two(test, gap * math.sqrt(n / 100), ALPHA, 0.25, "none")
         error = math.sqrt(expected * (1 - expected) / 8000) + 1e-3
@@ -115,14 +116,16 @@ def test_simulation_agrees_with_the_closed_forms(test, gap):
 # --- many models: the simulated tests are the tests ----------------------------------------------------------------
 
 
-def test_relpsi_and_relmulti_are_those_of_the_procedures(ten, rng):
+@pytest.mark.parametrize("alike", [True, False])
+def test_relpsi_and_relmulti_are_those_of_the_procedures(ten, rng, alike):
     error = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 60))
     x, y = ten.values + error
-    best, p = relpsi_pvalues(x, _geometry(ten), range(10))
-    multi_best, multi = relmulti_pvalues(y, x, _geometry(ten), range(10))
+    told = ten.covariance[None] if alike else _own_covariances(ten, 60, rng)
+    best, p = relpsi_pvalues(x, geometry_of(told), range(10))
+    multi_best, multi = relmulti_pvalues(y, x, geometry_of(told), range(10))
     verdicts = rejected(multi_best, multi, "by", ALPHA, ten.covariance, all_models=False)
     for k in range(60):
-        own, other = (JointEstimate(ten.names, row[k], ten.covariance) for row in (x, y))
+        own, other = (JointEstimate(ten.names, row[k], told[0 if alike else k]) for row in (x, y))
         wanted = relpsi(own, ALPHA)
         assert best[k] == wanted.best
         np.testing.assert_allclose(p[k], np.exp(wanted.log_pvalue), rtol=1e-8)
@@ -146,7 +149,7 @@ def test_best_set_is_that_of_the_procedure(ten, rng):
     """Different draws of the maxima: the p-values agree to their Monte-Carlo error, on both paths."""
     x = ten.values + rng.multivariate_normal(np.zeros(10), ten.covariance, size=40)
     g = rng.multivariate_normal(np.zeros(10), ten.covariance, size=20_000).T
-    maxima = Maxima(g, _geometry(ten).error)
+    maxima = Maxima(g, differences(ten).error)
     _, p = best_set_pvalues(x, 100, _geometry(ten), maxima, range(10), ALPHA, verdicts=False)
     _, quick = best_set_pvalues(x, 100, _geometry(ten), maxima, range(10), ALPHA, verdicts=True)
     np.testing.assert_array_equal(quick <= ALPHA, p <= ALPHA)
@@ -158,17 +161,22 @@ def test_best_set_is_that_of_the_procedure(ten, rng):
         assert (wanted[p[k] == 1.0] > ALPHA - 0.008).all()
 
 
-def test_carving_is_that_of_the_procedure(ten, rng):
+@pytest.mark.parametrize("alike", [True, False])
+def test_carving_is_that_of_the_procedure(ten, rng, alike):
     """Given the same noise, the p-values are the same, where they are not above α in any case."""
     x = ten.values * 3 + rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
     realised = rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
-    fresh = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(8, 50))
-    best, p = carve_pvalues(x, realised, fresh, _geometry(ten), range(10), ALPHA)
+    still, moving = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 8, 50))
+    scale = None if alike else rng.uniform(-1.0, 1.0, size=(24, 10))
+    told = ten.covariance[None] if alike else _own_covariances(ten, 24, rng)
+    best, p = carve_pvalues(x, Noise(realised, scale, moving, still), geometry_of(told), range(10), ALPHA)
     for k in range(24):
-        noise = np.vstack([realised[k], fresh[k % 8]]).T
-        chosen = _Selection(int(best[k]), noise, without_variance(ten.covariance, int(best[k])))
+        own = told[0 if alike else k]
+        fresh = still[k % 8] if scale is None else still[k % 8] + scale[k] * moving[k % 8]
+        noise = np.vstack([realised[k], fresh]).T
+        chosen = Selection(int(best[k]), noise, without_variance(own, int(best[k])))
         assert best[k] == np.argmin(x[k] + realised[k])
-        log_p, _ = _log_pvalues(JointEstimate(ten.names, x[k], ten.covariance), chosen)
+        log_p, _ = _log_pvalues(JointEstimate(ten.names, x[k], own), chosen)
         wanted = np.exp(log_p)
         skipped = (p[k] == 1.0) & (wanted < 1.0)
         assert (wanted[skipped] > ALPHA).all()
@@ -177,11 +185,92 @@ def test_carving_is_that_of_the_procedure(ten, rng):
 
 def test_carving_far_out_does_not_underflow():
     joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 80.0], 0.5 * np.eye(3))
-    noise = np.zeros((1, 3))
-    best, p = carve_pvalues(joint.values[None], noise, np.zeros((1, 20, 3)), _geometry(joint), [1, 2], ALPHA)
+    noise = Noise(np.zeros((1, 3)), None, None, np.zeros((1, 20, 3)))
+    best, p = carve_pvalues(joint.values[None], noise, _geometry(joint), [1, 2], ALPHA)
     assert best[0] == 0
     assert p[0, 0] == 1.0
     assert 0.0 <= p[0, 1] < 1e-3
+
+
+# --- squared lengths -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def squared(rng):
+    """Three squared lengths with 100 rows: A = 4Λ√θθ', B = 2Λ² + R, and V = A + 2B as the tests are told it."""
+    values = np.array([0.04, 0.09, 0.25])
+    along = 1e-3 * np.array([[1.0, 0.4, 0.2], [0.4, 1.5, 0.3], [0.2, 0.3, 0.8]])
+    rest = 1e-6 * np.array([[4.0, 1.0, 1.0], [1.0, 5.0, 1.0], [1.0, 1.0, 6.0]])
+    first, second = 4 * along * np.sqrt(np.outer(values, values)), 2 * along**2 + rest
+    joint = JointEstimate(("a", "b", "c"), values, first + 2 * second, (100,), second_order=second)
+    return joint, first, second, along, rest
+
+
+def test_the_law_is_found_again_from_the_pilot(squared):
+    joint, _, _, along, rest = squared
+    law = law_of(joint, 100)
+    np.testing.assert_allclose(law.along, along, rtol=1e-9)
+    np.testing.assert_allclose(law.rest, rest, rtol=1e-6, atol=1e-13)
+    assert isinstance(law_of(JointEstimate(joint.names, joint.values, joint.covariance), 100), Plain)
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_estimates_have_the_variance_of_both_orders_and_are_told_the_second_twice(squared, rng, n):
+    """At n rows Cov(D) = A n₀/n + B (n₀/n)², and the mean told V = A n₀/n + 2B (n₀/n)²."""
+    joint, first, second, _, _ = squared
+    law, trials, r = law_of(joint, 100), 200_000, 100 / n
+    drawn = law.drawn(np.tile(joint.values, (trials, 1)), n, rng.standard_normal((2, trials, 3)))
+    expected = first * r + second * r**2
+    np.testing.assert_allclose(drawn.x.mean(axis=0), joint.values, atol=4 * np.sqrt(expected.max() / trials))
+    np.testing.assert_allclose(np.cov(drawn.x.T), expected, rtol=0.03, atol=0.01 * expected.max())
+    told = first * r + 2 * second * r**2
+    np.testing.assert_allclose(drawn.geometry.covariance.mean(axis=0), told, rtol=0.02, atol=0.01 * told.max())
+    np.testing.assert_allclose(law.told(joint.values, n), told, rtol=1e-9)
+
+
+def test_what_is_told_moves_with_the_estimate(squared, rng):
+    """R = 0: V_ii = 4Λ(D_i + Λ), a straight line in D_i."""
+    joint, first, _, along, _ = squared
+    joint = JointEstimate(joint.names, joint.values, first + 4 * along**2, (100,), second_order=2 * along**2)
+    drawn = law_of(joint, 100).drawn(np.tile(joint.values, (50, 1)), 100, rng.standard_normal((2, 50, 3)))
+    for i in range(3):
+        line = 4 * along[i, i] * (drawn.x[:, i] + along[i, i])
+        np.testing.assert_allclose(drawn.geometry.covariance[:, i, i], line, rtol=1e-4)
+
+
+def test_the_noise_of_carving_has_the_covariance_that_is_told(squared, rng):
+    joint = squared[0]
+    law = law_of(joint, 100)
+    drawn = law.drawn(joint.values[None], 50, rng.standard_normal((2, 1, 3)))
+    moving, still = law.noise(rng.standard_normal((2, 200_000, 3)), 50)
+    told = drawn.geometry.covariance[0]
+    np.testing.assert_allclose(np.cov((drawn.scale * moving + still).T), told, rtol=0.03, atol=0.01 * told.max())
+
+
+def test_a_model_as_good_as_the_data_has_second_order_variance_alone(rng):
+    """D ≤ 0 in the pilot: the mean stays, and the variance is B (n₀/n)²."""
+    second = 1e-6 * np.eye(2)
+    joint = JointEstimate(("a", "b"), [-1e-4, 0.0], 3e-6 * np.eye(2), (100,), second_order=second)
+    drawn = law_of(joint, 100).drawn(np.tile(joint.values, (100_000, 1)), 50, rng.standard_normal((2, 100_000, 2)))
+    np.testing.assert_allclose(drawn.x.mean(axis=0), joint.values, atol=4 * 2e-3 / math.sqrt(100_000))
+    np.testing.assert_allclose(drawn.x.var(axis=0), 4e-6, rtol=0.04)
+
+
+def test_two_models_with_a_second_order_part_are_simulated(squared):
+    """So many rows are needed for a small gap that nothing is left of the second-order part: the closed forms hold."""
+    _, _, _, along, rest = squared
+    values = np.array([0.04, 0.043])
+    first = 4 * along[:2, :2] * np.sqrt(np.outer(values, values))
+    second = 2 * along[:2, :2] ** 2 + rest[:2, :2]
+    joint = JointEstimate(("a", "b"), values, first + 2 * second, (100,), second_order=second)
+    made = plan(joint, rng=0, trials=4000)
+    closed = plan(JointEstimate(("a", "b"), values, first, (100,)))
+    assert isinstance(law_of(joint, 100), Squared)
+    assert (made.method, closed.method) == ("simulation", "closed forms")
+    for cell in made.forecasts:
+        needed = closed.needed("b", cell.test)
+        assert needed > 10_000
+        assert abs(cell.n_needed - needed) < 4 * cell.n_error + 0.02 * needed
 
 
 # --- the plan ------------------------------------------------------------------------------------------------------
@@ -302,7 +391,8 @@ def test_the_power_comes_true_on_data():
     kernel = relfit.Gaussian(1.5)
     reference, models = draw(problem, 2000, seed=10**9)
     large = relfit.estimate(reference, models, kernel=kernel, rng=0)
-    pilot = JointEstimate(problem.models, population_mmd(problem, 1.5), large.covariance, (2000,))
+    second = {"second_order": large.second_order}
+    pilot = JointEstimate(problem.models, population_mmd(problem, 1.5), large.covariance, (2000,), **second)
     made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"))
     trials = 150
     found = dict.fromkeys(made.tests, 0)
@@ -394,13 +484,31 @@ def test_pilots_that_are_refused(pilot, words):
         plan(pilot)
 
 
-def test_the_experiment_makes_its_rows():
+def test_the_experiment_makes_its_rows(monkeypatch):
+    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
     setting = planning.cells()[-1]
     assert len(planning.cells()) == 6
     rows = planning.rows(setting, [planning.trial(setting, seed) for seed in range(3)])
     assert [row["model"] for row in rows[:3]] == ["m3"] * 3
     assert {row["test"] for row in rows} == {"relpsi", "best-set", "carve"}
-    assert all(0.0 <= row["realised"][0] <= 1.0 for row in rows)
+    assert all(row["difference"] == row["forecast"][0] - row["realised"][0] for row in rows)
+    summary = list(planning.summary(rows))
+    assert [row["models"] for row in summary] == [3, 3, 3]
+    assert summary[0]["largest difference"][0] == max(abs(r["difference"]) for r in rows if r["test"] == "relpsi")
+
+
+def test_the_experiment_counts_pilots_whose_range_holds_the_truth(monkeypatch):
+    """The population needs some n of rows; a pilot without a limit holds it, one that ends below does not."""
+    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
+    setting = planning.pilot_cells()[-1]
+    found = planning.pilot_trial(setting, 0)
+    assert found["low"] <= found["rows"] <= found["high"]
+    truth = planning.pilot_row(setting, [found])["rows needed"]
+    assert int(truth) > setting["n"]
+    made = [{"rows": 100, "low": 50, "high": 101}, {"rows": 9999, "low": 50, "high": None}]
+    row = planning.pilot_row(setting, made)
+    assert row["rows needed"] == truth
+    assert row["range holds it"] == (0.5, 0.5)
 
 
 # --- the command line ----------------------------------------------------------------------------------------------

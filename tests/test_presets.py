@@ -101,6 +101,31 @@ def test_cmmd_as_published_comes_from_the_estimate(features):
     assert found == pytest.approx(_published_cmmd(x, y), rel=1e-8)
 
 
+def test_cmmd_as_published_on_request(features):
+    """Unequal sizes and several models too; standard errors are those of the unbiased form, times 1000."""
+    x, y = features
+    models = {"all": y, "some": y[:40], "copy": y}
+    joint = relfit.published("cmmd", x, models)
+    assert joint.names == ("all", "some", "copy")
+    np.testing.assert_allclose(joint.values, [_published_cmmd(x, model) for model in models.values()], rtol=1e-9)
+    unbiased = relfit.estimate(x, models, preset="cmmd", rng=0)
+    np.testing.assert_allclose(joint.standard_error, 1000.0 * unbiased.standard_error, rtol=1e-12)
+    assert (joint.values > 1000.0 * unbiased.values).all()
+    np.testing.assert_array_equal(relfit.published("cmmd", x, [y]).values, joint.values[:1])
+
+
+def test_kid_as_published_on_request(features):
+    """KID is unbiased as published; its standard error is the jackknife's, nearly (leave one row of either side out)."""
+    x, y = features
+    joint = relfit.published("kid", x, {"model": y})
+    assert joint.values[0] == pytest.approx(_kid_by_loops(x, y), rel=1e-10)
+    sides = [[_estimated("kid", np.delete(x, a, 0), y) for a in range(60)]]
+    sides.append([_estimated("kid", x, np.delete(y, a, 0)) for a in range(60)])
+    jackknife = sum(59 / 60 * np.square(np.array(side) - np.mean(side)).sum() for side in sides)
+    assert joint.standard_error[0] == pytest.approx(np.sqrt(jackknife), rel=0.03)
+    refused(lambda: relfit.published("fid", x, [y]), "preset", "'fid'")
+
+
 def test_cmmd_does_not_see_the_length_of_rows(features):
     x, y = features
     scale = np.random.default_rng(0).uniform(0.01, 100.0, (60, 1))

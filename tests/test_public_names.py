@@ -72,6 +72,9 @@ VALUES = {
     "IMQ": {"scale": 1.0, "exponent": -0.5},
     "MMD": {"kernel": None},
     "KSD": {"kernel": None},
+    "UME": {"kernel": None, "locations": 10, "choose": "data", "share": 0.2},
+    "FSSD": {"kernel": None, "locations": 10, "choose": "data", "share": 0.2},
+    "Nystroem": {"kernel": None, "locations": None},
     "Sample": {"x": ...},
     "Density": {"score": None, "log_prob": None, "dim": None},
     "JointEstimate": {"names": ..., "values": ..., "covariance": ..., "sizes": None, "psi": None},
@@ -85,6 +88,8 @@ COMPARISON = {
 }
 COMPARISON_METHODS = {
     *("rows", "to_dict", "from_dict", "to_json", "from_json", "to_frame", "confidence_interval", "plot", "report"),
+    *("to_latex", "to_markdown", "to_csv", "methods_text"),
+    *("plot_pairs", "plot_witness", "plot_power", "plot_bandwidths"),
 }
 PAIR = {"statistic", "pvalue", "worse", "difference", "standard_error", "names"}
 ROW = {

@@ -11,25 +11,43 @@
 from relfit.adapters.samplers import Sampler
 from relfit.check import ScoreCheck, check_score
 from relfit.compare import compare, compare_pair, decide, estimate
-from relfit.discrepancies import KSD, MMD
+from relfit.discrepancies import FSSD, KSD, MMD, UME, Nystroem
 from relfit.errors import BackendUnavailable, InputError, RelfitError
 from relfit.estimate import JointEstimate
 from relfit.inputs import draw
-from relfit.kernels import IMQ, Gaussian, Matern, MultiScale, Polynomial, RationalQuadratic
+from relfit.kernels import (
+    IMQ,
+    Collection,
+    Decay,
+    Gaussian,
+    Matern,
+    MultiScale,
+    Polynomial,
+    Precomputed,
+    Radial,
+    RationalQuadratic,
+    Select,
+    Tilted,
+)
 from relfit.losses import from_losses
 from relfit.models import Density, Sample
 from relfit.noise import NoisedComparison, compare_noised
 from relfit.planning import Assumed, Plan, plan
+from relfit.published import published
 from relfit.result import Comparison, PairComparison
 from relfit.version import __version__
 
 __all__ = [
+    "FSSD",
     "IMQ",
     "KSD",
     "MMD",
+    "UME",
     "Assumed",
     "BackendUnavailable",
+    "Collection",
     "Comparison",
+    "Decay",
     "Density",
     "Gaussian",
     "InputError",
@@ -37,14 +55,19 @@ __all__ = [
     "Matern",
     "MultiScale",
     "NoisedComparison",
+    "Nystroem",
     "PairComparison",
     "Plan",
     "Polynomial",
+    "Precomputed",
+    "Radial",
     "RationalQuadratic",
     "RelfitError",
     "Sample",
     "Sampler",
     "ScoreCheck",
+    "Select",
+    "Tilted",
     "__version__",
     "check_score",
     "compare",
@@ -55,4 +78,5 @@ __all__ = [
     "estimate",
     "from_losses",
     "plan",
+    "published",
 ]

@@ -21,22 +21,33 @@ def with_copies(joint: JointEstimate, copies: Mapping[str, str]) -> JointEstimat
     index = [joint.names.index(original) for original in copies.values()]
     if index == list(range(len(joint.names))):
         return joint
-    share = joint.near_degeneracy
-    sizes = joint.sizes
-    if sizes is not None and len(sizes) > 1:
-        sizes = (sizes[0], *(sizes[1 + k] for k in index))
+    share, second = joint.near_degeneracy, joint.second_order
     return JointEstimate(
         tuple(copies),
         joint.values[index],
         joint.covariance[np.ix_(index, index)],
-        sizes,
+        _each(joint.sizes, index),
         None,
         None if share is None else share[index],
+        joint.notes,
+        _each(joint.groups, index),
+        None if second is None else second[np.ix_(index, index)],
     )
 
 
+def _each(counts: tuple[int, ...] | None, index: list[int]) -> tuple[int, ...] | None:
+    """Counts of the reference and the distinct models, as those of the reference and every model."""
+    return counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + k] for k in index))
+
+
 def comparison_of(
-    joint: JointEstimate, decision: Decision, alpha: float, test: str, copies: Mapping[str, str] | None = None
+    joint: JointEstimate,
+    decision: Decision,
+    alpha: float,
+    test: str,
+    copies: Mapping[str, str] | None = None,
+    *,
+    margin: float = 0.0,
 ) -> Comparison:
     """A Comparison without the settings that only the caller knows."""
     copies = copies or {name: name for name in joint.names}
@@ -70,6 +81,9 @@ def comparison_of(
         near_degeneracy=whole.near_degeneracy,
         sizes=whole.sizes,
         versions=versions(),
+        groups=whole.groups,
+        margin=margin,
+        equivalent=None if decision.equivalent is None else decision.equivalent[index],
     )
 
 

@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from relfit.backends.choice import BACKENDS, PRECISIONS
 from relfit.cli_features import features_command
-from relfit.cli_inputs import check_inputs, input_options, kernel_of, named_models, read_inputs
+from relfit.cli_gate import check_gate, gate_options, gate_status
+from relfit.cli_inputs import (
+    DISCREPANCIES,
+    KERNELS,
+    check_inputs,
+    discrepancy_of,
+    input_options,
+    kernel_of,
+    named_models,
+    read_inputs,
+)
 from relfit.cli_plan import plan_command
+from relfit.cli_report import REFERENCE, command_line, items_options, read_items, report_command
 from relfit.cli_reproduce import reproduce_command
+from relfit.cli_rerun import recorded, rerun_command
 from relfit.compare import compare, compare_pair
+from relfit.doctor import doctor_command
 from relfit.errors import InputError, RelfitError
 from relfit.files import write_text_atomic
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.presets import PRESETS
 from relfit.procedures import CORRECTIONS
 from relfit.result import Comparison, PairComparison
-from relfit.task import DEPENDENCE, ESTIMATORS
+from relfit.task import DEPENDENCE, ESTIMATORS, VARIANCES
 from relfit.version import __version__
 
-DONE, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 70, 130
+DONE, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 2, 70, 130
 
 
 class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4 only
@@ -59,7 +73,20 @@ _NAMES = click.option(
 )
 _MEASURING = _options(
     click.option("--alpha", metavar="LEVEL", type=float, default=0.05, show_default=True, help="Error rate allowed."),
-    click.option("--kernel", type=click.Choice(["gaussian", "imq"]), default="gaussian", show_default=True),
+    click.option(
+        "--margin",
+        metavar="DELTA",
+        type=float,
+        default=0.0,
+        help="A difference that does not matter: test “worse by more than DELTA”, and say where “equivalent” is shown.",
+    ),
+    click.option(
+        "--kernel",
+        type=click.Choice([*KERNELS, "select"]),
+        default="gaussian",
+        show_default=True,
+        help="select: the bandwidth of a Gaussian chosen on a fifth of the rows, the test on the others.",
+    ),
     click.option(
         "--bandwidth",
         metavar="median|NUMBER",
@@ -72,11 +99,30 @@ _MEASURING = _options(
         help="Of features: kid: cubic kernel; cmmd: rows of unit length, Gaussian kernel of bandwidth 10.",
     ),
     click.option(
+        "--discrepancy",
+        type=click.Choice(DISCREPANCIES),
+        default="auto",
+        show_default=True,
+        help="auto: mmd for samples, ksd for densities; ume, nystroem, fssd: by some locations, in linear time.",
+    ),
+    click.option(
+        "--locations", metavar="NUMBER", type=click.IntRange(min=1), help="How many.  [default: 10; nystroem: 2√n]"
+    ),
+    click.option(
         "--estimator",
         type=click.Choice(ESTIMATORS),
         default="complete",
         show_default=True,
-        help="complete: all pairs of rows; linear: n/2 pairs, for very many rows.",
+        help="complete: all pairs of rows; incomplete: 25 for each row; block: within blocks; linear: n/2; auto: by n.",
+    ),
+    click.option("--pairs", metavar="NUMBER", type=int, help="incomplete: pairs of rows.  [default: 25 for each row]"),
+    click.option("--blocks", metavar="NUMBER", type=int, help="block: number of blocks.  [default: √n or 40]"),
+    click.option(
+        "--variance",
+        type=click.Choice(VARIANCES),
+        default="auto",
+        show_default=True,
+        help="corrected: the second-order part of complete's variance counted once.",
     ),
     click.option(
         "--dependence",
@@ -93,6 +139,14 @@ _MEASURING = _options(
         show_default=True,
         help="The same seed gives the same answer.",
     ),
+    click.option(
+        "--backend",
+        type=click.Choice(BACKENDS),
+        default="auto",
+        show_default=True,
+        help="Where the work is done; triton: fused kernels on a CUDA device, in single precision.",
+    ),
+    click.option("--precision", type=click.Choice(PRECISIONS), default="double", show_default=True),
     click.option("--progress/--no-progress", default=None, help="Show a bar; by default on terminals only."),
 )
 _JSON = click.option(
@@ -124,13 +178,17 @@ def cli(ctx: click.Context) -> None:
 @_NAMES
 @click.option("--html", "html_path", metavar="PATH", help="Write a report that opens in any browser.")
 @_JSON
-@click.option("--gate", metavar="NAME", help="Exit with status 1 if this model is significantly worse than the best.")
+@gate_options
+@items_options
+@click.option(
+    "--show", type=click.Choice(["ranks", "pairs"]), multiple=True, help="Print ranks too, or who beats whom."
+)
 @click.option(
     "--test",
-    type=click.Choice(["relpsi", "relmulti", "best-set", "carve"]),
-    default="relpsi",
+    type=click.Choice(["best-set", "relpsi", "relmulti", "carve"]),
+    default="best-set",
     show_default=True,
-    help="relpsi: select and test on all rows; relmulti: split the rows; best-set: which could be best; "
+    help="best-set: which could be best; relpsi: select and test on all rows; relmulti: split the rows; "
     "carve: relpsi with noise in the selection.",
 )
 @click.option(
@@ -152,7 +210,12 @@ def compare_command(
     select_fraction: float | None,
     json_path: str | None,
     html_path: str | None,
+    junit_path: str | None,
     gate: str | None,
+    against: str | None,
+    items: Sequence[str],
+    field: str | None,
+    show: Sequence[str],
     **settings: Any,
 ) -> int:
     """Decide which MODELs are significantly worse than the best one.
@@ -167,21 +230,28 @@ def compare_command(
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
     named = named_models(models, names)
     check_inputs(reference, models)
-    _check_gate(gate, named)
-    check_outputs({"--json": _file(json_path), "--html": html_path}, [reference, *models])
+    check_gate(gate, against, named)
+    outputs = {"--json": _file(json_path), "--html": html_path, "--junit": junit_path}
+    check_outputs(outputs, [reference, *models])
+    if items and (html_path is None or settings["rows"] is not None):
+        raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")
+    found = read_items(items, field, {REFERENCE: reference, **named})
     if select_fraction is not None and test != "relmulti":
         raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
     fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
     inputs = read_inputs(reference, named, settings)
     options = _prepared({**settings, **fraction})
-    result = _noted(compare(inputs.reference, inputs.models, test=test, **options), inputs.notes)
-    _write_html(result, html_path)
+    result = recorded(_noted(compare(inputs.reference, inputs.models, test=test, **options), inputs.notes))
     _write_json(result, json_path)
+    if html_path is not None:
+        result.report(html_path, (inputs.reference, inputs.models), items=found, command=command_line())
     if json_path != "-":
         from relfit.report.table import styled
 
         say(styled(result))
-    return _gate_status(result, gate, quiet=json_path == "-")
+        for table in show:
+            say(f"\n{result.ranks() if table == 'ranks' else result.pairs()}")
+    return gate_status(result, gate, against, junit_path, quiet=json_path == "-")
 
 
 @cli.command("pair", epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
@@ -231,7 +301,8 @@ def demo_command(html_path: str, seed: int) -> int:
 
     check_outputs({"--html": html_path}, [])
     result = demo.run(seed)
-    _write_html(result, html_path)
+    data = demo.problem(seed)
+    result.report(html_path, data, items=demo.pictures(*data), command=command_line())
     say(demo.introduction(seed) + "\n")
     say(styled(result))
     say(f"{error_words(result)}\n\nReport: {html_path}")
@@ -241,6 +312,9 @@ def demo_command(html_path: str, seed: int) -> int:
 cli.add_command(features_command)
 cli.add_command(reproduce_command)
 cli.add_command(plan_command)
+cli.add_command(report_command)
+cli.add_command(rerun_command)
+cli.add_command(doctor_command)
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -250,7 +324,9 @@ def main(args: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        status = cli.main(args, prog_name="relfit", standalone_mode=False)
+        # The command as typed, which reports show.
+        typed = list(sys.argv[1:] if args is None else args)
+        status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=typed)
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
         return _refuse(f"{' '.join(error.format_message().split())}{_where_help(error)}")
@@ -280,20 +356,14 @@ def _where_help(error: click.ClickException) -> str:
     return "" if context is None else f" (see {context.command_path} --help)"
 
 
-def _check_gate(gate: str | None, names: Collection[str]) -> None:
-    if gate is not None and gate not in names:
-        from relfit.report.words import listed
-
-        raise InputError(f"--gate: expected the name of a model ({listed(list(names), 'or')}), got {gate!r}")
-
-
 def _prepared(settings: dict[str, Any]) -> dict[str, Any]:
     """The options as arguments of `compare` and `compare_pair`."""
     kernel, bandwidth, preset = (settings.pop(name) for name in ("kernel", "bandwidth", "preset"))
     if preset is not None:
         _refuse_own_kernel(preset)
     chosen = kernel_of(kernel, bandwidth) if preset is None else None
-    return {"kernel": chosen, "preset": preset, "rng": settings.pop("seed"), **settings}
+    discrepancy = discrepancy_of(settings.pop("discrepancy"), settings.pop("locations"))
+    return {"discrepancy": discrepancy, "kernel": chosen, "preset": preset, "rng": settings.pop("seed"), **settings}
 
 
 def _refuse_own_kernel(preset: str) -> None:
@@ -312,35 +382,8 @@ def _file(json_path: str | None) -> str | None:
     return None if json_path == "-" else json_path
 
 
-def _write_html(result: Comparison, html_path: str | None) -> None:
-    if html_path is not None:
-        from relfit.report.html import write_report
-
-        write_report(result, html_path)
-
-
 def _write_json(result: Comparison | PairComparison, json_path: str | None) -> None:
     if json_path == "-":
         say_utf8(result.to_json())
     elif json_path is not None:
         write_text_atomic(json_path, result.to_json() + "\n")
-
-
-def _gate_status(result: Comparison, gate: str | None, *, quiet: bool) -> int:
-    if gate is None:
-        return DONE
-    from relfit.report.table import show_pvalue
-    from relfit.report.words import quoted
-
-    row = next(row for row in result.rows() if row["name"] == gate)
-    if row["worse"]:
-        p = show_pvalue(row["adjusted_pvalue"], result.alpha)
-        print(
-            f"relfit: gate: {quoted(gate)} is significantly worse than {quoted(result.best)} "
-            f"(p-value {p}, level {result.alpha:g})",
-            file=sys.stderr,
-        )
-        return GATE_FAILED
-    if not quiet:
-        say(f"Gate passed: no evidence that {quoted(gate)} is worse than the best.")
-    return DONE

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.discrepancies import AT_LOCATIONS, AtLocations
 from relfit.errors import InputError
 from relfit.inputs import name_of, read_rows, stream
+from relfit.inputs.files.labels import read_labels, split_labels
 from relfit.inputs.objects import load_object, names_object
-from relfit.kernels import IMQ, Gaussian, Kernel
+from relfit.kernels import IMQ, Gaussian, Kernel, Matern, MultiScale, RationalQuadratic, Select
+from relfit.kernels.base import ScaledKernel
+from relfit.measure.layout import DEFAULT_LAGS
 from relfit.tiles import usable_cores
 
 # Work longer than this, in seconds, is announced.
@@ -23,6 +28,18 @@ LONG_RUN = 2.0
 # Nanoseconds of one core for one pair of rows, and for each of its columns: rough, for the decision above only.
 _PAIR, _PAIR_COLUMN = 6.0, 0.2
 _MOST_NAMES = 3
+
+KERNELS: dict[str, ScaledKernel] = {
+    "gaussian": Gaussian(),
+    "imq": IMQ(),
+    "matern12": Matern(0.5),
+    "matern32": Matern(1.5),
+    "matern52": Matern(2.5),
+    "rational-quadratic": RationalQuadratic(),
+    "multiscale": MultiScale(),
+}
+
+DISCREPANCIES = ("auto", "mmd", "ksd", *AT_LOCATIONS)
 
 
 @dataclass(frozen=True)
@@ -35,7 +52,7 @@ class Inputs:
 
 
 def input_options(command: Any) -> Any:
-    """The options --columns, --rows and --verbose/--quiet."""
+    """The options --columns, --rows, --groups and --verbose/--quiet."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -44,9 +61,15 @@ def input_options(command: Any) -> Any:
 def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, Any]) -> Inputs:
     """Read every file, take the columns and rows wanted, and tell the sizes of a long run.
 
-    Takes `columns`, `rows` and `verbose` out of the settings; what is not a file name is left as it is.
+    Takes `columns`, `rows` and `verbose` out of the settings and puts labels for `groups` there; what is not a file
+    name is left as it is.
     """
     columns, rows, verbose = (settings.pop(name) for name in ("columns", "rows", "verbose"))
+    groups = settings.pop("groups", None)
+    if groups is not None:
+        if rows is not None:
+            raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
+        settings["groups"], columns = read_groups(reference, models, groups, columns)
     data, *candidates = [_read(source, columns) for source in (reference, *models.values())]
     named = dict(zip(models, candidates, strict=True))
     taken = Inputs(data, named, ()) if rows is None else _subsample(data, named, rows, settings)
@@ -55,6 +78,23 @@ def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, A
     elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
         _tell_sizes(taken)
     return taken
+
+
+def read_groups(
+    reference: Any, models: Mapping[str, Any], groups: str, columns: Any
+) -> tuple[dict[str | None, Any] | NDArray[Any], Any]:
+    """Labels of the rows, from a file of them or from a column of every file, and the columns that are data."""
+    if Path(groups).exists():
+        return read_labels(groups), columns
+    labels: dict[str | None, Any] = {}
+    others: list[list[int]] = []
+    for key, source in ((None, reference), *models.items()):
+        if isinstance(source, str) and not names_object(source):
+            labels[key], left = split_labels(source, groups)
+            others.append(left)
+    if columns is None and any(left != others[0] for left in others):
+        raise InputError(f"--groups: the column {groups!r} stands elsewhere in some files; name the data by --columns")
+    return labels, columns if columns is not None or not others else others[0]
 
 
 def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
@@ -84,19 +124,31 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
             raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
 
 
-def kernel_of(name: str | None, length: Any) -> Kernel:
+def kernel_of(name: str | None, length: Any) -> Kernel | Select:
     """The kernel of --kernel (None is Gaussian) and --bandwidth."""
-    if name == "imq":
-        return IMQ() if length is None else IMQ(scale=length)
-    return Gaussian() if length is None else Gaussian(bandwidth=length)
+    if name == "select":
+        if length is not None:
+            raise InputError("--bandwidth: --kernel select chooses it; leave out one of the two")
+        return Select()
+    kernel = KERNELS[name or "gaussian"]
+    return kernel if length is None else replace(kernel, **{kernel.length_field: length})
+
+
+def discrepancy_of(name: str, locations: int | None) -> str | AtLocations:
+    """The discrepancy of --discrepancy and --locations."""
+    if locations is None:
+        return name
+    if name not in AT_LOCATIONS:
+        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}")
+    return AT_LOCATIONS[name](locations=locations)
 
 
 def estimated_seconds(inputs: Inputs, estimator: str) -> float:
-    """Roughly how long the estimate takes: all pairs of rows within and across the samples, or one in each row."""
+    """Roughly how long the estimate takes: all pairs of rows within and across the samples, or some for each row."""
     arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray)]
     n = _count(inputs.reference)
-    if estimator == "linear":
-        pairs = float(n * len(arrays))
+    if estimator in ("linear", "incomplete"):
+        pairs = float(n * len(arrays)) * (1 if estimator == "linear" else 3 * DEFAULT_LAGS)
     else:
         pairs = n * n / 2 + sum(len(x) * (len(x) / 2 + n) for x in arrays if x.ndim)
     width = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
@@ -176,6 +228,11 @@ _OPTIONS = (
         metavar="NUMBER",
         type=click.IntRange(min=1),
         help="Use at most so many rows of each file, drawn at random by --seed.",
+    ),
+    click.option(
+        "--groups",
+        metavar="COLUMN|FILE",
+        help="Rows of one label belong together: a column of every file, or a file of labels where all are paired.",
     ),
     click.option(
         "--verbose/--quiet",

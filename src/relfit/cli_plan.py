@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from relfit.cli_inputs import input_options, kernel_of, named_models, read_inputs
+from relfit.cli_inputs import KERNELS, input_options, kernel_of, named_models, read_inputs
 from relfit.compare import estimate
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.files import write_bytes_atomic, write_text_atomic
-from relfit.kernels import Kernel
+from relfit.kernels import Kernel, Select
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.planning import Assumed, plan
 from relfit.planning.plan import TESTS
@@ -49,12 +49,17 @@ PICTURES = ("png", "svg", "pdf")
 @click.option("--select-fraction", metavar="SHARE", type=float, default=0.25, show_default=True, help="Of relmulti.")
 @click.option("--correction", type=click.Choice(CORRECTIONS), help="Of the p-values.  [default: by for relmulti]")
 @click.option(
-    "--trials", metavar="N", type=int, default=1000, show_default=True, help="Simulated, for three models or more."
+    "--trials",
+    metavar="N",
+    type=int,
+    default=1000,
+    show_default=True,
+    help="Simulated, where there are no closed forms.",
 )
 @click.option("--json", "json_path", metavar="PATH", help="Write the plan as JSON; - prints it instead of the table.")
 @click.option("--plot", "plot_path", metavar="PATH", help="Draw the power curves: .png, .svg or .pdf.")
 @click.option("--name", "names", metavar="NAME", multiple=True, help="Name of a model, once for each.")
-@click.option("--kernel", type=click.Choice(["gaussian", "imq"]), default=None, help="[default: gaussian]")
+@click.option("--kernel", type=click.Choice(list(KERNELS)), default=None, help="[default: gaussian]")
 @click.option("--bandwidth", metavar="NUMBER", type=float, help="Length of the kernel.  [default: the median distance]")
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="Of features, as in relfit compare.")
 @click.option("--estimator", type=click.Choice(ESTIMATORS), default="complete", show_default=True)
@@ -141,7 +146,7 @@ def _measured(
     return joint, inputs.notes
 
 
-def _kernel(name: str | None, length: float | None, preset: str | None) -> Kernel | None:
+def _kernel(name: str | None, length: float | None, preset: str | None) -> Kernel | Select | None:
     if preset is not None:
         if name is not None or length is not None:
             raise InputError(f"--kernel: --preset {preset} has a kernel of its own; leave out one of the two")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 
 import numpy as np
@@ -65,6 +65,17 @@ def introduction(seed: int) -> str:
     )
 
 
+def problem(seed: int = 0) -> tuple[Array, dict[str, Array]]:
+    """The reference images (n, 64), and as many of each generator."""
+    train, labels, reference = split_digits(seed)
+    return reference, generate(train, labels, len(reference), seed)
+
+
+def pictures(reference: Array, models: Mapping[str, Array]) -> dict[str, list[Array]]:
+    """The rows as images of 8 × 8 pixels, as `Comparison.report` takes its items."""
+    return {name: list(rows.reshape(-1, 8, 8)) for name, rows in {"reference": reference, **models}.items()}
+
+
 def run(seed: int = 0) -> Comparison:
     """Compare the six generators with the images that none of them has seen.
 
@@ -72,8 +83,7 @@ def run(seed: int = 0) -> Comparison:
     6
     """
     seed = make_seed(seed)
-    train, labels, reference = split_digits(seed)
-    return compare(reference, generate(train, labels, len(reference), seed), rng=seed)
+    return compare(*problem(seed), rng=seed)
 
 
 def _digit_gaussians(images: Array, labels: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Array:

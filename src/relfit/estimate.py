@@ -29,6 +29,9 @@ class JointEstimate:
         psi: the ψ rows the covariance came from, or None.
         near_degeneracy: (l,) share of each variance that is of second order, or None.
         notes: sentences about how the estimate was made.
+        groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
+        second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` holds twice;
+            None if unknown, or not held twice.
 
     Any score can be brought in:
 
@@ -44,6 +47,8 @@ class JointEstimate:
     psi: Psi | None = field(default=None, repr=False)
     near_degeneracy: Array | None = None
     notes: tuple[str, ...] = ()
+    groups: tuple[int, ...] | None = None
+    second_order: Array | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -55,6 +60,8 @@ class JointEstimate:
         if self.near_degeneracy is not None:
             share = _finite("near_degeneracy", self.near_degeneracy, (count,))
             object.__setattr__(self, "near_degeneracy", share)
+        if self.second_order is not None:
+            object.__setattr__(self, "second_order", _finite("second_order", self.second_order, (count, count)))
 
     @property
     def standard_error(self) -> Array:

@@ -6,24 +6,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relfit.discrepancies import Psi
+from relfit.discrepancies.groups import by_group
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
-from relfit.inputs import as_rows
+from relfit.inputs import as_rows, group_labels
 
 FEWEST_ITEMS = 20
 
 
-def from_losses(losses: Any, names: Sequence[str] | None = None) -> JointEstimate:
+def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any = None) -> JointEstimate:
     """The mean loss of each model (smaller is better) and the covariance of the means.
 
     Args:
         losses: (n, l) losses of l models on the same n items: negative log-likelihoods of held-out rows, errors on
             benchmark questions, forecast losses; or a mapping of names to n losses; or a data frame.
         names: l names; taken from a mapping's keys or a frame's columns where not given, else m1, m2, ….
+        groups: n labels of items that belong together (questions about one text, days of one week).
 
-    ``D = mean of the rows``, ``V = cov(losses)/n``: items are taken as independent, models as paired by item.
+    ``D = mean of the rows``, ``V = cov(losses)/n``: items are taken as independent, models as paired by item. With
+    groups only the groups are: V is G/(G−1) times the sum over the G groups of the squares of their totals
+    Σ_{a∈g} (loss_a − D)/n.
 
     >>> joint = from_losses({"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10})
     >>> joint.names, joint.values.round(2).tolist()
@@ -45,5 +50,15 @@ def from_losses(losses: Any, names: Sequence[str] | None = None) -> JointEstimat
     if len(labels) != count:
         raise InputError(f"names: expected {count}, one per column of losses, got {len(labels)}")
     values = rows.mean(axis=0)
-    psi = Psi(rows - values)
-    return JointEstimate(labels, values, psi.covariance(), (n,), psi)
+    psi, counted = Psi(rows - values), None
+    if groups is not None:
+        psi = _grouped(rows, groups)
+        counted = (len(psi.reference),) if psi.reference is not None else None
+    return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=counted)
+
+
+def _grouped(rows: NDArray[np.float64], groups: Any) -> Psi:
+    kinds, codes = np.unique(group_labels("groups", groups, len(rows)), return_inverse=True)
+    if len(kinds) < FEWEST_ITEMS:
+        raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(kinds)}")
+    return Psi(by_group(rows, codes, len(kinds)))

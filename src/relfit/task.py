@@ -6,18 +6,32 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from relfit.backends import NumpyBackend
-from relfit.discrepancies import KSD, MMD, Dependence
-from relfit.errors import BackendUnavailable, InputError
+from relfit.backends import LookupBackend
+from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend
+from relfit.discrepancies import AT_LOCATIONS, KSD, MMD, AtLocations, Dependence
+from relfit.errors import InputError
 from relfit.inputs import Data, Seed, check_choice, load, make_seed
-from relfit.kernels import Kernel
-from relfit.measure import Plan, check_design, resolve_kernel
+from relfit.kernels import Kernel, Select, as_kernel, table_of
+from relfit.measure import Plan, check_design, resolve_candidates, resolve_kernel
+from relfit.measure.automatic import chosen_estimator
+from relfit.measure.checks import check_layout, check_variance, resolved_variance
+from relfit.measure.extent import largest_norm, pair_count
+from relfit.measure.groups import with_groups
 from relfit.presets import preset_note, preset_of
 from relfit.progress import Progress
 from relfit.tiles import Runtime
 
-ESTIMATORS = ("complete", "linear")
+ESTIMATORS = ("complete", "linear", "block", "incomplete", "auto")
+VARIANCES = ("auto", "projection", "corrected")
 DEPENDENCE = ("independent", "shared", "paired", "chain")
+_NEEDS = {
+    "mmd": "samples on both sides",
+    "ksd": "densities (relfit.Density) on one side",
+    "ume": "samples on both sides",
+    "nystroem": "samples on both sides",
+    "fssd": "densities (relfit.Density) as models",
+}
+_MEASURES = {"samples": ("mmd", "ume", "nystroem"), "densities": ("ksd", "fssd"), "target": ("ksd",)}
 _KINDS = {"samples": "samples", "densities": "densities as models", "target": "a density as the reference"}
 
 
@@ -25,25 +39,42 @@ _KINDS = {"samples": "samples", "densities": "densities as models", "target": "a
 class Options:
     """The options that `compare`, `compare_pair` and `estimate` share."""
 
-    discrepancy: str | MMD | KSD
+    discrepancy: str | MMD | KSD | AtLocations
     estimator: str
-    kernel: Kernel | None
+    kernel: Any
     dependence: str
     rng: Seed
     backend: str
     executor: Executor | None
     shuffle: bool
     preset: str | None
+    pairs: int | None = None
+    blocks: int | None = None
+    variance: str = "auto"
+    groups: Any = None
+    precision: str = "double"
 
 
 @dataclass(frozen=True)
 class Task:
-    """Checked data and the plan of their estimate; `notes` are what the reader should be told about them."""
+    """Checked data and the plan of their estimate; `notes` are what the reader should be told about them.
+
+    With `select` the plan's kernel is only the first of `candidates`, until one of them is chosen; `wanted` is a
+    discrepancy at locations, which are chosen next.
+    """
 
     data: Data
     plan: Plan
     bandwidth_rule: str
     notes: tuple[str, ...]
+    select: Select | None = None
+    candidates: tuple[Kernel, ...] = ()
+    wanted: AtLocations | None = None
+
+    @property
+    def measure(self) -> str:
+        """The discrepancy's name in results: "mmd", "ksd", "ume", "nystroem" or "fssd"."""
+        return self.data.measure if self.wanted is None else type(self.wanted).__name__.lower()
 
     def copies(self) -> dict[str, str]:
         """Every name given, in that order, with the distinct model it stands for."""
@@ -52,11 +83,19 @@ class Task:
     def settings(self) -> dict[str, Any]:
         """The settings that every result records."""
         return {
-            "measure": self.data.measure,
+            "measure": self.measure,
             "kernel": self.plan.kernel,
             "bandwidth_rule": self.bandwidth_rule,
             "estimator": self.plan.estimator,
             "dependence": self.plan.dependence,
+            "pair_count": self.plan.pairs,
+            "block_count": self.plan.blocks,
+            "variance": "corrected" if self.plan.variance == "corrected" else None,
+            "locations": None if self.plan.locations is None else self.plan.locations.points,
+            "inputs": {
+                "reference": self.data.digests.get(None),
+                "models": {name: self.data.digests.get(name) for name in self.data.names},
+            },
             "seed": self.plan.seed,
             "backend": self.plan.runtime.backend.name,
         }
@@ -68,55 +107,128 @@ def prepare(
     """Check every option, load the data and fill in the kernel."""
     estimator = check_choice("estimator", options.estimator, ESTIMATORS)
     dependence = cast(Dependence, check_choice("dependence", options.dependence, DEPENDENCE))
+    variance = check_choice("variance", options.variance, VARIANCES)
+    check_layout(estimator, options.pairs, options.blocks)
     executor = options.executor
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise InputError(f"executor: expected a concurrent.futures.Executor or None, got {type(executor).__name__}")
-    runtime = Runtime(_backend(options.backend), executor, progress=progress)
-    discrepancy, kernel = _discrepancy(options)
+    check_choice("backend", options.backend, BACKENDS)
+    check_choice("precision", options.precision, PRECISIONS)
+    runtime = Runtime(executor=executor, progress=progress)
+    discrepancy, kernel, wanted = _discrepancy(options)
+    table = table_of(kernel)
+    if wanted is not None:
+        _check_locations(options, discrepancy, table is not None)
+    if table is not None:
+        reference, models = table.inputs(reference, models)
+        check_choice(f"{table.describe()}: estimator", estimator, ("complete", "linear"))
+        runtime = replace(runtime, backend=LookupBackend())
     seed = make_seed(options.rng)
     data = load(
         reference,
         models,
         fewest_models=fewest_models,
         seed=seed,
-        all_samples=discrepancy == "mmd" or options.preset is not None,
+        all_samples=discrepancy in _MEASURES["samples"] or options.preset is not None,
         progress=progress,
+        in_place=_in_place(options, kernel),
     )
     notes = data.warnings
     if options.preset is not None:
         data, kernel = _with_preset(options.preset, data, kernel)
         notes = (preset_note(options.preset), *notes)
-    if discrepancy not in ("auto", data.measure):
-        need = "samples on both sides" if discrepancy == "mmd" else "densities (relfit.Density) on one side"
-        raise InputError(f"discrepancy={discrepancy!r}: expected {need}, got {_KINDS[data.kind]}")
-    check_design(data, estimator, dependence)
-    resolved, rule = resolve_kernel(data, kernel, seed)
-    plan = Plan(resolved, estimator, dependence, seed, runtime, options.shuffle)
-    return Task(data, plan, rule, notes)
+    if discrepancy not in ("auto", *_MEASURES[data.kind]):
+        raise InputError(f"discrepancy={discrepancy!r}: expected {_NEEDS[discrepancy]}, got {_KINDS[data.kind]}")
+    pairs, why = options.pairs, ""
+    if estimator == "auto" and wanted is not None:
+        estimator = "complete"
+    if estimator == "auto":
+        estimator, pairs, why = chosen_estimator(data, dependence, grouped=options.groups is not None)
+    check_design(data, estimator, dependence, grouped=options.groups is not None)
+    check_variance(data, "" if wanted is not None else estimator, dependence, variance)
+    select = kernel if isinstance(kernel, Select) else None
+    candidates = () if select is None else resolve_candidates(data, select, seed)
+    resolved, rule = (candidates[0], "selected") if candidates else resolve_kernel(data, cast(Kernel, kernel), seed)
+    plan = Plan(
+        *(resolved, estimator, dependence, seed, runtime, options.shuffle),
+        pairs=pairs,
+        blocks=options.blocks,
+        variance=resolved_variance(variance),
+        why=why,
+    )
+    if table is None and wanted is None:
+        plan, said = _with_backend(plan, data, options)
+        notes = (*notes, *said)
+    if options.groups is not None:
+        if select is not None or table is not None:
+            raise InputError("groups: not known for this kernel; give one by name, such as Gaussian()")
+        plan = with_groups(data, plan, options.groups)
+    return Task(data, plan, rule, notes, select, candidates, wanted)
 
 
-def _with_preset(name: str, data: Data, kernel: Kernel | None) -> tuple[Data, Kernel]:
+def _with_preset(name: str, data: Data, kernel: Kernel | Select | None) -> tuple[Data, Kernel]:
     if kernel is not None:
         raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
     if data.kind != "samples":
         raise InputError(f"preset={name!r}: compares features of samples, got {_KINDS[data.kind]}")
     preset = preset_of(name)
+    if not preset.unit_length:
+        return data, preset.kernel
     models = {key: preset.prepare(f"model {key!r}", rows) for key, rows in data.samples.items()}
     prepared = replace(data, reference=preset.prepare("reference", data.reference), models={**models})
     return prepared, preset.kernel
 
 
-def _discrepancy(options: Options) -> tuple[str, Kernel | None]:
-    wanted, kernel = options.discrepancy, options.kernel
-    if isinstance(wanted, MMD | KSD):
-        if kernel is not None and wanted.kernel is not None:
+def _discrepancy(options: Options) -> tuple[str, Kernel | Select | None, AtLocations | None]:
+    given, kernel = options.discrepancy, as_kernel(options.kernel)
+    if isinstance(given, str) and given in AT_LOCATIONS:
+        given = AT_LOCATIONS[given]()
+    if isinstance(given, MMD | KSD | AtLocations):
+        if kernel is not None and given.kernel is not None:
             raise InputError("kernel: expected it once, got it both in kernel= and in discrepancy=")
-        return type(wanted).__name__.lower(), wanted.kernel if kernel is None else kernel
-    return check_choice("discrepancy", wanted, ("auto", "mmd", "ksd")), kernel
+        chosen = as_kernel(given.kernel) if kernel is None else kernel
+        return type(given).__name__.lower(), chosen, given if isinstance(given, AtLocations) else None
+    return check_choice("discrepancy", given, ("auto", *_NEEDS)), kernel, None
 
 
-def _backend(name: str) -> NumpyBackend:
-    if isinstance(name, str) and name in ("torch", "triton"):
-        raise BackendUnavailable(f'backend: {name!r} is not part of this version; use "auto" or "numpy"')
-    check_choice("backend", name, ("auto", "numpy"))
-    return NumpyBackend()
+def _check_locations(options: Options, name: str, table: bool) -> None:
+    """Refuse what a discrepancy at locations does not go together with."""
+    if options.estimator not in ("complete", "auto"):
+        raise InputError(f"estimator: {name} has one of its own, linear in the rows; leave out {options.estimator!r}")
+    if options.backend not in ("auto", "numpy") or options.precision != "double":
+        came = f"backend={options.backend!r}, precision={options.precision!r}"
+        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
+    if options.groups is not None:
+        raise InputError(f"groups: not known for {name}; use mmd or ksd, or give one row for each group")
+    if table:
+        raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
+
+
+def _in_place(options: Options, kernel: Any) -> bool:
+    """Whether samples on a device can stay there: the complete estimate, and kernels without functions of the rows."""
+    plain = kernel is None or (isinstance(kernel, Kernel) and kernel.plain)
+    scaled = options.preset is not None and preset_of(options.preset).unit_length
+    at_locations = isinstance(options.discrepancy, AtLocations) or options.discrepancy in AT_LOCATIONS
+    return (
+        options.estimator == "complete"
+        and options.backend != "numpy"
+        and options.executor is None
+        and options.groups is None
+        and plain
+        and not scaled
+        and not at_locations
+    )
+
+
+def _with_backend(plan: Plan, data: Data, options: Options) -> tuple[Plan, tuple[str, ...]]:
+    """The plan with its backend chosen, and what the reader should be told about it."""
+    pairs = pair_count(data) if plan.estimator == "complete" else 0
+    kernel = plan.kernel.untilted
+    work = Work(
+        *(data.device, pairs, kernel, lambda: largest_norm(data, kernel)),
+        dim=data.reference.shape[1],
+        sides=data.measure == "ksd",
+        executor=options.executor is not None,
+    )
+    backend, notes = chosen_backend(options.backend, options.precision, work)
+    return replace(plan, runtime=replace(plan.runtime, backend=backend)), notes

@@ -7,32 +7,31 @@ executor and are combined in the plan's order, so the answer is the same bits fo
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from relfit.backends import Backend, Block, BlockSums, NumpyBackend, Points, Weight
+from relfit.backends import Backend, Block, BlockSums, NumpyBackend, Points, Weight, host
+from relfit.backends.numpy_backend import BLOCKS_IN_FLIGHT
 from relfit.kernels import Kernel
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
+NUMPY = NumpyBackend()
 DEFAULT_MEMORY = 256 * 2**20
-# Whole numbers of the NumPy backend's tiles, so that no edges are wasted.
-SMALLEST_BLOCK = 448
-LARGEST_BLOCK = 4 * SMALLEST_BLOCK
 # Below this many pairs the work takes milliseconds, and starting threads would cost more than it gains.
 SERIAL_PAIRS = 2_000_000
-# Blocks in flight: enough for any local executor to stay busy, few enough to bound memory.
-WINDOW = 32
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,24 @@ class Runtime:
 
 
 def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
-    """The products of every job. Blocks of all jobs share one queue, so no worker waits between jobs."""
-    plan = [(k, i, j) for k, job in enumerate(jobs) for i, j in plan_blocks(job, runtime.memory)]
+    """The products of every job, on the host."""
+    return [_on_host(products) for products in run_in_place(jobs, runtime)]
+
+
+def run_in_place(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
+    """The products of every job, in the backend's own arrays, where it computes.
+
+    Blocks of all jobs share one queue, so no worker waits between jobs.
+    """
+    backend = runtime.backend
+    jobs = [_moved(job, backend) for job in jobs]
+    plan = [(k, i, j) for k, job in enumerate(jobs) for i, j in plan_blocks(job, runtime.memory, backend)]
     results = [_empty(job) for job in jobs]
     blocks = (_block(jobs[k], i, j) for k, i, j in plan)
     total = sum(job.pairs for job in jobs)
     done = 0
-    with _workers(runtime.executor, total) as workers, one_blas_thread():
-        for (k, i, j), sums in zip(plan, _in_order(runtime.backend, blocks, workers), strict=True):
+    with _workers(runtime.executor, total if backend.threads else 0) as workers, one_blas_thread():
+        for (k, i, j), sums in zip(plan, _in_order(backend, blocks, workers), strict=True):
             _combine(jobs[k], results[k], i, j, sums)
             done += _pairs(jobs[k], i, j)
             if runtime.progress is not None:
@@ -93,39 +102,49 @@ def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     return [_upright(result) for result in results]
 
 
-def plan_blocks(job: Job, memory: int = DEFAULT_MEMORY) -> list[tuple[slice, slice]]:
-    """The blocks of a job, from its sizes and the byte budget only: never from the number of workers."""
-    size = _block_size(job, memory)
+def plan_blocks(job: Job, memory: int = DEFAULT_MEMORY, backend: Backend = NUMPY) -> list[tuple[slice, slice]]:
+    """The blocks of a job, from its sizes, the byte budget and the backend: never from the number of workers."""
+    sides = sum(math.prod(b.shape[1:]) for b in (*job.right.values(), *job.left.values()))
+    size = backend.block_rows(max(len(job.x), 0 if job.y is None else len(job.y)), sides, memory)
     x = _cuts(len(job.x), size)
     if job.y is None:
         return [(i, j) for a, i in enumerate(x) for j in x[a:]]
     return [(i, j) for i in x for j in _cuts(len(job.y), size)]
 
 
-def _block_size(job: Job, memory: int) -> int:
-    columns = sum(int(np.prod(b.shape[1:])) for b in (*job.right.values(), *job.left.values()))
-    affordable = memory // (WINDOW * 8 * 2 * max(columns, 1))
-    longest = max(len(job.x), 0 if job.y is None else len(job.y))
-    # About five blocks a side keep a few workers evenly busy.
-    balanced = -(-longest // (5 * SMALLEST_BLOCK)) * SMALLEST_BLOCK
-    return int(max(SMALLEST_BLOCK, min(LARGEST_BLOCK, affordable, balanced)))
-
-
 def _cuts(n: int, size: int) -> list[slice]:
     return [slice(a, min(a + size, n)) for a in range(0, n, size)]
+
+
+def _moved(job: Job, backend: Backend) -> Job:
+    """The job with its right-hand sides where the backend computes."""
+    right, left = ({w: backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
+    return replace(job, right=right, left=left)
 
 
 def _empty(job: Job) -> Products:
     width = 0 if job.y is None else len(job.y)
     return Products(
-        {w: np.zeros((*b.shape[1:], len(job.x))) for w, b in job.right.items()},
-        {w: np.zeros((*b.shape[1:], width)) for w, b in job.left.items()},
+        {w: _zeros(b, len(job.x)) for w, b in job.right.items()}, {w: _zeros(b, width) for w, b in job.left.items()}
     )
+
+
+def _zeros(side: Any, length: int) -> Array:
+    """Room for transposed products with a right-hand side, where that is."""
+    shape = (*side.shape[1:], length)
+    return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
 
 
 def _upright(sums: Products) -> Products:
     """Sums are gathered transposed, as blocks give them, and turned once at the end."""
-    return Products({w: r.T for w, r in sums.rows.items()}, {w: c.T for w, c in sums.columns.items()}, sums.squares)
+    rows, columns = ({w: a if a.ndim == 1 else a.T for w, a in part.items()} for part in (sums.rows, sums.columns))
+    return Products(rows, columns, sums.squares)
+
+
+def _on_host(sums: Products) -> Products:
+    return Products(
+        {w: host(a) for w, a in sums.rows.items()}, {w: host(a) for w, a in sums.columns.items()}, sums.squares
+    )
 
 
 def _block(job: Job, i: slice, j: slice) -> Block:
@@ -167,7 +186,7 @@ def _in_order(backend: Backend, blocks: Iterable[Block], workers: Executor | Non
     try:
         for block in blocks:
             waiting.append(workers.submit(backend.block_sums, block))
-            if len(waiting) >= WINDOW:
+            if len(waiting) >= BLOCKS_IN_FLIGHT:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -62,13 +62,17 @@ def test_paired_is_the_papers_form(kernel, rng):
 
 
 def test_second_order_part_is_that_of_the_centred_grams(kernel, rng):
-    reference, x = rng.normal(size=(40, 2)), rng.normal(size=(25, 2))
-    got = mmd.complete(reference, [x], kernel, "independent", RUNTIME).second_order
+    """The reference's part is common to all models, the others belong to one: off the diagonal only 2ζ_rr/(n(n−1))."""
+    reference, samples = rng.normal(size=(40, 2)), [rng.normal(size=(m, 2)) for m in (25, 33)]
+    got = mmd.complete(reference, samples, kernel, "independent", RUNTIME).second_order
     zeta_rr = dense.double_centred_mean_square(dense.gram(kernel, reference, reference), True)
-    zeta_xx = dense.double_centred_mean_square(dense.gram(kernel, x, x), True)
-    zeta_xr = dense.double_centred_mean_square(dense.gram(kernel, x, reference), False)
-    expected = 2 * zeta_rr / (40 * 39) + 2 * zeta_xx / (25 * 24) + 4 * zeta_xr / (40 * 25)
-    assert got[0] == pytest.approx(expected, rel=1e-9)
+    expected = np.full((2, 2), 2 * zeta_rr / (40 * 39))
+    for k, x in enumerate(samples):
+        m = len(x)
+        zeta_xx = dense.double_centred_mean_square(dense.gram(kernel, x, x), True)
+        zeta_xr = dense.double_centred_mean_square(dense.gram(kernel, x, reference), False)
+        expected[k, k] += 2 * zeta_xx / (m * (m - 1)) + 4 * zeta_xr / (40 * m)
+    np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
 def test_pair_values_are_h(kernel, rng):

@@ -1,13 +1,13 @@
-"""Means and variances by quadrature, against exact formulas, laws and relfit's own estimates."""
+"""Means, variances and rates from the population, against exact formulas, laws and relfit's own estimates."""
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import relfit
-from relfit.experiments import population
-from relfit.experiments.population import Gap, ksd_gap, mmd_gap, nodes, tpr_relmulti, tpr_relpsi
-from relfit.problems import draw, mixture_1d, population_mmd, rotation_2d
+from relfit.experiments import forms, population
+from relfit.experiments.population import Gap, gaussian_ksd, ksd_gap, mmd_gap, nodes
+from relfit.problems import draw, mean_shift_l10, mixture_1d, population_mmd, rotation_2d
 
 
 def variance_of_difference(joint):
@@ -34,10 +34,19 @@ def test_ksd_gap_follows_the_law_of_the_angle():
     assert gaps == pytest.approx([gaps[0]] * 3, rel=1e-3)
 
 
+def test_ksd_of_gaussians_by_hand_and_by_quadrature():
+    """Shifts μ: s − s_R = μ, so KSD² = ‖μ‖² E k, and E exp(−‖x−y‖²/(2σ²)) = (σ²/(σ² + 2))^(d/2)."""
+    shifted = gaussian_ksd(mean_shift_l10(), 4.5)
+    assert shifted == pytest.approx(np.array([0.25] * 9 + [1.0]) * (4.5**2 / (4.5**2 + 2)) ** 5)
+    turned = gaussian_ksd(rotation_2d(1.4), 1.0)
+    assert turned[1] - turned[0] == pytest.approx(ksd_gap(rotation_2d(1.4), 1.0).mean, rel=1e-3)
+
+
 def test_quadrature_has_converged(monkeypatch):
     coarse = ksd_gap(rotation_2d(1.4), 1.0)
     monkeypatch.setattr(population, "ORDER", 44)
-    assert coarse == pytest.approx(ksd_gap(rotation_2d(1.4), 1.0), rel=1e-3)
+    fine = ksd_gap(rotation_2d(1.4), 1.0)
+    assert (coarse.mean, coarse.first, coarse.second) == pytest.approx((fine.mean, fine.first, fine.second), rel=1e-3)
 
 
 @pytest.mark.parametrize("measure", ["mmd", "ksd"])
@@ -69,9 +78,78 @@ def test_second_order_variance_matches_simulation():
     assert differences.var(ddof=1) == pytest.approx(expected, rel=0.2)
 
 
+def gap_of(mean, projections, eigenvalues):
+    return Gap(mean, np.array(projections, dtype=float), np.array(eigenvalues, dtype=float))
+
+
 def test_closed_forms_by_hand():
-    """μ = .1, s = 1/√n: at n = 400 the signal is 2; split in halves it is √2 on both sides."""
-    gap = Gap(0.1, 1.0, 0.0)
-    assert tpr_relpsi(gap, 400) == pytest.approx(norm.cdf(2.0 - 1.959964))
+    """μ = .1, s = 1/√n (b = ½): at n = 400 the signal is 2; split in halves it is √2 on both sides."""
+    gap = gap_of(0.1, [0.5], [0.0])
+    assert gap.first == 1.0
+    assert forms.relpsi_limit(gap, 400) == pytest.approx(norm.cdf(2.0 - 1.959964))
     halves = norm.cdf(np.sqrt(2.0)) * norm.cdf(np.sqrt(2.0) - 1.644854)
-    assert tpr_relmulti(gap, 400, 0.5) == pytest.approx(halves)
+    assert forms.relmulti_limit(gap, 400, 0.5) == pytest.approx(halves)
+
+
+def test_without_a_second_order_part_the_rate_at_n_is_the_closed_form():
+    gap = gap_of(0.1, [0.3, 0.4], [0.0, 1e-12])
+    error = np.sqrt(0.25 / forms.DRAWS)
+    for n in (50, 400):
+        assert forms.relpsi_at(gap, n) == pytest.approx(forms.relpsi_limit(gap, n), abs=4 * error)
+        assert forms.relmulti_at(gap, n, 0.5) == pytest.approx(forms.relmulti_limit(gap, n, 0.5), abs=4 * error)
+
+
+def test_a_purely_second_order_gap_by_hand():
+    """b = 0, ν = 1, μ = 0: D = (η² − 1)/n, ŝ = 2|η|/n. D > 0 for |η| > 1; D > z ŝ for |η| > z + √(z² + 1)."""
+    gap = gap_of(0.0, [0.0], [1.0])
+    value, variance = forms.estimates(gap, 30)
+    error = np.sqrt(0.25 / forms.DRAWS)
+    assert np.mean(value > 0.0) == pytest.approx(2 * norm.sf(1.0), abs=4 * error)
+    assert np.mean(value > np.sqrt(variance)) == pytest.approx(2 * norm.sf(1 + np.sqrt(2)), abs=4 * error)
+
+
+@pytest.mark.parametrize("n", [60, 1000])
+def test_the_drawn_estimates_have_the_moments_of_the_expansion(n):
+    """Variance first/n + second/n², and a mean estimated variance with the second part twice."""
+    for gap in (mmd_gap(mixture_1d(), 1.0), ksd_gap(rotation_2d(1.4), 1.0)):
+        value, variance = forms.estimates(gap, n)
+        expected = gap.first / n + gap.second / n**2
+        assert value.mean() == pytest.approx(gap.mean, abs=4 * np.sqrt(expected / forms.DRAWS))
+        assert value.var() == pytest.approx(expected, rel=0.04)
+        assert variance.mean() == pytest.approx(gap.first / n + 2 * gap.second / n**2, rel=0.04)
+
+
+def mixture_sample(rng, share, trials, n):
+    return rng.standard_normal((trials, n)) + np.where(rng.random((trials, n)) < share, 1.0, -1.0)
+
+
+def test_few_rows_behave_as_the_expansion_says_and_not_as_the_closed_form():
+    """3000 samples of 62 rows, MMD by its definition: the share with D_2 − D_1 > 1.645 ŝ."""
+    rng, n, trials = np.random.default_rng(4), 62, 3000
+    r, first, second = (mixture_sample(rng, share, trials, n) for share in (0.5, 0.7, 0.75))
+
+    def kernel(x, y):
+        return np.exp(-0.5 * (x[:, :, None] - y[:, None, :]) ** 2)
+
+    value, on_reference, variance = np.zeros(trials), np.zeros((trials, n)), np.zeros(trials)
+    for sign, x in ((-1.0, first), (1.0, second)):
+        own, cross = (kernel(x, x).sum(axis=2) - 1.0) / (n - 1), kernel(x, r)
+        value += sign * (own.mean(axis=1) - 2.0 * cross.mean(axis=(1, 2)))
+        on_reference -= sign * cross.mean(axis=1)
+        variance += 4.0 * (own - cross.mean(axis=2)).var(axis=1, ddof=1) / n
+    variance += 4.0 * on_reference.var(axis=1, ddof=1) / n
+    rate = np.mean(value > 1.644854 * np.sqrt(variance))
+    gap = mmd_gap(mixture_1d(), 1.0)
+    drawn, told = forms.estimates(gap, n)
+    assert np.corrcoef(value, variance)[0, 1] == pytest.approx(np.corrcoef(drawn, told)[0, 1], abs=0.07)
+    # √(.03/3000) = .003; the sample covariance of the features, taken for the true one, accounts for .009.
+    assert rate == pytest.approx(np.mean(drawn > 1.644854 * np.sqrt(told)), abs=0.02)
+    assert norm.cdf(gap.mean / np.sqrt(gap.first / n) - 1.644854) > rate + 0.05
+
+
+def test_the_steps_lead_from_the_closed_form_to_the_rate_at_n():
+    gap = mmd_gap(mixture_1d(), 1.0)
+    steps = list(forms.relmulti_steps(gap, 250, 0.75).values())
+    assert steps[0] == forms.relmulti_limit(gap, 250, 0.75)
+    assert steps[-1] == forms.relmulti_at(gap, 250, 0.75)
+    assert steps == sorted(steps, reverse=True)

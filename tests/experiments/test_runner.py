@@ -399,4 +399,4 @@ def test_bar_on_a_terminal(store, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     run_trials(store, "fig1", SETTINGS, 3, value, executor=Inline(), window=1)
     assert "fig1" in terminal.getvalue()
-    assert "6/6" in terminal.getvalue()
+    assert "100%" in terminal.getvalue()

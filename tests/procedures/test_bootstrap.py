@@ -8,7 +8,8 @@ import pytest
 from relfit import InputError, JointEstimate
 from relfit.discrepancies.psi import Psi
 from relfit.procedures.best_set import best_set
-from relfit.procedures.maxt import resolve_method
+from relfit.procedures.differences import differences
+from relfit.procedures.maxt import law, resolve_method
 
 ALPHA = 0.05
 
@@ -86,6 +87,45 @@ def test_bootstrap_of_an_all_but_constant_row_set_stays_finite():
         decision = best_set(joint([0.1, 0.0], psi.covariance(), psi=psi), ALPHA, rng=np.random.default_rng(0))
     assert decision.method == "bootstrap"
     assert np.isfinite(decision.log_pvalue).all()
+
+
+def small_estimate():
+    """25 rows, D = (0, .2 s, 1.9 s) with s the standard error of D_2 − D_0; every j is kept."""
+    psi = skewed_psi(25, 3, seed=3, models=25)
+    v = psi.covariance()
+    s = np.sqrt(v[0, 0] + v[2, 2] - 2 * v[0, 2])
+    estimate = joint([0.0, 0.2 * s, 1.9 * s], v, psi=psi)
+    object.__setattr__(estimate, "sizes", (10**9,))
+    return estimate
+
+
+def test_dealing_one_table_of_counts_again_is_as_good_as_drawing_new_ones():
+    """2048 resamples a table, dealt ten times: p near .05 must vary between seeds as with 20,000 independent draws.
+
+    The worst case is few rows, where the counts say most about a resample. The ratio of the two standard deviations
+    is 1 but for the noise of 40 seeds, √(1/80) = .11 each way.
+    """
+    p = [np.exp(best_set(small_estimate(), ALPHA, rng=np.random.default_rng(k)).log_pvalue[2]) for k in range(40)]
+    assert 0.02 < np.mean(p) < 0.1
+    spread = np.sqrt(np.mean(p) * (1 - np.mean(p)) / min(20_000, 1000 / np.mean(p)))
+    assert 0.6 < np.std(p) / spread < 1.5
+
+
+@pytest.mark.parametrize("method", ["gaussian", "bootstrap"])
+def test_fewer_draws_where_the_answer_is_plain(method):
+    """A statistic that 1000 draws have reached needs no more; one that few reach gets all of them."""
+    estimate = small_estimate()
+    pairs = differences(estimate)
+    reference = law(estimate, pairs.error, method, np.random.default_rng(0), 20_000)
+    offsets = np.where(pairs.varies, 0.0, -np.inf)
+    statistic = np.array([-1.0, 0.2, 4.0])
+    reached, made = reference.exceedances(offsets, statistic)
+    assert made[0] == made[1] == 2048
+    assert made[2] == 20_000
+    top = law(estimate, pairs.error, method, np.random.default_rng(1), 20_000).maxima(offsets)
+    share = (top >= statistic[:, None]).mean(axis=1)
+    error = np.sqrt(share * (1 - share) * (1 / made + 1 / 20_000))
+    assert (np.abs(reached / made - share) < 4.5 * error).all()
 
 
 def test_method_is_chosen_by_the_rows():

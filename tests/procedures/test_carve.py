@@ -9,7 +9,8 @@ from scipy.stats import norm
 
 from relfit import InputError, JointEstimate
 from relfit.procedures import relpsi
-from relfit.procedures.carve import _law, _select, carve, carve_bounds, carve_repeated
+from relfit.procedures.carve import carve, carve_repeated, conditional_law, select
+from relfit.procedures.carve_bounds import carve_bounds
 from relfit.procedures.streams import streams
 from relfit.truncnorm import selective_interval
 
@@ -29,7 +30,7 @@ def first_seed_selecting(estimate, best, gamma=1.0):
     """The first seed whose noise selects this model."""
     for seed in range(10_000):
         own = streams(np.random.default_rng(seed), estimate.names)
-        if _select(estimate, own, 0, gamma).best == best:
+        if select(estimate, own, 0, gamma).best == best:
             return seed
     raise AssertionError("no seed selects it")
 
@@ -66,10 +67,10 @@ def test_intervals_are_the_selection_event():
         v = random_covariance(5, seed)
         d = rng.normal(size=5)
         estimate, gamma = joint(d, v), 0.7
-        selection = _select(estimate, streams(rng, estimate.names), 60, gamma)
+        selection = select(estimate, streams(rng, estimate.names), 60, gamma)
         best = selection.best
         i = (best + 2) % 5
-        law = _law(estimate, selection, i)
+        law = conditional_law(estimate, selection, i)
         eta = np.eye(5)[i] - np.eye(5)[best]
         s2 = eta @ v @ eta
         c, t = v @ eta / s2, eta @ d
@@ -87,8 +88,8 @@ def test_a_third_model_whose_noise_says_nothing_about_t_only_thins_the_draws():
     """
     estimate = joint([0.0, 1.5, 0.2], np.diag([0.0, 1.0, 1.0]))
     seed = first_seed_selecting(estimate, 0)
-    selection = _select(estimate, streams(np.random.default_rng(seed), estimate.names), 4000, 1.0)
-    law = _law(estimate, selection, 1)
+    selection = select(estimate, streams(np.random.default_rng(seed), estimate.names), 4000, 1.0)
+    law = conditional_law(estimate, selection, 1)
     empty = law.a > law.b
     np.testing.assert_array_equal(empty, 0.2 + selection.noise[2] < 0.0)
     assert abs(empty.mean() - norm.cdf(-0.2)) < 4 * np.sqrt(0.25 / 4001)

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 laws = settings(max_examples=100, deadline=None, database=None)
 few = settings(laws, max_examples=12)
+
+psi = partial(decide, test="relpsi")
 
 ARRAYS = ("discrepancy", "standard_error", "difference", "difference_standard_error", "pvalue", "log_pvalue")
 
@@ -46,7 +49,7 @@ def clear_of(p, alpha):
 @laws
 @given(joints(), levels, corrections)
 def test_pvalues_are_probabilities_and_verdicts_follow_from_them(joint, alpha, correction):
-    result = decide(joint, alpha=alpha, correction=correction)
+    result = psi(joint, alpha=alpha, correction=correction)
     assert ((result.pvalue >= 0.0) & (result.pvalue <= 1.0)).all()
     assert (result.log_pvalue <= 0.0).all()
     np.testing.assert_array_equal(result.pvalue, np.exp(result.log_pvalue))
@@ -62,14 +65,31 @@ def test_pvalues_are_probabilities_and_verdicts_follow_from_them(joint, alpha, c
     assert (result.difference[tested] <= result.truncation[tested, 1]).all()
 
 
+@settings(laws, max_examples=30)
+@given(joints(), levels, corrections, st.randoms(use_true_random=False))
+def test_best_set_gives_probabilities_and_follows_the_models(joint, alpha, correction, random):
+    """Every verdict is adjusted p ≤ α, the lowest model excepted; permuted models get permuted answers."""
+    assume(len(set(joint.values.tolist())) == len(joint.values))
+    order = list(range(len(joint.names)))
+    random.shuffle(order)
+    first = decide(joint, alpha=alpha, correction=correction, rng=3)
+    second = decide(_taken(joint, order), alpha=alpha, correction=correction, rng=3)
+    others = np.arange(len(joint.names)) != first.best_index
+    assert ((first.pvalue >= 0.0) & (first.pvalue <= 1.0)).all()
+    np.testing.assert_array_equal(first.worse, (first.adjusted_pvalue <= alpha) & others)
+    assert first.confidence_set == tuple(n for n, worse in zip(first.names, first.worse, strict=True) if not worse)
+    assert second.best == first.best
+    np.testing.assert_allclose(second.pvalue, first.pvalue[order], atol=2e-3)
+
+
 @laws
 @given(joints(), st.randoms(use_true_random=False))
 def test_permuting_the_models_permutes_every_array(joint, random):
     assume(len(set(joint.values.tolist())) == len(joint.values))
     order = list(range(len(joint.names)))
     random.shuffle(order)
-    first = decide(joint, correction="by")
-    second = decide(_taken(joint, order), correction="by")
+    first = psi(joint, correction="by")
+    second = psi(_taken(joint, order), correction="by")
     assert second.best == first.best
     for key in (*ARRAYS, "adjusted_pvalue", "worse", "truncation"):
         np.testing.assert_allclose(getattr(second, key), getattr(first, key)[order], rtol=1e-6, atol=0, err_msg=key)
@@ -88,10 +108,10 @@ def test_adding_a_constant_or_changing_the_unit_changes_no_pvalue(joint, constan
     scale = max(float(np.abs(joint.values).max()), float(joint.standard_error.max()), 1e-300)
     values = np.round(joint.values / scale * 2**20) / 2**20
     covariance = joint.covariance / scale**2
-    plain = decide(JointEstimate(joint.names, values, covariance))
-    moved = decide(JointEstimate(joint.names, values + constant, covariance))
+    plain = psi(JointEstimate(joint.names, values, covariance))
+    moved = psi(JointEstimate(joint.names, values + constant, covariance))
     unit = 2.0**exponent
-    scaled = decide(JointEstimate(joint.names, values * unit, covariance * unit**2))
+    scaled = psi(JointEstimate(joint.names, values * unit, covariance * unit**2))
     for other in (moved, scaled):
         assert other.best == plain.best
         assert other.status == plain.status
@@ -102,14 +122,14 @@ def test_adding_a_constant_or_changing_the_unit_changes_no_pvalue(joint, constan
 @given(joints(), st.floats(0.0, 3.0))
 def test_a_model_that_moves_away_gets_no_larger_pvalue(joint, step):
     """t and the limits that other models set move up together, and log-concavity makes P(T > t | limits) fall."""
-    before = decide(joint)
+    before = psi(joint)
     for i in range(len(joint.names)):
         s = before.difference_standard_error[i]
         if i == before.best_index or s == 0.0 or "tie" in before.status[i]:
             continue
         values = joint.values.copy()
         values[i] += step * s
-        after = decide(JointEstimate(joint.names, values, joint.covariance))
+        after = psi(JointEstimate(joint.names, values, joint.covariance))
         assert after.log_pvalue[i] <= before.log_pvalue[i] + 1e-6 * (1.0 - before.log_pvalue[i])
 
 
@@ -122,8 +142,8 @@ def test_a_worse_model_far_away_does_not_matter(joint, spread):
     covariance = np.zeros((len(joint.names) + 1,) * 2)
     covariance[:-1, :-1] = joint.covariance
     covariance[-1, -1] = (spread * scale) ** 2
-    plain = decide(joint)
-    more = decide(JointEstimate((*joint.names, "far"), [*joint.values, far], covariance))
+    plain = psi(joint)
+    more = psi(JointEstimate((*joint.names, "far"), [*joint.values, far], covariance))
     assert more.best == plain.best
     np.testing.assert_allclose(more.pvalue[:-1], plain.pvalue, rtol=1e-9)
     assert more.worse[-1] or "tie" in {word for words in more.status for word in words} or _masked(more)
@@ -136,7 +156,7 @@ def _masked(result):
 @laws
 @given(joints(), levels)
 def test_the_threshold_and_the_pvalue_are_one_decision(joint, alpha):
-    result = decide(joint, alpha=alpha)
+    result = psi(joint, alpha=alpha)
     others = np.arange(len(joint.names)) != result.best_index
     sure = others & clear_of(result.pvalue, alpha)
     np.testing.assert_array_equal((result.difference >= result.threshold)[sure], (result.pvalue <= alpha)[sure])
@@ -146,7 +166,7 @@ def test_the_threshold_and_the_pvalue_are_one_decision(joint, alpha):
 @laws
 @given(joints(), levels)
 def test_the_lower_bound_and_the_pvalue_are_one_decision(joint, alpha):
-    result = decide(joint, alpha=alpha)
+    result = psi(joint, alpha=alpha)
     others = np.arange(len(joint.names)) != result.best_index
     sure = others & clear_of(result.pvalue, alpha)
     np.testing.assert_array_equal((result.lower_bound(1.0 - alpha) > 0.0)[sure], (result.pvalue < alpha)[sure])
@@ -155,7 +175,7 @@ def test_the_lower_bound_and_the_pvalue_are_one_decision(joint, alpha):
 @settings(laws, max_examples=40)
 @given(joints(most=4))
 def test_intervals_are_nested_and_end_at_the_one_sided_bounds(joint):
-    result = decide(joint)
+    result = psi(joint)
     wide, narrow = result.confidence_interval(0.95), result.confidence_interval(0.5)
     assert (wide[:, 0] <= wide[:, 1]).all()
     assert (wide[:, 0] <= narrow[:, 0]).all()
@@ -168,7 +188,7 @@ def test_intervals_are_nested_and_end_at_the_one_sided_bounds(joint):
 @given(joints(), levels)
 def test_intervals_of_a_split_sample_are_centred_on_the_difference(joint, alpha):
     """Without truncation the interval is t ± s Φ⁻¹((1 + level)/2) and holds t; its lower end is the lower bound."""
-    result = replace(decide(joint), truncation=None)
+    result = replace(psi(joint), truncation=None)
     ends = result.confidence_interval(1.0 - alpha)
     tested = result.difference_standard_error > 0.0
     np.testing.assert_allclose(ends[tested].mean(axis=1), result.difference[tested], rtol=1e-9, atol=1e-300)
@@ -252,7 +272,7 @@ texts = st.text(st.characters(codec="utf-8"), max_size=8)
 def test_a_result_survives_its_dictionary_and_its_json(joint, data):
     drawn = data.draw(st.lists(texts, min_size=len(joint.names), max_size=len(joint.names), unique=True))
     names = [f"{name}\n🦙{k}" for k, name in enumerate(drawn)]
-    result = decide(JointEstimate(names, joint.values, joint.covariance, sizes=(50,)), rng=2**53 - 1)
+    result = psi(JointEstimate(names, joint.values, joint.covariance, sizes=(50,)), rng=2**53 - 1)
     text = result.to_json()
     json.loads(text, parse_constant=pytest.fail)  # RFC 8259 has no NaN and no Infinity
     for back in (Comparison.from_dict(result.to_dict()), Comparison.from_json(text)):
@@ -279,7 +299,7 @@ def test_a_whole_comparison_survives_its_json(rng, kernel):
 
 @pytest.fixture
 def text():
-    return decide(JointEstimate(("a", "b\n😀", "c"), [0.0, 1.0, 2.0], np.eye(3))).to_json()
+    return psi(JointEstimate(("a", "b\n😀", "c"), [0.0, 1.0, 2.0], np.eye(3))).to_json()
 
 
 def test_truncated_text_is_refused_at_every_length(text):

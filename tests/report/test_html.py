@@ -47,17 +47,18 @@ class _Page(HTMLParser):
 
 def test_says_what_the_rows_say(make):
     result = make([0.1, 0.2, 5.0], names=["claude", "llama", "gpt"], seed=7, warnings=("mind the gap",))
-    page = _Page(render_report(result))
-    assert page.text["h1"] == [summary(result)]
-    verdicts = page.text["td"][5::6]
-    assert verdicts == [row["verdict"] for row in result.rows()]
-    assert page.text["td"][0::6] == [row["name"] for row in result.rows()]
     html = render_report(result)
+    page = _Page(html)
+    assert page.text["h1"] == [summary(result)]
+    body = html[html.index('<table class="models"') :]
+    table = _Page(body[: body.index("</table>") + len("</table>")])
+    assert [text.strip() for text in table.text["td"][4::5]] == [row["verdict"] for row in result.rows()]
+    assert table.text["th"][6:] == [row["name"] for row in result.rows()]
     assert "mind the gap" in html
     assert "at most 5% of the models that are as good as the best are declared worse" in html
-    assert dict(zip(page.text["dt"], page.text["dd"], strict=True))["seed"] == "7"
-    assert "relfit 0" in dict(zip(page.text["dt"], page.text["dd"], strict=True))["versions"]
-    assert page.tags.count("svg") == 1
+    settings = dict(zip(page.text["dt"], page.text["dd"], strict=True))
+    assert settings["seed"] == "7"
+    assert "relfit 0" in settings["versions"]
 
 
 def test_needs_nothing_from_outside(make):
@@ -67,8 +68,49 @@ def test_needs_nothing_from_outside(make):
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     references = [value for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")]
     assert all(value.startswith("#") for value in references)
-    assert not re.findall(r"url\((?!#)|@import", html)
+    assert not re.findall(r"url\((?!#)|@import|https?://", html)
     assert "default-src 'none'" in html
+
+
+def test_with_data_every_panel_is_there(rng, tmp_path):
+    data = rng.normal(size=(120, 2))
+    models = {"a": rng.normal(size=(120, 2)), "b": rng.normal(0.3, 1, (120, 2)), "c": rng.normal(1, 1, (120, 2))}
+    result = relfit.compare(data, models, rng=0)
+    result.report(tmp_path / "page.html", (data, models), command="relfit compare x <y>")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = _Page(html)
+    assert "Where the models and the data differ" in page.text["h2"]
+    assert "The verdicts at other bandwidths" in page.text["h3"]
+    assert "relfit compare x &lt;y&gt;" in html
+    assert page.text["figcaption"].count("c") == 1
+    assert len(html) < 1_000_000
+    bare = render_report(result)
+    assert "Where the models and the data differ" not in bare
+    assert "made without the data" in bare
+
+
+def test_the_same_data_give_the_same_page(rng):
+    data, models = rng.normal(size=(60, 3)), {"a": rng.normal(size=(60, 3)), "b": rng.normal(1, 1, (60, 3))}
+    result = relfit.compare(data, models, rng=0)
+    assert render_report(result, (data, models)) == render_report(result, (data, models))
+
+
+def test_very_many_models_stay_one_page(make):
+    """200 models: the grid of pairs shows the first 60 and says so; the file stays below a megabyte."""
+    html = render_report(make(np.arange(200.0), alpha=0.001))
+    assert "The\n140 models at the end of the table are left out here." in html
+    assert len(html) < 1_000_000
+    assert html.count('class="better"') == 60 * 59 / 2
+
+
+def test_every_id_is_there_once_and_every_link_has_one(rng):
+    data, models = rng.normal(size=(60, 1)), {"a": rng.normal(size=(60, 1)), "b": rng.normal(1, 1, (60, 1))}
+    page = _Page(render_report(relfit.compare(data, models, rng=0), (data, models)))
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    links = [value[1:] for name, value in page.attributes if name == "href"]
+    named = [part for name, value in page.attributes if name == "aria-labelledby" for part in value.split()]
+    assert {*links, *named} <= set(ids)
 
 
 def test_names_are_shown_as_text(odd):
@@ -76,8 +118,9 @@ def test_names_are_shown_as_text(odd):
         page = _Page(html)
         assert "script" not in page.tags
         assert "b" not in page.tags
-        assert "<script>alert(1)</script>" in page.text["td"]
-        assert "two\\nlines" in page.text["td"]
+        cells = [*page.text["td"], *page.text["th"]]
+        assert "<script>alert(1)</script>" in cells
+        assert "two\\nlines" in cells
         assert "\x1b" not in html
         assert "\u202e" not in html
         assert "a &lt;b&gt; note" in html

@@ -15,11 +15,13 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from relfit.report.plot import MARKS, forest, forest_svg
+from relfit.errors import InputError
+from relfit.report.plot import BRACKET, MARKS, forest
 
 
 def _marks(ax):
-    return {line.get_label(): line for line in ax.lines if line.get_marker() not in ("None", None, "")}
+    shapes = {shape for _, shape, _ in MARKS.values()}
+    return {line.get_label(): line for line in ax.lines if line.get_marker() in shapes}
 
 
 @pytest.mark.parametrize("count", [2, 10, 50])
@@ -45,10 +47,33 @@ def test_marks_say_the_verdicts(make):
     assert [to_hex(line.get_color()).upper() for line in marks.values()] == [MARKS[k][0] for k in MARKS]
 
 
+def _bars(ax):
+    return sorted(tuple(path.vertices[:, 0]) for bars in ax.collections for path in bars.get_paths())
+
+
 def test_bars_are_1_96_standard_errors(make):
-    ax = forest(make([0.0, 9.0], errors=[0.5, 0.25]))
-    ends = sorted(tuple(path.vertices[:, 0]) for bars in ax.collections for path in bars.get_paths())
-    np.testing.assert_allclose(ends, [(-0.98, 0.98), (8.51, 9.49)])
+    np.testing.assert_allclose(
+        _bars(forest(make([0.0, 9.0], errors=[0.5, 0.25]))), [(-0.98, 0.98), (8.51, 9.49)], rtol=1e-4
+    )
+
+
+def test_differences_have_the_intervals_of_the_test(make):
+    """The best stands at 0 without a bar, the other has its selective interval and the bracket at its bound."""
+    result = make([0.0, 1.0], errors=0.2)
+    ax = forest(result, of="difference")
+    np.testing.assert_allclose(_bars(ax), [(0.0, 0.0), tuple(result.confidence_interval(0.95)[1])])
+    brackets = [line for line in ax.lines if line.get_marker() is BRACKET]
+    assert [line.get_xdata()[0] for line in brackets] == [result.lower_bound(0.95)[1]]
+
+
+def test_infinite_bars_are_cut_off(make):
+    """A near tie: the selective interval reaches far beyond the picture, which stays at a few standard errors."""
+    result = make([0.0, 0.001, 3.0], errors=0.2)
+    assert not np.isfinite(result.confidence_interval(0.95)[1, 0]) or result.confidence_interval(0.95)[1, 0] < -2
+    ax = forest(result, of="difference")
+    low, high = ax.get_xlim()
+    assert -3.0 < low < 0.0 < 3.0 < high < 6.0, (low, high)
+    assert all(low <= end <= high for bar in _bars(ax) for end in bar)
 
 
 def test_own_axes_are_used_and_labels_fit(make):
@@ -82,25 +107,6 @@ def test_notebooks_get_a_picture(make):
     assert forest(make([0.0, 1.0]))._repr_png_().startswith(b"\x89PNG")
 
 
-def test_svg_is_the_same_each_time_and_keeps_its_text(odd):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        svg = forest_svg(odd)
-    assert svg == forest_svg(odd)
-    assert svg.startswith("<svg")
-    assert "rocket 🚀" in svg
-    assert "<script" not in svg
-    assert "&lt;script&gt;" in svg
-    assert "currentColor" in svg
-
-
-def test_svg_does_not_depend_on_the_users_settings(make):
-    result = make([0.0, 1.0])
-    plain = forest_svg(result)
-    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red", "svg.fonttype": "path"}):
-        assert forest_svg(result) == plain
-
-
 def test_pyplot_is_not_touched(tmp_path):
     """In a fresh process without a screen: nothing of pyplot is even imported, so no figure can leak."""
     code = (
@@ -116,6 +122,12 @@ def test_pyplot_is_not_touched(tmp_path):
     assert (done.stdout.strip(), done.stderr) == ("False", "")
 
 
-def test_constant_scores_and_huge_ones(make):
-    forest_svg(make([1.0, 1.0], errors=0.0))
-    forest_svg(make([1e12, 3.0], errors=[1.0, 1e-9]))
+@pytest.mark.parametrize("of", ["discrepancy", "difference"])
+def test_constant_scores_and_huge_ones(make, of):
+    for result in (make([1.0, 1.0], errors=0.0), make([1e12, 3.0], errors=[1.0, 1e-9])):
+        forest(result, of=of).figure.savefig(io.BytesIO(), format="png")
+
+
+def test_only_what_there_is(make):
+    with pytest.raises(InputError, match="of: expected one of discrepancy, difference"):
+        forest(make([0.0, 1.0]), of="rank")

@@ -204,7 +204,8 @@ def comparisons(draw):
         values[1], factor[1] = values[0], factor[0]
     joint = relfit.JointEstimate(tuple(f"m{k}" for k in range(count)), values, factor @ factor.T)
     correction = draw(st.sampled_from(["none", "by", "holm"]))
-    result = relfit.decide(joint, alpha=draw(st.sampled_from([0.01, 0.05, 0.3])), correction=correction)
+    level = draw(st.sampled_from([0.01, 0.05, 0.3]))
+    result = relfit.decide(joint, test="relpsi", alpha=level, correction=correction)
     if draw(st.booleans()):
         result = replace(result, test="relmulti", select_fraction=0.25)
     return result

@@ -1,72 +1,67 @@
-"""Simulate the error rates of every test and write docs/calibration.md. Long; killed runs go on where they stopped.
+"""Simulate error rates, power and laws of every procedure and write docs/calibration/. Long, and resumable.
 
-python tests/statistical/calibrate.py [--trials 1000] [--store calibration.sqlite]
+python tests/statistical/calibrate.py [--trials 1000] [--workers 2] [--only levels] [--store calibration.sqlite]
 """
 
 import argparse
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from relfit.experiments import levels, variance
+from relfit.experiments import variance
+from relfit.experiments.calibration import averaging, corrected, levels, negative, order, pages, power
 from relfit.experiments.runner import run_trials
-from relfit.experiments.summaries import markdown_table
-from relfit.files import write_text_atomic
 from relfit.store import Store
 
 ROOT = Path(__file__).parents[2]
 VERSION = "1"  # raise it when a change of the code changes results: stored trials of another version are left alone
+# Name in the store, settings, trial, and the share of --trials that this part needs.
+PARTS: dict[str, tuple[str, Callable[[], Sequence[dict[str, Any]]], Callable[..., Any], float]] = {
+    "levels": ("error-rates", levels.cells, levels.trial, 1.0),
+    "variance": ("ksd-variance", variance.cells, variance.trial, 0.2),
+    "power": ("power-splits", power.cells, power.trial, 0.3),
+    "order": ("order", order.cells, order.trial, 0.02),
+    "negative": ("negative-correlation", negative.cells, negative.trial, 0.08),
+    "corrected": ("corrected-variance", corrected.cells, corrected.trial, 1.0),
+    "averaging": ("averaging", averaging.cells, averaging.trial, 1.0),
+}
+# A tenth of the trials of every setting first: what is left is then known well, and a fault is seen early.
+ROUNDS = (0.1, 1.0)
 
-TEXT = """# Calibration
 
-Written by `make calibrate` (`tests/statistical/calibrate.py`): rates over {trials} trials a row, ± one Monte-Carlo
-standard error, α = 0.05, Gaussian kernel with the median bandwidth, RelMulti selecting on a quarter of the rows and
-correcting by Benjamini–Yekutieli. Every trial draws fresh, independent samples; every test sees the same ones.
-
-FPR is the share of the models tied for best that are declared worse; "worst model" is the largest such rate of a
-single model; FDR the share of false ones among those declared worse; TPR the share of worse models found. The level
-counts as kept when FPR ≤ 0.05 + 3 standard errors, and the same for every tied model by itself (with the 3 widened
-for the number of models).
-
-- `meanshift-l10`: the paper's problem, nine models tied, one worse. `copy` and `near-copy` add an exact copy of one of
-  the tied models, or one changed by 1e-6. An exact copy is tested once and changes nothing. Near copies of samples are
-  warned about: RelPSI keeps its level but loses power whenever the copied model is selected.
-- `tied-l2`, `tied-l10`, `tied-l50`: all models tied. An exact RelPSI then has FPR α(l−1)/l, as the selected one is
-  never declared worse.
-
-{levels}
-{verdict} With fifty tied models RelPSI on MMD lies above α: MMD estimates are skewed, and each moves with its own
-estimated variance, so that a model which looks good by chance also looks precise.
-
-## The variance of KSD at small n
-
-KSD's covariance is the jackknife's, ((n−1)/(n−2))² times the projection form ψᵀψ/(n(n−1)). Mean estimated variance of
-D₁ − D₂ over its true variance, mean-shift pair, and the level of the l = 2 RelPSI (two-sided z):
-
-{variance}
-"""
+def run(store: Store, part: str, trials: int, workers: int | None) -> pages.Found:
+    """Run what is missing of one part."""
+    name, cells, trial, share = PARTS[part]
+    settings = cells()
+    results: list[list[dict[str, Any]]] = []
+    start = time.monotonic()
+    for done in ROUNDS:
+        results = run_trials(store, name, settings, max(1, round(done * share * trials)), trial, workers=workers)
+        print(f"{part}: {done:.0%} of the trials after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    return list(zip(settings, results, strict=True))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000, help="trials per setting (default 1000)")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000, help="trials per setting of the levels (default 1000)")
+    parser.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    parser.add_argument("--only", choices=PARTS, action="append", help="run these parts and write no page")
     parser.add_argument("--store", default=str(ROOT / "calibration.sqlite"), help="where finished trials are kept")
     arguments = parser.parse_args()
     with Store(arguments.store, version=VERSION) as store:
-        cells = levels.cells()
-        results = run_trials(store, "levels", cells, arguments.trials, levels.trial)
-        rows = [row for cell, done in zip(cells, results, strict=True) for row in levels.rows(cell, done)]
-        sizes = variance.cells()
-        ratios = run_trials(store, "ksd-variance", sizes, max(1, arguments.trials // 5), variance.trial)
-    failed = [row for row in rows if row["level"] != "kept"]
-    verdict = f"{len(rows) - len(failed)} of {len(rows)} rows keep their level."
-    text = TEXT.format(
-        trials=arguments.trials,
-        levels=markdown_table(rows),
-        verdict=verdict,
-        variance=markdown_table([variance.row(cell, done) for cell, done in zip(sizes, ratios, strict=True)]),
-    )
-    write_text_atomic(ROOT / "docs" / "calibration.md", text)
-    print(verdict, "Table written to docs/calibration.md.")
+        found = {part: run(store, part, arguments.trials, arguments.workers) for part in arguments.only or PARTS}
+    if arguments.only:
+        return
+    folder = ROOT / "docs" / "calibration"
+    rows = pages.level_rows(found["levels"])
+    pages.write_levels(folder, rows, found["levels"], found["variance"])
+    pages.write_power(folder, found["power"], found["levels"])
+    pages.write_laws(folder, found["order"], found["negative"], found["averaging"], found["levels"])
+    pages.write_corrected(folder, found["corrected"])
+    failed = sum(not row["kept"] for row in rows)
+    print(f"{len(rows) - failed} of {len(rows)} levels kept. Pages written to docs/calibration/.")
     sys.exit(1 if failed else 0)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,15 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Weight = Literal["phi", "dphi", "r2ddphi"]
 Variable = Literal["r2", "dot"]
+
+
+class Power(NamedTuple):
+    """φ(t) = peak · (offset + slope · t)^exponent."""
+
+    peak: float
+    offset: float
+    slope: float
+    exponent: float
 
 
 class TileKernel(Protocol):
@@ -24,6 +34,10 @@ class TileKernel(Protocol):
     @property
     def unit_rate(self) -> float | None:
         """The number q with φ(r²) = exp(q r²/length²), or None when φ is not of that form."""
+
+    @property
+    def power(self) -> Power | None:
+        """φ as a power of t, or None when it is none."""
 
     @property
     def length(self) -> float:
@@ -91,8 +105,35 @@ class Backend(Protocol):
     def name(self) -> str:
         """The name shown in results."""
 
+    @property
+    def threads(self) -> bool:
+        """Whether blocks gain by running in threads; a library with threads of its own, or a device, does not."""
+
+    def array(self, values: Array) -> Array:
+        """The numbers as the library's own float64 array, where it computes."""
+
+    def block_rows(self, longest: int, sides: int, memory: int) -> int:
+        """Rows and columns of a block, for a matrix this long, so many right-hand sides and a budget in bytes."""
+
     def points(self, kernel: TileKernel, rows: Array) -> Points:
         """The rows, already centred, prepared for this kernel."""
 
     def block_sums(self, block: Block) -> BlockSums:
-        """The products of one block, in float64 on the host."""
+        """The products of one block, in float64, where the library computes."""
+
+
+def host(array: Any) -> Array:
+    """A backend's float64 array as a NumPy array."""
+    return array if isinstance(array, np.ndarray) else np.asarray(array.detach().cpu().numpy())
+
+
+def length_unit(kernel: TileKernel) -> tuple[float, float]:
+    """The unit rows are divided by, and q for rows in that unit.
+
+    A Gaussian is evaluated in units near its bandwidth, so that no scale of the data over- or
+    underflows; a power of two, so that the division loses no digit.
+    """
+    if kernel.unit_rate is None:
+        return 1.0, 1.0
+    unit = math.ldexp(1.0, math.frexp(kernel.length)[1])
+    return unit, kernel.unit_rate * (unit / kernel.length) ** 2

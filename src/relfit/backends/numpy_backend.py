@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from relfit.backends.base import Block, BlockSums, Points, TileKernel, Weight
+from relfit.backends.base import Block, BlockSums, Points, TileKernel, Weight, length_unit
 
 Array = NDArray[np.float64]
 
 # Large enough that threads seldom wait for the interpreter between calls, small enough for the cache.
 TILE = 448
+
+# Whole numbers of tiles, so that no edges are wasted.
+SMALLEST_BLOCK = 448
+LARGEST_BLOCK = 4 * SMALLEST_BLOCK
+# Enough for any local executor to stay busy, few enough to bound memory.
+BLOCKS_IN_FLIGHT = 32
 
 # The product gives r² up to 2⁻⁵² max‖x‖²; beyond this many squared kernel lengths, differences are exact instead.
 LARGEST_PRODUCT_RATIO = 1e5
@@ -26,6 +31,17 @@ class NumpyBackend:
     """The reference backend; always available."""
 
     name: str = "numpy"
+    threads: bool = True
+
+    def array(self, values: Array) -> Array:
+        """The values themselves."""
+        return values
+
+    def block_rows(self, longest: int, sides: int, memory: int) -> int:
+        """Whole numbers of tiles; about five blocks a side keep a few workers evenly busy."""
+        affordable = memory // (BLOCKS_IN_FLIGHT * 8 * 2 * max(sides, 1))
+        balanced = -(-longest // (5 * SMALLEST_BLOCK)) * SMALLEST_BLOCK
+        return int(max(SMALLEST_BLOCK, min(LARGEST_BLOCK, affordable, balanced)))
 
     def points(self, kernel: TileKernel, rows: Array) -> Points:
         """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]ᵀ``, so that ``left @ right = q r²``.
@@ -34,7 +50,7 @@ class NumpyBackend:
         """
         if kernel.variable == "dot":
             return Points(rows, rows, np.ascontiguousarray(rows.T), by_differences=False)
-        unit, rate = _units(kernel)
+        unit, rate = length_unit(kernel)
         rows = rows / unit
         norms = np.einsum("ij,ij->i", rows, rows)[:, None]
         ones = np.ones_like(norms)
@@ -78,18 +94,6 @@ def _add_product(into: Array, left: Array, right: Array, spare: Array) -> None:
     into += out
 
 
-def _units(kernel: TileKernel) -> tuple[float, float]:
-    """The unit rows are divided by, and q for rows in that unit.
-
-    A Gaussian is evaluated in units near its bandwidth, so that no scale of the data over- or
-    underflows; a power of two, so that the division loses no digit.
-    """
-    if kernel.unit_rate is None:
-        return 1.0, 1.0
-    unit = math.ldexp(1.0, math.frexp(kernel.length)[1])
-    return unit, kernel.unit_rate * (unit / kernel.length) ** 2
-
-
 def _tiles(block: Block) -> Iterator[tuple[slice, slice]]:
     for a in range(0, len(block.x), TILE):
         for b in range(a if block.symmetric else 0, len(block.y), TILE):
@@ -102,7 +106,7 @@ def _tile_weights(block: Block, i: slice, j: slice, scratch: Array) -> dict[Weig
     tile = scratch[: height * width].reshape(height, width)
     if block.x.by_differences or block.y.by_differences:
         cdist(block.x.rows[i], block.y.rows[j], "sqeuclidean", out=tile)
-        tile *= _units(kernel)[1]
+        tile *= length_unit(kernel)[1]
     else:
         np.matmul(block.x.left[i], block.y.right[:, j], out=tile)
     if kernel.unit_rate is not None:

@@ -1,13 +1,25 @@
-"""How far a model is from the data: squared MMD for samples, squared KSD for densities."""
+"""How far a model is from the data: squared MMD or UME for samples, squared KSD or FSSD for densities."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from relfit.discrepancies.psi import Dependence, Estimates, Psi
+from relfit.discrepancies.values import AT_LOCATIONS, FSSD, UME, AtLocations, Nystroem
 from relfit.kernels import Kernel
 
-__all__ = ["KSD", "MMD", "Dependence", "Estimates", "Psi"]
+__all__ = [
+    "AT_LOCATIONS",
+    "FSSD",
+    "KSD",
+    "MMD",
+    "UME",
+    "AtLocations",
+    "Dependence",
+    "Estimates",
+    "Nystroem",
+    "Psi",
+]
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,13 @@ class Columns:
 
 
 def independent_columns(matrix: Array) -> Columns:
-    """Some columns of the matrix (n, c) that the others are combinations of; all of them where that saves little."""
+    """Some columns of the matrix (n, c) that the others are combinations of; all of them where that saves little.
+
+    A matrix on a device is left as it is: there products cost less than the search.
+    """
     n, c = matrix.shape
     whole = Columns(matrix)
-    if c > n // 8:
+    if c > n // 8 or not isinstance(matrix, np.ndarray):
         return whole
     scale = np.abs(matrix).max(axis=0)
     scale[scale == 0.0] = 1.0

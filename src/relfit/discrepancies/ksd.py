@@ -11,16 +11,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.backends import Weight
+from relfit.backends import Weight, host
 from relfit.discrepancies.columns import independent_columns
 from relfit.discrepancies.psi import Estimates, Psi, centred
-from relfit.kernels import Kernel
-from relfit.tiles import Job, Runtime, run
+from relfit.discrepancies.second_order import Rows, second_order
+from relfit.kernels import Kernel, library
+from relfit.tiles import Job, Runtime, run_in_place
 
 Array = NDArray[np.float64]
-
-# Pairs drawn to measure the second-order variance: enough for a share that is compared with 0.3.
-SECOND_ORDER_PAIRS = 5_000
 
 
 def complete(
@@ -39,85 +37,106 @@ def complete(
 
 
 def row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
-    """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l)."""
-    sums = _gaussian_row_sums if kernel.unit_rate is not None else _general_row_sums
-    return sums(x, scores, kernel, runtime)
+    """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l), computed where the backend works."""
+    scores, weight = tilted(kernel, x, scores)
+    sums = _gaussian_row_sums if kernel.untilted.unit_rate is not None else _general_row_sums
+    x, weight, *scores = (runtime.backend.array(part) for part in (x, weight, *scores))
+    return host(sums(x, scores, kernel.untilted, runtime, weight) * weight)
 
 
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
     """u_i(x_a, y_a) for paired rows: (pairs, l). `first` and `second` hold rows and, per model, their scores."""
     (x, s), (y, t) = first, second
+    s, left = tilted(kernel, x, s)
+    t, right = tilted(kernel, y, t)
     gap = x - y
     r2 = np.einsum("ij,ij->i", gap, gap)
-    phi, dphi, r2ddphi = kernel.weights(r2, ("phi", "dphi", "r2ddphi"))
+    phi, dphi, r2ddphi = kernel.untilted.weights(r2, ("phi", "dphi", "r2ddphi"))
     trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
     columns = [
         phi * np.einsum("ij,ij->i", a, b) + 2.0 * dphi * np.einsum("ij,ij->i", gap, b - a) + trace
         for a, b in zip(s, t, strict=True)
     ]
-    return np.stack(columns, axis=1)
+    return np.stack(columns, axis=1) * (left * right)
 
 
-def _gaussian_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
+def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[Array], Array]:
+    """Scores and row weights (n, 1) with which the untilted kernel does what the tilted one does with the scores.
+
+    The Stein kernel of w(x) w(y) k(x, y) is w(x) w(y) times that of k with scores s + ∇ log w.
+    """
+    if kernel.tilt is None:
+        return scores, np.ones((1, 1))
+    slope = kernel.tilt.gradient(x)
+    return [s + slope for s in scores], kernel.tilt.weights(x)[:, None]
+
+
+def _gaussian_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, weight: Array) -> Array:
     """Row sums of every u_i from φ alone: with φ' = −γφ, and v = s − 2γx, c = 2γ s·x − 4γ²‖x‖² + dγ,
 
     ``u(a,b) = φ (v_a·v_b + 4γ² x_a·x_b + c_a + c_b)``: one product φ @ [1, x, v_1..v_l, c_1..c_l].
     """
-    n, d = x.shape
+    d, arrays = x.shape[1], library(x)
     gamma = -(kernel.unit_rate or 0.0) / kernel.length**2
-    norms = np.einsum("ij,ij->i", x, x)
     v = [s - 2.0 * gamma * x for s in scores]
-    c = np.stack([2.0 * gamma * np.einsum("ij,ij->i", s, x) for s in scores], axis=1)
-    c += (d * gamma - 4.0 * gamma**2 * norms)[:, None]
-    right = np.hstack([np.ones((n, 1)), x, c, *v])
-    product = _kernel_products(x, kernel, {"phi": right}, runtime)["phi"]
-    ones, kx, kc, kv = _split(product, 1, d, len(scores))
-    shared = 4.0 * gamma**2 * np.einsum("ij,ij->i", x, kx)
-    own = np.stack([np.einsum("ij,ij->i", a, b) for a, b in zip(v, kv, strict=True)], axis=1)
-    return np.asarray(own + shared[:, None] + c * ones + kc)
+    c = arrays.stack([2.0 * gamma * _dots(s, x) for s in scores], axis=1)
+    c += (d * gamma - 4.0 * gamma**2 * _dots(x, x))[:, None]
+    right = arrays.hstack([arrays.ones_like(x[:, :1]), x, c, *v])
+    product = _kernel_products(x, kernel, {"phi": right * weight}, runtime)["phi"]
+    ones, kx, kc, kv = _split(product, d, len(scores))
+    shared = 4.0 * gamma**2 * _dots(x, kx)
+    own = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
+    out: Array = own + shared[:, None] + c * ones + kc
+    return out
 
 
-def _general_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
+def _general_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, weight: Array) -> Array:
     """Row sums of every u_i for any radial kernel, from φ @ s, φ' @ [1, x, s, x·s] and the row sums of r²φ''."""
-    n, d = x.shape
-    xs = np.stack([np.einsum("ij,ij->i", x, s) for s in scores], axis=1)
+    d, arrays = x.shape[1], library(x)
+    xs = arrays.stack([_dots(x, s) for s in scores], axis=1)
+    one = arrays.ones_like(x[:, :1])
     right: dict[Weight, Array] = {
-        "phi": np.hstack(scores),
-        "dphi": np.hstack([np.ones((n, 1)), x, xs, *scores]),
-        "r2ddphi": np.ones((n, 1)),
+        "phi": arrays.hstack(scores),
+        "dphi": arrays.hstack([one, x, xs, *scores]),
+        "r2ddphi": one,
     }
-    rows = _kernel_products(x, kernel, right, runtime)
-    phi_s = np.hsplit(rows["phi"], len(scores))
-    ones, dphi_x, dphi_xs, dphi_s = _split(rows["dphi"], 1, d, len(scores))
+    rows = _kernel_products(x, kernel, {w: matrix * weight for w, matrix in right.items()}, runtime)
+    phi_s = arrays.hsplit(rows["phi"], len(scores))
+    ones, dphi_x, dphi_xs, dphi_s = _split(rows["dphi"], d, len(scores))
     trace = -2.0 * d * ones[:, 0] - 4.0 * rows["r2ddphi"][:, 0]
     columns = [
-        np.einsum("ij,ij->i", s, phi_s[i] + 2.0 * dphi_x)
-        + 2.0 * (np.einsum("ij,ij->i", x, dphi_s[i]) - xs[:, i] * ones[:, 0] - dphi_xs[:, i])
-        + trace
+        _dots(s, phi_s[i] + 2.0 * dphi_x) + 2.0 * (_dots(x, dphi_s[i]) - xs[:, i] * ones[:, 0] - dphi_xs[:, i]) + trace
         for i, s in enumerate(scores)
     ]
-    return np.stack(columns, axis=1)
+    out: Array = arrays.stack(columns, axis=1)
+    return out
 
 
 def _kernel_products(x: Array, kernel: Kernel, right: Mapping[Weight, Array], runtime: Runtime) -> dict[Weight, Array]:
     """W(x, x) @ right[W] without the diagonal, for each weight W."""
     columns = {w: independent_columns(matrix) for w, matrix in right.items()}
     job = Job(kernel, runtime.backend.points(kernel, x), None, {w: part.basis for w, part in columns.items()})
-    rows = run([job], runtime)[0].rows
+    rows = run_in_place([job], runtime)[0].rows
     return {w: part.expand(rows[w]) for w, part in columns.items()}
 
 
-def _split(product: Array, one: int, d: int, models: int) -> tuple[Array, Array, Array, list[Array]]:
-    cuts = np.cumsum([one, d, models])
-    ones, x, scalars, vectors = np.split(product, cuts, axis=1)
-    return ones, x, scalars, np.hsplit(vectors, models)
+def _split(product: Array, d: int, models: int) -> tuple[Array, Array, Array, Sequence[Array]]:
+    """The columns of 1, of x, of one number a model and of one vector a model."""
+    vectors = library(product).hsplit(product[:, 1 + d + models :], models)
+    return product[:, :1], product[:, 1 : 1 + d], product[:, 1 + d : 1 + d + models], vectors
+
+
+def _dots(a: Array, b: Array) -> Array:
+    """a_i·b_i for every row."""
+    out: Array = library(a).einsum("ij,ij->i", a, b)
+    return out
 
 
 def _second_order(x: Array, scores: Sequence[Array], kernel: Kernel, rng: np.random.Generator) -> Array:
-    """C_ii/M, with C_ii the variance of u_i over random pairs and M the number of pairs."""
-    n = len(x)
-    count = min(20 * n, SECOND_ORDER_PAIRS)
-    a = rng.integers(n, size=count)
-    b = (a + rng.integers(1, n, size=count)) % n
-    h = pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
-    return np.asarray(h.var(axis=0, ddof=1) / (n * (n - 1) / 2))
+    """C/M (l, l), with C the covariance of (u_1..u_l) over random pairs and M the number of pairs."""
+
+    def values(a: Rows, b: Rows) -> Array:
+        first, second = ((host(x[rows]), [host(s[rows]) for s in scores]) for rows in (a, b))
+        return pair_values(kernel, first, second)
+
+    return second_order(len(x), x.shape[1] * (1 + len(scores)), values, rng)

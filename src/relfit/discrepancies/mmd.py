@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.backends import host
 from relfit.discrepancies.psi import Dependence, Estimates, Psi, centred
-from relfit.kernels import Kernel
+from relfit.kernels import Kernel, Squared
 from relfit.tiles import Job, Products, Runtime, run
 
 Array = NDArray[np.float64]
@@ -24,15 +25,8 @@ def complete(
     When paired, the cross means leave out c = a, which would bias D by O(1/n).
     """
     paired = dependence == "paired"
-    points = [runtime.backend.points(kernel, x) for x in (reference, *samples)]
-    ones = [np.ones(len(p)) for p in points]
-    own = [Job(kernel, p, None, {"phi": one}, squares=True) for p, one in zip(points, ones, strict=True)]
-    cross = [
-        Job(kernel, p, points[0], {"phi": ones[0]}, {"phi": one}, diagonal=not paired, squares=True)
-        for p, one in zip(points[1:], ones[1:], strict=True)
-    ]
-    products = run([*own, *cross], runtime)
-    own_products, cross_products = products[: len(points)], products[len(points) :]
+    products = kernel_sums(kernel, reference, samples, runtime, paired=paired)
+    own_products, cross_products = products[: 1 + len(samples)], products[1 + len(samples) :]
     within = [p.rows["phi"] / (len(p.rows["phi"]) - 1) for p in own_products]
     dropped = 1 if paired else 0
     to_reference = [p.rows["phi"] / (len(reference) - dropped) for p in cross_products]
@@ -46,26 +40,52 @@ def complete(
     return Estimates(values, _psi(g, f, dependence), _second_order(diagonals, own_products, cross_products))
 
 
+def kernel_sums(
+    kernel: Kernel, reference: Array, samples: Sequence[Array], runtime: Runtime, *, paired: bool = False
+) -> list[Products]:
+    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across.
+
+    For a tilted kernel w(x) w(y) φ: φ @ w with each row times its own weight, and Σk² = w²·(φ² @ w²).
+    """
+    rows, plain, tilt = (reference, *samples), kernel.untilted, kernel.tilt
+    if tilt is None:
+        return run(_jobs(plain, rows, [np.ones(len(x)) for x in rows], runtime, paired), runtime)
+    weights = [tilt.weights(host(x)) for x in rows]
+    first = run(_jobs(plain, rows, weights, runtime, paired), runtime)
+    second = run(_jobs(Squared(plain), rows, [w**2 for w in weights], runtime, paired), runtime)
+    sides = [*weights, *weights[1:]]
+    return [
+        Products(
+            {"phi": product.rows["phi"] * w},
+            {name: column * weights[0] for name, column in product.columns.items()},
+            float(square.rows["phi"] @ w**2),
+        )
+        for product, square, w in zip(first, second, sides, strict=True)
+    ]
+
+
+def _jobs(kernel: Kernel, rows: Sequence[Array], sides: Sequence[Array], runtime: Runtime, paired: bool) -> list[Job]:
+    """The kernel matrix of each sample with itself, then of each model with the reference, times the other side."""
+    points = [runtime.backend.points(kernel, x) for x in rows]
+    own = [Job(kernel, p, None, {"phi": side}, squares=True) for p, side in zip(points, sides, strict=True)]
+    cross = [
+        Job(kernel, p, points[0], {"phi": sides[0]}, {"phi": side}, diagonal=not paired, squares=True)
+        for p, side in zip(points[1:], sides[1:], strict=True)
+    ]
+    return [*own, *cross]
+
+
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
     """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` for paired rows: (pairs, l).
 
     `first` and `second` each hold reference rows and, per model, the rows that go with them.
     """
     (r, xs), (r2, xs2) = first, second
-    within = pair_kernel(kernel, r, r2)
+    within = kernel.pairs(r, r2)
     columns = [
-        pair_kernel(kernel, x, x2) + within - pair_kernel(kernel, x, r2) - pair_kernel(kernel, x2, r)
-        for x, x2 in zip(xs, xs2, strict=True)
+        kernel.pairs(x, x2) + within - kernel.pairs(x, r2) - kernel.pairs(x2, r) for x, x2 in zip(xs, xs2, strict=True)
     ]
     return np.stack(columns, axis=1)
-
-
-def pair_kernel(kernel: Kernel, x: Array, y: Array) -> Array:
-    """k(x_a, y_a) row by row."""
-    if kernel.variable == "dot":
-        return kernel.phi(np.einsum("ij,ij->i", x, y))
-    gap = x - y
-    return kernel.phi(np.einsum("ij,ij->i", gap, gap))
 
 
 def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
@@ -75,10 +95,12 @@ def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
 
 
 def _second_order(diagonals: Sequence[Array], own: Sequence[Products], cross: Sequence[Products]) -> Array:
-    """``S2_ii = 2ζ_rr/(n(n−1)) + 2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)``, ζ = mean of the doubly centred Gram's squares."""
-    own_parts = [_own_part(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True)]
-    cross_parts = [_cross_part(p) for p in cross]
-    return np.array([own_parts[0] + x + c for x, c in zip(own_parts[1:], cross_parts, strict=True)])
+    """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
+
+    ζ is the mean of the squares of the doubly centred kernel matrix.
+    """
+    reference, *models = (_own_part(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True))
+    return reference + np.diag([x + _cross_part(p) for x, p in zip(models, cross, strict=True)])
 
 
 def _own_part(product: Products, diagonal: Array) -> float:

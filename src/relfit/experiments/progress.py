@@ -1,4 +1,4 @@
-"""How far an experiment is: a bar on a terminal, otherwise a line now and then; always on stderr."""
+"""How far an experiment is: the bar of `relfit.progress` on a terminal, otherwise a line now and then, on stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Progress = Callable[[int, int], None]
+from relfit import progress as shared
+from relfit.progress import Progress
 
 LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal
 
@@ -17,23 +18,23 @@ def reporting(
     progress: Progress | bool | None, experiment: str, done: int, total: int
 ) -> Iterator[Callable[[int], None]]:
     """Give a function that is told how many more trials are stored."""
-    if progress is False:
-        yield lambda _: None
-    elif callable(progress):
-        yield _counting(progress, done, total)
-    elif sys.stderr.isatty():
-        with _bar(experiment, done, total) as advance:
-            yield advance
-    else:
+    if progress is None and not sys.stderr.isatty():
         yield _counting(_line_writer(experiment, done), done, total)
+        return
+    with shared.reporting(True if progress is None else progress, experiment) as update:
+        if progress is None and update is not None:
+            # What was stored before must not count as speed.
+            update(done, total)
+        yield _counting(update, done, total)
 
 
-def _counting(report: Progress, done: int, total: int) -> Callable[[int], None]:
+def _counting(report: Progress | None, done: int, total: int) -> Callable[[int], None]:
     counts = [done]
 
     def advance(count: int) -> None:
         counts[0] += count
-        report(counts[0], total)
+        if report is not None:
+            report(counts[0], total)
 
     return advance
 
@@ -53,20 +54,3 @@ def _line_writer(experiment: str, already: int) -> Progress:
         print(line, file=sys.stderr, flush=True)
 
     return report
-
-
-@contextmanager
-def _bar(experiment: str, done: int, total: int) -> Iterator[Callable[[int], None]]:
-    from rich import progress as rich_progress
-    from rich.console import Console
-
-    columns = (
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(),
-        rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeElapsedColumn(),
-        rich_progress.TimeRemainingColumn(),
-    )
-    with rich_progress.Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(experiment, total=total, completed=done)
-        yield lambda count: bar.advance(task, count)

@@ -23,10 +23,10 @@ from matplotlib.figure import Figure
 
 from relfit.experiments.experiment import Cell, Check, Experiment, Row, Setting, tidy
 from relfit.experiments.given import NOTHING, Given, on_stderr, silent
-from relfit.experiments.progress import Progress
 from relfit.experiments.runner import Trial, run_trials
 from relfit.experiments.summaries import markdown_table
 from relfit.files import write_bytes_atomic, write_text_atomic
+from relfit.progress import Progress
 from relfit.store import Store
 from relfit.version import __version__
 

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import threadpoolctl
 
 from relfit.errors import InputError, RelfitError
-from relfit.experiments.progress import Progress, reporting
+from relfit.experiments.progress import reporting
 from relfit.experiments.summaries import markdown_table, rate
+from relfit.progress import Progress
 from relfit.store import Store, canonical_json
 
 __all__ = ["Trial", "markdown_table", "rate", "run_trials"]

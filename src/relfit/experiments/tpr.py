@@ -1,10 +1,10 @@
-"""Appendix: the true positive rate of RelPSI and of data splitting, two models, against the closed forms."""
+"""Appendix: the true positive rate of RelPSI and of data splitting, two models, against theory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,7 +25,8 @@ from relfit.experiments.drawing import (
     new_figure,
 )
 from relfit.experiments.experiment import Cell, Check, Decision, Experiment, Results, Row, Setting
-from relfit.experiments.population import Gap, ksd_gap, mmd_gap, tpr_relmulti, tpr_relpsi
+from relfit.experiments.forms import relmulti_at, relmulti_limit, relmulti_steps, relpsi_at, relpsi_limit
+from relfit.experiments.population import Gap, ksd_gap, mmd_gap
 from relfit.experiments.summaries import rate
 from relfit.kernels import Gaussian
 from relfit.models import Density
@@ -40,7 +41,8 @@ SIZES, QUICK_SIZES = (100, 250, 500, 1000, 2000, 3000, 4000), (100, 500)
 # Degrees from the reference's axis, from P2 towards R: the rate runs from α/2 to 1.
 ANGLES, QUICK_ANGLES = (90.0, 88.0, 87.0, 86.0, 85.0, 84.0, 82.0, 80.0, 76.0, 70.0), (90.0, 86.0, 82.0)
 ROTATION_SIZE = 500
-FROM_N = 250  # below it the closed forms, which are for large n, are drawn but not checked
+FROM_N = 250  # below it what the population says is drawn but not checked
+AT_N, LIMIT = "expected at n", "closed form"
 SAME = 90.0
 
 
@@ -72,6 +74,13 @@ def _trial(reference: Any, models: Mapping[str, Any], seed: int) -> dict[str, An
     return {"decisions": decisions}
 
 
+class Rates(NamedTuple):
+    """The TPR of a test from the population: its closed form, which is for large n, and the rate at this n."""
+
+    limit: float
+    at_n: float
+
+
 @cache
 def _mixture_gap() -> Gap:
     return mmd_gap(mixture_1d(), BANDWIDTH)
@@ -82,53 +91,81 @@ def _rotation_gap(angle: float) -> Gap:
     return ksd_gap(rotation_2d(np.deg2rad(angle)), BANDWIDTH)
 
 
-def mixture_theory(setting: Mapping[str, Any], test: str) -> float:
-    """The closed form of one test's TPR on the mixtures."""
+def mixture_theory(setting: Mapping[str, Any], test: str) -> Rates:
+    """What a test should show on the mixtures."""
     return _theory(_mixture_gap(), setting["n"], test)
 
 
-def rotation_theory(setting: Mapping[str, Any], test: str) -> float | None:
-    """The closed form on the turned Gaussians; none where the two models are one density."""
+def rotation_theory(setting: Mapping[str, Any], test: str) -> Rates | None:
+    """What a test should show on the turned Gaussians; None where the two models are one density."""
     return None if setting["angle"] == SAME else _theory(_rotation_gap(setting["angle"]), setting["n"], test)
 
 
-def _theory(gap: Gap, n: int, test: str) -> float:
-    return tpr_relpsi(gap, n, ALPHA) if test == RELPSI else tpr_relmulti(gap, n, SPLITS[test], ALPHA)
+def _theory(gap: Gap, n: int, test: str) -> Rates:
+    if test == RELPSI:
+        return Rates(relpsi_limit(gap, n, ALPHA), relpsi_at(gap, n, ALPHA))
+    share = SPLITS[test]
+    return Rates(relmulti_limit(gap, n, share, ALPHA), relmulti_at(gap, n, share, ALPHA))
 
 
-Theory = Callable[[Mapping[str, Any], str], float | None]
+Theory = Callable[[Mapping[str, Any], str], Rates | None]
 
 
 def table(axis: str, theory: Theory, results: Results) -> list[Row]:
-    """A row per setting: the rate of each test and its closed form beside it."""
+    """A row per setting and test: its rate, and beside it both figures from the population."""
     curves = {test: curve(results, axis, test) for test in TESTS}
     rows: list[Row] = []
     for k, cell in enumerate(results):
-        row: Row = {axis: cell.setting[axis]} | {"n": cell.setting["n"], "trials": len(cell.outcomes)}
         for test in TESTS:
-            expected = theory(cell.setting, test)
-            row[test] = curves[test][k].pair
-            row[f"{test}, closed form"] = "–" if expected is None else expected
-        rows.append(row)
+            expected = theory(cell.setting, test) or ("–", "–")
+            row: Row = {axis: cell.setting[axis]} | {"n": cell.setting["n"], "test": test, "trials": len(cell.outcomes)}
+            rows.append(row | {"TPR": curves[test][k].pair, AT_N: expected[1], LIMIT: expected[0]})
     return rows
+
+
+def limit_table(axis: str, theory: Theory, results: Results) -> dict[str, list[Row]]:
+    """How far the rates are from the closed forms, which are for large n."""
+    cells = _checked(theory, results)
+    rows: list[Row] = []
+    for test in TESTS if cells else ():
+        rates = [theory(cell.setting, test) for cell in cells]
+        far = _farthest(axis, [rate.limit for rate in rates if rate is not None], test, cells)
+        rows.append({"test": test, axis: far.x, "distance": far.value, "s.e.": f"{far.value / far.error:.1f}"})
+    line = f"Largest distance of the rates from the closed form for n ≥ {FROM_N}, in standard errors:"
+    return {line: rows} if rows else {}
+
+
+def mixture_extras(results: Results) -> dict[str, list[Row]]:
+    """Why the closed form is too high where the testing rows are fewest, and how far it is off elsewhere."""
+    cells = _checked(mixture_theory, results)
+    if not cells:
+        return {}
+    n, test = cells[0].setting["n"], list(SPLITS)[-1]
+    steps = relmulti_steps(_mixture_gap(), n, SPLITS[test], ALPHA)
+    (found,) = curve(cells[:1], "n", test)
+    rows: list[Row] = [{"counted in": words, "TPR": value} for words, value in steps.items()]
+    line = f"{test} at n = {n} from the population, one cause after the other:"
+    return {line: [*rows, {"counted in": "found", "TPR": found.pair}], **limit_table("n", mixture_theory, results)}
 
 
 def figure(
     title: str, axis: str, label: str, theory: Theory, picture: Callable[[Axes], None], results: Results
 ) -> Figure:
-    """Rates with their error bars, the closed forms as lines; beside it the densities."""
+    """Rates with their error bars, what the population says as lines; beside it the densities."""
     drawn, axes = new_figure(2)
     for test, look in LOOKS.items():
         draw_points(axes[0], _label(test), look, curve(results, axis, test))
         expected = [(cell.setting[axis], theory(cell.setting, test)) for cell in results]
-        x, y = zip(*[(at, value) for at, value in expected if value is not None], strict=True)
-        axes[0].plot(x, y, look.line, color=look.colour, linewidth=1.2)
-    axes[0].plot([], [], "-", color=INK, linewidth=1.2, label="closed form")
+        x, y = zip(*[(at, rates) for at, rates in expected if rates is not None], strict=True)
+        axes[0].plot(x, [rates.at_n for rates in y], "-", color=look.colour, linewidth=1.2)
+        axes[0].plot(x, [rates.limit for rates in y], "--", color=look.colour, linewidth=1.0, alpha=0.7)
+    axes[0].plot([], [], "-", color=INK, linewidth=1.2, label=AT_N)
+    axes[0].plot([], [], "--", color=INK, linewidth=1.0, label=LIMIT)
     dress(axes[0], title, label, "Empirical TPR", (0.0, 1.03))
     if axis == "angle":
         axes[0].invert_xaxis()
     picture(axes[1])
-    add_legend(drawn, axes[0], 5)
+    add_legend(drawn, axes[0], 6)
     return drawn
 
 
@@ -165,10 +202,14 @@ def rotation_picture(ax: Axes) -> None:
 
 
 def checks(axis: str, word: str, theory: Theory, results: Results) -> list[Check]:
-    """RelPSI is at least as good as every split, and all agree with the closed forms."""
-    cells = [c for c in results if c.setting["n"] >= FROM_N and theory(c.setting, RELPSI) is not None]
+    """RelPSI is at least as good as every split, and all agree with the population."""
+    cells = _checked(theory, results)
     out = [_order_check(axis, word, split, cells) for split in SPLITS if cells]
     return out + [_theory_check(axis, word, theory, test, cells) for test in TESTS if cells]
+
+
+def _checked(theory: Theory, results: Results) -> list[Cell]:
+    return [cell for cell in results if cell.setting["n"] >= FROM_N and theory(cell.setting, RELPSI) is not None]
 
 
 def _order_check(axis: str, word: str, split: str, cells: Sequence[Cell]) -> Check:
@@ -183,20 +224,22 @@ def _order_check(axis: str, word: str, split: str, cells: Sequence[Cell]) -> Che
 
 
 def _theory_check(axis: str, word: str, theory: Theory, test: str, cells: Sequence[Cell]) -> Check:
-    """|rate − closed form| ≤ 3√(p(1−p)/trials), p the closed form."""
+    """|rate − expected| ≤ 3√(p(1−p)/trials), p the expected one."""
+    rates = [theory(cell.setting, test) for cell in cells]
+    far = _farthest(axis, [rate.at_n for rate in rates if rate is not None], test, cells)
+    told = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {word} = {far.x:g}"
+    return Check(f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}", far.value <= 3 * far.error, told)
+
+
+def _farthest(axis: str, expected: Sequence[float], test: str, cells: Sequence[Cell]) -> Point:
+    """The distance of a rate from what is expected that is largest in standard errors."""
     gaps = []
-    for cell, point in zip(cells, curve(cells, axis, test), strict=True):
-        expected = theory(cell.setting, test) or 0.0
-        error = np.sqrt(expected * (1.0 - expected) / len(cell.outcomes))
+    for p, cell, point in zip(expected, cells, curve(cells, axis, test), strict=True):
+        trials = len(cell.outcomes)
         # Near 0 and 1 one trial more or less must not count: the rate moves in steps of 1/trials.
-        gaps.append(Point(point.x, abs(point.value - expected), max(float(error), 1.0 / (3 * len(cell.outcomes)))))
-    largest = max(gaps, key=lambda gap: gap.value / gap.error)
-    figure_ = (
-        f"largest distance {largest.value:.3f}, {largest.value / largest.error:.1f} s.e., at {word} = {largest.x:g}"
-    )
-    return Check(
-        f"{test} within 3 s.e. of its closed form for n ≥ {FROM_N}", largest.value <= 3 * largest.error, figure_
-    )
+        error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
+        gaps.append(Point(point.x, abs(point.value - p), error))
+    return max(gaps, key=lambda gap: gap.value / gap.error)
 
 
 _TESTS = (
@@ -204,8 +247,10 @@ _TESTS = (
     "kernel of bandwidth 1, α = 0.05. TPR: how often P2 is declared worse."
 )
 _FORMS = (
-    "Closed forms: Φ(μ/s(n) − z(1−α/2)) for RelPSI, Φ(μ/s(n(1−ρ))) Φ(μ/s(nρ) − z(1−α)) for a test share ρ, with "
-    "μ = D₂ − D₁ and the variance s² of its estimate computed by quadrature, to second order in 1/n."
+    f'"{LIMIT}" is for large n: Φ(√n μ/σ − z(1−α/2)) for RelPSI, Φ(√(n(1−ρ)) μ/σ) Φ(√(nρ) μ/σ − z(1−α)) for a test '
+    f'share ρ, with μ = D₂ − D₁ and σ² by quadrature. "{AT_N}" is the rate that the law of the estimate and of its '
+    "estimated variance at n rows gives, from the same population and nothing else: both are quadratic in means over "
+    "rows, which are taken to be normal (`relfit.experiments.forms`, 50,000 draws)."
 )
 
 MIXTURE = Experiment(
@@ -213,13 +258,16 @@ MIXTURE = Experiment(
     title="Appendix: TPR on a mixture of Gaussians (MMD)",
     setting=f"M(ρ) = ρN(1, 1) + (1−ρ)N(−1, 1): R = M(.5), P1 = M(.7), P2 = M(.75); MMD. {_TESTS}",
     paper="RelPSI has the highest TPR, then the split that selects on 25%, then 50%, then 75%.",
-    note=f"The paper does not print its grid of n. {_FORMS}",
+    note=f"The paper does not print its grid of n. {_FORMS} The checks were first against the closed form with the "
+    "variance at n in it, which RelMulti 75% failed at n = 250 by 4.3 s.e.: its 62 testing rows are few. The law at n "
+    "was derived to find out why, and has no constant that could be fitted to the rates.",
     settings=lambda quick: [{"n": n} for n in (QUICK_SIZES if quick else SIZES)],
     trials=(300, 20),
     trial=mixture_trial,
     table=partial(table, "n", mixture_theory),
     figure=partial(figure, "Mixture, MMD", "n", "Sample size n", mixture_theory, mixture_picture),
     checks=partial(checks, "n", "n", mixture_theory),
+    extras=mixture_extras,
 )
 ROTATION = Experiment(
     name="tpr-rotation",
@@ -236,5 +284,6 @@ ROTATION = Experiment(
         figure, "Rotation, KSD, n = 500", "angle", "Angle of P1 (degrees)", rotation_theory, rotation_picture
     ),
     checks=partial(checks, "angle", "angle", rotation_theory),
+    extras=partial(limit_table, "angle", rotation_theory),
 )
 EXPERIMENTS: Sequence[Experiment] = (MIXTURE, ROTATION)

@@ -4,7 +4,17 @@ from relfit.inputs.arrays import as_rows
 from relfit.inputs.data import Data, check_pair_names, load, require_rows, scores_of
 from relfit.inputs.drawing import draw
 from relfit.inputs.files import name_of, read_rows, split_key
-from relfit.inputs.options import Seed, check_alpha, check_choice, check_fraction, check_level, make_seed, stream
+from relfit.inputs.labels import group_labels
+from relfit.inputs.options import (
+    Seed,
+    check_alpha,
+    check_choice,
+    check_fraction,
+    check_level,
+    check_margin,
+    make_seed,
+    stream,
+)
 
 __all__ = [
     "Data",
@@ -14,8 +24,10 @@ __all__ = [
     "check_choice",
     "check_fraction",
     "check_level",
+    "check_margin",
     "check_pair_names",
     "draw",
+    "group_labels",
     "load",
     "make_seed",
     "name_of",

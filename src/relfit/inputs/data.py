@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +17,12 @@ from relfit.errors import InputError
 from relfit.inputs.arrays import as_rows
 from relfit.inputs.drawing import DEFAULT_ROWS, Progress, columns_drawn, with_samples_drawn
 from relfit.inputs.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
+from relfit.inputs.resident import device_of, resident_rows
 from relfit.models import Density, Sample
 
 Array = NDArray[np.float64]
 Kind = Literal["samples", "densities", "target"]
+RowsOf = Callable[[str, Any], Array]
 
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _SCORE_PROBE = 256
@@ -29,7 +32,9 @@ _SCORE_PROBE = 256
 class Data:
     """Checked input. `models` holds each distinct model once; `copies` maps a copy's name to that model's.
 
-    Where the reference is a density it is the `target`, and `reference` has no rows.
+    `digests` names the rows given, of the reference by None and of every sample by its name.
+    Samples are arrays, or all of them tensors on the `device` that they were given on. Where the reference is a
+    density it is the `target`, and `reference` has no rows.
     """
 
     reference: Array
@@ -38,6 +43,8 @@ class Data:
     copies: dict[str, str]
     warnings: tuple[str, ...]
     target: Density | None = None
+    device: str | None = None
+    digests: dict[str | None, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> Kind:
@@ -70,23 +77,30 @@ def load(
     seed: int = 0,
     all_samples: bool = False,
     progress: Progress | None = None,
+    in_place: bool = False,
 ) -> Data:
     """Check the reference and the models (a mapping of names, or a sequence) and collapse copies.
 
-    Models given as generators are drawn from once, with the seed; `all_samples` draws from densities too.
+    Models given as generators are drawn from once, with the seed; `all_samples` draws from densities too. With
+    `in_place`, samples of which some live on a CUDA device become tensors there; others come to the host.
     """
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
+    device = device_of([reference, *named.values()])
     target = _as_target(reference, named)
     if target is not None:
-        return _load_for_target(target, named, seed, progress)
-    rows = as_rows("reference", reference)
+        return replace(_load_for_target(target, named, seed, progress), device=device)
+    rows_of: RowsOf = as_rows
+    if in_place and device is not None and all(map(_is_rows, (reference, *named.values()))):
+        rows_of = partial(resident_rows, device=device)
+    rows = rows_of("reference", reference)
     named, drawn = with_samples_drawn(named, rows.shape[1], len(rows), seed, all_samples=all_samples, progress=progress)
-    checked = {name: _model(name, value, rows.shape[1]) for name, value in named.items()}
+    checked = {name: _model(name, value, rows.shape[1], rows_of) for name, value in named.items()}
     samples = {name: model for name, model in checked.items() if not isinstance(model, Density)}
     _refuse_one_point(rows, *samples.values())
     densities = {name: model for name, model in checked.items() if isinstance(model, Density)}
+    own = fingerprint(rows)
     prints = {name: fingerprint(x) for name, x in samples.items()}
     copies = {**sample_copies(samples, prints), **_score_copies(rows, densities)}
     kept = {name: model for name, model in checked.items() if name not in copies}
@@ -94,11 +108,12 @@ def load(
     notes = (
         *drawn,
         *_constant_columns(rows, "the reference"),
-        *(rows_in_common(rows, distinct, fingerprint(rows), prints) if distinct else ()),
+        *(rows_in_common(rows, distinct, own, prints) if distinct else ()),
         *reordered_copies(distinct, prints),
         *_score_notes(rows, {k: model for k, model in densities.items() if k in kept}),
     )
-    return Data(rows, kept, tuple(checked), copies, notes)
+    digests: dict[str | None, str] = {None: own.digest, **{name: print_.digest for name, print_ in prints.items()}}
+    return Data(rows, kept, tuple(checked), copies, notes, device=device, digests=digests)
 
 
 def _as_target(reference: Any, named: Mapping[str, Any]) -> Density | None:
@@ -140,7 +155,8 @@ def _load_for_target(target: Density, named: Mapping[str, Any], seed: int, progr
     constant = [note for name, x in distinct.items() for note in _constant_columns(x, f"model {name!r}")]
     said = [f"reference: {note}" for note in _target_notes(target, next(iter(distinct.values())))]
     notes = (*drawn, *constant, *reordered_copies(distinct, prints), *said)
-    return Data(np.empty((0, dim)), {**distinct}, tuple(samples), copies, notes, target)
+    digests: dict[str | None, str] = {name: print_.digest for name, print_ in prints.items()}
+    return Data(np.empty((0, dim)), {**distinct}, tuple(samples), copies, notes, target, digests=digests)
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:
@@ -169,7 +185,7 @@ def _named(models: Any) -> dict[str, Any]:
     return {f"m{k}": model for k, model in enumerate(models, 1)}
 
 
-def _model(name: str, value: Any, dim: int) -> Array | Density:
+def _model(name: str, value: Any, dim: int, rows_of: RowsOf) -> Array | Density:
     try:
         density = adapt(value, dim)
     except InputError as error:
@@ -181,11 +197,11 @@ def _model(name: str, value: Any, dim: int) -> Array | Density:
             f"model {name!r}: expected an array, a file or a Density, got {type(value).__name__}; "
             "wrap a function as Density(score=...) or Density(log_prob=...)"
         )
-    return _sample(name, value, dim)
+    return _sample(name, value, dim, rows_of)
 
 
-def _sample(name: str, value: Any, dim: int) -> Array:
-    rows = as_rows(f"model {name!r}", value)
+def _sample(name: str, value: Any, dim: int, rows_of: RowsOf = as_rows) -> Array:
+    rows = rows_of(f"model {name!r}", value)
     if rows.shape[1] != dim:
         raise InputError(f"model {name!r}: expected {dim} columns like the reference, got {rows.shape[1]}")
     return rows

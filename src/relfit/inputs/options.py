@@ -36,6 +36,16 @@ def check_fraction(fraction: Any) -> float:
     return _between("select_fraction", fraction, 0.0, 1.0)
 
 
+def check_margin(margin: Any) -> float:
+    """A difference that does not matter: finite and not negative."""
+    number = isinstance(margin, int | float | np.floating | np.integer) and not isinstance(margin, bool)
+    if not number or not 0.0 <= margin < float("inf"):
+        raise InputError(
+            f"margin: expected a number of at least 0, in the units of the discrepancy, got {_shown(margin)}"
+        )
+    return float(margin)
+
+
 def make_seed(rng: Seed) -> int:
     """The one whole number all streams come from: given, drawn from a Generator, or fresh entropy.
 

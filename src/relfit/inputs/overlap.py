@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from relfit.inputs.resident import row_keys
 
 Array = NDArray[np.float64]
 Keys = NDArray[np.uint64]
@@ -23,6 +26,11 @@ class Fingerprint:
     ordered: Keys
 
     @property
+    def digest(self) -> str:
+        """A short name for these rows in this order: other rows have another, but for accidents."""
+        return hashlib.sha256(self.keys.tobytes()).hexdigest()
+
+    @property
     def atoms(self) -> bool:
         """Whether rows repeat so often that samples meet by chance, and rows in common say nothing."""
         distinct = 1 + int(np.count_nonzero(self.ordered[1:] != self.ordered[:-1]))
@@ -31,6 +39,8 @@ class Fingerprint:
 
 def fingerprint(rows: Array) -> Fingerprint:
     """The keys of every row."""
+    if not isinstance(rows, np.ndarray):
+        return Fingerprint(*row_keys(rows, _odd(rows.shape[1])))
     keys = np.concatenate([_keys(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK)])
     return Fingerprint(keys, np.sort(keys))
 
@@ -42,7 +52,7 @@ def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint
     for name, rows in samples.items():
         twin = first.setdefault((rows.shape, prints[name].keys.tobytes()), name)
         # Keys may collide; the rows themselves decide.
-        if twin != name and np.array_equal(rows, samples[twin]):
+        if twin != name and _equal(rows, samples[twin]):
             copies[name] = twin
     return copies
 
@@ -55,7 +65,7 @@ def rows_in_common(
     atoms = print_.atoms
     for name, rows in samples.items():
         common = _count_common(prints[name].ordered, print_.ordered)
-        if common and (not atoms or np.array_equal(rows, reference)):
+        if common and (not atoms or _equal(rows, reference)):
             notes.append(
                 f"{common} of {len(rows)} rows of {name!r} also occur in the reference: if the model has seen "
                 "these data its discrepancy is too small; compare on data that no model was fitted to"
@@ -83,8 +93,18 @@ def _count_common(wanted: Keys, ordered: Keys) -> int:
     return int(np.count_nonzero(ordered[np.minimum(places, len(ordered) - 1)] == wanted))
 
 
+def _equal(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def _odd(columns: int) -> Keys:
+    """An odd factor for every column."""
+    drawn = np.random.default_rng(0).integers(2**62, size=columns).astype(np.uint64)
+    return np.asarray(drawn * np.uint64(2) + np.uint64(1))
+
+
 def _keys(rows: Array) -> Keys:
-    odd = np.random.default_rng(0).integers(2**62, size=rows.shape[1]).astype(np.uint64) * np.uint64(2) + np.uint64(1)
+    odd = _odd(rows.shape[1])
     bits = (rows + 0.0).view(np.uint64)
     mixed = (bits ^ (bits >> np.uint64(32))) * odd
     mixed ^= mixed >> np.uint64(29)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.backends.base import Variable, Weight
+from relfit.backends.base import Power, Variable, Weight, host
 from relfit.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Kernel(ABC):
 
     # Whether r²φ'' exists at r = 0, so that KSD may use the kernel.
     smooth: ClassVar[bool] = True
+    # Whether the kernel is φ(t) and nothing else, so that it can be added to others and tilted.
+    plain: ClassVar[bool] = True
 
     @property
     def variable(self) -> Variable:
@@ -45,6 +48,11 @@ class Kernel(ABC):
         return None
 
     @property
+    def power(self) -> Power | None:
+        """φ as a power of t, or None when it is none."""
+        return None
+
+    @property
     def length(self) -> float:
         """The shortest distance over which the kernel changes noticeably."""
         return math.inf
@@ -57,6 +65,34 @@ class Kernel(ABC):
     def with_median(self, median: float) -> Kernel:
         """The same kernel with "median" replaced by the number."""
         return self
+
+    @property
+    def needs_centre(self) -> bool:
+        """Whether the centre of a weight is still the word "median"."""
+        return False
+
+    def with_centre(self, centre: Array) -> Kernel:
+        """The same kernel with that "median" replaced by a point (d,)."""
+        return self
+
+    @property
+    def tilt(self) -> Tilt | None:
+        """The weight w of a kernel w(x) w(y) φ; None for a plain one."""
+        return None
+
+    @property
+    def untilted(self) -> Kernel:
+        """The kernel without its weight, which is what tiles are made of."""
+        return self
+
+    def moved(self, by: Array | float) -> Kernel:
+        """The kernel for rows from which the point `by` has been subtracted; only a weight notices."""
+        return self
+
+    @property
+    def writable(self) -> bool:
+        """Whether a file can hold the kernel: not if it is made of functions or of a matrix."""
+        return True
 
     def with_dimension(self, dim: int) -> Kernel:
         """The same kernel with whatever depends on the number of columns filled in."""
@@ -81,8 +117,15 @@ class Kernel(ABC):
 
     def diagonal(self, rows: Array) -> Array:
         """k(x, x) for every row."""
-        t = np.einsum("ij,ij->i", rows, rows) if self.variable == "dot" else np.zeros(len(rows))
-        return self.phi(t)
+        dot = self.variable == "dot"
+        return self.phi(host(library(rows).einsum("ij,ij->i", rows, rows)) if dot else np.zeros(len(rows)))
+
+    def pairs(self, x: Array, y: Array) -> Array:
+        """k(x_a, y_a) row by row."""
+        if self.variable == "dot":
+            return self.phi(np.einsum("ij,ij->i", x, y))
+        gap = x - y
+        return self.phi(np.einsum("ij,ij->i", gap, gap))
 
     def describe(self) -> str:
         """The kernel in words, for tables and reports."""
@@ -90,7 +133,9 @@ class Kernel(ABC):
         return f"{type(self).__name__} kernel, {words}"
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; `kernel_from_dict` reads it back."""
+        """A JSON-able form; `kernel_from_dict` reads it back, as its words alone where it is not `writable`."""
+        if not self.writable:
+            return {"type": "Recorded", "words": self.describe()}
         return {"type": type(self).__name__, **{item.name: _plain(getattr(self, item.name)) for item in fields(self)}}
 
     def __add__(self, other: object) -> Sum:
@@ -129,6 +174,24 @@ class ScaledKernel(Kernel):
         """The kernel with length `median` if it was "median"."""
         changes: dict[str, Any] = {self.length_field: median}
         return replace(self, **changes) if self.needs_median else self
+
+
+class Tilt(Protocol):
+    """A positive weight of the rows."""
+
+    def weights(self, rows: Array, /) -> Array:
+        """w(x) for every row (n,)."""
+
+    def gradient(self, rows: Array, /) -> Array:
+        """∇ log w at every row (n, d)."""
+
+
+def library(t: Any) -> Any:
+    """The functions (exp, sqrt, where, …) for the array library t belongs to: φ is written once for all of them."""
+    name = type(t).__module__.partition(".")[0]
+    if name in ("torch", "cupy"):
+        return sys.modules[name]
+    return sys.modules["jax.numpy"] if name in ("jax", "jaxlib") else np
 
 
 def check_length(argument: str, value: object) -> None:

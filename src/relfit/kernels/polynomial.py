@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from relfit.backends.base import Variable
+from relfit.backends.base import Power, Variable
 from relfit.errors import InputError
 from relfit.kernels.base import Array, Kernel, check_positive
 
@@ -48,12 +48,17 @@ class Polynomial(Kernel):
         """The kernel with γ = 1/dim if it was not given."""
         return self if self.scale is not None else replace(self, scale=1.0 / dim)
 
-    def phi(self, t: Array) -> Array:
-        """(γt + c)^p."""
+    @property
+    def power(self) -> Power:
+        """φ is one."""
         if self.scale is None:
             raise InputError("scale of Polynomial: not known yet; call with_dimension(d) before using the kernel")
-        base = self.scale * t + self.offset
-        out = base.copy()
+        return Power(1.0, self.offset, self.scale, float(self.degree))
+
+    def phi(self, t: Array) -> Array:
+        """(γt + c)^p."""
+        base = self.power.slope * t + self.offset
+        out = base * 1.0
         for _ in range(self.degree - 1):
             out *= base  # np.power is far slower for small whole powers
-        return np.asarray(out)
+        return out

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from relfit.backends.base import Weight
+from relfit.backends.base import Power, Weight
 from relfit.errors import InputError
-from relfit.kernels.base import Array, Length, ScaledKernel, check_positive
+from relfit.kernels.base import Array, Length, ScaledKernel, check_positive, library
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Gaussian(ScaledKernel):
 
     def phi(self, t: Array) -> Array:
         """exp(−r²/(2b²))."""
-        return np.asarray(np.exp(-0.5 * t / self.length**2))
+        out: Array = library(t).exp(-0.5 * t / self.length**2)
+        return out
 
     def dphi(self, t: Array) -> Array:
         """−φ/(2b²)."""
@@ -60,6 +61,12 @@ class IMQ(ScaledKernel):
         if not (isinstance(self.exponent, int | float) and -math.inf < self.exponent < 0):
             raise InputError(f"exponent of IMQ: expected a number below 0, got {self.exponent!r}")
 
+    @property
+    def power(self) -> Power:
+        """c^2e (1 + r²/c²)^e."""
+        square = self.length**2
+        return Power(square**self.exponent, 1.0, 1.0 / square, self.exponent)
+
     def phi(self, t: Array) -> Array:
         """(c² + r²)^e."""
         return self._power(self.length**2 + t)
@@ -86,7 +93,8 @@ class IMQ(ScaledKernel):
 
     def _power(self, base: Array) -> Array:
         # np.power is an order of magnitude slower than a square root and a division.
-        return np.asarray(1.0 / np.sqrt(base) if self.exponent == -0.5 else base**self.exponent)
+        out: Array = 1.0 / library(base).sqrt(base) if self.exponent == -0.5 else base**self.exponent
+        return out
 
 
 @dataclass(frozen=True)
@@ -105,21 +113,26 @@ class RationalQuadratic(ScaledKernel):
         super().__post_init__()
         check_positive("alpha of RationalQuadratic", self.alpha)
 
+    @property
+    def power(self) -> Power:
+        """φ is one."""
+        return Power(1.0, 1.0, 0.5 / (self.alpha * self.length**2), -self.alpha)
+
     def phi(self, t: Array) -> Array:
         """(1 + r²/(2αb²))^(−α)."""
         return self._base(t) ** -self.alpha
 
     def dphi(self, t: Array) -> Array:
         """−(1 + r²/(2αb²))^(−α−1) / (2b²)."""
-        return np.asarray(-0.5 / self.length**2 * self._base(t) ** (-self.alpha - 1.0))
+        return -0.5 / self.length**2 * self._base(t) ** (-self.alpha - 1.0)
 
     def ddphi(self, t: Array) -> Array:
         """(α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
         factor = (self.alpha + 1.0) / (4.0 * self.alpha * self.length**4)
-        return np.asarray(factor * self._base(t) ** (-self.alpha - 2.0))
+        return factor * self._base(t) ** (-self.alpha - 2.0)
 
     def _base(self, t: Array) -> Array:
-        return np.asarray(1.0 + t / (2.0 * self.alpha * self.length**2))
+        return 1.0 + t / (2.0 * self.alpha * self.length**2)
 
 
 @dataclass(frozen=True)
@@ -149,15 +162,15 @@ class Matern(ScaledKernel):
     def phi(self, t: Array) -> Array:
         """The polynomial of a times e^−a."""
         a = self._a(t)
-        polynomial = {0.5: 1.0, 1.5: 1.0 + a, 2.5: 1.0 + a + a**2 / 3.0}[self.smoothness]
-        return np.asarray(polynomial * np.exp(-a))
+        polynomials: dict[float, Array | float] = {0.5: 1.0, 1.5: 1.0 + a, 2.5: 1.0 + a + a**2 / 3.0}
+        return self._decay(a, polynomials[self.smoothness])
 
     def dphi(self, t: Array) -> Array:
         """−3e^−a/(2b²) for 3/2, −5(1+a)e^−a/(6b²) for 5/2."""
         a = self._a(t)
         self._refuse_rough()
         factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
-        return np.asarray(factor / self.length**2 * np.exp(-a))
+        return self._decay(a, factor / self.length**2)
 
     def ddphi(self, t: Array) -> Array:
         """9e^−a/(4ab⁴) for 3/2 (infinite at 0), 25e^−a/(12b⁴) for 5/2."""
@@ -165,16 +178,21 @@ class Matern(ScaledKernel):
         self._refuse_rough()
         with np.errstate(divide="ignore"):
             factor = 9.0 / (4.0 * a) if self.smoothness == 1.5 else 25.0 / 12.0
-        return np.asarray(factor / self.length**4 * np.exp(-a))
+        return self._decay(a, factor / self.length**4)
 
     def _r2ddphi(self, t: Array) -> Array:
         a = self._a(t)
         self._refuse_rough()
         factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
-        return np.asarray(factor / self.length**2 * np.exp(-a))
+        return self._decay(a, factor / self.length**2)
 
     def _a(self, t: Array) -> Array:
-        return np.asarray(np.sqrt(2.0 * self.smoothness * t) / self.length)
+        out: Array = library(t).sqrt(2.0 * self.smoothness * t) / self.length
+        return out
+
+    def _decay(self, a: Array, factor: Array | float) -> Array:
+        out: Array = factor * library(a).exp(-a)
+        return out
 
     def _refuse_rough(self) -> None:
         if not self.smooth:

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from relfit.backends.base import Variable, Weight
 from relfit.errors import InputError
-from relfit.kernels.base import Array, Kernel, Length, ScaledKernel, check_positive
+from relfit.kernels.base import Array, Kernel, Length, ScaledKernel, check_positive, library
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,11 @@ class Sum(Kernel):
         return min(term.length for term in self.terms)
 
     @property
+    def writable(self) -> bool:
+        """Whether every term is."""
+        return all(term.writable for term in self.terms)
+
+    @property
     def needs_median(self) -> bool:
         """Whether any term still needs the median."""
         return any(term.needs_median for term in self.terms)
@@ -57,19 +60,45 @@ class Sum(Kernel):
 
     def ddphi(self, t: Array) -> Array:
         """Σφ''."""
-        return np.asarray(sum(term.ddphi(t) for term in self.terms))
+        first, *others = (term.ddphi(t) for term in self.terms)
+        return sum(others, start=first)
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """Each weight added up over the terms."""
-        total = [np.array(w) for w in self.terms[0].weights(t, which)]
+        total = self.terms[0].weights(t, which)
         for term in self.terms[1:]:
-            for into, weight in zip(total, term.weights(t, which), strict=True):
-                into += weight
-        return tuple(total)
+            total = tuple(a + b for a, b in zip(total, term.weights(t, which), strict=True))
+        return total
 
     def describe(self) -> str:
         """The terms in words, joined by "+"."""
         return " + ".join(term.describe() for term in self.terms)
+
+
+@dataclass(frozen=True)
+class Squared(Kernel):
+    """``k²``: the sums of squares that weighed kernels need are sums over this kernel. Not for users."""
+
+    kernel: Kernel
+
+    @property
+    def variable(self) -> Variable:
+        """That of the kernel."""
+        return self.kernel.variable
+
+    @property
+    def unit_rate(self) -> float | None:
+        """Twice the kernel's."""
+        return None if self.kernel.unit_rate is None else 2.0 * self.kernel.unit_rate
+
+    @property
+    def length(self) -> float:
+        """That of the kernel."""
+        return self.kernel.length
+
+    def phi(self, t: Array) -> Array:
+        """φ²."""
+        return self.kernel.phi(t) ** 2
 
 
 @dataclass(frozen=True)
@@ -78,6 +107,7 @@ class MultiScale(ScaledKernel):
 
     It sees differences at several scales at once, where a single median bandwidth sees the coarse ones only.
 
+    >>> import numpy as np
     >>> MultiScale((1.0, 2.0), 1.0).phi(np.array([0.0, 8.0])).round(4)
     array([2.    , 0.3862])
     """
@@ -109,13 +139,17 @@ class MultiScale(ScaledKernel):
 
     def ddphi(self, t: Array) -> Array:
         """Σφ''."""
-        return np.asarray(sum(0.25 / b**4 * np.exp(-0.5 * t / b**2) for b in self._bandwidths()))
+        total: Array = library(t).zeros_like(t)
+        for b in self._bandwidths():
+            total = total + 0.25 / b**4 * library(t).exp((-0.5 / b**2) * t)
+        return total
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """One exponential a bandwidth gives every weight."""
-        total = {name: np.zeros_like(t) for name in which}
+        arrays = library(t)
+        total = {name: arrays.zeros_like(t) for name in which}
         for b in self._bandwidths():
-            phi = np.exp((-0.5 / b**2) * t)
+            phi = arrays.exp((-0.5 / b**2) * t)
             for name, into in total.items():
                 into += phi if name == "phi" else phi * (-0.5 / b**2) if name == "dphi" else phi * t * (0.25 / b**4)
         return tuple(total[name] for name in which)
@@ -125,7 +159,10 @@ class MultiScale(ScaledKernel):
 
 
 def add(first: Kernel, second: Kernel) -> Sum:
-    """The flat sum of two kernels of the same variable."""
+    """The flat sum of two plain kernels of the same variable."""
+    for kernel in (first, second):
+        if not kernel.plain:
+            raise InputError(f"kernel: cannot add {kernel.describe()}; add plain kernels, then tilt the sum if wanted")
     if first.variable != second.variable:
         raise InputError("kernel: cannot add a radial kernel and a function of x·y")
     return Sum((*_terms(first), *_terms(second)))

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.discrepancies import Estimates
 from relfit.estimate import JointEstimate
 from relfit.inputs import Data
-from relfit.measure.bandwidth import resolve_kernel
+from relfit.measure.bandwidth import resolve_candidates, resolve_kernel
 from relfit.measure.checks import check_design, check_rows
 from relfit.measure.densities import of_densities
+from relfit.measure.groups import group_counts, grouped_estimates, share_rows
+from relfit.measure.locations import choose_locations, of_locations, sizes_left, without_used_rows
 from relfit.measure.plan import Plan
 from relfit.measure.samples import of_samples
+from relfit.measure.select import Choice, choose, hold_out
 from relfit.measure.shares import row_orders, split
 from relfit.measure.target import of_target
 from relfit.tiles import one_blas_thread
 
-__all__ = ["Plan", "check_design", "check_rows", "joint_estimate", "resolve_kernel", "row_orders", "split"]
+Array = NDArray[np.float64]
+
+__all__ = [
+    "Choice",
+    "Plan",
+    "check_design",
+    "check_rows",
+    "choose",
+    "choose_locations",
+    "hold_out",
+    "joint_estimate",
+    "resolve_candidates",
+    "resolve_kernel",
+    "row_orders",
+    "share_rows",
+    "split",
+    "without_used_rows",
+]
 
 _ESTIMATORS = {"samples": of_samples, "densities": of_densities, "target": of_target}
 
@@ -23,11 +47,35 @@ _ESTIMATORS = {"samples": of_samples, "densities": of_densities, "target": of_ta
 def joint_estimate(data: Data, plan: Plan) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
     with one_blas_thread():
-        estimates = _ESTIMATORS[data.kind](data, plan)
-        covariance = estimates.psi.covariance()
-    share = None
-    if estimates.second_order is not None:
-        variance = np.diag(covariance)
-        share = np.divide(estimates.second_order, variance, out=np.zeros(len(variance)), where=variance > 0.0)
-    sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
-    return JointEstimate(tuple(data.models), estimates.values, covariance, sizes, estimates.psi, share, estimates.notes)
+        estimates = _maker(data, plan)(data, plan)
+        covariance = estimates.corrected if plan.variance == "corrected" else estimates.projection
+        share = _second_order_share(estimates)
+    sizes = sizes_left(data, plan.locations)
+    notes = (plan.why, *estimates.notes) if plan.why else estimates.notes
+    groups = group_counts(data, plan)
+    second = _counted_twice(estimates, plan)
+    return JointEstimate(
+        tuple(data.models), estimates.values, covariance, sizes, estimates.psi, share, notes, groups, second
+    )
+
+
+def _maker(data: Data, plan: Plan) -> Callable[[Data, Plan], Estimates]:
+    if plan.locations is not None:
+        return of_locations
+    return _ESTIMATORS[data.kind] if plan.groups is None else grouped_estimates
+
+
+def _counted_twice(estimates: Estimates, plan: Plan) -> Array | None:
+    """S2 (l, l), where V holds it twice and it is known off the diagonal too."""
+    second = estimates.second_order
+    plain = plan.variance == "projection" and plan.dependence == "independent" and plan.groups is None
+    return second if plain and second is not None and second.ndim == 2 else None
+
+
+def _second_order_share(estimates: Estimates) -> Array | None:
+    """ρ_i = S2_ii/V_ii of the uncorrected covariance, which holds the second-order part twice."""
+    if estimates.second_order is None:
+        return None
+    own = np.diag(estimates.second_order) if estimates.second_order.ndim == 2 else estimates.second_order
+    variance = np.diag(estimates.projection)
+    return np.divide(own, variance, out=np.zeros(len(variance)), where=variance > 0.0)

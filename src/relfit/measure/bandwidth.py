@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.backends import host
 from relfit.errors import InputError
 from relfit.inputs import Data, stream
-from relfit.kernels import Gaussian, Kernel, median_distance
+from relfit.kernels import Collection, Gaussian, Kernel, Select, median_distance
 
 Array = NDArray[np.float64]
 
@@ -20,28 +21,50 @@ def resolve_kernel(data: Data, kernel: Kernel | None, seed: int) -> tuple[Kernel
     """The kernel with its bandwidth filled in, and the rule it came by ("median" or "given")."""
     wanted = Gaussian() if kernel is None else kernel
     if not isinstance(wanted, Kernel):
-        raise InputError(f"kernel: expected a relfit kernel such as Gaussian() or IMQ(), got {type(kernel).__name__}")
+        raise InputError(
+            f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(kernel).__name__}'
+        )
     rule = "median" if wanted.needs_median else "given"
-    resolved = wanted.with_median(_pooled_median(data, seed)) if wanted.needs_median else wanted
-    resolved = resolved.with_dimension(data.reference.shape[1])
+    median = _median(data, seed) if wanted.needs_median else 1.0
+    return _resolved(data, wanted, median, seed, rule), rule
+
+
+def resolve_candidates(data: Data, select: Select, seed: int) -> tuple[Kernel, ...]:
+    """The candidates with their bandwidths filled in: the median is that of all rows, as for a single kernel."""
+    median = _median(data, seed) if select.needs_median else 1.0
+    return tuple(_resolved(data, kernel, median, seed, "candidate") for kernel in select.kernels(median))
+
+
+def _resolved(data: Data, kernel: Kernel, median: float, seed: int, rule: str) -> Kernel:
+    if isinstance(kernel, Collection):
+        return Collection(tuple(_resolved(data, each, median, seed, rule) for each in kernel.kernels))
+    resolved = kernel.with_median(median).with_dimension(data.reference.shape[1])
+    if resolved.needs_centre:
+        resolved = resolved.with_centre(centre_of(_pool(data, seed)))
     if data.measure == "ksd" and not resolved.smooth:
-        raise InputError(f"kernel: KSD needs a smooth radial kernel, got {resolved.describe()}")
+        raise InputError(f"kernel: KSD needs a smooth radial kernel (with φ' and φ''), got {resolved.describe()}")
     largest = LARGEST[data.measure]
     if resolved.variable == "r2" and not 1.0 / largest < resolved.length < largest:
         raise InputError(
             f"kernel: expected a bandwidth between {1.0 / largest:g} and {largest:g}, got {resolved.length:g} "
             f"({rule}); rescale the data"
         )
-    return resolved, rule
+    return resolved
 
 
 def centre_of(rows: Array) -> Array:
     """The median of some rows: far-off data lose their offset by it, and an outlier cannot move it."""
     step = max(1, len(rows) // BANDWIDTH_ROWS)
-    return np.asarray(np.median(rows[::step], axis=0))
+    return np.asarray(np.median(np.asarray(host(rows[::step]), dtype=np.float64), axis=0))
 
 
-def _pooled_median(data: Data, seed: int) -> float:
+def _median(data: Data, seed: int) -> float:
+    rows = _pool(data, seed)
+    return median_distance(rows - centre_of(rows))
+
+
+def _pool(data: Data, seed: int) -> Array:
+    """Some rows of the reference and of every sample, in proportion to their numbers."""
     pool = [data.reference, *data.samples.values()]
     keys = ["reference", *("models" for _ in data.samples)]
     share = BANDWIDTH_ROWS / sum(len(rows) for rows in pool)
@@ -52,13 +75,12 @@ def _pooled_median(data: Data, seed: int) -> float:
     rows = np.concatenate(drawn)
     if (rows == rows[0]).all():
         # Nearly all rows are one atom: look at the distinct rows instead.
-        rows = np.unique(np.concatenate(pool), axis=0)
+        rows = np.unique(np.concatenate([host(rows) for rows in pool]), axis=0)
         rows = _subsample(rows, BANDWIDTH_ROWS, stream(seed, "bandwidth", "distinct"))
-    return median_distance(rows - centre_of(rows))
+    return rows
 
 
 def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
     wanted = max(1, round(count))
-    if wanted >= len(rows):
-        return rows
-    return rows[rng.choice(len(rows), wanted, replace=False)]
+    drawn = rows if wanted >= len(rows) else rows[rng.choice(len(rows), wanted, replace=False)]
+    return np.asarray(host(drawn), dtype=np.float64)

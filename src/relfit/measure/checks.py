@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,15 +12,22 @@ from relfit.discrepancies import Dependence
 from relfit.errors import InputError
 from relfit.inputs import Data, require_rows
 from relfit.measure.bandwidth import LARGEST
+from relfit.measure.layout import block_size, check_blocks, lags_of
+from relfit.measure.plan import Plan
 
 Array = NDArray[np.float64]
 
-FEWEST_ROWS = {"complete": 20, "linear": 40}
-FEWEST_SELECTION_ROWS = {"complete": 5, "linear": 10}
+FEWEST_ROWS = {"complete": 20, "linear": 40, "block": 40, "incomplete": 20}
+FEWEST_SELECTION_ROWS = {"complete": 5, "linear": 10, "block": 10, "incomplete": 5}
+# Rows looked at together: no copy of all the data is made.
+_CHUNK = 65_536
 
 
-def check_design(data: Data, estimator: str, dependence: Dependence) -> None:
-    """Refuse sizes and kinds of data that the estimator or the dependence does not fit."""
+def check_design(data: Data, estimator: str, dependence: Dependence, *, grouped: bool = False) -> None:
+    """Refuse sizes and kinds of data that the estimator or the dependence does not fit.
+
+    Rows in groups belong together by their labels, and need not be equally many.
+    """
     samples = {name: len(x) for name, x in data.samples.items()}
     lengths = set(samples.values())
     _check_dependence(data, estimator, dependence)
@@ -26,18 +36,59 @@ def check_design(data: Data, estimator: str, dependence: Dependence) -> None:
     if data.kind == "target":
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
-    if dependence == "shared" and len(lengths) > 1:
+    if dependence == "shared" and len(lengths) > 1 and not grouped:
         raise InputError(f'dependence="shared": expected models of equal size, got {sorted(lengths)}')
-    if dependence == "paired" and lengths != {len(data.reference)}:
+    if dependence == "paired" and lengths != {len(data.reference)} and not grouped:
         raise InputError(
             f'dependence="paired": expected every model to have {len(data.reference)} rows like the reference, '
             f"got {sorted(lengths)}"
         )
     lengths.add(len(data.reference))
-    if data.kind == "samples" and estimator == "linear" and len(lengths) > 1:
+    if data.kind == "samples" and estimator != "complete" and len(lengths) > 1:
         raise InputError(
-            f'estimator="linear": expected samples of equal size (it pairs model and reference rows), '
+            f'estimator="{estimator}": expected samples of equal size (it pairs model and reference rows), '
             f'got {sorted(lengths)} rows; use estimator="complete" or equal sizes'
+        )
+
+
+def check_layout(estimator: str, pairs: Any, blocks: Any) -> None:
+    """Refuse numbers of pairs or blocks that are none, or that the estimator has no use for."""
+    for argument, value, owner in (("pairs", pairs, "incomplete"), ("blocks", blocks, "block")):
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{argument}: expected a whole number of at least 1, got {reprlib.repr(value)}")
+        if estimator != owner:
+            raise InputError(f'{argument}: belongs to estimator="{owner}", got estimator={estimator!r}; leave it out')
+
+
+def resolved_variance(variance: str) -> str:
+    """The covariance that "auto" stands for."""
+    return "projection" if variance == "auto" else variance
+
+
+def check_variance(data: Data, estimator: str, dependence: Dependence, variance: str) -> None:
+    """Refuse a second-order correction where it is not known, or where there is nothing to choose.
+
+    UME and FSSD have no estimator, which is "" here.
+    """
+    if variance == "auto":
+        return
+    if estimator != "complete":
+        owner = repr(estimator) if estimator else "a discrepancy at locations"
+        raise InputError(
+            f'variance={variance!r}: chooses between two covariances of estimator="complete"; '
+            f"{owner} has one of its own, leave it out"
+        )
+    if variance == "projection":
+        return
+    if dependence == "chain":
+        raise InputError('variance="corrected": not known for a chain, whose covariance comes from batch means')
+    lengths = {len(x) for x in data.samples.values()}
+    if dependence == "shared" and data.kind == "samples" and lengths != {len(data.reference)}:
+        raise InputError(
+            f'variance="corrected": expected models of {len(data.reference)} rows like the reference with '
+            f'dependence="shared", got {sorted(lengths)}; use variance="projection"'
         )
 
 
@@ -54,21 +105,36 @@ def _check_dependence(data: Data, estimator: str, dependence: Dependence) -> Non
         raise InputError(f'dependence="chain": expected estimator="complete", got {estimator!r}')
 
 
-def check_rows(data: Data, estimator: str, *, selection: bool = False, share: str = "") -> None:
-    """Refuse samples too small for the normal approximation."""
-    fewest = (FEWEST_SELECTION_ROWS if selection else FEWEST_ROWS)[estimator]
-    why = f"{share}{estimator} estimator"
+def check_rows(data: Data, plan: Plan, *, selection: bool = False, share: str = "") -> None:
+    """Refuse samples too small for the normal approximation, and numbers of pairs or blocks that do not fit them."""
+    fewest = (FEWEST_SELECTION_ROWS if selection else FEWEST_ROWS)[plan.estimator]
+    why = f"{share}{plan.estimator} estimator"
+    sizes = {f"model {name!r}": len(rows) for name, rows in data.samples.items()}
     if data.target is None:
-        require_rows("reference", len(data.reference), fewest, why)
-    for name, rows in data.samples.items():
-        require_rows(f"model {name!r}", len(rows), fewest, why)
+        sizes = {"reference": len(data.reference), **sizes}
+    for what, rows in sizes.items():
+        require_rows(what, rows, fewest, why)
+    if plan.groups is not None:
+        for key, codes in plan.groups.codes.items():
+            found, who = len(np.unique(codes)), "reference" if key is None else f"model {key!r}"
+            if found < fewest:
+                raise InputError(f"groups: expected at least {fewest} groups in {who} ({why}), got {found}")
+    together = 1 if data.kind == "target" and plan.dependence != "shared" else len(data.models)
+    for rows in sorted(set(sizes.values())):
+        if plan.estimator == "incomplete":
+            lags_of(rows, plan.pairs)
+        if plan.estimator == "block":
+            block_size(rows, together, plan.blocks)
+            if not selection:
+                check_blocks(rows, together, plan.blocks)
 
 
 def check_continuous(argument: str, rows: Array) -> None:
     """KSD needs continuous data whose fourth powers stay within float64."""
-    largest, most = float(np.abs(rows).max()), LARGEST["ksd"]
+    largest, most = max(-float(rows.min()), float(rows.max())), LARGEST["ksd"]
+    chunks = (rows[a : a + _CHUNK] for a in range(0, len(rows), _CHUNK))
     # From 2⁵² on every float64 is a whole number.
-    if largest < 2.0**52 and np.array_equal(rows, np.round(rows)):
+    if largest < 2.0**52 and all(np.array_equal(chunk, np.round(chunk)) for chunk in chunks):
         raise InputError(
             f"{argument}: expected continuous data for KSD, got whole numbers only; use samples of the models and MMD"
         )

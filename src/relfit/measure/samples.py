@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.backends import host
 from relfit.discrepancies import Estimates, designs, mmd
-from relfit.inputs import Data
-from relfit.measure.bandwidth import centre_of
+from relfit.discrepancies.bands import mmd_values
+from relfit.discrepancies.second_order import second_order
+from relfit.discrepancies.windows import Source
+from relfit.inputs import Data, stream
+from relfit.measure.extent import centre_for, shifted
+from relfit.measure.layout import of_pairs
 from relfit.measure.plan import Plan
 from relfit.measure.shares import orders_of
 
@@ -19,10 +26,15 @@ def of_samples(data: Data, plan: Plan) -> Estimates:
     """MMD² of every sample, with ψ rows."""
     if plan.estimator == "linear":
         return _linear(data, plan)
-    # Only distances are unmoved by a shift; a function of x·y takes the rows as they are.
-    centre = centre_of(data.reference) if plan.kernel.variable == "r2" else 0.0
-    centred = [x - centre for x in data.samples.values()]
-    return mmd.complete(data.reference - centre, centred, plan.kernel, plan.dependence, plan.runtime)
+    centre = centre_for(data.reference, plan.kernel)
+    if plan.estimator != "complete":
+        return _of_pairs(data, plan, centre)
+    reference, *centred = (shifted(x, centre) for x in (data.reference, *data.samples.values()))
+    kernel = plan.kernel.moved(centre)
+    found = mmd.complete(reference, centred, kernel, plan.dependence, plan.runtime)
+    if plan.variance == "corrected" and plan.dependence != "independent":
+        return replace(found, second_order=_second_order(data, plan))
+    return found
 
 
 def _linear(data: Data, plan: Plan) -> Estimates:
@@ -36,3 +48,26 @@ def _linear(data: Data, plan: Plan) -> Estimates:
         return mmd.pair_values(plan.kernel, first, second)
 
     return designs.linear(len(reference), values, plan.runtime.progress)
+
+
+def _of_pairs(data: Data, plan: Plan, centre: Array | float) -> Estimates:
+    """Pairs of z = (reference row, model rows): their values are those of the paired form, whatever the dependence."""
+    orders = orders_of(data, plan)
+    arrays = [(None, data.reference), *data.samples.items()]
+
+    def fetch(rows: Rows) -> list[Array]:
+        return [np.asarray(x[orders[name][rows]] - centre) for name, x in arrays]
+
+    source = Source(len(data.reference), len(data.samples), fetch, mmd_values(plan.kernel.moved(centre)))
+    return of_pairs(source, plan)
+
+
+def _second_order(data: Data, plan: Plan) -> Array:
+    """Of samples of one size whose rows belong together: from pairs of whole rows (reference, model 1, …, model l)."""
+
+    def values(a: Rows, b: Rows) -> Array:
+        first, second = ((host(data.reference[k]), [host(x[k]) for x in data.samples.values()]) for k in (a, b))
+        return mmd.pair_values(plan.kernel, first, second)
+
+    n, d = data.reference.shape
+    return second_order(n, d * (1 + len(data.samples)), values, stream(plan.seed, "second order"))

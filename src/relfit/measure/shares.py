@@ -17,13 +17,15 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 
-def split(data: Data, fraction: float, dependence: Dependence, seed: int) -> tuple[Data, Data]:
-    """Disjoint random shares of every sample: one to select with, one to test with."""
-    orders = row_orders(data, dependence, seed, "split")
-    cut = {key: max(1, round(fraction * len(order))) for key, order in orders.items()}
+def split(
+    data: Data, fraction: float, dependence: Dependence, seed: int, purpose: str = "split", most: int | None = None
+) -> tuple[Data, Data]:
+    """Disjoint random shares of every sample: one to select with, of at most `most` rows, and one to test with."""
+    orders = row_orders(data, dependence, seed, purpose)
+    cut = {key: min(max(1, round(fraction * len(order))), most or len(order)) for key, order in orders.items()}
     return (
-        _take(data, {key: order[: cut[key]] for key, order in orders.items()}),
-        _take(data, {key: order[cut[key] :] for key, order in orders.items()}),
+        take(data, {key: order[: cut[key]] for key, order in orders.items()}),
+        take(data, {key: order[cut[key] :] for key, order in orders.items()}),
     )
 
 
@@ -47,7 +49,8 @@ def orders_of(data: Data, plan: Plan) -> dict[str | None, Rows]:
     return {None: np.arange(len(data.reference)), **{name: np.arange(len(x)) for name, x in data.samples.items()}}
 
 
-def _take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
+def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
+    """The data with these rows only, of the reference (key None) and of every sample."""
     models: dict[str, Array | Density] = {
         name: model if isinstance(model, Density) else model[rows[name]] for name, model in data.models.items()
     }

@@ -50,11 +50,6 @@ def signal_needed(test: str, power: float, alpha: float, select_fraction: float,
     return float(brentq(excess, 0.0, _LARGEST_SIGNAL, xtol=1e-12))
 
 
-def selection_probability(signal: float) -> float:
-    """P(the better of two models has the smaller D) = Φ(r)."""
-    return float(ndtr(signal))
-
-
 def _carve(signal: float, alpha: float) -> float:
     """∫_c^∞ φ(t − r) Φ(t) dt with Φ(c) = √(1−α).
 

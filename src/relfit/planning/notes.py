@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from relfit.diagnostics import NEAR_DEGENERATE
+from relfit.planning.laws import Plain
 from relfit.planning.pilot import Pilot
 from relfit.planning.result import Forecast
 
@@ -35,7 +36,7 @@ def plan_notes(pilot: Pilot, forecasts: Sequence[Forecast]) -> tuple[str, ...]:
             "are taken to grow in proportion"
         )
     share = pilot.joint.near_degeneracy
-    if share is not None and (share > NEAR_DEGENERATE).any():
+    if share is not None and isinstance(pilot.law, Plain) and (share > NEAR_DEGENERATE).any():
         notes.append(
             "some models are so close to the data that the variance of their discrepancy shrinks faster than 1/n: with "
             "more rows than the pilot's the power is likely to be higher than forecast"

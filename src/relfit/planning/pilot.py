@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.measure.checks import FEWEST_ROWS, FEWEST_SELECTION_ROWS
+from relfit.planning.laws import Law, law_of
 from relfit.procedures.differences import differences, psi_rows, smallest_sample
 
 Array = NDArray[np.float64]
@@ -67,6 +68,7 @@ class Pilot:
     """A checked pilot: D and V at n₀ rows, whether D is measured (and so uncertain), and the sizes allowed."""
 
     joint: JointEstimate
+    law: Law
     rows: int
     measured: bool
     fewest_tested: int
@@ -116,7 +118,8 @@ def as_pilot(pilot: Any) -> Pilot:
         raise InputError("pilot: expected an estimate with its sizes, got none; give sizes=(rows,) to JointEstimate")
     # Fewer ψ rows than rows are pairs: the linear estimator.
     estimator = "linear" if (psi_rows(joint) or rows) < rows else "complete"
-    return Pilot(joint, rows, measured, FEWEST_ROWS[estimator], FEWEST_SELECTION_ROWS[estimator])
+    fewest = FEWEST_ROWS[estimator], FEWEST_SELECTION_ROWS[estimator]
+    return Pilot(joint, law_of(joint, rows), rows, measured, *fewest)
 
 
 def check_whole(argument: str, value: Any, fewest: int, what: str) -> int:

@@ -15,6 +15,7 @@ from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.inputs import Seed, check_alpha, check_choice, check_fraction, make_seed
 from relfit.planning.closed import power_of_two, signal_needed
+from relfit.planning.laws import Plain
 from relfit.planning.notes import plan_notes
 from relfit.planning.pilot import Assumed, Pilot, as_pilot, check_whole
 from relfit.planning.result import Forecast, Plan
@@ -70,9 +71,10 @@ def plan(
 ) -> Plan:
     """How many rows each test needs to find each model worse than the best, with the wanted power.
 
-    The pilot's D is taken for the truth and D ~ N(D, V n₀/n) for n rows, n₀ being the rows of the pilot's smallest
-    sample (all samples grow in proportion): first-order theory, for MMD, KSD, losses and any other mean alike. Two
-    models have closed forms; more are simulated with common random numbers.
+    The pilot's D is taken for the truth and estimates are N(D, V n₀/n) with n rows, n₀ being the rows of the pilot's
+    smallest sample (all samples grow in proportion). Two models have closed forms then; more are simulated with common
+    random numbers. Of complete estimates of MMD and KSD the pilot knows the part of V that shrinks like 1/n² too:
+    any number of models is then simulated as squared lengths (`relfit.planning.laws`).
 
     A pilot's gaps are uncertain: every number of rows comes with its range, from the gap moved by one standard error
     up and down (16% and 84% points), the other models staying where they are. A gap of less than one standard error
@@ -97,7 +99,7 @@ def plan(
     """
     asked = _asked(pilot, power, alpha, tests, n, Settings(alpha, select_fraction, correction), trials)
     seed = make_seed(rng)
-    two = len(asked.pilot.joint.names) == 2
+    two = len(asked.pilot.joint.names) == 2 and isinstance(asked.pilot.law, Plain)
     sizes = _sizes(asked, two)
     with reporting(progress, "planning") as update:
         outcomes = (
@@ -197,13 +199,13 @@ def _closed(asked: _Asked, test: str, sizes: Sequence[int]) -> _Outcome:
 
 def _simulated(asked: _Asked, sizes: list[int], seed: int, update: Progress | None) -> list[_Outcome]:
     pilot = asked.pilot
-    joint = pilot.joint
-    centre = joint.values[None, :]
-    main = simulation(joint, pilot.rows, asked.settings, asked.trials, CARVE_DRAWS, seed, centre)
+    centre = pilot.joint.values[None, :]
+    names, law = pilot.joint.names, pilot.law
+    main = simulation(names, law, asked.settings, asked.trials, CARVE_DRAWS, seed, centre)
     around = None
     if pilot.measured:
         around = simulation(
-            joint, pilot.rows, asked.settings, RANGE_TRIALS, RANGE_CARVE_DRAWS, seed, np.repeat(centre, 2, axis=0)
+            names, law, asked.settings, RANGE_TRIALS, RANGE_CARVE_DRAWS, seed, np.repeat(centre, 2, axis=0)
         )
     tick = _ticker(update, (len(sizes) + 3 * len(asked.targets)) * len(asked.tests))
     return [_one_test(asked, test, sizes, main, around, tick) for test in asked.tests]

@@ -54,7 +54,7 @@ class Plan:
         best: the model with the smallest D, which the others' gaps are measured to.
         target_power, alpha, tests, select_fraction, corrections: what was asked for.
         n: the rows that `power` and `detectable_gap` of the forecasts are for.
-        pilot_n: the rows of the pilot's smallest sample: the covariance is taken to be V · pilot_n/n.
+        pilot_n: the rows of the pilot's smallest sample, which its covariance belongs to.
         fewest: per test, the fewest rows with which it runs.
         most: the largest number of rows looked at.
         forecasts: one per model (except the best) and test.

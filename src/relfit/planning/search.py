@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
+from relfit.planning.geometry import geometry_of
 from relfit.planning.simulate import Simulation
 
 Array = NDArray[np.float64]
@@ -78,7 +79,8 @@ def rows_needed(
 
 def detectable_gap(simulation: Simulation, test: str, n: float, target: int, best: int, power: float) -> Crossing:
     """The gap of one model to the best at which n rows give the power, the other models staying where they are."""
-    error = float(simulation.geometry.error[target, best]) * math.sqrt(simulation.rows / n)
+    told = simulation.law.told(simulation.populations[0], n)
+    error = float(geometry_of(told[None]).error[0, target, best])
     if error == 0.0:
         return Crossing(0.0, 0.0)
 

@@ -1,34 +1,27 @@
-"""Power by simulation on D ~ N(θ, V n₀/n), with the same random numbers for every n, θ and test."""
+"""Power by simulation from the law of the estimates, with the same random numbers for every n, θ and test."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.estimate import JointEstimate
-from relfit.planning.decisions import (
-    Geometry,
-    Maxima,
-    best_set_pvalues,
-    carve_pvalues,
-    rejected,
-    relmulti_pvalues,
-    relpsi_pvalues,
-)
+from relfit.planning import carving
+from relfit.planning.carving import carve_pvalues
+from relfit.planning.decisions import Maxima, best_set_pvalues, rejected, relmulti_pvalues, relpsi_pvalues
+from relfit.planning.geometry import geometry_of
+from relfit.planning.laws import Drawn, Law, Plain
 from relfit.procedures import seeded
-from relfit.procedures.differences import differences
-from relfit.procedures.streams import covariance_root, normal_draws, streams
+from relfit.procedures.streams import Streams, covariance_root, streams
 
 Array = NDArray[np.float64]
 
-# Draws of the max-t law; `best_set` itself uses 20,000, which no average over trials needs.
-MAXIMA_DRAWS = 4000
+# Draws of the max-t law. All trials share them, so their error does not average out; `best_set` has 20,000 too.
+MAXIMA_DRAWS = 20_000
 # Trials deal their fresh noise of carving from this many packs, so that one pack's error is averaged out.
-BLOCKS = 8
+PACKS = 8
 
 
 @dataclass(frozen=True)
@@ -47,83 +40,100 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Simulation:
-    """`trials` draws from each of R populations θ (R, l), all with covariance V n₀/n.
+class Numbers:
+    """Standard normal numbers, as many `parts` as the law needs.
 
-    `noise` holds, for every trial, N(0, V) three times over: the estimate's error, that of relmulti's selection, and
-    the noise carving selects with (R·trials, l each); `fresh` is carving's further noise (blocks, draws, l).
+    For every trial those of the estimate, of relmulti's selection and of carving's (parts, R·trials, l each); `fresh`
+    is carving's further noise (parts, packs, draws, l), `maxima` that of the max-t law (draws, l).
     """
+
+    estimate: Array
+    selection: Array
+    carving: Array
+    fresh: Array
+    maxima: Array
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """`trials` draws from each of R populations θ (R, l); `known` keeps the law of the maximum of the last size."""
 
     populations: Array
     trials: int
-    rows: int
-    geometry: Geometry
+    law: Law
     settings: Settings
-    noise: tuple[Array, Array, Array]
-    fresh: Array
-    maxima: Maxima
+    numbers: Numbers
+    known: dict[float, Maxima] = field(default_factory=dict)
 
     def power(self, test: str, n: float, targets: Sequence[int], populations: Array | None = None) -> Array:
         """(R, targets) shares of the trials with n rows in which the targets are declared worse."""
         centres = self.populations if populations is None else populations
-        means = np.repeat(centres, self.trials, axis=0) * math.sqrt(n / self.rows)
-        declared = self._declared(test, means, n, list(targets))
+        declared = self._declared(test, np.repeat(centres, self.trials, axis=0), n, list(targets))
         return np.asarray(declared.reshape(len(centres), self.trials, len(targets)).mean(axis=1))
 
     def kept(self, populations: NDArray[np.bool_]) -> Simulation:
         """The simulation of some of the populations."""
-        rows = np.repeat(populations, self.trials)
-        error, selection, carving = (part[rows] for part in self.noise)
-        return Simulation(
-            self.populations[populations],
-            self.trials,
-            self.rows,
-            self.geometry,
-            self.settings,
-            (error, selection, carving),
-            self.fresh,
-            self.maxima,
+        rows, numbers = np.repeat(populations, self.trials), self.numbers
+        some = replace(
+            numbers,
+            estimate=numbers.estimate[:, rows],
+            selection=numbers.selection[:, rows],
+            carving=numbers.carving[:, rows],
         )
+        return replace(self, populations=self.populations[populations], numbers=some)
 
-    def _declared(self, test: str, means: Array, n: float, targets: list[int]) -> NDArray[np.bool_]:
+    def _declared(self, test: str, centres: Array, n: float, targets: list[int]) -> NDArray[np.bool_]:
         correction, alpha = self.settings.corrected(test), self.settings.alpha
         # Without a correction a model's verdict needs no other model's p-value.
-        wanted = targets if correction == "none" else list(range(means.shape[1]))
-        best, p = self._pvalues(test, means, n, wanted)
+        wanted = targets if correction == "none" else list(range(centres.shape[1]))
+        tested = n * (1.0 - self.settings.select_fraction) if test == "relmulti" else n
+        drawn = self.law.drawn(centres, tested, self.numbers.estimate)
+        if test == "relmulti":
+            selection = self.law.drawn(centres, n - tested, self.numbers.selection).x
+            best, p = relmulti_pvalues(selection, drawn.x, drawn.geometry, wanted)
+        elif test == "relpsi":
+            best, p = relpsi_pvalues(drawn.x, drawn.geometry, wanted)
+        elif test == "carve":
+            best, p = carve_pvalues(drawn.x, self._noise(drawn, n), drawn.geometry, wanted, alpha)
+        else:
+            maxima, verdicts = self._maxima(n), correction == "none"
+            best, p = best_set_pvalues(drawn.x, n, drawn.geometry, maxima, wanted, alpha, verdicts=verdicts)
         if correction == "none":
             return np.asarray(p <= alpha)
-        covariance = self.geometry.covariance
-        return rejected(best, p, correction, alpha, covariance, all_models=test == "best-set")[:, targets]
+        told = self.law.told(centres[0], tested)
+        return rejected(best, p, correction, alpha, told, all_models=test == "best-set")[:, targets]
 
-    def _pvalues(self, test: str, means: Array, n: float, wanted: list[int]) -> tuple[NDArray[np.intp], Array]:
-        error, other, carving = self.noise
-        if test == "relpsi":
-            return relpsi_pvalues(means + error, self.geometry, wanted)
-        if test == "relmulti":
-            share = self.settings.select_fraction
-            selection, testing = math.sqrt(share) * means + other, math.sqrt(1.0 - share) * means + error
-            return relmulti_pvalues(selection, testing, self.geometry, wanted)
-        if test == "carve":
-            return carve_pvalues(means + error, carving, self.fresh, self.geometry, wanted, self.settings.alpha)
-        verdicts = self.settings.corrected(test) == "none"
-        alpha = self.settings.alpha
-        return best_set_pvalues(means + error, n, self.geometry, self.maxima, wanted, alpha, verdicts=verdicts)
+    def _noise(self, drawn: Drawn, n: float) -> carving.Noise:
+        """N(0, V) with the V each trial is told."""
+        moving, realised = self.law.noise(self.numbers.carving, n)
+        if moving is not None and drawn.scale is not None:
+            realised = realised + drawn.scale * moving
+        return carving.Noise(realised, drawn.scale, *self.law.noise(self.numbers.fresh, n))
+
+    def _maxima(self, n: float) -> Maxima:
+        """The law of the maximum with the mean V; where V only changes its scale it is the same at every n."""
+        at = float(self.law.rows) if isinstance(self.law, Plain) else n
+        if at not in self.known:
+            self.known.clear()
+            told = self.law.told(self.populations[0], at)
+            draws = np.ascontiguousarray((self.numbers.maxima @ covariance_root(told).T).T)
+            self.known[at] = Maxima(draws, geometry_of(told[None]).error[0])
+        return self.known[at]
 
 
 def simulation(
-    joint: JointEstimate, rows: int, settings: Settings, trials: int, draws: int, seed: int, populations: Array
+    names: Sequence[str], law: Law, settings: Settings, trials: int, draws: int, seed: int, populations: Array
 ) -> Simulation:
-    """A simulation from a pilot's V, measured on `rows` rows; random numbers belong to models by name."""
-    root = covariance_root(joint.covariance)
-    own = streams(seeded(seed, "plan"), joint.names)
-
-    def normal(count: int) -> Array:
-        return np.ascontiguousarray(normal_draws(root, own.models, count).T)
-
+    """A simulation of the populations (R, l); random numbers belong to models by name."""
+    own = streams(seeded(seed, "plan"), names)
     count = len(populations) * trials
-    error, selection, carving = (normal(count) for _ in range(3))
-    geometry = Geometry(joint.covariance, differences(joint).error)
-    maxima = Maxima(normal_draws(root, own.models, MAXIMA_DRAWS), geometry.error)
-    fresh = normal(BLOCKS * draws).reshape(BLOCKS, draws, -1)
-    noise = (error, selection, carving)
-    return Simulation(populations, trials, rows, geometry, settings, noise, fresh, maxima)
+    estimate, selection, carving_ = (_normal(own, law.parts, count) for _ in range(3))
+    maxima = _normal(own, 1, MAXIMA_DRAWS)[0]
+    fresh = _normal(own, law.parts, PACKS * draws).reshape(law.parts, PACKS, draws, len(names))
+    numbers = Numbers(estimate, selection, carving_, fresh, maxima)
+    return Simulation(populations, trials, law, settings, numbers)
+
+
+def _normal(own: Streams, parts: int, count: int) -> Array:
+    """(parts, count, l)."""
+    return np.stack([rng.standard_normal((parts, count)) for rng in own.models], axis=2)

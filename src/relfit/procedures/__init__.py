@@ -1,11 +1,14 @@
 """Decisions from (names, D, V): which models are worse than the best."""
 
 from relfit.procedures.best_set import BestSetDecision, best_set
-from relfit.procedures.carve import CarveDecision, carve, carve_bounds
+from relfit.procedures.carve import CarveDecision, carve
+from relfit.procedures.carve_bounds import CarveBounds, carve_bounds
+from relfit.procedures.collection import CollectionDecision, collection_best_set
 from relfit.procedures.corrections import CORRECTIONS, adjust
 from relfit.procedures.decision import Decision
 from relfit.procedures.pairwise import PairDecision, fixed_relpsi, relative_z
-from relfit.procedures.regret import regret_bounds
+from relfit.procedures.ranks import pairwise_matrix, rank_sets
+from relfit.procedures.regret import RegretBounds, regret_bounds
 from relfit.procedures.relmulti import relmulti
 from relfit.procedures.relpsi import relpsi
 from relfit.procedures.streams import seeded
@@ -13,14 +16,20 @@ from relfit.procedures.streams import seeded
 __all__ = [
     "CORRECTIONS",
     "BestSetDecision",
+    "CarveBounds",
     "CarveDecision",
+    "CollectionDecision",
     "Decision",
     "PairDecision",
+    "RegretBounds",
     "adjust",
     "best_set",
     "carve",
     "carve_bounds",
+    "collection_best_set",
     "fixed_relpsi",
+    "pairwise_matrix",
+    "rank_sets",
     "regret_bounds",
     "relative_z",
     "relmulti",

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.errors import InputError
 from relfit.estimate import JointEstimate
+from relfit.inputs import check_margin
 from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import Decision, lowest
 from relfit.procedures.differences import Differences, differences, smallest_sample
 from relfit.procedures.maxt import Law, law
 from relfit.procedures.streams import Source
+from relfit.procedures.upper import upper_regret
 
 Array = NDArray[np.float64]
 
@@ -57,6 +58,9 @@ def best_set(
     (two models: the one-sided z test), and 1 for an empty K_i. In a bootstrap the bound has Student's tails
     and speaks only where no draw reached T_i, below the resolution of the draws.
 
+    With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most δ: D_i ≤ min_j D_j + δ for
+    all of these at once.
+
     {i : p_i > α} holds each best model with probability 1 − α; with "holm" it holds all of them, with "bh"
     or "by" the models outside it have a false discovery rate of α. Corrections count all l hypotheses;
     "auto" is "by", since no sign condition is known for these maxima.
@@ -80,8 +84,7 @@ def best_set(
     >>> decision.confidence_set, decision.beaten_by
     ((0, 1), (None, None, 0))
     """
-    if not 0.0 <= margin < math.inf:
-        raise InputError(f"margin: expected a number ≥ 0 in the units of the discrepancy, got {margin!r}")
+    margin = check_margin(margin)
     used = "by" if correction == "auto" else correction
     pairs = differences(joint, margin)
     reference = law(joint, pairs.error, method, rng, draws)
@@ -106,6 +109,7 @@ def best_set(
         beaten_by=tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse))),
         confidence_set=tuple(np.flatnonzero(~worse).tolist()),
         method=reference.method,
+        equivalent=upper_regret(differences(joint), reference, 1.0 - alpha) <= margin if margin else None,
     )
 
 
@@ -129,8 +133,8 @@ def _two_step(pairs: Differences, reference: Law, first: float) -> Array:
 def _log_pvalues(reference: Law, offsets: Array, statistic: Array) -> Array:
     members = (offsets > -math.inf).sum(axis=1)
     statistic = np.where(members > 0, statistic, 0.0)
-    reached = (reference.maxima(offsets) >= statistic[:, None]).sum(axis=1)
-    log_p = np.log((1.0 + reached) / (1.0 + reference.draws))
+    reached, made = reference.exceedances(offsets, statistic)
+    log_p = np.log((1.0 + reached) / (1.0 + made))
     union = reference.log_union(offsets, statistic)
     if reference.method == "gaussian":
         log_p = np.where(members == 1, union, np.minimum(log_p, union))

@@ -25,16 +25,17 @@ never 0 (where a fresh draw hardly ever selects J the test becomes the one that 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
 
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import Decision, decide_without_variance, difference_variance, without_variance
+from relfit.procedures.equivalence import equivalent_to, known_log_equivalence
 from relfit.procedures.streams import Source, Streams, covariance_root, normal_draws, streams
 from relfit.truncnorm import log_mass
 
@@ -43,8 +44,6 @@ Status = tuple[tuple[str, ...], ...]
 
 DRAWS = 2000
 GAMMA = 1.0
-# A confidence bound more standard errors away than this is as good as none.
-FARTHEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,7 @@ class CarveDecision(Decision):
 
 
 @dataclass(frozen=True)
-class CarveBounds:
-    """Given J = `best`: one-sided lower bounds (l,) and equal-tailed intervals (l, 2) for D_i − D_J."""
-
-    best: int
-    lower: Array
-    interval: Array
-    level: float
-
-
-@dataclass(frozen=True)
-class _Selection:
+class Selection:
     """The selected model, the noise γw (l, 1 + draws; the realised one first), and models that only shift J."""
 
     best: int
@@ -75,26 +64,37 @@ class _Selection:
 
 
 @dataclass(frozen=True)
-class _Law:
-    """t over s, and the interval of every draw over s; a draw that cannot select J has a > b."""
+class ConditionalLaw:
+    """s, t over s, and the interval of every draw over s; a draw that cannot select J has a > b."""
 
+    s: float
     t: float
     a: Array
     b: Array
+
+    def trimmed(self) -> ConditionalLaw:
+        """The same law without the draws that cannot select J."""
+        possible = self.a <= self.b
+        return ConditionalLaw(self.s, self.t, self.a[possible], self.b[possible])
 
     def log_odds(self, mean: float) -> float:
         """log P(t' < t) − log P(t' > t) when t' has this mean (over s): decreases with the mean.
 
         −inf where there is no mass below t, or none at all.
         """
-        starts = np.stack([self.a, np.maximum(self.a, self.t)])
-        ends = np.stack([np.minimum(self.b, self.t), self.b])
-        below, above = np.logaddexp.reduce(log_mass(starts - mean, ends - mean), axis=1).tolist()
+        below = _log_total(self.a - mean, np.minimum(self.b, self.t) - mean)
+        above = _log_total(np.maximum(self.a, self.t) - mean, self.b - mean)
         return float(below - above) if below > -math.inf else -math.inf
 
-    def log_pvalue(self) -> float:
-        """log P(t' > t) at mean 0."""
-        return -float(np.logaddexp(0.0, self.log_odds(0.0)))
+    def log_pvalue(self, mean: float = 0.0) -> float:
+        """log P(t' > t) at this mean (over s)."""
+        return -float(np.logaddexp(0.0, self.log_odds(mean)))
+
+    def log_equivalence(self, mean: float) -> float:
+        """log P(t' < t) at this mean (over s), and no less than without the selection (`equivalence`)."""
+        odds = self.log_odds(mean)
+        given = -float(np.logaddexp(0.0, -odds)) if odds > -math.inf else 0.0
+        return max(given, float(log_ndtr(self.t - mean)))
 
 
 def carve(
@@ -105,13 +105,15 @@ def carve(
     rng: Source,
     draws: int = DRAWS,
     gamma: float = GAMMA,
+    margin: float = 0.0,
 ) -> CarveDecision:
     """Select J = argmin (D + γw), w ~ N(0, V), and test "i is no worse than J" given that selection.
 
     The error rate is controlled given the selected model, as RelPSI's is, but noise in the selection leaves
     most of the data for the test: with γ = 1, the default, the noise is as large as that of D, and the
     selection is about as good as one from half the rows, while every test uses them all. γ → 0 is RelPSI. The module's
-    opening derives the p-value. The l − 1 p-values are adjusted by `correction`; "auto" is "by".
+    opening derives the p-value. The l − 1 p-values are adjusted by `correction`; "auto" is "by". With a margin δ
+    the hypothesis is "D_i ≤ D_J + δ".
 
     `rng` is a Generator, or a function from a model's name to a Generator. The realised w is drawn first, so
     the same seed selects the same model whatever `draws`, and in `carve_bounds` too.
@@ -121,9 +123,13 @@ def carve(
     >>> decision.best, decision.worse.tolist()
     (0, [False, True])
     """
-    selection = _select(joint, streams(rng, joint.names), draws, gamma)
-    log_p, status = _log_pvalues(joint, selection)
-    return _decision(selection.best, log_p, status, alpha, correction, gamma)
+    selection = select(joint, streams(rng, joint.names), draws, gamma)
+    log_p, status = _log_pvalues(joint, selection, margin)
+    decision = _decision(selection.best, log_p, status, alpha, correction, gamma)
+    if not margin:
+        return decision
+    shown = equivalent_to(selection.best, _log_equivalence(joint, selection, margin), alpha, decision.correction)
+    return replace(decision, equivalent=shown)
 
 
 def carve_repeated(
@@ -144,7 +150,7 @@ def carve_repeated(
     given the selected model, and `best` is the model selected most often (of those, the one with the lowest D).
     """
     own = streams(rng, joint.names)
-    runs = [_select(joint, own, draws, gamma) for _ in range(repeats)]
+    runs = [select(joint, own, draws, gamma) for _ in range(repeats)]
     outcomes = [_log_pvalues(joint, selection) for selection in runs]
     place = (repeats + 1) // 2
     middle = np.sort([log_p for log_p, _ in outcomes], axis=0)[place - 1]
@@ -156,51 +162,40 @@ def carve_repeated(
     return _decision(best, log_p, status, alpha, correction, gamma)
 
 
-def carve_bounds(
-    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, gamma: float = GAMMA
-) -> CarveBounds:
-    """Confidence bounds for D_i − D_J given the selection of J, each with coverage `level`.
-
-    P_μ(t' > t | J, N) of the module's opening increases with μ. The lower bound solves it = 1 − level: it is
-    above 0 exactly where the p-value of `carve` is below 1 − level. The interval's ends solve it = (1 ∓ level)/2.
-    Infinite where the draws say nothing; a difference without variance is known, or 0 if it is rounding.
-    """
-    selection = _select(joint, streams(rng, joint.names), draws, gamma)
-    lower, interval = np.zeros(len(joint.names)), np.zeros((len(joint.names), 2))
-    tail = math.log(level / (1.0 - level)), math.log((1.0 + level) / (1.0 - level))
-    for i in range(len(joint.names)):
-        if i == selection.best:
-            continue
-        if selection.still[i]:
-            lower[i] = interval[i] = _constant(joint, i, selection.best)
-            continue
-        own, s = _law(joint, selection, i), math.sqrt(difference_variance(joint.covariance, i, selection.best))
-        lower[i] = s * _mean_at(own, tail[0], -math.inf)
-        interval[i] = s * _mean_at(own, tail[1], -math.inf), s * _mean_at(own, -tail[1], math.inf)
-    return CarveBounds(selection.best, lower, interval, level)
-
-
-def _select(joint: JointEstimate, own: Streams, draws: int, gamma: float) -> _Selection:
+def select(joint: JointEstimate, own: Streams, draws: int, gamma: float) -> Selection:
+    """J = argmin (D + γw), with the realised w and `draws` fresh ones."""
     if not 0.0 < gamma < math.inf:
         raise InputError(f"gamma: expected a number above 0 (1 is the default), got {gamma!r}")
     root = covariance_root(joint.covariance)
     # The realised noise first: which model is selected does not depend on the number of fresh draws.
     noise = gamma * np.hstack([normal_draws(root, own.models, count) for count in (1, draws)])
     best = int(np.argmin(joint.values + noise[:, 0]))
-    return _Selection(best, noise, without_variance(joint.covariance, best))
+    return Selection(best, noise, without_variance(joint.covariance, best))
 
 
-def _log_pvalues(joint: JointEstimate, selection: _Selection) -> tuple[Array, Status]:
+def _log_pvalues(joint: JointEstimate, selection: Selection, margin: float = 0.0) -> tuple[Array, Status]:
     best = selection.best
     log_p = np.zeros(len(joint.names))
     status: list[tuple[str, ...]] = [() for _ in joint.names]
     for i in np.flatnonzero(np.arange(len(log_p)) != best).tolist():
         if selection.still[i]:
-            log_p[i], word = decide_without_variance(joint, i, best)
+            log_p[i], word = decide_without_variance(joint, i, best, margin)
             status[i] = (word,)
         else:
-            log_p[i] = _law(joint, selection, i).log_pvalue()
+            own = conditional_law(joint, selection, i)
+            log_p[i] = own.log_pvalue(margin / own.s)
     return log_p, tuple(status)
+
+
+def _log_equivalence(joint: JointEstimate, selection: Selection, margin: float) -> Array:
+    out = np.zeros(len(joint.names))
+    for i in np.flatnonzero(np.arange(len(out)) != selection.best).tolist():
+        if selection.still[i]:
+            out[i] = known_log_equivalence(float(joint.values[i] - joint.values[selection.best]), margin)
+        else:
+            own = conditional_law(joint, selection, i)
+            out[i] = own.log_equivalence(margin / own.s)
+    return out
 
 
 def _decision(best: int, log_p: Array, status: Status, alpha: float, correction: str, gamma: float) -> CarveDecision:
@@ -212,7 +207,8 @@ def _decision(best: int, log_p: Array, status: Status, alpha: float, correction:
     return CarveDecision(best, log_p, adjusted, worse, status, used, gamma=gamma)
 
 
-def _law(joint: JointEstimate, selection: _Selection, i: int) -> _Law:
+def conditional_law(joint: JointEstimate, selection: Selection, i: int) -> ConditionalLaw:
+    """The law of D_i − D_J given the selection of J and what is independent of that difference."""
     best, noise = selection.best, selection.noise
     s = math.sqrt(difference_variance(joint.covariance, i, best))
     t = float(joint.values[i] - joint.values[best]) / s
@@ -225,7 +221,7 @@ def _law(joint: JointEstimate, selection: _Selection, i: int) -> _Law:
     impossible = (g[flat] < 0.0).any(axis=0)
     # Rounding must not push the observed t out of the realised draw's own interval.
     a[0], b[0], impossible[0] = min(a[0], t), max(b[0], t), False
-    return _Law(t, np.where(impossible, math.inf, a), np.where(impossible, -math.inf, b))
+    return ConditionalLaw(s, t, np.where(impossible, math.inf, a), np.where(impossible, -math.inf, b))
 
 
 def _slopes(covariance: Array, i: int, best: int) -> Array:
@@ -240,26 +236,20 @@ def _slopes(covariance: Array, i: int, best: int) -> Array:
     return slope
 
 
-def _mean_at(own: _Law, log_odds: float, default: float) -> float:
-    """The mean (over s) at which the log odds of falling below t have this value; `default` where none has.
+def _log_total(starts: Array, ends: Array) -> float:
+    """log Σ_m (Φ(b_m) − Φ(a_m))₊. Differences of Φ where that is accurate, each seen from its nearer tail.
 
-    Bracketed by doubling around t, then Brent.
+    Rounding is at most 1e−16 of the Φ subtracted from; where the total is no small part of those, it is harmless.
     """
-
-    def excess(mean: float) -> float:
-        return own.log_odds(mean) - log_odds
-
-    start = excess(own.t)
-    if not math.isfinite(start):
-        return default
-    near, far = own.t, math.copysign(1.0, start)
-    while excess(own.t + far) * far > 0.0:
-        near, far = own.t + far, 2.0 * far
-        if abs(far) > FARTHEST:
-            return default
-    return float(brentq(excess, near, own.t + far, xtol=1e-7, rtol=1e-10))
-
-
-def _constant(joint: JointEstimate, i: int, best: int) -> float:
-    known = decide_without_variance(joint, i, best)[1] == "deterministic"
-    return float(joint.values[i] - joint.values[best]) if known else 0.0
+    held = starts < ends
+    starts, ends = starts[held], ends[held]
+    right = starts > 0.0
+    high, low = np.where(right, -starts, ends), np.where(right, -ends, starts)
+    # Most intervals have no upper end; the half of all values that are 0 or 1 need not be computed.
+    finite = np.isfinite(high), np.isfinite(low)
+    above, below = (high > 0.0).astype(float), np.zeros(len(low))
+    above[finite[0]], below[finite[1]] = ndtr(high[finite[0]]), ndtr(low[finite[1]])
+    total, scale = float((above - below).sum()), float(above.sum())
+    if total > 1e-6 * scale and total > 1e-280:
+        return math.log(total)
+    return float(np.logaddexp.reduce(log_mass(starts, ends), initial=-math.inf))

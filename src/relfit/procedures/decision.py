@@ -24,6 +24,7 @@ class Decision:
     """One procedure's verdicts, arrays in the order of the models.
 
     `worse` is ``adjusted_pvalue ≤ α``: one path, so a threshold can never disagree with a p-value.
+    `equivalent` says which models are shown to be within the margin; None where no margin was given.
     """
 
     best: int
@@ -33,6 +34,7 @@ class Decision:
     status: tuple[tuple[str, ...], ...]
     correction: str = "none"
     truncation: Array | None = None
+    equivalent: NDArray[np.bool_] | None = None
 
 
 def difference_variance(covariance: Array, i: int, j: int) -> float:
@@ -47,8 +49,8 @@ def without_variance(covariance: Array, j: int) -> NDArray[np.bool_]:
     return np.array([difference_variance(covariance, k, j) == 0.0 for k in range(len(covariance))])
 
 
-def decide_without_variance(joint: JointEstimate, i: int, j: int) -> tuple[float, str]:
-    """log p and status of "i is no worse than j" when their difference does not vary.
+def decide_without_variance(joint: JointEstimate, i: int, j: int, margin: float = 0.0) -> tuple[float, str]:
+    """log p and status of "i is no worse than j (by more than the margin)" when their difference does not vary.
 
     Equal values: the same model twice, p = 1. Otherwise one is the other plus a constant, and the
     larger is worse for certain; a gap within CERTAIN times what little variance is left is not certain.
@@ -56,9 +58,10 @@ def decide_without_variance(joint: JointEstimate, i: int, j: int) -> tuple[float
     gap = float(joint.values[i] - joint.values[j])
     total = float(joint.covariance[i, i] + joint.covariance[j, j])
     left = max(total - 2.0 * float(joint.covariance[i, j]), 0.0)
-    if abs(gap) <= max(SAME_VALUE * math.sqrt(total), CERTAIN * math.sqrt(left)):
+    rounding = max(SAME_VALUE * math.sqrt(total), CERTAIN * math.sqrt(left))
+    if abs(gap) <= rounding:
         return 0.0, "indistinguishable"
-    return (-math.inf if gap > 0.0 else 0.0), "deterministic"
+    return (-math.inf if gap - margin > rounding else 0.0), "deterministic"
 
 
 def lowest(joint: JointEstimate) -> tuple[int, NDArray[np.bool_]]:

@@ -55,10 +55,11 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
 
 
 def smallest_sample(joint: JointEstimate) -> int | None:
-    """The rows of the smallest sample behind an estimate; None if nothing is known of them."""
-    if joint.sizes is None:
+    """The independent rows (or groups) of the smallest sample behind an estimate; None if they are not known."""
+    counts = joint.sizes if joint.groups is None else joint.groups
+    if counts is None:
         return psi_rows(joint)
-    return min((rows for rows in joint.sizes if rows > 0), default=None)
+    return min((rows for rows in counts if rows > 0), default=None)
 
 
 def psi_rows(joint: JointEstimate) -> int | None:

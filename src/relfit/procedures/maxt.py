@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
-from relfit.procedures.bootstrap import bootstrap_chunk
+from relfit.procedures.bootstrap import Pairs, bootstrap
 from relfit.procedures.differences import psi_rows
 from relfit.procedures.streams import Source, Streams, covariance_root, normal_draws, streams
 
@@ -26,6 +26,8 @@ CHUNK = 2048
 CHUNK_NUMBERS = 2_000_000
 # With fewer draws than this beyond it, a quantile is mostly noise.
 FEWEST_BEYOND = 10
+# Draws beyond a statistic that settle its p-value, to a thirtieth of itself: at α = .05 that takes all 20,000.
+ENOUGH_BEYOND = 1000
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,33 @@ class Law:
     draws: int
     rows: int | None
     error: Array
-    chunk: Callable[[int], Callable[[int], Array]]
+    chunk: Callable[[int], Pairs]
 
     def maxima(self, offsets: Array, reverse: Array | None = None) -> Array:
         """(l, draws) values of max_j (Z_ij + offset_ij), or of max_j max(Z_ij + offset_ij, −Z_ij + reverse_ij).
 
         An offset of −inf, as pairs without variance and the diagonal must have, leaves the pair out.
         """
-        parts = [_row_maxima(self.chunk(count), offsets, reverse, count) for count in self._counts()]
+        everyone = np.arange(len(offsets))
+        parts = [_row_maxima(self.chunk(count), offsets, reverse, everyone, count) for count in self._counts()]
         return np.concatenate(parts, axis=1)
+
+    def exceedances(self, offsets: Array, statistic: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(l,) how many draws of max_j (Z_ij + offset_ij) reach T_i, and how many draws were made for model i.
+
+        A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and Clifford 1991): its
+        p-value is known well enough, and a small one is still settled by all `draws`.
+        """
+        reached, made = np.zeros((2, len(offsets)), dtype=np.intp)
+        left = np.flatnonzero((offsets > -math.inf).any(axis=1))
+        for count in self._counts():
+            if not len(left):
+                break
+            top = _row_maxima(self.chunk(count), offsets, None, left, count)
+            reached[left] += (top >= statistic[left, None]).sum(axis=1)
+            made[left] += count
+            left = left[reached[left] < ENOUGH_BEYOND]
+        return reached, made
 
     def log_union(self, offsets: Array, statistic: Array) -> Array:
         """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's in a bootstrap."""
@@ -78,7 +98,7 @@ class Law:
         return -float(stdtrit(self.rows - 1, tail))
 
     def _counts(self) -> Iterator[int]:
-        at_once = CHUNK if self.method == "gaussian" else max(64, min(CHUNK, CHUNK_NUMBERS // (self.rows or 1)))
+        at_once = CHUNK if self.method == "gaussian" else _table_width(self.rows)
         for start in range(0, self.draws, at_once):
             yield min(at_once, self.draws - start)
 
@@ -93,7 +113,7 @@ def law(joint: JointEstimate, error: Array, method: str, source: Source, draws: 
     rows = psi_rows(joint)
     used, psi = resolve_method(joint, method), joint.psi
     if used == "bootstrap" and psi is not None:
-        return Law("bootstrap", draws, rows, error, lambda count: bootstrap_chunk(psi, error, own, count))
+        return Law("bootstrap", draws, rows, error, bootstrap(psi, error, own, min(draws, _table_width(rows))))
     root = covariance_root(joint.covariance)
     return Law("gaussian", draws, rows, error, lambda count: _gaussian_chunk(root, error, own, count))
 
@@ -120,21 +140,29 @@ def _covariance_of_psi(joint: JointEstimate) -> bool:
     return bool((np.abs(own - joint.covariance) <= 1e-6 * np.outer(scale, scale)).all())
 
 
-def _gaussian_chunk(root: Array, error: Array, own: Streams, draws: int) -> Callable[[int], Array]:
+def _table_width(rows: int | None) -> int:
+    return max(64, min(CHUNK, CHUNK_NUMBERS // (rows or 1)))
+
+
+def _gaussian_chunk(root: Array, error: Array, own: Streams, draws: int) -> Pairs:
     g = normal_draws(root, own.models, draws)
     scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
-    return lambda i: (g[i] - g[i + 1 :]) * scale[i, i + 1 :, None]
+    return lambda i, others: (g[i] - g[others]) * scale[i, others, None]
 
 
-def _row_maxima(chunk: Callable[[int], Array], offsets: Array, reverse: Array | None, draws: int) -> Array:
-    """Each pair is computed once: Z_ji = −Z_ij."""
-    count = len(offsets)
-    top = np.full((count, draws), -math.inf)
-    for i in range(count - 1):
-        z = chunk(i)
-        np.maximum(top[i], (z + offsets[i, i + 1 :, None]).max(axis=0), out=top[i])
-        np.maximum(top[i + 1 :], offsets[i + 1 :, i, None] - z, out=top[i + 1 :])
+def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, wanted: NDArray[np.intp], draws: int) -> Array:
+    """(k, draws) maxima of the k `wanted` rows. A pair of two of them is computed once: Z_ji = −Z_ij."""
+    unwanted = np.setdiff1d(np.arange(len(offsets)), wanted)
+    order = np.concatenate([wanted, unwanted])
+    top = np.full((len(wanted), draws), -math.inf)
+    for place, i in enumerate(wanted):
+        others, later = order[place + 1 :], wanted[place + 1 :]
+        if not len(others):
+            break
+        z = chunk(int(i), others)
+        np.maximum(top[place], (z + offsets[i, others, None]).max(axis=0), out=top[place])
+        np.maximum(top[place + 1 :], offsets[later, i, None] - z[: len(later)], out=top[place + 1 :])
         if reverse is not None:
-            np.maximum(top[i], (reverse[i, i + 1 :, None] - z).max(axis=0), out=top[i])
-            np.maximum(top[i + 1 :], z + reverse[i + 1 :, i, None], out=top[i + 1 :])
+            np.maximum(top[place], (reverse[i, others, None] - z).max(axis=0), out=top[place])
+            np.maximum(top[place + 1 :], z[: len(later)] + reverse[later, i, None], out=top[place + 1 :])
     return top

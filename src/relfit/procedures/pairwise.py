@@ -9,12 +9,16 @@ from scipy.special import log_ndtr, ndtri
 
 from relfit.estimate import JointEstimate
 from relfit.procedures.decision import decide_without_variance, difference_variance
-from relfit.truncnorm import selective_log_pvalue
+from relfit.procedures.equivalence import known_log_equivalence, selective_log_equivalence
+from relfit.truncnorm import selective_log_pvalue, selective_threshold
 
 
 @dataclass(frozen=True)
 class PairDecision:
-    """The outcome for a pair: t = D_a − D_b, its standard error, log p, threshold and truncation (RelPSI)."""
+    """The outcome for a pair: t = D_a − D_b, its standard error, log p, threshold and truncation (RelPSI).
+
+    `equivalent`: whether t ≤ margin was shown; None without a margin.
+    """
 
     difference: float
     standard_error: float
@@ -22,30 +26,34 @@ class PairDecision:
     threshold: float
     status: tuple[str, ...] = ()
     truncation: tuple[float, float] | None = None
+    equivalent: bool | None = None
 
 
-def relative_z(joint: JointEstimate, alpha: float) -> PairDecision:
-    """One-sided z test of D_a ≤ D_b: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
+def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
+    """One-sided z test of D_a ≤ D_b + δ: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
     t, s = _difference(joint)
     if s == 0.0:
-        return _constant(joint, t)
-    return PairDecision(t, s, float(log_ndtr(-t / s)), -s * float(ndtri(alpha)))
+        return _constant(joint, t, margin)
+    log_p = float(log_ndtr((margin - t) / s))
+    shown = float(log_ndtr((t - margin) / s)) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, margin - s * float(ndtri(alpha)), equivalent=shown)
 
 
-def fixed_relpsi(joint: JointEstimate, alpha: float) -> PairDecision:
+def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
     """RelPSI with η = e_a − e_b whichever model is selected: t given its own sign.
 
-    If b is selected t ≥ 0 and the truncation is [0, ∞), threshold sΦ⁻¹(1 − α/2); if a is selected it is
-    (−∞, 0], threshold sΦ⁻¹(½ − α/2).
+    If b is selected t ≥ 0 and the truncation is [0, ∞), threshold sΦ⁻¹(1 − α/2) without a margin; if a is selected
+    it is (−∞, 0], threshold sΦ⁻¹(½ − α/2).
     """
     t, s = _difference(joint)
     if s == 0.0:
-        return _constant(joint, t)
+        return _constant(joint, t, margin)
     lower, upper = (-math.inf, 0.0) if t <= 0.0 else (0.0, math.inf)
-    log_p = float(selective_log_pvalue(t, s, lower, upper)) if t != 0.0 else 0.0
+    log_p = float(selective_log_pvalue(t - margin, s, lower - margin, upper - margin)) if t != 0.0 else 0.0
     status = ("tie",) if t == 0.0 else ()
-    threshold = s * float(ndtri(0.5 - alpha / 2.0) if t <= 0.0 else -ndtri(alpha / 2.0))
-    return PairDecision(t, s, log_p, threshold, status, (lower, upper))
+    threshold = margin + float(selective_threshold(alpha, s, lower - margin, upper - margin))
+    shown = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, threshold, status, (lower, upper), shown)
 
 
 def _difference(joint: JointEstimate) -> tuple[float, float]:
@@ -53,6 +61,7 @@ def _difference(joint: JointEstimate) -> tuple[float, float]:
     return t, math.sqrt(difference_variance(joint.covariance, 0, 1))
 
 
-def _constant(joint: JointEstimate, t: float) -> PairDecision:
-    log_p, word = decide_without_variance(joint, 0, 1)
-    return PairDecision(t, 0.0, log_p, math.inf if log_p == 0.0 else -math.inf, (word,))
+def _constant(joint: JointEstimate, t: float, margin: float) -> PairDecision:
+    log_p, word = decide_without_variance(joint, 0, 1, margin)
+    shown = known_log_equivalence(t, margin) < 0.0 if margin else None
+    return PairDecision(t, 0.0, log_p, math.inf if log_p == 0.0 else -math.inf, (word,), equivalent=shown)

@@ -24,12 +24,14 @@ Mask = NDArray[np.bool_]
 class RankSets:
     """Rank 1 is the best. Model i's rank is at least lower[i] and at most upper[i], (l,) each.
 
-    `worse[i, j]`: i is significantly worse than j, (l, l).
+    `worse[i, j]`: i is significantly worse than j, and `better[i, j]` better, (l, l) each; where the sets hold one
+    by one, as shown among the comparisons with i.
     """
 
     lower: NDArray[np.intp]
     upper: NDArray[np.intp]
     worse: Mask
+    better: Mask
     level: float
     method: str
 
@@ -77,7 +79,7 @@ def rank_sets(
     else:
         worse, better = _step_down_each(pairs, reference, level)
     lower, upper = 1 + worse.sum(axis=1), len(joint.names) - better.sum(axis=1)
-    return RankSets(lower, upper, worse, level, reference.method)
+    return RankSets(lower, upper, worse, better, level, reference.method)
 
 
 def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> PairwiseDecision:

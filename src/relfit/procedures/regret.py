@@ -6,7 +6,6 @@ model, so its bounds hold without conditioning.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +16,7 @@ from relfit.procedures.best_set import DRAWS, FIRST_STEP, moment_selection
 from relfit.procedures.differences import Differences, differences, smallest_sample
 from relfit.procedures.maxt import Law, law
 from relfit.procedures.streams import Source
+from relfit.procedures.upper import all_pairs, critical_each, upper_regret
 
 Array = NDArray[np.float64]
 
@@ -55,11 +55,8 @@ def regret_bounds(
     ``simultaneous=False`` each model has its own d_i, from the j ∈ K_i of the best set: the bound is above 0
     exactly where its p-value is below 1 − level.
 
-    *Upper* (Hsu's multiple comparisons with the best; always simultaneous). Let k be the best model. If
-    N_ki ≤ d_k for all i, which has probability `level` with d_k the quantile of max_i N_ki, then k is in
-    C = {k : D̂_k − D̂_i ≤ d_k s_ki for all i}, and R_i = D_i − D_k ≤ D̂_i − D̂_k + d_k s_ik for all i. Hence
-    ``R_i ≤ max(0, max_{k∈C, k≠i} (D̂_i − D̂_k + d_k s_ik))``. One comparison per model and not all pairs.
-    A model with upper bound ≤ δ is shown to be as good as the best, within δ.
+    *Upper*: `upper_regret`, always simultaneous. A model with upper bound ≤ δ is shown to be as good as the best,
+    within δ.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
     >>> bounds = regret_bounds(joint, rng=np.random.default_rng(0))
@@ -68,29 +65,25 @@ def regret_bounds(
     """
     pairs = differences(joint)
     reference = law(joint, pairs.error, method, rng, draws)
+    top = reference.maxima(all_pairs(pairs))
     if simultaneous:
-        lower = _lower(pairs, reference, level)
+        lower = _lower(pairs, reference, level, top)
     else:
         offsets = moment_selection(pairs, smallest_sample(joint))
-        lower = _above(pairs, _critical_each(reference, offsets, level))
-    return RegretBounds(lower, _upper(pairs, reference, level), level, reference.method)
+        lower = _above(pairs, critical_each(reference, offsets, level))
+    return RegretBounds(lower, upper_regret(pairs, reference, level, top), level, reference.method)
 
 
-def _lower(pairs: Differences, reference: Law, level: float) -> Array:
+def _lower(pairs: Differences, reference: Law, level: float, top: Array) -> Array:
     count, size = len(pairs.gap), int(pairs.varies.sum())
     spent = FIRST_STEP * (1.0 - level)
-    everything = np.where(pairs.varies, 0.0, -math.inf)
-    critical = reference.critical(reference.maxima(everything).max(axis=0), 1.0 - spent, size)
+    critical = reference.critical(top.max(axis=0), 1.0 - spent, size)
     first = _above(pairs, np.full(count, critical))
     slack = np.divide(first, pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
-    critical = reference.critical(reference.maxima(everything - slack).max(axis=0), level + spent, size)
+    if slack.any():
+        top = reference.maxima(all_pairs(pairs) - slack)
+    critical = reference.critical(top.max(axis=0), level + spent, size)
     return _above(pairs, np.full(count, critical))
-
-
-def _critical_each(reference: Law, offsets: Array, level: float) -> Array:
-    counts = (offsets > -math.inf).sum(axis=1)
-    top = reference.maxima(offsets)
-    return np.array([reference.critical(row, level, int(k)) for row, k in zip(top, counts, strict=True)])
 
 
 def _above(pairs: Differences, critical: Array) -> Array:
@@ -98,11 +91,3 @@ def _above(pairs: Differences, critical: Array) -> Array:
     usable = np.where(np.isfinite(critical), critical, 0.0)[:, None]
     reach = np.where(pairs.varies & np.isfinite(critical)[:, None], pairs.gap - usable * pairs.error, 0.0)
     return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reach).max(axis=1), 0.0))
-
-
-def _upper(pairs: Differences, reference: Law, level: float) -> Array:
-    critical = _critical_each(reference, np.where(pairs.varies, 0.0, -math.inf), level)
-    critical = np.where(np.isfinite(critical), np.maximum(critical, 0.0), 0.0)
-    possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
-    reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
-    return np.asarray(np.maximum(reach.max(axis=1), 0.0))

@@ -16,25 +16,28 @@ from relfit.procedures.decision import (
     lowest,
     without_variance,
 )
+from relfit.procedures.equivalence import equivalent_to, known_log_equivalence, selective_log_equivalence
 from relfit.truncnorm import selective_log_pvalue, truncation_limits
 
 Array = NDArray[np.float64]
 
 
-def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Decision:
+def relpsi(joint: JointEstimate, alpha: float, correction: str = "none", *, margin: float = 0.0) -> Decision:
     """RelPSI of Lim, Yamada, Schölkopf and Jitkrittum (2019).
 
     J = argmin D. For each i, ``t = D_i − D_J`` is, given that J was selected, a normal truncated to
-    [V⁻, V⁺]; ``p = P(N(0, s²) > t | V⁻, V⁺)`` with the mean at its least favourable value 0.
+    [V⁻, V⁺]; ``p = P(N(δ, s²) > t | V⁻, V⁺)`` with the mean at the least favourable value of "D_i − D_J ≤ δ",
+    δ = `margin`.
     """
     count = len(joint.names)
     best, tied = lowest(joint)
     still = without_variance(joint.covariance, best)
-    log_p, limits = np.zeros(count), np.tile([-math.inf, math.inf], (count, 1))
+    log_p, log_equivalence, limits = np.zeros(count), np.zeros(count), np.tile([-math.inf, math.inf], (count, 1))
     status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
     for i in np.flatnonzero(still).tolist():
         if i != best:
-            log_p[i], word = decide_without_variance(joint, i, best)
+            log_p[i], word = decide_without_variance(joint, i, best, margin)
+            log_equivalence[i] = known_log_equivalence(float(joint.values[i] - joint.values[best]), margin)
             status[i] = (*status[i], word)
     tested = np.flatnonzero(~still).tolist()
     for i in tested:
@@ -47,13 +50,16 @@ def relpsi(joint: JointEstimate, alpha: float, correction: str = "none") -> Deci
             status[i] = (*status[i], "tie")
     s = np.sqrt([difference_variance(joint.covariance, i, best) for i in tested])
     gaps = joint.values[tested] - joint.values[best]
-    log_p[tested] = selective_log_pvalue(gaps, s, limits[tested, 0], limits[tested, 1])
+    lower, upper = limits[tested].T
+    log_p[tested] = selective_log_pvalue(gaps - margin, s, lower - margin, upper - margin)
+    log_equivalence[tested] = selective_log_equivalence(gaps, s, lower, upper, margin)
     # The sign condition is about untruncated differences; BY holds whatever their dependence.
     used = resolve_correction("by" if correction == "auto" else correction, joint.covariance, best)
     adjusted = _adjust_others(np.exp(log_p), best, used)
     worse = adjusted <= alpha
     worse[best] = False
-    return Decision(best, log_p, adjusted, worse, tuple(status), used, limits)
+    equivalent = equivalent_to(best, log_equivalence, alpha, used) if margin else None
+    return Decision(best, log_p, adjusted, worse, tuple(status), used, limits, equivalent)
 
 
 def _adjust_others(pvalues: Array, best: int, correction: str) -> Array:

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from relfit.planning.result import Plan
-from relfit.report.plot import FAINT, INK, ForestAxes
+from relfit.report.plot import FAINT, INK, new_axes
 from relfit.report.table import short_names
 from relfit.report.words import CORRECTION_NAMES, TEST_NAMES, visible
 
 GAP = "  "
+SIZE = 7.2, 4.0
 # Okabe and Ito's colours, which the colour-blind can tell apart; beyond seven models they begin again, dotted.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = {"best-set": "-", "carve": "--", "relmulti": "-.", "relpsi": ":"}
@@ -46,7 +45,7 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 
     Without `ax` a figure of its own is made that pyplot does not know, as `Comparison.plot` does.
     """
-    ax = _new_axes() if ax is None else ax
+    ax = new_axes(*SIZE) if ax is None else ax
     others = [name for name in plan.names if name != plan.best]
     shown = short_names(others, 24)
     ax.axhline(plan.target_power, color=FAINT, linewidth=0.8)
@@ -54,15 +53,17 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
         ax.axvline(plan.n, color=FAINT, linewidth=0.8)
     for b, label in enumerate(shown):
         for a, test in enumerate(plan.tests):
-            style: dict[str, Any] = {"color": COLOURS[b % len(COLOURS)], "linestyle": LINES[test], "linewidth": 1.6}
+            line, said = (LINES[test], f"{label}, {TEST_NAMES[test]}") if len(plan.tests) > 1 else ("-", label)
+            style: dict[str, Any] = {"color": COLOURS[b % len(COLOURS)], "linestyle": line, "linewidth": 1.6}
             marker = "." if b >= len(COLOURS) else None
-            ax.plot(plan.sizes, plan.curves[a, b], marker=marker, label=f"{label}, {TEST_NAMES[test]}", **style)
+            ax.plot(plan.sizes, plan.curves[a, b], marker=marker, label=said, **style)
     ax.set_xscale("log")
     ax.set_ylim(0.0, 1.02)
     ax.set_xlabel("rows", color=INK)
     ax.set_ylabel("probability of being declared worse", color=INK)
     ax.tick_params(axis="both", colors=INK)
-    legend = ax.legend(fontsize="x-small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    title = TEST_NAMES[plan.tests[0]] if len(plan.tests) == 1 else None
+    legend = ax.legend(fontsize="x-small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), title=title)
     for text in legend.get_texts():
         # Names are text, never TeX.
         text.set_parse_math(False)
@@ -72,19 +73,13 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 def picture(plan: Plan, form: str) -> bytes:
     """The power curves as a file's contents, "png", "svg" or "pdf"."""
     out = io.BytesIO()
-    ax = _new_axes()
+    ax = new_axes(*SIZE)
     power_curves(plan, ax)
     # The date would make the file differ each time.
     ax.figure.canvas.print_figure(
         out, format=form, metadata=None if form == "png" else {"CreationDate" if form == "pdf" else "Date": None}
     )
     return out.getvalue()
-
-
-def _new_axes() -> Axes:
-    figure = Figure(figsize=(7.2, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot(axes_class=ForestAxes)
 
 
 def _header(plan: Plan) -> str:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+from relfit.kernels import Collection
 from relfit.result import Comparison, PairComparison
 
 TEST_NAMES = {
@@ -16,8 +17,11 @@ TEST_NAMES = {
     "carve": "carving",
     "relmmd": "RelMMD",
     "relksd": "RelKSD",
+    "relume": "RelUME",
+    "relnystroem": "RelMMD (Nyström)",
+    "relfssd": "RelFSSD",
 }
-MEASURE_NAMES = {"mmd": "MMD²", "ksd": "KSD²", "score": "score"}
+MEASURE_NAMES = {"mmd": "MMD²", "ksd": "KSD²", "ume": "UME²", "nystroem": "MMD² (Nyström)", "fssd": "FSSD²", "score": "score"}
 CORRECTION_NAMES = {
     "by": "Benjamini–Yekutieli correction",
     "bh": "Benjamini–Hochberg correction",
@@ -82,6 +86,10 @@ def header(result: Comparison | PairComparison) -> str:
         parts.append(f"{result.estimator} estimator")
     if result.dependence not in (None, "independent"):
         parts.append(f"{result.dependence} samples")
+    if result.margin:
+        parts.append(f"margin {result.margin:g}")
+    if result.backend not in (None, "numpy"):
+        parts.append(result.backend)
     parts.append(f"α = {result.alpha:g}")
     if isinstance(result, Comparison):
         parts.append(CORRECTION_NAMES.get(result.correction))
@@ -89,10 +97,11 @@ def header(result: Comparison | PairComparison) -> str:
 
 
 def kernel_words(result: Comparison | PairComparison) -> str | None:
-    """The kernel, and whether its bandwidth is the median distance."""
+    """The kernel, and whether its bandwidth is the median distance or it was selected on held-out rows."""
     if result.kernel is None:
         return None
-    return result.kernel.describe() + (" (median)" if result.bandwidth_rule == "median" else "")
+    rule = result.bandwidth_rule
+    return result.kernel.describe() + (f" ({rule})" if rule in ("median", "selected") else "")
 
 
 def size_words(result: Comparison | PairComparison) -> str | None:
@@ -106,7 +115,15 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words = f"n = {low if low == high else f'{low} to {high}'} against a target density"
     elif low != reference or high != reference:
         words += f" reference rows, {low if low == high else f'{low} to {high}'} model rows"
-    return words + (" for testing" if result.test == "relmulti" else "")
+    return words + _group_words(result) + (" for testing" if result.test == "relmulti" else "")
+
+
+def _group_words(result: Comparison | PairComparison) -> str:
+    """In how many groups the rows are, if they are."""
+    if not result.groups:
+        return ""
+    low, high = min(result.groups), max(result.groups)
+    return f" in {low if low == high else f'{low} to {high}'} groups"
 
 
 def summary(comparison: Comparison) -> str:
@@ -118,16 +135,25 @@ def summary(comparison: Comparison) -> str:
     """
     rows = comparison.rows()
     worse, same, open_ = grouped(rows)
+    within = [row["name"] for row in rows if row["name"] in open_ and row["equivalent"]]
+    open_ = [name for name in open_ if name not in within]
+    than = f" by more than {comparison.margin:g}" if comparison.margin else ""
     clauses = []
     if same:
         clauses.append(f"{listed(same)} {'is' if len(same) == 1 else 'are'} the same as it")
     if worse:
-        clauses.append(f"{listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse")
-    if open_:
+        clauses.append(f"{listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse{than}")
+    if within:
+        whom = "the best" if comparison.test == "best-set" else "it"
+        many = "is" if len(within) == 1 else "are"
+        clauses.append(f"{listed(within)} {many} equivalent to {whom} within {comparison.margin:g}")
+    if open_ and comparison.margin:
+        clauses.append(f"{listed(open_)} could be either: there are too few data to tell")
+    elif open_:
         clauses.append(
             f"there is no evidence that {listed(open_, 'or')} {'are' if len(open_) > _MOST_NAMES else 'is'} worse"
         )
-    joint = ", but " if open_ and not worse and not same else "; "
+    joint = ", but " if open_ and len(clauses) == 1 else "; "
     return f"{_lead(comparison, rows[0])}{joint}{'; '.join(clauses)}."
 
 
@@ -144,8 +170,13 @@ def pair_summary(pair: PairComparison) -> str:
     a, b = (quoted(name) for name in pair.names)
     if "indistinguishable" in pair.status:
         return f"{a} and {b} cannot be told apart: as far as these data go they are the same model."
+    than = f" by more than {pair.margin:g}" if pair.margin else ""
     if pair.worse:
-        return f"{a} is significantly worse than {b}."
+        return f"{a} is significantly worse than {b}{than}."
+    if pair.equivalent:
+        return f"{a} is equivalent to {b} within {pair.margin:g}, or better."
+    if pair.margin:
+        return f"It is open whether {a} is worse than {b}{than}: there are too few data to tell."
     measure = measure_name(pair)
     if pair.difference > 0.0:
         return f"There is no evidence that {a} is worse than {b}, though its {measure} is larger in this sample."
@@ -166,8 +197,8 @@ def question(comparison: Comparison) -> str:
         )
     if comparison.test == "best-set":
         return (
-            f"{what} For each model it was tested whether it is as good as every other one, all at once; the models "
-            "that pass form a confidence set for the best."
+            f"{what} For each model it was tested whether it is as good as every other one{under_every(comparison)}, "
+            "all at once; the models that pass form a confidence set for the best."
         )
     noise = "After noise as large as the estimates' own was added, the" if comparison.test == "carve" else "The"
     return (
@@ -178,6 +209,14 @@ def question(comparison: Comparison) -> str:
 
 def error_words(comparison: Comparison) -> str:
     """Which error is held at the level α, in plain words."""
+    if not comparison.margin:
+        return _error_words(comparison)
+    apart = f"“As good” here means worse by no more than the margin of {comparison.margin:g}."
+    held = "all of them together" if comparison.test == "best-set" else "held as that of “worse” is"
+    return f"{_error_words(comparison)} {apart} The error of “equivalent” is at most {comparison.alpha:g} too, {held}."
+
+
+def _error_words(comparison: Comparison) -> str:
     share = f"{100 * comparison.alpha:g}%"
     if comparison.correction in ("by", "bh"):
         when = ", provided that the differences to the best are positively dependent" * (comparison.correction == "bh")
@@ -192,13 +231,18 @@ def error_words(comparison: Comparison) -> str:
         )
     if comparison.test == "best-set":
         return (
-            f"Each model that is truly best is declared worse with probability at most {share}: it is in the "
-            f"confidence set with probability at least {100 * (1.0 - comparison.alpha):g}%."
+            f"Each model that is truly best{under_every(comparison)} is declared worse with probability at most "
+            f"{share}: it is in the confidence set with probability at least {100 * (1.0 - comparison.alpha):g}%."
         )
     return (
         f"False positive rate: at most {share} of the models that are as good as the best are declared worse, "
         "on average."
     )
+
+
+def under_every(comparison: Comparison) -> str:
+    """The words that several kernels in one test add to "best"."""
+    return " under every kernel" if isinstance(comparison.kernel, Collection) else ""
 
 
 def caveats(comparison: Comparison) -> list[str]:

@@ -23,8 +23,8 @@ Fields = list[str]
 
 def read_text(path: Path, wanted: Wanted | None) -> Array:
     """The rows (n, d) of the wanted columns; what the other columns hold does not matter."""
-    with _open(path) as text:
-        lines = csv.reader(text, delimiter="\t" if ".tsv" in suffix_of(path) else ",", strict=True)
+    with open_text(path) as text:
+        lines = csv.reader(text, delimiter=separator_of(path), strict=True)
         first = next(lines, [])
         if not first:
             raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
@@ -109,7 +109,13 @@ def _is_number(field: str) -> bool:
     return "_" not in field
 
 
-def _open(path: Path) -> TextIO:
+def separator_of(path: Path) -> str:
+    """What stands between the fields."""
+    return "\t" if ".tsv" in suffix_of(path) else ","
+
+
+def open_text(path: Path) -> TextIO:
+    """The file as text, compressed or not."""
     if path.name.lower().endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")

@@ -1,0 +1,145 @@
+"""The command `relfit rerun`: a finished comparison done again from its own record, and compared with it."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from relfit.cli_report import read_result
+from relfit.errors import InputError
+from relfit.inputs.objects import names_object
+from relfit.outputs import say
+from relfit.result import Comparison
+
+AGREES, DIFFERS = 0, 1
+# What another machine's rounding may move: a discrepancy by this part of the largest, a p-value by as much.
+ROUNDING = 1e-8
+# Options that say what is written or shown, not what is computed; True where a value follows.
+_OUTPUTS = {
+    **{"--json": True, "--html": True, "--junit": True, "--gate": True, "--gate-against": True},
+    **{"--items": True, "--field": True, "--show": True},
+    **{"--progress": False, "--no-progress": False, "--verbose": False, "--quiet": False},
+}
+
+
+def recorded(result: Any) -> Any:
+    """The result with the command that made it, as typed but for what it writes."""
+    context = click.get_current_context(silent=True)
+    args = None if context is None else context.obj
+    if args is None:
+        return result
+    text = [arg.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for arg in args]
+    return replace(result, command=tuple(_without_outputs(text)))
+
+
+@click.command("rerun", epilog="\b\nExample:\n  relfit rerun result.json")
+@click.argument("result", metavar="RESULT.json")
+@click.option(
+    "--run-code",
+    is_flag=True,
+    help="Allow inputs given as module:object or file.py:object, whose code is run. Only for files you trust.",
+)
+@click.pass_context
+def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
+    """Repeat the comparison that RESULT.json records and say whether the answer is the same.
+
+    Run it where the first run was: files are found under the names typed then. Exit status 1 if anything differs.
+    """
+    before = read_result(result)
+    args = _command(result, before, run_code)
+    after = _run(context, args)
+    changed = _changed_inputs(before, after)
+    if changed:
+        raise InputError(f"{result}: {_listed(changed)} no longer what was compared then; nothing to repeat")
+    lines, same = agreement(before, after)
+    say("\n".join(lines))
+    return AGREES if same else DIFFERS
+
+
+def agreement(before: Comparison, after: Comparison) -> tuple[list[str], bool]:
+    """What to say of two results of one command, and whether they agree: verdicts, and numbers to rounding."""
+    if before.to_json() == after.to_json():
+        return ["Agrees: every number is the same."], True
+    verdicts = [
+        f"{name!r} was {_verdict(a)} and is {_verdict(b)}"
+        for name, a, b in zip(before.names, before.worse, after.worse, strict=True)
+        if a != b
+    ]
+    scale = max(float(np.abs(before.discrepancy).max()), float(before.standard_error.max()))
+    moved = float(np.abs(after.discrepancy - before.discrepancy).max()) / (scale or 1.0)
+    chance = float(np.abs(after.pvalue - before.pvalue).max())
+    numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {chance:.2g}"
+    versions = [
+        f"{name} was {before.versions.get(name)} and is {version}"
+        for name, version in after.versions.items()
+        if before.versions.get(name) != version
+    ]
+    same = not verdicts and moved <= ROUNDING and chance <= ROUNDING
+    head = "Agrees to rounding" if same else "Differs"
+    return [f"{head}: {'; '.join([*verdicts, numbers, *versions])}."], same
+
+
+def _verdict(worse: bool) -> str:
+    return "worse" if worse else "not worse"
+
+
+def _without_outputs(args: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    skip = False
+    for position, arg in enumerate(args):
+        if arg == "--":
+            return [*kept, *args[position:]]
+        name, equals, _ = arg.partition("=")
+        if skip:
+            skip = False
+        elif name in _OUTPUTS:
+            skip = _OUTPUTS[name] and not equals
+        else:
+            kept.append(arg)
+    return kept
+
+
+def _command(path: str, result: Comparison, run_code: bool) -> list[str]:
+    if not result.command or result.command[0] != "compare":
+        raise InputError(f"{path}: expected a result written by relfit compare --json, got one that Python made")
+    args = _without_outputs(result.command)
+    objects = [arg for arg in args[1:] if names_object(arg)]
+    if objects and not run_code:
+        raise InputError(f"{path}: would run the code of {objects[0]!r}; if you trust the file, add --run-code")
+    return args
+
+
+def _run(context: click.Context, args: Sequence[str]) -> Comparison:
+    """The result of the command, through its own --json."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "result.json"
+        # Before the arguments, where a "--" among them cannot make file names of it.
+        typed = [args[0], "--json", str(out), *args[1:]]
+        with redirect_stdout(io.StringIO()):
+            context.find_root().command.main(typed, prog_name="relfit", standalone_mode=False, obj=typed)
+        return read_result(str(out))
+
+
+def _changed_inputs(before: Comparison, after: Comparison) -> list[str]:
+    then, now = _digests(before), _digests(after)
+    return [name for name, digest in then.items() if digest is not None and now.get(name) != digest]
+
+
+def _digests(result: Comparison) -> Mapping[str, Any]:
+    found = result.inputs or {}
+    return {
+        "the reference": found.get("reference"),
+        **{f"model {name!r}": value for name, value in found.get("models", {}).items()},
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"

@@ -1,0 +1,166 @@
+"""The data behind a finished comparison: loaded as it loaded them, and checked to be the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.errors import InputError
+from relfit.evidence.axes import MainAxes, main_axes
+from relfit.inputs import Data, load
+from relfit.kernels import Kernel, Precomputed, Recorded
+from relfit.kernels.choice import Collection
+from relfit.measure import row_orders
+from relfit.models import Density
+from relfit.presets import PRESETS, preset_note
+from relfit.result import Comparison
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+# Pictures are made from at most so many rows of a sample, and from fewer where rows are long or models many.
+MOST_ROWS, FEWEST_ROWS = 1000, 100
+_BUDGET = 3.6e9
+# A kernel value costs about as much as so many columns.
+_KERNEL_COLUMNS = 30
+_SAMPLES = ("mmd", "ume", "nystroem")
+_NO_FUNCTION = (Collection, Precomputed, Recorded)
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """The data of a comparison.
+
+    Attributes:
+        data: every distinct model once, with the rows the comparison's kernel is used on.
+        kernel: the comparison's kernel.
+        rows: for the reference (key None) and every sample, the row numbers that pictures are made from, ascending.
+    """
+
+    data: Data
+    kernel: Kernel
+    rows: dict[str | None, Rows]
+
+    @property
+    def reference(self) -> Array:
+        """The chosen reference rows."""
+        return self.data.reference[self.rows[None]]
+
+    def sample(self, name: str) -> Array:
+        """The chosen rows of a model's sample."""
+        return self.data.samples[name][self.rows[name]]
+
+    @cached_property
+    def pooled(self) -> Array:
+        """The chosen rows of the reference and of every sample."""
+        reference = [] if self.data.target is not None else [self.reference]
+        return np.concatenate([*reference, *map(self.sample, self.data.samples)])
+
+    @cached_property
+    def main_axes(self) -> MainAxes:
+        """The main axes of the pooled rows, which all pictures share."""
+        return main_axes(self.pooled)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the pictures are made from every row."""
+        return all(len(self.rows[key]) == size for key, size in _sizes(self.data).items())
+
+    def part(self) -> tuple[Array | Density, dict[str, Array | Density]]:
+        """The chosen rows as arguments of `compare`, every name given among them."""
+        chosen: dict[str, Array | Density] = {
+            name: model if isinstance(model, Density) else self.sample(name) for name, model in self.data.models.items()
+        }
+        reference = self.reference if self.data.target is None else self.data.target
+        return reference, {name: chosen[self.data.copies.get(name, name)] for name in self.data.names}
+
+
+def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Recalled:
+    """Load ``data = (reference, models)`` as `compare` did for this result; other names or fewer rows are refused.
+
+    Generators are drawn from again with the result's seed. `most` bounds the rows that pictures are made from.
+    """
+    if comparison.kernel is None or comparison.measure == "score":
+        raise InputError("data: this result was made from scores and has no kernel; leave data out")
+    if isinstance(comparison.kernel, _NO_FUNCTION):
+        raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
+    reference, models = _pair(data)
+    loaded = load(
+        reference, models, seed=comparison.seed or 0, all_samples=comparison.measure in _SAMPLES, fewest_models=1
+    )
+    if loaded.names != comparison.names:
+        raise InputError(
+            f"data: expected the models of this result ({_few(comparison.names)}), got {_few(loaded.names)}"
+        )
+    _check_sizes(comparison, loaded)
+    prepared = _prepared(comparison, loaded)
+    bound = affordable_rows(prepared) if most is None else most
+    return Recalled(prepared, comparison.kernel, _chosen(comparison, prepared, bound))
+
+
+def preset_of(comparison: Comparison) -> str | None:
+    """The preset a comparison was made with; its note says so."""
+    return next((name for name in PRESETS if preset_note(name) in comparison.warnings), None)
+
+
+def affordable_rows(data: Data) -> int:
+    """How many rows of each sample keep the pictures a matter of seconds."""
+    width = data.reference.shape[1] + _KERNEL_COLUMNS
+    affordable = math.isqrt(int(_BUDGET / ((2 * len(data.models) + 1) * width)))
+    return max(FEWEST_ROWS, min(MOST_ROWS, affordable))
+
+
+def _pair(data: Any) -> tuple[Any, Any]:
+    if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[1], Mapping | Sequence):
+        raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
+    return data[0], data[1]
+
+
+def _prepared(comparison: Comparison, data: Data) -> Data:
+    name = preset_of(comparison)
+    if name is None:
+        return data
+    preset = PRESETS[name]
+    models = {key: preset.prepare(f"model {key!r}", rows) for key, rows in data.samples.items()}
+    return replace(data, reference=preset.prepare("reference", data.reference), models={**models})
+
+
+def _check_sizes(comparison: Comparison, data: Data) -> None:
+    """Some tests leave rows out, so more rows than the result speaks of are possible, fewer are not."""
+    wanted = comparison.sizes or ()
+    named = {"reference": len(data.reference)}
+    named |= {f"model {name!r}": len(data.samples[data.copies.get(name, name)]) for name in _sampled(data)}
+    for (what, size), least in zip(named.items(), wanted, strict=False):
+        if size < least:
+            raise InputError(f"data: expected at least {least} rows in {what}, as in this result, got {size}")
+
+
+def _sampled(data: Data) -> list[str]:
+    return [name for name in data.names if data.copies.get(name, name) in data.samples]
+
+
+def _chosen(comparison: Comparison, data: Data, most: int) -> dict[str | None, Rows]:
+    if comparison.dependence == "chain":
+        # A chain's draws mean something in their order only.
+        return {key: np.arange(min(size, most)) for key, size in _sizes(data).items()}
+    orders = row_orders(data, _dependence(comparison), comparison.seed or 0, "pictures")
+    return {key: np.sort(order[:most]) for key, order in orders.items()}
+
+
+def _sizes(data: Data) -> dict[str | None, int]:
+    samples: dict[str | None, int] = {name: len(x) for name, x in data.samples.items()}
+    return {None: len(data.reference), **samples}
+
+
+def _dependence(comparison: Comparison) -> Any:
+    return comparison.dependence or "independent"
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,1 @@
+"""Are the estimators unbiased, are their covariances right, and what do they cost and find?"""

@@ -1,0 +1,65 @@
+"""Peak memory above the inputs of one comparison of a million rows, measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ROWS, COLUMNS, MODELS = 1_000_000, 50, 5
+ALLOWED = 500.0
+_SCRIPT = """
+import json, pathlib, re, sys, time
+import numpy as np, relfit
+n, d, l, samples, options = json.loads(sys.argv[1])
+def status(field):
+    return int(re.search(field + r":\\\\s+(\\\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
+rng = np.random.default_rng(0)
+x = rng.standard_normal((n, d))
+models = [relfit.Density(score=lambda z, k=k: np.tanh(z * (1 + k)) - z, dim=d) for k in range(l)]
+if samples:
+    models = [rng.standard_normal((n, d)) for _ in range(l)]
+    for k, rows in enumerate(models):
+        rows += 0.05 * k
+before = status("VmRSS")
+pathlib.Path("/proc/self/clear_refs").write_text("5")
+start = time.perf_counter()
+relfit.compare(x, models, progress=False, **options)
+print(json.dumps({"megabytes": status("VmHWM") - before, "seconds": time.perf_counter() - start}))
+"""
+
+
+def cells() -> list[dict[str, Any]]:
+    """Every estimator that a million rows are for."""
+    pair_designs = [{"estimator": "linear"}, {"estimator": "incomplete"}, {"estimator": "block", "blocks": 20_000}]
+    return [
+        {"samples": samples, "options": options}
+        for samples, locations in ((True, "ume"), (False, "fssd"))
+        for options in (*pair_designs, {"discrepancy": locations})
+    ]
+
+
+def trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Megabytes above the inputs, and seconds."""
+    asked = json.dumps([ROWS, COLUMNS, MODELS, setting["samples"], {"rng": seed, **setting["options"]}])
+    command = [sys.executable, "-c", _SCRIPT, asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row: the largest peak seen, the shortest time."""
+    options = setting["options"]
+    name = options.get("discrepancy", "mmd" if setting["samples"] else "ksd").upper()
+    blocks = f", {options['blocks']:,} blocks" if "blocks" in options else ""
+    return [
+        {
+            "discrepancy": name,
+            "estimator": options.get("estimator", "") + blocks,
+            "peak above the inputs, MB": f"{max(result['megabytes'] for result in results):.0f}",
+            "seconds": f"{min(result['seconds'] for result in results):.1f}",
+        }
+    ]

@@ -1,0 +1,62 @@
+"""May this model be released? One question to a finished comparison, answered yes or no."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from relfit.errors import InputError
+from relfit.estimate import JointEstimate
+from relfit.procedures.pairwise import relative_z
+from relfit.result import Comparison
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a model passes. It fails only where it is significantly worse than `against`.
+
+    Attributes:
+        name, against: the model, and the one it was compared with.
+        failed: the answer.
+        pvalue: of "no worse than `against`"; adjusted where the comparison's p-values are.
+        fixed: whether `against` was named beforehand (a one-sided z test of this pair alone) or is the best model.
+        equivalent: whether the model was shown to be within the margin; None without one.
+    """
+
+    name: str
+    against: str
+    failed: bool
+    pvalue: float
+    fixed: bool
+    equivalent: bool | None
+
+
+def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate:
+    """The gate of one model, against the best or against a model named beforehand.
+
+    Without `against` it is the comparison's verdict. With it the fixed hypothesis D_name ≤ D_against + margin is tested
+    at the comparison's level: a one-sided z test on the same estimates, which no choice of a best model has touched.
+
+    >>> from relfit import decide
+    >>> result = decide(JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3)))
+    >>> judge(result, "new", "old").failed, judge(result, "old", "new").failed
+    (True, False)
+    """
+    for argument, value in (("name", name), ("against", against)):
+        if value is not None and value not in comparison.names:
+            raise InputError(f"{argument}: expected the name of a model, got {value!r}")
+    if against is None:
+        row = next(row for row in comparison.rows() if row["name"] == name)
+        return Gate(name, comparison.best, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+    if against == name:
+        raise InputError(f"against: expected another model than {name!r}")
+    at = [comparison.names.index(name), comparison.names.index(against)]
+    pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
+    originals = comparison._originals()
+    if originals[at[0]] == originals[at[1]]:
+        return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
+    decision = relative_z(pair, comparison.alpha, comparison.margin)
+    pvalue = math.exp(decision.log_pvalue)
+    return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)

@@ -1,0 +1,150 @@
+"""Images and texts behind the rows: those a model makes too often, those it misses, those most like the data."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relfit.errors import InputError
+from relfit.evidence import Differing, Recalled
+from relfit.evidence.rows import Side
+from relfit.report.words import visible
+
+REFERENCE = "reference"
+SHOWN = 4
+# Pixels along the longer side of a picture in the page, and letters of a text.
+PICTURE, LETTERS = 96, 240
+# A file that claims more pixels than this is not opened.
+MOST_PIXELS = 100_000_000
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One item: a picture (as a data address) or a text, and what it is called."""
+
+    name: str
+    picture: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Some items of one kind under a heading."""
+
+    title: str
+    examples: tuple[Example, ...]
+
+
+Items = Mapping[str, Sequence[Any]]
+
+
+def check_items(items: Any, recalled: Recalled) -> Items:
+    """The items of the reference and of models: one per row of the sample, each a file, an image or a text."""
+    if not isinstance(items, Mapping):
+        raise InputError(f"items: expected a mapping of names to lists of files or texts, got {type(items).__name__}")
+    data = recalled.data
+    sizes = {REFERENCE: len(data.reference)} if data.target is None else {}
+    sizes |= {name: len(data.samples[data.copies.get(name, name)]) for name in data.names if _sampled(recalled, name)}
+    for name, own in items.items():
+        if name not in sizes:
+            raise InputError(f"items: expected {REFERENCE!r} or the name of a model with a sample, got {name!r}")
+        if len(own) != sizes[name]:
+            raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(own)}")
+    return items
+
+
+def strips(found: Differing, items: Items) -> list[Strip]:
+    """What can be shown of one model with the items given."""
+    own, reference = items.get(found.name), items.get(REFERENCE)
+    made = []
+    if found.kind == "mass" and found.model is not None and own is not None and found.typical is not None:
+        values = found.model.heights.values
+        made.append(_strip("The model has too many like these", found.model, np.argsort(-values, kind="stable"), own))
+        made.append(_strip("Its rows most like the data", found.model, np.argsort(-found.typical, kind="stable"), own))
+    if found.kind == "mass" and found.reference is not None and reference is not None:
+        values = found.reference.heights.values
+        made.append(
+            _strip("In the data, too rare in the model", found.reference, np.argsort(values, kind="stable"), reference)
+        )
+    if found.kind == "slope":
+        side, given = found.sides[0], reference if found.model is None else own
+        if given is not None:
+            order = np.argsort(-side.heights.values, kind="stable")
+            made.append(_strip("Least typical under the model", side, order, given))
+            made.append(_strip("Most typical under the model", side, order[::-1], given))
+    return made
+
+
+def _sampled(recalled: Recalled, name: str) -> bool:
+    return recalled.data.copies.get(name, name) in recalled.data.samples
+
+
+def _strip(title: str, side: Side, order: Any, items: Sequence[Any]) -> Strip:
+    numbers = [int(side.numbers[k]) for k in order[:SHOWN]]
+    return Strip(title, tuple(example(items[number], number) for number in numbers))
+
+
+def example(item: Any, number: int) -> Example:
+    """An array (grey h×w or h×w×3, of 0..1 or bytes), a file, or a text.
+
+    >>> example("a short text", 7)
+    Example(name='row 7', picture=None, text='a short text')
+    """
+    if isinstance(item, np.ndarray):
+        return Example(f"row {number}", _encoded(_from_array(item)), None)
+    if isinstance(item, os.PathLike):
+        return _from_file(Path(item), number)
+    return Example(f"row {number}", None, _excerpt(str(item)))
+
+
+def _from_file(path: Path, number: int) -> Example:
+    name = f"row {number}: {visible(path.name)}"
+    if path.suffix.lower() == ".txt":
+        try:
+            return Example(name, None, _excerpt(path.read_text(encoding="utf-8", errors="replace")))
+        except OSError as error:
+            return Example(name, None, f"cannot be read ({error.strerror})")
+    try:
+        from PIL import Image
+
+        with Image.open(path, formats=FORMATS) as image:
+            if image.size[0] * image.size[1] > MOST_PIXELS:
+                return Example(name, None, "too large to be shown")
+            return Example(name, _encoded(image.convert("RGB")), None)
+    except Exception as error:  # noqa: BLE001  (a damaged file makes its decoder raise anything)
+        return Example(name, None, f"cannot be shown ({type(error).__name__})")
+
+
+def _from_array(pixels: Any) -> Any:
+    from PIL import Image
+
+    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
+        raise InputError(f"items: expected images of shape (h, w) or (h, w, 3), got {pixels.shape}")
+    if pixels.dtype != np.uint8:
+        pixels = (255.0 * np.clip(pixels, 0.0, 1.0)).round().astype(np.uint8)
+    return Image.fromarray(pixels)
+
+
+def _encoded(image: Any) -> str:
+    """The picture as a PNG in the address itself; tiny ones are enlarged without blurring."""
+    from PIL import Image
+
+    width, height = image.size
+    factor = PICTURE / max(width, height)
+    way = Image.Resampling.NEAREST if factor > 1.0 else Image.Resampling.LANCZOS
+    out = io.BytesIO()
+    image.resize((max(1, round(width * factor)), max(1, round(height * factor))), way).save(out, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+
+
+def _excerpt(text: str) -> str:
+    shown = visible(" ".join(text.split())) if text.strip() else "(empty)"
+    return shown if len(shown) <= LETTERS else shown[: LETTERS - 1].rstrip() + "…"

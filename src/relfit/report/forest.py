@@ -1,0 +1,109 @@
+"""The rows of a forest plot: every model's value with its interval, on one scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import ndtri
+
+from relfit.report.table import number_format
+from relfit.report.ticks import Scale, scale_of
+from relfit.result import Comparison
+
+# Bars are cut off so many standard errors from their value: selective intervals can be infinite.
+_LONGEST = 5.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One model: its value, the interval, and the one-sided lower bound (None where there is none)."""
+
+    name: str
+    kind: str
+    value: float
+    low: float
+    high: float
+    error: float
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The bars, best model first, the scale they fit on, the level of the intervals and how numbers are written."""
+
+    bars: tuple[Bar, ...]
+    scale: Scale
+    level: float
+    line: float
+    number: Callable[[float], str]
+
+    def shown(self, bar: Bar) -> str:
+        """The interval in words; a dash where there is none."""
+        return "—" if bar.low == bar.high else f"{self._end(bar.low)} to {self._end(bar.high)}"
+
+    def _end(self, value: float) -> str:
+        return signed(self.number(value)) if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+
+
+def kind_of(row: dict[str, Any]) -> str:
+    """The row's verdict as one word: "best", "worse" or "open"."""
+    return "best" if row["best"] else "worse" if row["worse"] else "open"
+
+
+def signed(text: str) -> str:
+    """A minus sign as wide as a digit."""
+    return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
+def discrepancy_forest(comparison: Comparison) -> Forest:
+    """Every model's discrepancy with D ± z s, z the normal point of the level 1 − α; the line is the best's value.
+
+    >>> from relfit import JointEstimate, decide
+    >>> drawn = discrepancy_forest(
+    ...     decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
+    ... )
+    >>> [drawn.shown(bar) for bar in drawn.bars]
+    ['−0.10 to 0.30', '0.70 to 1.10']
+    """
+    rows = comparison.rows()
+    reach = float(ndtri(1.0 - comparison.alpha / 2.0))
+    bars = [_discrepancy(row, reach * row["standard_error"]) for row in rows]
+    return _forest(comparison, bars, line=rows[0]["discrepancy"])
+
+
+def difference_forest(comparison: Comparison) -> Forest:
+    """Every other model's difference to the best, with the interval and the one-sided bound of the test used.
+
+    A bound above the line, 0 or the margin, is what makes a model worse, before any correction for many models; in
+    best-set, where the bounds hold all together, a model can be worse without that.
+    """
+    level = 1.0 - comparison.alpha
+    intervals, bounds = comparison.confidence_interval(level), comparison.lower_bound(level)
+    bars = []
+    for row in comparison.rows():
+        i = comparison.names.index(row["name"])
+        low, high = (float(end) for end in intervals[i])
+        tested = not row["best"] or comparison.test == "best-set"
+        bound = float(bounds[i]) if tested else None
+        error = float(comparison.difference_standard_error[i])
+        bars.append(Bar(row["name"], kind_of(row), row["difference"], low, high, error, bound))
+    return _forest(comparison, bars, line=comparison.margin)
+
+
+def _discrepancy(row: dict[str, Any], reach: float) -> Bar:
+    value = row["discrepancy"]
+    return Bar(row["name"], kind_of(row), value, value - reach, value + reach, row["standard_error"])
+
+
+def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
+    number = number_format([bar.error for bar in bars], [bar.value for bar in bars])
+    ends = [line, *(end for bar in bars for end in _drawn_ends(bar))]
+    return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number)
+
+
+def _drawn_ends(bar: Bar) -> tuple[float, float, float]:
+    """The value, which a selective interval need not hold, and the ends."""
+    return bar.value, max(bar.low, bar.value - _LONGEST * bar.error), min(bar.high, bar.value + _LONGEST * bar.error)

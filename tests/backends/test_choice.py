@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit import BackendUnavailable, Gaussian, Matern, compare
+from relfit.backends import choice
+from relfit.backends.choice import Work, chosen_backend
+
+
+def work(device=None, pairs=0, kernel=Gaussian(1.0), largest=1.0, executor=False, **more):  # noqa: B008  (frozen)
+    return Work(device, pairs, kernel, lambda: largest, executor=executor, **more)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with torch, triton and a CUDA device, whatever this one has."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr(choice, "_has", lambda library: True)
+    monkeypatch.setattr(choice, "_cuda", lambda: True)
+    monkeypatch.setattr(choice, "interpreted", lambda: False)
+
+
+def name_of(name, precision, of):
+    return chosen_backend(name, precision, of)[0].name
+
+
+@pytest.mark.usefixtures("machine")
+def test_auto_goes_by_where_the_data_live_and_how_much_there_is_to_do():
+    much = choice.DEVICE_PAIRS
+    assert name_of("auto", "double", work()) == "numpy"
+    assert name_of("auto", "double", work(pairs=much)) == "torch (cuda:0)"
+    assert name_of("auto", "double", work(pairs=much, executor=True)) == "numpy"
+    assert name_of("auto", "double", work("cuda:1")) == "torch (cuda:1)"
+    assert name_of("auto", "single", work()) == "torch (cpu, float32)"
+    assert name_of("auto", "single", work("cuda:1")) == "triton (cuda:1)"
+    assert name_of("auto", "single", work("cuda:1", kernel=Matern(1.5, 1.0))) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", work("cuda:1", largest=1e9)) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", work("cuda:1", largest=30.0, sides=True)) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", work("cuda:1", dim=100, sides=True)) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", work("cuda:1", dim=100)) == "triton (cuda:1)"
+    assert name_of("torch", "double", work(pairs=much)) == "torch (cpu)"
+    assert name_of("numpy", "double", work("cuda:0")) == "numpy"
+
+
+@pytest.mark.usefixtures("machine")
+def test_fused_kernels_that_do_not_fit_leave_the_work_to_torch_and_say_so():
+    assert chosen_backend("triton", "double", work())[1] == ()
+    assert name_of("triton", "double", work()) == "triton (cuda:0)"
+    backend, notes = chosen_backend("triton", "double", work(kernel=Matern(1.5, 1.0)))
+    assert backend.name == "torch (cuda:0)"
+    assert "do not fit" in notes[0]
+
+
+@pytest.mark.usefixtures("machine")
+def test_auto_without_a_device_stays_with_numpy(monkeypatch):
+    monkeypatch.setattr(choice, "_cuda", lambda: False)
+    assert name_of("auto", "double", work(pairs=choice.DEVICE_PAIRS)) == "numpy"
+    with pytest.raises(BackendUnavailable, match='"triton" needs a CUDA device'):
+        chosen_backend("triton", "double", work())
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_does_not_go_together_is_refused():
+    refused(lambda: chosen_backend("torch", "double", work(executor=True)), "executor: expected None")
+    refused(lambda: chosen_backend("numpy", "single", work()), 'precision="single": expected backend')
+
+
+def test_missing_libraries_are_named(monkeypatch):
+    monkeypatch.setattr(choice, "_has", lambda library: library == "torch")
+    with pytest.raises(BackendUnavailable, match="pip install triton"):
+        chosen_backend("triton", "double", work())
+
+
+def test_the_result_says_what_was_chosen(rng):
+    pytest.importorskip("torch")
+    x = rng.normal(size=(60, 2))
+    models = {"a": rng.normal(size=(60, 2)), "b": rng.normal(0.5, 1, size=(60, 2))}
+    for backend, precision, name in (
+        ("auto", "double", "numpy"),
+        ("torch", "double", "torch (cpu)"),
+        ("torch", "single", "torch (cpu, float32)"),
+    ):
+        result = compare(x, models, backend=backend, precision=precision, rng=0)
+        assert result.backend == name
+        assert (name in str(result)) == (name != "numpy")
+    refused(lambda: compare(x, models, precision="half"), "precision: expected one of double, single")
+
+
+def test_the_command_line_takes_a_backend(tmp_path, rng):
+    pytest.importorskip("torch")
+    from click.testing import CliRunner
+
+    from relfit.cli import cli
+
+    for name, shift in (("r", 0.0), ("a", 0.0), ("b", 0.6)):
+        np.save(tmp_path / f"{name}.npy", rng.normal(shift, 1, size=(50, 2)))
+    files = [str(tmp_path / f"{name}.npy") for name in "rab"]
+    done = CliRunner().invoke(cli, ["compare", *files, "--backend", "torch", "--precision", "single"])
+    assert "torch (cpu, float32)" in done.output

@@ -1,0 +1,135 @@
+"""The torch backend against dense arithmetic and against NumPy, tile edges and hard data included."""
+
+import numpy as np
+import pytest
+from oracle import dense
+
+from relfit import IMQ, Density, Gaussian, Matern, MultiScale, Polynomial, RationalQuadratic, estimate
+from relfit.backends import NumpyBackend
+from relfit.tiles import Job, Runtime, run
+
+torch = pytest.importorskip("torch")
+
+from relfit.backends import torch_backend  # noqa: E402  (needs torch)
+from relfit.backends.torch_backend import TorchBackend  # noqa: E402
+
+KERNELS = {
+    "gaussian": Gaussian(1.5),
+    "imq": IMQ(),
+    "matern": Matern(0.5, 1.0),
+    "multiscale": MultiScale((0.5, 2.0), 1.0),
+    "rational": RationalQuadratic(1.2, 0.7),
+    "sum": Gaussian(1.0) + IMQ(),
+    "polynomial": Polynomial(scale=0.3),
+}
+TOLERANCE = {"double": 1e-12, "single": 3e-6}
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(torch_backend, "TILE", 64)
+
+
+def products(backend, kernel, x, y=None, columns=3, **options):
+    rng = np.random.default_rng(1)
+    right = rng.normal(size=(len(x if y is None else y), columns)) if columns else np.ones(len(x if y is None else y))
+    left = rng.normal(size=(len(x), columns)) if columns else np.ones(len(x))
+    job = Job(
+        kernel,
+        backend.points(kernel, x),
+        None if y is None else backend.points(kernel, y),
+        {"phi": right},
+        {} if y is None else {"phi": left},
+        squares=True,
+        **options,
+    )
+    matrix = dense.gram(kernel, x, x if y is None else y)
+    if y is None or not options.get("diagonal", True):
+        np.fill_diagonal(matrix, 0.0)
+    return run([job], Runtime(backend))[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
+
+
+def close(got, wanted, precision):
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=TOLERANCE[precision] * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("n", [1, 64, 65, 200])
+def test_symmetric_products(name, precision, n, rng):
+    x = rng.normal(size=(n, 3))
+    for columns in (0, 2):
+        got, rows, _, squares = products(TorchBackend(precision=precision), KERNELS[name], x, columns=columns)
+        close(got.rows["phi"], rows, precision)
+        assert got.squares == pytest.approx(squares, rel=10 * TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_cross_products(name, precision, rng):
+    x, y = rng.normal(size=(70, 3)), rng.normal(size=(131, 3))
+    for columns in (0, 2):
+        got, rows, across, squares = products(TorchBackend(precision=precision), KERNELS[name], x, y, columns=columns)
+        close(got.rows["phi"], rows, precision)
+        close(got.columns["phi"], across, precision)
+        assert got.squares == pytest.approx(squares, rel=10 * TOLERANCE[precision])
+
+
+def test_paired_products_leave_out_equal_rows(rng):
+    x, y = rng.normal(size=(2, 150, 2))
+    got, rows, across, squares = products(TorchBackend(), Gaussian(1.0), x, y, diagonal=False)
+    close(got.rows["phi"], rows, "double")
+    close(got.columns["phi"], across, "double")
+    assert got.squares == pytest.approx(squares, rel=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.01), IMQ(0.01)], ids=["gaussian", "imq"])
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_far_apart_clusters_keep_their_digits(kernel, precision, rng):
+    x = rng.normal(size=(120, 3)) * 0.01
+    x[60:] += 1e6
+    backend = TorchBackend(precision=precision)
+    assert backend.points(kernel, x).by_differences
+    got, rows, _, _ = products(backend, kernel, x)
+    close(got.rows["phi"], rows, precision)
+
+
+def test_single_precision_does_not_use_tf32(monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch_backend, "tiles_of", lambda *a: seen.append(torch.get_float32_matmul_precision()) or [])
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        products(TorchBackend(precision="single"), Gaussian(1.0), np.zeros((3, 1)))
+        assert seen == ["highest"]
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(1.3), IMQ(1.1), MultiScale((0.5, 2.0), 1.0)], ids=["g", "imq", "multi"])
+def test_ksd_and_mmd_agree_with_numpy(kernel, rng):
+    x = rng.normal(size=(150, 3))
+    densities = {"a": Density(score=lambda x: -x), "b": Density(score=lambda x: 0.3 - x)}
+    samples = {"a": rng.normal(size=(90, 3)), "b": rng.normal(0.4, 1, size=(170, 3))}
+    for models in (densities, samples):
+        plain, other = (estimate(x, models, kernel=kernel, rng=0, backend=name) for name in ("numpy", "torch"))
+        np.testing.assert_allclose(other.values, plain.values, atol=1e-12)
+        np.testing.assert_allclose(other.covariance, plain.covariance, rtol=1e-9)
+        np.testing.assert_allclose(other.near_degeneracy, plain.near_degeneracy, rtol=1e-8)
+
+
+def test_a_whole_matrix_is_one_block_and_tiles_bound_the_memory(monkeypatch, rng):
+    """n = 3000 would need 72 MB for the matrix; every tile that is made is at most 64 × 64."""
+    largest = []
+    weights = torch_backend._Work.weights
+    monkeypatch.setattr(
+        torch_backend._Work,
+        "weights",
+        lambda self, i, j: largest.append(max(i.stop - i.start, j.stop - j.start)) or weights(self, i, j),
+    )
+    x = rng.normal(size=(3000, 2))
+    got = products(TorchBackend(), Gaussian(1.0), x, columns=0)[0]
+    plain = products(NumpyBackend(), Gaussian(1.0), x, columns=0)[0]
+    assert max(largest) == 64
+    np.testing.assert_allclose(got.rows["phi"], plain.rows["phi"], rtol=1e-12)

@@ -1,0 +1,184 @@
+import itertools
+
+import numpy as np
+import pytest
+from oracle import dense
+
+from relfit import IMQ, Gaussian
+from relfit.discrepancies import designs, windows
+from relfit.discrepancies.bands import ksd_values, mmd_values
+from relfit.discrepancies.psi import Psi, centred, positive_part
+from relfit.discrepancies.windows import Source
+from relfit.tiles import Runtime
+
+RUNTIME = Runtime()
+
+
+def table_source(h):
+    """Rows 0..n−1 of a symmetric table h (n, n) for each model: h (l, n, n)."""
+
+    def values(window):
+        rows = window[0][:, 0].astype(int)
+
+        def of(part):
+            a = np.arange(part.first, part.last)[:, None]
+            return h[:, rows[a], rows[a + np.arange(1, part.lags + 1)]]
+
+        return of
+
+    return Source(h.shape[1], len(h), lambda rows: [rows[:, None].astype(float)], values)
+
+
+def random_table(rng, models, n):
+    h = rng.normal(size=(models, n, n))
+    return h + h.transpose(0, 2, 1)
+
+
+def cyclic_pairs(n, lags):
+    return [(a, (a + r) % n) for a in range(n) for r in range(1, lags + 1)]
+
+
+@pytest.mark.parametrize(("n", "lags"), [(7, 1), (7, 3), (20, 4), (21, 10), (100, 30)])
+def test_cyclic_design_by_a_plain_loop(n, lags, rng, monkeypatch):
+    """Windows shorter than the lags, slices and parts of a few rows: nothing of that changes a number."""
+    monkeypatch.setattr(windows, "WINDOW_ROWS", 9)
+    monkeypatch.setattr(windows, "SLICE_ROWS", 4)
+    monkeypatch.setattr(windows, "PAIR_CHUNK", 16)
+    h = random_table(rng, 2, n)
+    sums, values = np.zeros((n, 2)), []
+    for a, b in cyclic_pairs(n, lags):
+        values.append(h[:, a, b])
+        sums[a] += h[:, a, b]
+        sums[b] += h[:, a, b]
+    values = np.array(values)
+    got = designs.incomplete(table_source(h), lags, RUNTIME)
+    g = sums / (2 * lags)
+    np.testing.assert_allclose(got.values, values.mean(0), atol=1e-13)
+    np.testing.assert_allclose(got.psi.reference, centred(g), atol=1e-12)
+    expected = designs.regular_covariance(Psi(centred(g)).covariance(), np.cov(values.T, bias=True), n, n * lags)
+    np.testing.assert_allclose(got.covariance, expected, atol=1e-13)
+
+
+def test_every_row_is_in_as_many_pairs():
+    """The design is regular as long as lags ≤ (n−1)/2: no pair twice, every row in 2R."""
+    for n, lags in ((9, 4), (10, 4)):
+        pairs = {frozenset(pair) for pair in cyclic_pairs(n, lags)}
+        assert len(pairs) == n * lags
+        assert all(sum(row in pair for pair in pairs) == 2 * lags for row in range(n))
+
+
+def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
+    n = 31
+    x = rng.normal(size=(n, 2))
+    scores = [rng.normal(size=(n, 2)) for _ in range(2)]
+    source = Source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], ksd_values(IMQ()))
+    got = designs.incomplete(source, 15, RUNTIME)
+    values, g = dense.ksd(x, scores, IMQ())
+    np.testing.assert_allclose(got.values, values, atol=1e-13)
+    np.testing.assert_allclose(got.psi.reference, centred(g), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "pairs"), [(6, cyclic_pairs(6, 1)), (7, cyclic_pairs(7, 2)), (6, [(0, 1), (2, 3), (4, 5)])]
+)
+def test_the_covariance_of_regular_designs_is_unbiased(n, pairs):
+    """The mean over all 2ⁿ (equally likely) samples of coin flips is the variance of D, exactly; h has both orders.
+
+    The positive part is left out: it is what keeps the estimate a covariance, at the price of a little bias.
+    """
+
+    def h(x, y):
+        return np.array([x + y + 2.0 * x * y, x * y - 0.3 * (x + y)])
+
+    values, estimates = [], []
+    for flips in itertools.product((-1.0, 1.0), repeat=n):
+        each = np.array([h(flips[a], flips[b]) for a, b in pairs])
+        sums = np.zeros((n, 2))
+        for (a, b), value in zip(pairs, each, strict=True):
+            sums[a] += value
+            sums[b] += value
+        g = sums / (2 * len(pairs) / n)
+        projection, own = Psi(centred(g)).covariance(), np.cov(each.T, bias=True) / len(pairs)
+        values.append(each.mean(0))
+        estimates.append(((n - 1) * projection - n * own) / (n - 4 + n / len(pairs)))
+    np.testing.assert_allclose(np.mean(estimates, axis=0), np.cov(np.array(values).T, bias=True), atol=1e-13)
+
+
+def test_the_covariance_of_disjoint_pairs_is_that_of_their_values(rng):
+    """q = 1: every row is in one pair, and V = C/(M−1) = cov(h)/M, the linear estimator's."""
+    h = rng.normal(size=(15, 3))
+    psi = Psi(centred(np.repeat(h, 2, axis=0)))
+    got = designs.regular_covariance(psi.covariance(), np.cov(h.T, bias=True), 30, 15)
+    np.testing.assert_allclose(got, np.cov(h.T) / 15, rtol=1e-12)
+
+
+def test_covariance_is_never_less_than_the_pairs_own_noise(rng):
+    """V − C/M is positive semi-definite, also where more models than rows are compared."""
+    h = random_table(rng, 12, 9)
+    got = designs.incomplete(table_source(h), 2, RUNTIME)
+    own = np.cov(np.array([h[:, a, b] for a, b in cyclic_pairs(9, 2)]).T, bias=True) / 18
+    assert np.linalg.eigvalsh(got.covariance - own)[0] > -1e-12
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(2, 6), (3, 4), (5, 2), (12, 3)])
+def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
+    monkeypatch.setattr(windows, "WINDOW_ROWS", 16)
+    monkeypatch.setattr(windows, "SLICE_ROWS", 8)
+    monkeypatch.setattr(windows, "PAIR_CHUNK", 24)
+    h = random_table(rng, 2, size * blocks)
+    each = []
+    for k in range(blocks):
+        rows = range(k * size, (k + 1) * size)
+        each.append(np.mean([h[:, a, b] for a in rows for b in rows if a < b], axis=0))
+    got = designs.block(table_source(h), size, RUNTIME)
+    np.testing.assert_allclose(got.values, np.mean(each, axis=0), atol=1e-13)
+    np.testing.assert_allclose(got.psi.covariance(), np.cov(np.array(each).T) / blocks, atol=1e-13)
+
+
+def test_blocks_of_two_are_the_linear_estimate(rng):
+    reference, x = rng.normal(size=(2, 40, 2))
+    source = Source(40, 1, lambda rows: [reference[rows], x[rows]], mmd_values(Gaussian(1.0)))
+    got = designs.block(source, 2, RUNTIME)
+    z, m = np.vstack([reference, x]), 40
+    k = dense.gram(Gaussian(1.0), z, z)
+    h = np.array([k[m + a, m + a + 1] + k[a, a + 1] - k[m + a, a + 1] - k[m + a + 1, a] for a in range(0, 40, 2)])
+    assert got.values[0] == pytest.approx(h.mean(), abs=1e-15)
+    assert got.psi.covariance()[0, 0] == pytest.approx(h.var(ddof=1) / 20, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 16, 17, 100])
+def test_every_row_is_fetched_once(n, monkeypatch):
+    monkeypatch.setattr(windows, "WINDOW_ROWS", 8)
+    fetched = []
+
+    def fetch(rows):
+        fetched.extend(rows)
+        return [rows[:, None].astype(float)]
+
+    source = Source(n, 1, fetch, lambda window: lambda part: np.zeros((1, part.last - part.first, part.lags)))
+    held = [(start, window[0][:, 0]) for start, window in windows.windows(source, 2)]
+    assert sorted(fetched) == list(range(n))
+    for start, rows in held:
+        np.testing.assert_array_equal(rows, np.arange(start, start + len(rows)) % n)
+
+
+def test_threads_change_no_bit(rng, monkeypatch):
+    h = random_table(rng, 2, 300)
+    serial = designs.incomplete(table_source(h), 20, RUNTIME)
+    monkeypatch.setattr(windows, "SERIAL_PAIRS", 1)
+    monkeypatch.setattr(windows, "SLICE_ROWS", 32)
+    monkeypatch.setattr(windows, "usable_cores", lambda: 3)
+    threaded = designs.incomplete(table_source(h), 20, RUNTIME)
+    np.testing.assert_array_equal(threaded.covariance, designs.incomplete(table_source(h), 20, RUNTIME).covariance)
+    np.testing.assert_allclose(threaded.values, serial.values, rtol=1e-13)
+
+
+def test_positive_part_keeps_what_is_one_and_cuts_what_is_not(rng):
+    a = rng.normal(size=(4, 6))
+    gram = a @ a.T
+    scale = np.diag([1.0, 1e-6, 1e6, 1.0])
+    big = scale @ gram @ scale
+    np.testing.assert_allclose(positive_part(big, np.diag(big)), big, rtol=1e-9)
+    cut = positive_part(big - np.diag(2 * np.diag(big)), np.diag(big))
+    unit = cut / np.sqrt(np.outer(np.diag(big), np.diag(big)))
+    assert np.linalg.eigvalsh(unit)[0] > -1e-14

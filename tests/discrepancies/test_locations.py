@@ -1,0 +1,181 @@
+"""UME and FSSD at given locations: against hand values, independent implementations and closed forms."""
+
+import numpy as np
+import pytest
+
+from relfit.discrepancies import locations as at
+from relfit.discrepancies import mmd
+from relfit.kernels import IMQ, Decay, Gaussian, Matern, MultiScale, Polynomial, Tilted
+from relfit.tiles import Runtime
+
+PLAIN = Polynomial(1, 0.0, 1.0)  # k(x, y) = x·y, so that MMD is the squared distance of means of whatever the rows are
+KERNELS = {
+    "gaussian": Gaussian(1.5),
+    "imq": IMQ(0.7),
+    "multiscale": MultiScale(bandwidth=1.2),
+    "tilted": Tilted(Gaussian(1.1), Decay(1.0, 2.0, 0.3)),
+}
+
+
+def ume(reference, samples, points, kernel, dependence="independent"):
+    return at.ume(at.Chunked(reference), [at.Chunked(x) for x in samples], points, kernel, dependence)
+
+
+def fssd(reference, scores, points, kernel):
+    return at.fssd(at.Chunked(reference), lambda part: [s[part] for s in scores], points, kernel)
+
+
+def values(kernel, rows, points):
+    """k(x_a, v_j) by the kernel's own pair function."""
+    a, j = np.meshgrid(np.arange(len(rows)), np.arange(len(points)), indexing="ij")
+    return kernel.pairs(rows[a.ravel()], points[j.ravel()]).reshape(a.shape)
+
+
+def stein_features(kernel, rows, score, points, step=1e-5):
+    """s k + ∇_x k with the gradient by central differences: (n, J·d)."""
+    d = rows.shape[1]
+    features = values(kernel, rows, points)[:, :, None] * score[:, None]
+    for c in range(d):
+        move = step * np.eye(d)[c]
+        features[:, :, c] += (values(kernel, rows + move, points) - values(kernel, rows - move, points)) / (2 * step)
+    return features.reshape(len(rows), -1)
+
+
+def test_ume_of_two_rows_each_by_hand():
+    """k(x, v) = xv at v = 1, so τ(x) = x. R = {0, 2}, X = {1, 3}: D = 1·3 + 0·2 − 2·(2·1) = −1.
+
+    g(0) = 0·(2 − 2) = 0 and g(2) = 2·(0 − 2) = −4, so ψR = 2(g − ḡ) = ±4; f(1) = 1·(3 − 1) = 2 and
+    f(3) = 3·(1 − 1) = 0, so ψX = ±2. V = (16 + 16)/(2·1) + (4 + 4)/(2·1) = 20.
+    """
+    found = ume(np.array([[0.0], [2.0]]), [np.array([[1.0], [3.0]])], np.array([[1.0]]), PLAIN)
+    assert found.values.tolist() == [-1.0]
+    assert found.psi.reference.tolist() == [[4.0], [-4.0]]
+    assert found.psi.models[0].tolist() == [2.0, -2.0]
+    assert found.psi.covariance().tolist() == [[20.0]]
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "polynomial"])
+@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
+def test_ume_is_the_mmd_of_the_features(name, dependence, rng):
+    """MMD with the linear kernel on rows (k(x, v_j))_j/√J is another implementation of the same statistic."""
+    kernel = KERNELS.get(name, Polynomial(3, 1.0, 0.5))
+    sizes = {"independent": (25, 40, 31), "shared": (25, 25, 25), "paired": (40, 40, 40)}[dependence]
+    reference, points = rng.normal(size=(40, 3)), rng.normal(size=(6, 3))
+    samples = [rng.normal(0.4, 1.0, (m, 3)) for m in sizes]
+    found = ume(reference, samples, points, kernel, dependence)
+    rows = [values(kernel, x, points) / np.sqrt(6) for x in (reference, *samples)]
+    expected = mmd.complete(rows[0], rows[1:], PLAIN, dependence, Runtime())
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-12 * np.abs(rows[0]).max() ** 2)
+    np.testing.assert_allclose(found.psi.covariance(), expected.psi.covariance(), rtol=1e-9, atol=1e-16)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_nystroem_with_all_rows_as_locations_is_the_mmd(name, rng):
+    """The rows themselves span k(·, x) of every row, so the approximation is exact."""
+    kernel = KERNELS[name]
+    reference, samples = rng.normal(size=(20, 3)), [rng.normal(0.5, 1.0, (m, 3)) for m in (15, 20)]
+    points = np.concatenate([reference, *samples])
+    found = at.ume(
+        at.Chunked(reference), [at.Chunked(x) for x in samples], points, kernel, "independent", whitened=True
+    )
+    expected = mmd.complete(reference, samples, kernel, "independent", Runtime())
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.psi.covariance(), expected.psi.covariance(), rtol=1e-5, atol=1e-10)
+
+
+def test_nystroem_at_one_location_is_ume_over_k():
+    """K = k(v, v) = 1 for a Gaussian, and repeated locations span no more than one."""
+    rng = np.random.default_rng(0)
+    reference, x, point = rng.normal(size=(30, 2)), rng.normal(size=(30, 2)), np.zeros((1, 2))
+    one = ume(reference, [x], point, Gaussian(1.0)).values
+    for points in (point, np.zeros((3, 2))):
+        found = at.ume(at.Chunked(reference), [at.Chunked(x)], points, Gaussian(1.0), "independent", whitened=True)
+        np.testing.assert_allclose(found.values, one, rtol=1e-12)
+
+
+def test_second_order_part_of_ume_is_nearly_that_of_the_mmd_of_the_features(rng):
+    """Ours counts the pairs of a row with itself too: a difference of the order 1/n."""
+    reference, points = rng.normal(size=(400, 2)), rng.normal(size=(5, 2))
+    samples = [rng.normal(size=(300, 2)), rng.normal(0.3, 1.0, (350, 2))]
+    kernel = Gaussian(1.0)
+    found = ume(reference, samples, points, kernel).second_order
+    rows = [values(kernel, x, points) / np.sqrt(5) for x in (reference, *samples)]
+    np.testing.assert_allclose(
+        found, mmd.complete(rows[0], rows[1:], PLAIN, "independent", Runtime()).second_order, rtol=0.03
+    )
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS.values(), Matern(1.5, 1.3)], ids=[*KERNELS, "matern"])
+def test_fssd_is_the_u_statistic_of_its_features(kernel, rng):
+    x, points = rng.normal(size=(30, 3)), rng.normal(size=(4, 3))
+    scores = [-x, -(x - 0.5), rng.normal(size=(30, 3))]
+    found = fssd(x, scores, points, kernel)
+    for i, score in enumerate(scores):
+        tau = stein_features(kernel, x, score, points) / np.sqrt(12)
+        gram = tau @ tau.T
+        np.fill_diagonal(gram, 0.0)
+        g = gram.sum(axis=1) / 29
+        assert found.values[i] == pytest.approx(g.mean(), rel=1e-6, abs=1e-9)
+        np.testing.assert_allclose(found.psi.reference[:, i], 2 * (g - g.mean()) * 29 / 28, rtol=1e-5, atol=1e-8)
+        centred = tau - tau.mean(axis=0)
+        squares = np.square(centred @ centred.T)
+        np.fill_diagonal(squares, 0.0)
+        assert found.second_order[i, i] == pytest.approx(2 * squares.sum() / (30 * 29) ** 2, rel=1e-5)
+
+
+def test_fssd_of_one_row_pair_by_hand():
+    """Rows ±1, location 0, score −x, k = exp(−r²/2): τ(x) = −2x e^(−½), so D = τ(1)·τ(−1) = −4/e."""
+    x = np.array([[1.0], [-1.0], [1.0]])
+    found = fssd(x, [-x], np.zeros((1, 1)), Gaussian(1.0))
+    # Pairs (1,−1), (1,1), (−1,1): the mean of −4/e, 4/e, −4/e.
+    assert found.values[0] == pytest.approx(-4.0 / np.e / 3.0, rel=1e-14)
+
+
+def embedding_of_normal(mean, points, bandwidth):
+    """E exp(−‖x−v‖²/(2b²)) for x ~ N(mean, I): (b²/(b²+1))^(d/2) exp(−‖mean−v‖²/(2(b²+1)))."""
+    spread = bandwidth**2 + 1.0
+    gap = np.square(points - mean).sum(axis=1)
+    return (bandwidth**2 / spread) ** (points.shape[1] / 2) * np.exp(-gap / (2 * spread))
+
+
+def test_ume_and_fssd_estimate_their_population_values(rng):
+    """Mean shifts: UME² = mean_j (μ_P(v_j) − μ_R(v_j))²; scores differ by m, so FSSD² = ‖m‖² mean_j μ_R(v_j)²/d."""
+    n, b, points = 4000, 1.4, rng.normal(size=(5, 2))
+    shifts = [np.zeros(2), np.array([0.5, 0.0]), np.array([0.0, -1.0])]
+    reference = rng.normal(size=(n, 2))
+    ours = embedding_of_normal(np.zeros(2), points, b)
+    truth = [np.mean((embedding_of_normal(m, points, b) - ours) ** 2) for m in shifts]
+    found = ume(reference, [rng.normal(size=(n, 2)) + m for m in shifts], points, Gaussian(b))
+    error = np.sqrt(np.diag(found.psi.covariance()))
+    assert (np.abs(found.values - truth) < 4 * error).all()
+    assert found.values[2] > 10 * error[2]
+    truth = [np.mean(ours**2) * (m @ m) / 2 for m in shifts]
+    found = fssd(reference, [m - reference for m in shifts], points, Gaussian(b))
+    error = np.sqrt(np.diag(found.psi.covariance()))
+    assert (np.abs(found.values - truth) < 4 * error).all()
+    assert found.values[2] > 10 * error[2]
+
+
+@pytest.mark.parametrize("dependence", ["independent", "paired"])
+def test_reading_in_parts_changes_nothing(dependence, rng, monkeypatch):
+    reference, points = rng.normal(size=(500, 3)), rng.normal(size=(4, 3))
+    samples = [rng.normal(size=(500, 3)) + 0.2 * i for i in range(3)]
+    scores = [-reference, 1.0 - reference]
+    whole = ume(reference, samples, points, Gaussian(1.0), dependence), fssd(reference, scores, points, Gaussian(1.0))
+    monkeypatch.setattr(at, "CHUNK_NUMBERS", 1)
+    assert len(list(at.Chunked(reference).parts())) == 8
+    parts = ume(reference, samples, points, Gaussian(1.0), dependence), fssd(reference, scores, points, Gaussian(1.0))
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(a.values, b.values, rtol=1e-11, atol=1e-15)
+        np.testing.assert_allclose(a.psi.reference, b.psi.reference, rtol=1e-9, atol=1e-14)
+
+
+def test_rows_not_kept_have_no_part(rng):
+    rows, points = rng.normal(size=(60, 2)), rng.normal(size=(3, 2))
+    kept = np.delete(np.arange(60), [0, 7, 59])
+    part, whole = at.Chunked(rows, kept, np.ones(2)), at.Chunked(rows[kept] - 1.0)
+    assert len(part) == 57
+    a = at.fssd(part, lambda p: [-part[p]], points, Gaussian(1.0))
+    b = at.fssd(whole, lambda p: [-whole[p]], points, Gaussian(1.0))
+    assert a.values == b.values
+    np.testing.assert_array_equal(a.psi.reference, b.psi.reference)

@@ -1,0 +1,76 @@
+"""The documentation builds without a warning, every link within it leads somewhere, and it needs no network."""
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Attributes whose file the browser fetches by itself; the others are followed by a reader.
+FETCHED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
+FOLLOWED = {("a", "href")}
+
+
+class _Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.targets, self.fetched, self.followed = {""}, [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name == "id" or (tag, name) == ("a", "name"):
+                self.targets.add(value)
+            if (tag, name) in FETCHED:
+                self.fetched.append(value)
+            elif (tag, name) in FOLLOWED:
+                self.followed.append(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    pytest.importorskip("myst_parser", reason="myst-parser is not installed")
+    pytest.importorskip("furo", reason="furo is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", str(folder / "doctrees")]
+    done = subprocess.run(
+        [*command, str(ROOT / "docs"), str(folder / "html")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    pages = (folder / "html").rglob("*.html")
+    return {page: _Page(page.read_text(encoding="utf-8")) for page in pages}
+
+
+def test_there_is_a_page_for_every_source(site):
+    made = {page.name for page in site}
+    assert {source.with_suffix(".html").name for source in (ROOT / "docs").rglob("*.md")} <= made
+
+
+def test_links_within_the_site_lead_somewhere(site):
+    broken = []
+    for page, found in site.items():
+        for link in found.followed + found.fetched:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            if not target.exists():
+                broken.append((page.name, link))
+            elif target in site and unquote(parts.fragment) not in site[target].targets:
+                broken.append((page.name, link))
+    assert broken == []
+
+
+def test_nothing_is_fetched_from_elsewhere(site):
+    asked = {link for found in site.values() for link in found.fetched if urlsplit(link).netloc}
+    assert asked == set()
+    styles = [text for page in site for text in page.parent.glob("_static/**/*.css")]
+    assert not [style.name for style in styles if "@import" in style.read_text(encoding="utf-8")]

@@ -1,0 +1,127 @@
+"""Pictures of differences: where they must be high and low, on which axes, and that noise stays blank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.evidence import differing_rows, landscape, recall
+from relfit.evidence.axes import chosen_view, main_axes
+from relfit.evidence.witness import witness
+
+
+def _drawn(data, models, name, **options):
+    result = relfit.compare(data, models, rng=0, **options)
+    recalled = recall(result, (data, models))
+    return landscape(recalled, differing_rows(result, recalled, name)), recalled
+
+
+def test_two_columns_show_the_witness_itself(rng):
+    data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "off": rng.normal([1.5, 0], 1, (70, 2))}
+    drawn, recalled = _drawn(data, models, "off")
+    i, j = 10, 40
+    point = np.array([[drawn.grid[0][j], drawn.grid[1][i]]])
+    expected = witness(point, models["off"], data, recalled.kernel)
+    assert drawn.values[i, j] == pytest.approx(expected.values[0], rel=1e-12)
+    assert drawn.errors[i, j] == pytest.approx(expected.errors[0], rel=1e-12)
+    peak = np.unravel_index(drawn.values.argmax(), drawn.values.shape)
+    trough = np.unravel_index(drawn.values.argmin(), drawn.values.shape)
+    assert drawn.grid[0][peak[1]] > 1.0 > -0.2 > drawn.grid[0][trough[1]]
+    assert (drawn.labels, drawn.projected) == (("column 1", "column 2"), False)
+
+
+def test_pictures_of_few_columns_share_their_frame(rng):
+    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "far": rng.normal(9, 1, (60, 2))}
+    near, _ = _drawn(data, models, "a")
+    far, _ = _drawn(data, models, "far")
+    np.testing.assert_array_equal(near.grid[0], far.grid[0])
+    assert far.grid[0][-1] > 9.0
+
+
+def test_one_column(rng):
+    data, models = rng.normal(size=90), {"a": rng.normal(size=90), "wide": rng.normal(0, 2.5, 90)}
+    drawn, _ = _drawn(data, models, "wide")
+    assert drawn.values.shape == drawn.errors.shape == drawn.grid[0].shape
+    middle = np.abs(drawn.grid[0]).argmin()
+    assert drawn.values[middle] < 0.0 < drawn.values[[0, -1]].min()
+    assert drawn.clear[middle]
+
+
+def test_equal_samples_stay_blank(rng):
+    """The share of the picture that noise colours: beyond 3.5 s.e. far less than 1% on average."""
+    shares = []
+    for _ in range(12):
+        data, models = rng.normal(size=(100, 2)), {"a": rng.normal(size=(100, 2)), "b": rng.normal(size=(100, 2))}
+        shares.append(_drawn(data, models, "b")[0].clear.mean())
+    assert np.mean(shares) < 0.01
+
+
+def test_many_columns_are_shown_where_they_differ(rng):
+    """Twenty columns of equal spread but the last, a little wider and shifted in the model: an axis along it is found.
+
+    The differences come from the half of the rows that did not choose the axes.
+    """
+    spread = np.linspace(3, 1, 20)
+    data = rng.normal(size=(400, 20)) * spread
+    off = rng.normal(size=(400, 20)) * spread
+    off[:, 2] += 4.0
+    drawn, recalled = _drawn(data, {"a": rng.normal(size=(400, 20)) * spread, "off": off}, "off")
+    assert drawn.projected
+    assert drawn.clear.any()
+    view = chosen_view(recalled.main_axes, off[::2], data[::2])
+    assert np.abs(view.directions[:, 2]).max() > 0.5
+    assert recalled.complete
+
+
+def test_halves_that_choose_and_draw_are_disjoint(rng):
+    """Pure noise in 50 columns: even along the worst of twelve axes the drawn half stays blank."""
+    shares = []
+    for _ in range(6):
+        data = rng.normal(size=(120, 50))
+        models = {"a": rng.normal(size=(120, 50)), "b": rng.normal(size=(120, 50))}
+        shares.append(_drawn(data, models, "b")[0].clear.mean())
+    assert np.mean(shares) < 0.01
+
+
+def test_slopes_of_a_shifted_density(rng):
+    """Score −(x − 2): the contributions of N(0, 1) data are large all over, those of the right score are not clear."""
+    data = rng.normal(size=(150, 2))
+    models = {m: relfit.Density(score=lambda x, m=float(m): m - x, dim=2) for m in ("0", "2")}
+    wrong, _ = _drawn(data, models, "2")
+    right, _ = _drawn(data, models, "0")
+    assert wrong.kind == "slope"
+    assert wrong.clear.mean() > 0.3
+    assert wrong.values[wrong.clear].min() > 0.0
+    assert right.clear.mean() < 0.02
+
+
+def test_slopes_of_samples_against_a_target(rng):
+    target = relfit.Density(score=lambda x: -x, dim=1)
+    models = {"good": rng.normal(size=(120, 1)), "off": rng.normal(1.5, 1, (120, 1))}
+    result = relfit.compare(target, models, rng=0)
+    recalled = recall(result, (target, models))
+    found = differing_rows(result, recalled, "off")
+    assert (found.kind, found.reference) == ("slope", None)
+    assert found.discrepancy == pytest.approx(result.discrepancy[1], rel=1e-9)
+    assert landscape(recalled, found).clear.any()
+
+
+def test_main_axes_of_a_known_cloud():
+    """Points on the line (3, 4)/5 with a little spread across it: axis 1 is that direction with a positive sign."""
+    steps, across = np.linspace(-5, 5, 11), 0.1 * np.array([1.0, -1.0] * 5 + [0.0])
+    rows = np.outer(steps, [0.6, 0.8, 0.0]) + np.outer(across, [0.0, 0.0, 1.0])
+    axes = main_axes(rows)
+    np.testing.assert_allclose(axes.centre, 0.0, atol=1e-12)
+    np.testing.assert_allclose(axes.directions[0], [0.6, 0.8, 0.0], atol=1e-2)
+    assert axes.share[0] > 0.99
+    assert axes.view().labels[0] == "main axis 1 (100% of the variance)"
+
+
+def test_iteration_finds_the_axes_of_a_decomposition(rng):
+    """250 columns whose spreads fall like 0.8^k: the iterated axes are those of the SVD."""
+    rows = rng.normal(size=(300, 250)) * 0.8 ** np.arange(250)
+    axes = main_axes(rows)
+    _, sizes, exact = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(np.abs((axes.directions * exact[:12]).sum(axis=1)), 1.0, atol=1e-6)
+    np.testing.assert_allclose(axes.share, (sizes**2 / (sizes @ sizes))[:12], rtol=1e-6)

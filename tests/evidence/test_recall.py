@@ -1,0 +1,89 @@
+"""The data of a finished comparison: loaded alike, checked to be the same, thinned out by the rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.evidence import differing_rows, recall
+from relfit.evidence.recall import MOST_ROWS
+
+
+@pytest.fixture
+def two(rng):
+    return rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (50, 2))}
+
+
+def test_all_rows_give_the_result_again(two):
+    result = relfit.compare(*two, rng=0)
+    recalled = recall(result, two)
+    assert recalled.complete
+    for name, value in zip(result.names, result.discrepancy, strict=True):
+        assert differing_rows(result, recalled, name).discrepancy == pytest.approx(value, rel=1e-9, abs=1e-13)
+
+
+def test_generators_are_drawn_from_alike(rng):
+    data = rng.normal(size=(60, 1))
+    models = {"a": lambda n, rng: rng.normal(size=(n, 1)), "b": lambda n, rng: rng.normal(1, 1, (n, 1))}
+    result = relfit.compare(data, models, rng=5)
+    recalled = recall(result, (data, models))
+    assert differing_rows(result, recalled, "b").discrepancy == pytest.approx(result.discrepancy[1], rel=1e-9)
+
+
+def test_presets_prepare_the_rows(rng):
+    data, models = rng.normal(size=(60, 4)), {"a": rng.normal(size=(60, 4)), "b": rng.normal(1, 1, (60, 4))}
+    for preset in ("cmmd", "kid"):
+        result = relfit.compare(data, models, preset=preset, rng=0)
+        recalled = recall(result, (data, models))
+        assert differing_rows(result, recalled, "b").discrepancy == pytest.approx(result.discrepancy[1], rel=1e-6)
+
+
+def test_copies_stand_for_their_originals(rng):
+    data, a = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    models = {"a": a, "copy": a, "b": rng.normal(1, 1, (40, 2))}
+    result = relfit.compare(data, models, rng=0)
+    recalled = recall(result, (data, models))
+    assert differing_rows(result, recalled, "copy").discrepancy == differing_rows(result, recalled, "a").discrepancy
+    assert list(recalled.part()[1]) == ["a", "copy", "b"]
+
+
+def test_large_samples_are_thinned_out_alike(rng):
+    data = rng.normal(size=(MOST_ROWS + 500, 2))
+    noise = rng.normal(size=data.shape)
+    models = {"a": noise, "b": noise + 0.3}
+    result = relfit.compare(data, models, rng=0, dependence="shared")
+    recalled = recall(result, (data, models))
+    assert not recalled.complete
+    assert len(recalled.reference) == MOST_ROWS
+    np.testing.assert_array_equal(recalled.rows["a"], recalled.rows["b"])
+    assert not np.array_equal(recalled.rows[None], recalled.rows["a"])
+    paired = recall(relfit.compare(data, models, rng=0, dependence="paired"), (data, models))
+    np.testing.assert_array_equal(paired.rows[None], paired.rows["a"])
+    assert (np.diff(recalled.rows["a"]) > 0).all()
+
+
+def test_other_data_are_refused(two):
+    data, models = two
+    result = relfit.compare(data, models, rng=0)
+    refused(lambda: recall(result, data), "data: expected a pair")
+    renamed = {"a": models["a"], "c": models["b"]}
+    refused(lambda: recall(result, (data, renamed)), "expected the models of this result ('a', 'b'), got 'a', 'c'")
+    refused(lambda: recall(result, (data[:50], models)), "at least 60 rows in reference")
+    shorter = {**models, "b": models["b"][:49]}
+    refused(lambda: recall(result, (data, shorter)), "at least 50 rows in model 'b'")
+    moved = recall(result, (data, {**models, "b": models["b"] + 0.1}))
+    refused(lambda: differing_rows(result, moved, "b"), "expected the data this result was made from", "'b'")
+    refused(lambda: differing_rows(result, recall(result, two), "c"), "expected one of 'a', 'b', got 'c'")
+
+
+def test_scores_have_no_data(two):
+    result = relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    refused(lambda: recall(result, two), "has no kernel")
+
+
+def test_kernels_that_are_no_functions_of_rows():
+    kernel = relfit.Precomputed(np.exp(-0.1 * np.subtract.outer(np.arange(60.0), np.arange(60.0)) ** 2))
+    result = relfit.compare(20, {"a": 20, "b": 20}, kernel=kernel, rng=0)
+    refused(lambda: recall(result, (20, {"a": 20, "b": 20})), "expected a kernel that is a function of rows")

@@ -1,0 +1,47 @@
+"""The coverage study: its closed forms against simulation, its trials against the public methods."""
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.experiments import coverage
+from relfit.problems import draw, mean_shift_l10
+
+
+@pytest.mark.parametrize("measure", ["mmd", "ksd"])
+def test_population_values_are_what_large_samples_estimate(measure):
+    """n = 4000 rows, estimates within 5 standard errors of the closed forms."""
+    problem = mean_shift_l10(coverage.DIM)
+    reference, samples = draw(problem, 4000, 3)
+    names = ["P1", "P10"]
+    models = {name: samples[name] for name in names}
+    if measure == "ksd":
+        models = {name: relfit.Density(score=problem.score(name), dim=coverage.DIM) for name in names}
+    joint = relfit.estimate(reference, models, kernel=relfit.Gaussian(coverage.BANDWIDTH), rng=0)
+    truth = coverage.population(measure)[[0, 9]]
+    assert (np.abs(joint.values - truth) < 5 * joint.standard_error).all()
+    assert (5 * joint.standard_error < np.abs(truth)).all()
+
+
+@pytest.mark.parametrize("test", coverage.TESTS)
+def test_the_bounds_are_those_of_a_result(test):
+    rng = np.random.default_rng(1)
+    values = rng.multivariate_normal(coverage.MEANS["graded"], coverage.known_covariance())
+    joint = relfit.JointEstimate(tuple("abcdefghij"), values, coverage.known_covariance(), (200,))
+    _, lower, upper, interval = coverage._all_bounds(joint, test, 7)
+    result = relfit.decide(joint, test=test, rng=7)
+    np.testing.assert_array_equal(lower, result.lower_bound(0.95))
+    np.testing.assert_array_equal(upper, result.upper_bound(0.95))
+    np.testing.assert_array_equal(interval, result.confidence_interval(0.95))
+
+
+def test_trials_and_rows_have_every_column():
+    cases = (
+        (coverage.known_cells()[1], coverage.known_trial, coverage.coverage_rows, 3),
+        (coverage.data_cells()[2], coverage.margin_trial, coverage.margin_rows, 3),
+        (coverage.group_cells()[4], coverage.group_trial, coverage.group_rows, 1),
+    )
+    for cell, trial, rows, count in cases:
+        made = rows(cell, [trial(cell, seed) for seed in range(2)])
+        assert len(made) == count
+        assert all(list(row) == list(made[0]) for row in made)

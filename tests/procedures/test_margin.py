@@ -1,0 +1,206 @@
+"""Margins: "worse by more than δ" and "equivalent within δ", by hand and at the boundary by simulation."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import relfit
+from relfit import JointEstimate, decide
+from relfit.procedures import best_set, carve, fixed_relpsi, relative_z, relmulti, relpsi
+from relfit.procedures.carve import conditional_law, select
+from relfit.procedures.streams import streams
+
+ALPHA = 0.05
+Z = norm.isf(ALPHA)
+
+
+def joint(values, covariance, n=None):
+    return JointEstimate(tuple(f"m{k}" for k in range(len(values))), values, covariance, None if n is None else (n,))
+
+
+def correlated(l, seed=1):
+    root = np.random.default_rng(seed).normal(size=(l, l))
+    return root @ root.T / l + 0.2 * np.eye(l)
+
+
+def test_pair_z_by_hand():
+    """s = 1: p = Φ(δ − t), threshold δ + z. Equivalent where t ≤ δ − z."""
+    estimate = joint([2.0, 0.0], 0.5 * np.eye(2))
+    got = relative_z(estimate, ALPHA, 0.5)
+    assert np.exp(got.log_pvalue) == pytest.approx(norm.sf(1.5), rel=1e-12)
+    assert got.threshold == pytest.approx(0.5 + Z, rel=1e-12)
+    assert relative_z(estimate, ALPHA, 2.0 + Z + 1e-9).equivalent
+    assert not relative_z(estimate, ALPHA, 2.0 + Z - 1e-9).equivalent
+    assert relative_z(estimate, ALPHA).equivalent is None
+
+
+def test_relpsi_by_hand():
+    """l = 2, s = 1, t = 2.5, T in [0, ∞) with mean δ = 1: p = Φ̄(1.5)/Φ̄(−1), P(T ≤ t) its complement."""
+    decision = relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, margin=1.0)
+    assert np.exp(decision.log_pvalue[1]) == pytest.approx(norm.sf(1.5) / norm.sf(-1.0), rel=1e-12)
+    # Φ(2.5 − δ) ≤ α from δ = 2.5 + z on; given T ≥ 0 the probability is smaller still, so the plain test decides.
+    assert relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, margin=2.5 + Z + 1e-6).equivalent[1]
+    assert not relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, margin=2.5 + Z - 1e-6).equivalent[1]
+
+
+def test_fixed_relpsi_by_hand():
+    """As above with η fixed: b selected, [0, ∞); the threshold is where p = α."""
+    estimate = joint([2.5, 0.0], 0.5 * np.eye(2))
+    got = fixed_relpsi(estimate, ALPHA, 1.0)
+    assert np.exp(got.log_pvalue) == pytest.approx(norm.sf(1.5) / norm.sf(-1.0), rel=1e-12)
+    assert norm.sf(got.threshold - 1.0) / norm.sf(-1.0) == pytest.approx(ALPHA, rel=1e-9)
+
+
+def test_relmulti_by_hand():
+    selection, testing = joint([0.0, 1.0, 1.0], np.eye(3)), joint([0.0, 2.0, -3.0], 0.5 * np.eye(3))
+    decision = relmulti(selection, testing, ALPHA, "none", margin=0.5)
+    np.testing.assert_allclose(np.exp(decision.log_pvalue), [1.0, norm.sf(1.5), norm.sf(-3.5)], rtol=1e-12)
+    assert decision.equivalent.tolist() == [True, False, True]
+    # Bonferroni over the two others: Φ(−3.5) · 2 ≤ α still, but not Φ(−1.7) · 2.
+    near = relmulti(selection, joint([0.0, 2.0, -1.2], 0.5 * np.eye(3)), ALPHA, "bonferroni", margin=0.5)
+    assert near.equivalent.tolist() == [True, False, False]
+
+
+def test_carving_moves_the_mean_of_its_conditional_law():
+    """p(δ) is the share of the law's mass above t at mean δ; without a margin it is that at mean 0."""
+    estimate = joint([0.0, 0.4, 2.0], correlated(3))
+    decision = carve(estimate, ALPHA, rng=np.random.default_rng(3), margin=0.7)
+    selection = select(estimate, streams(np.random.default_rng(3), estimate.names), 2000, 1.0)
+    for i in set(range(3)) - {selection.best}:
+        law = conditional_law(estimate, selection, i)
+        mean = 0.7 / law.s
+        inside = np.clip(norm.cdf(law.b - mean) - norm.cdf(np.maximum(law.a, law.t) - mean), 0.0, None)
+        whole = np.clip(norm.cdf(law.b - mean) - norm.cdf(law.a - mean), 0.0, None)
+        assert np.exp(decision.log_pvalue[i]) == pytest.approx(inside.sum() / whole.sum(), rel=1e-9)
+
+
+def test_best_set_is_equivalent_where_its_upper_bound_says_so():
+    """Two models, s = 1, gap 3 > z: C = {0} and R_1 ≤ 3 + z."""
+    estimate = joint([0.0, 3.0], 0.5 * np.eye(2))
+    for margin, shown in ((3.0 + Z - 1e-6, False), (3.0 + Z + 1e-6, True)):
+        decision = best_set(estimate, ALPHA, rng=np.random.default_rng(0), margin=margin)
+        assert decision.equivalent.tolist() == [True, shown]
+
+
+@pytest.mark.parametrize("test", ["relpsi", "best-set", "carve"])
+def test_a_constant_difference_is_compared_with_the_margin_itself(test):
+    estimate = joint([0.0, 0.5, 0.0], np.ones((3, 3)))
+    below = decide(estimate, test=test, margin=0.4, rng=0)
+    above = decide(estimate, test=test, margin=0.6, rng=0)
+    assert below.worse.tolist() == [False, True, False]
+    assert below.equivalent.tolist() == [True, False, True]
+    assert not above.worse.any()
+    assert above.equivalent.all()
+
+
+def test_a_near_tie_for_best_makes_no_model_equivalent():
+    """Given the selection V⁻ is just below t, so T can hardly be smaller; but t is ten times the margin."""
+    estimate = joint([0.0, 1e-6, 5.0], 0.5 * np.eye(3))
+    decision = relpsi(estimate, ALPHA, margin=0.5)
+    assert not decision.worse[2]
+    assert not decision.equivalent[2]
+
+
+@pytest.mark.parametrize("test", ["relpsi", "best-set", "carve"])
+def test_no_model_is_both_worse_and_equivalent(test):
+    rng = np.random.default_rng(4)
+    for seed in range(60):
+        estimate = joint(2 * rng.normal(size=5), correlated(5, seed), n=100)
+        result = decide(estimate, test=test, margin=0.5, rng=seed)
+        assert not (result.worse & result.equivalent).any()
+
+
+def verdicts(test, mean, covariance, margin, trials, seed):
+    """(trials, l) worse and equivalent, and who was tested against, for D ~ N(mean, V)."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for d in rng.multivariate_normal(mean, covariance, size=trials):
+        if test == "relmulti":
+            half = rng.multivariate_normal(mean, covariance)
+            decision = relmulti(joint(half, covariance), joint(d, covariance), ALPHA, "none", margin=margin)
+        elif test == "best-set":
+            decision = best_set(joint(d, covariance, 200), ALPHA, rng=rng, draws=999, margin=margin)
+        elif test == "carve":
+            decision = carve(joint(d, covariance), ALPHA, rng=rng, draws=100, margin=margin)
+        else:
+            decision = relpsi(joint(d, covariance), ALPHA, margin=margin)
+        found.append((decision.best, decision.worse, decision.equivalent))
+    best, worse, equivalent = zip(*found, strict=True)
+    return np.array(best), np.array(worse), np.array(equivalent)
+
+
+@pytest.mark.parametrize("test", ["relpsi", "relmulti", "carve", "best-set"])
+def test_both_errors_at_the_boundary(test):
+    """Model 0 is best; 1, 2 and 3 are worse by exactly δ: neither "worse by more" nor "less" is to be claimed.
+
+    Given that model 0 was selected an exact test claims "worse" with probability α; best-set looks at four models
+    at once and may claim less. "Equivalent" here is wrong only when D_i − D_J > δ, so at the boundary its error is
+    counted at δ just above: margin δ⁻ = δ − ε.
+    """
+    delta, trials = 2.5, 1000 if test != "best-set" else 500
+    mean, covariance = np.array([0.0, delta, delta, delta]), 0.3 * correlated(4, 7)
+    best, worse, _ = verdicts(test, mean, covariance, delta, trials, 8)
+    given = best == 0
+    error = np.sqrt(ALPHA * (1 - ALPHA) / given.sum())
+    for i in (1, 2, 3):
+        assert worse[given, i].mean() < ALPHA + 3.5 * error
+        if test != "best-set":
+            assert worse[given, i].mean() > ALPHA - 3.5 * error
+    _, _, equivalent = verdicts(test, mean, covariance, delta - 1e-9, trials, 9)
+    claims = equivalent[:, 1:].any(axis=1) if test == "best-set" else equivalent[:, 1:].mean(axis=1)
+    assert claims.mean() < ALPHA + 3.5 * claims.std() / np.sqrt(trials) + 1e-9
+
+
+def test_the_words_and_the_table_follow(capsys):
+    estimate = joint([0.0, 0.02, 0.3, 1.0], 0.002 * np.eye(4), n=500)
+    result = decide(estimate, test="best-set", margin=0.2, rng=0)
+    verdict = {row["name"]: row["verdict"] for row in result.rows()}
+    assert verdict == {
+        "m0": "best of the sample",
+        "m1": "equivalent within 0.2",
+        "m2": "no evidence either way",
+        "m3": "worse by more than 0.2",
+    }
+    assert [row["equivalent"] for row in result.rows()] == [True, True, False, False]
+    assert "margin 0.2" in str(result)
+    assert "m1 is equivalent to the best within 0.2; m2 could be either" in str(result)
+    back = relfit.Comparison.from_json(result.to_json())
+    assert back.margin == 0.2
+    np.testing.assert_array_equal(back.equivalent, result.equivalent)
+    plain = decide(estimate, test="best-set", rng=0)
+    assert plain.equivalent is None
+    assert all(row["equivalent"] is None for row in plain.rows())
+
+
+@pytest.mark.parametrize("test", ["relpsi", "best-set", "carve"])
+def test_a_file_of_before_reads_as_no_margin(test):
+    data = decide(joint([0.0, 1.0, 2.0], np.eye(3)), test=test, rng=0).to_dict()
+    for key in ("margin", "equivalent", "groups"):
+        del data[key]
+    assert relfit.Comparison.from_dict(data).margin == 0.0
+
+
+def test_thresholds_agree_with_the_verdicts():
+    rng = np.random.default_rng(5)
+    for seed in range(40):
+        result = decide(joint(2 * rng.normal(size=4), correlated(4, seed)), test="relpsi", margin=0.4)
+        others = np.arange(4) != result.best_index
+        np.testing.assert_array_equal((result.difference >= result.threshold)[others], result.worse[others])
+
+
+@pytest.mark.parametrize("test", ["relpsi", "carve"])
+def test_bounds_agree_with_both_verdicts(test):
+    """Worse where the lower bound is above δ; equivalent only where the upper bound is at most δ."""
+    rng = np.random.default_rng(6)
+    for seed in range(25):
+        result = decide(joint(2 * rng.normal(size=4), correlated(4, seed)), test=test, margin=0.4, rng=seed)
+        others = np.arange(4) != result.best_index
+        np.testing.assert_array_equal((result.lower_bound(0.95) > 0.4)[others], result.worse[others])
+        assert (result.upper_bound(0.95)[others & result.equivalent] <= 0.4).all()
+
+
+@pytest.mark.parametrize("margin", [-1.0, float("nan"), float("inf"), "0.1", True])
+def test_margins_that_are_none(margin):
+    with pytest.raises(relfit.InputError, match=r"^margin: expected a number") as caught:
+        decide(joint([0.0, 1.0], np.eye(2)), margin=margin)
+    assert "\n" not in str(caught.value)

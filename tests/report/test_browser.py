@@ -1,0 +1,177 @@
+"""The page in a real browser: layout, print, names as text, no requests, no errors, axe."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import Browser, executable
+
+import relfit
+
+QUIET = {"Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed"}
+
+
+def _axe():
+    found = importlib.util.find_spec("axe_playwright_python")
+    return None if found is None else Path(found.submodule_search_locations[0]) / "axe.min.js"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = executable()
+    if path is None or sys.platform == "win32":
+        pytest.skip("no Chromium on this machine")
+    started = Browser(path)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Reports with every panel: ten models in ten columns, odd names in two, densities, and a bare one."""
+    folder = tmp_path_factory.mktemp("pages")
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(300, 10))
+    ten = {f"model-{k}": rng.normal(size=(300, 10)) + (0.5 if k < 6 else 0.9) * np.eye(10)[k] for k in range(10)}
+    relfit.compare(data, ten, rng=0).report(folder / "ten.html", (data, ten), command="relfit compare a.npy b.npy")
+    names = [
+        "<script>document.title='hacked'</script>",
+        "<img src=x onerror=alert(1)>",
+        "&amp;",
+        "x" * 120,
+        "\u202eevil",
+    ]
+    flat = rng.normal(size=(150, 2))
+    odd = {name: rng.normal(0.2 * k, 1, (150, 2)) for k, name in enumerate(names)}
+    texts = {"reference": ["<b>bold</b>"] * 150, names[0]: [np.zeros((4, 4))] * 150}
+    relfit.compare(flat, odd, rng=0, test="best-set").report(folder / "odd.html", (flat, odd), items=texts)
+    scores = {f"shift {m}": relfit.Density(score=lambda x, m=m: m - x, dim=1) for m in (0.0, 0.2, 0.8)}
+    line = rng.normal(size=(150, 1))
+    relfit.compare(line, scores, rng=0, test="carve").report(folder / "ksd.html", (line, scores))
+    joint = relfit.JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
+    relfit.decide(joint).report(folder / "bare.html")
+    return folder
+
+
+PAGES = ("ten", "odd", "ksd", "bare")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_fits_and_is_quiet(browser, pages, name, width, dark):
+    """Nothing wider than the window, no request but the file itself, not a word on the console."""
+    browser.open(pages / f"{name}.html", width, dark=dark)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    methods = [event.get("method") for event in browser.events]
+    assert methods.count("Network.requestWillBeSent") == 1 + browser.run(
+        "[...document.images].length ? new Set([...document.images].map(i => i.src)).size : 0"
+    )
+    assert not [event for event in browser.events if event.get("method") in QUIET]
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 24, 28)" if dark else "rgb(255, 255, 255)"
+    )
+
+
+def test_these_checks_would_notice(browser, tmp_path):
+    """A page that talks, asks for a file and is too wide is caught by what the test above looks at."""
+    page = tmp_path / "bad.html"
+    page.write_text("<img src='missing.png'><p style='width: 900px'>x</p><script>console.log(1); throw 2</script>")
+    browser.open(page, 360)
+    methods = [event.get("method") for event in browser.events]
+    assert methods.count("Network.requestWillBeSent") == 2
+    assert {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed"} <= QUIET & set(methods)
+    assert browser.run("document.documentElement.scrollWidth") > 360
+
+
+@pytest.mark.parametrize("width", [360, 1600])
+def test_nothing_overlaps_or_leaves_its_place(browser, pages, width):
+    """Letters of table cells and headings stay inside their boxes, and no two cells of a row overlap."""
+    browser.open(pages / "ten.html", width)
+    outside = """
+    [...document.querySelectorAll('h1, h2, th, td, figcaption, dd, li, summary')].filter(e => {
+      const box = e.getBoundingClientRect();
+      return box.width > 2 && !e.closest('.hidden, .scroll') && (box.right > innerWidth + 1 || box.left < -1);
+    }).map(e => e.textContent)
+    """
+    assert browser.run(outside) == []
+    overlapping = """
+    [...document.querySelectorAll('tr')].flatMap(row => {
+      const boxes = [...row.children].map(c => c.getBoundingClientRect()).filter(b => b.width > 2 && b.height > 2);
+      const shared = (a, b, low, high) => Math.min(a[high], b[high]) - Math.max(a[low], b[low]) > 1;
+      return boxes.flatMap((a, i) => boxes.slice(i + 1).filter(
+        b => shared(a, b, 'left', 'right') && shared(a, b, 'top', 'bottom'))).map(() => row.textContent);
+    })
+    """
+    assert browser.run(overlapping) == []
+    sizes = (
+        "[...document.querySelectorAll('main :is(p, td, th, li)')].map(e => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert min(browser.run(sizes)) >= 12.0
+
+
+def test_the_marks_stand_where_the_numbers_say(browser, pages):
+    """The forest's marks are in the order of the discrepancies, and the best one stands on the dashed line."""
+    browser.open(pages / "ten.html", 1600)
+    places = browser.run(
+        "[...document.querySelectorAll('.forest')[0].querySelectorAll('tbody tr:not([aria-hidden])')].map(row => {"
+        " const mark = row.querySelector('svg.bar > svg:last-of-type').getBoundingClientRect();"
+        " return mark.left + mark.width / 2; })"
+    )
+    assert len(places) == 10
+    assert places == sorted(places)
+    line = browser.run("document.querySelector('.forest .zero').getBoundingClientRect().left")
+    assert places[0] == pytest.approx(line, abs=1.5)
+
+
+def test_names_with_markup_are_text(browser, pages):
+    browser.open(pages / "odd.html", 1600)
+    title = browser.run("document.title")
+    assert title.startswith("relfit: ")
+    assert browser.run("document.querySelectorAll('script, iframe, object, embed, link').length") == 0
+    assert browser.run("[...document.images].every(i => i.src.startsWith('data:image/png'))")
+    named = browser.run("[...document.querySelectorAll('.models tbody th')].map(e => e.textContent)")
+    assert "<script>document.title='hacked'</script>" in named
+    assert "<img src=x onerror=alert(1)>" in named
+    assert "&amp;" in named
+    assert "\\u202eevil" in named
+    assert "<b>bold</b>" in browser.run("document.querySelector('.strips').textContent")
+
+
+def test_ten_models_print_on_four_pages(browser, pages):
+    browser.open(pages / "ten.html", 1600)
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF")
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", printed)) <= 4
+
+
+def test_the_keyboard_reaches_everything_that_scrolls_or_opens(browser, pages):
+    browser.open(pages / "ten.html", 240)
+    scrolling = (
+        "[...document.querySelectorAll('*')].filter(e => e.scrollWidth > e.clientWidth + 1 &&"
+        " getComputedStyle(e).overflowX === 'auto')"
+    )
+    assert browser.run(f"{scrolling}.length") >= 1
+    assert browser.run(f"{scrolling}.every(e => e.tabIndex === 0)")
+    assert browser.run("[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
+    assert browser.run("document.querySelector('details > summary') !== null")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(browser, pages, name, dark):
+    script = _axe()
+    if script is None:
+        pytest.skip("axe is not installed: pip install --no-deps axe-playwright-python")
+    browser.open(pages / f"{name}.html", 360 if dark else 1600, dark=dark)
+    browser.run(script.read_text(encoding="utf-8") + "; true")
+    found = browser.run(
+        "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map("
+        "v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 200)]))"
+    )
+    assert found == []

@@ -1,0 +1,144 @@
+"""How far to trust it, how many rows it takes, what was tested: sentences that are true for the result at hand."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.evidence import bandwidth_sensitivity, recall
+from relfit.planning import plan
+from relfit.report.advice import about, rows_advice
+from relfit.report.checks import checks
+from relfit.report.plain import in_other_words, not_said
+
+
+def _checks(result, data=None):
+    recalled = None if data is None else recall(result, data)
+    sensitivity = None if recalled is None else bandwidth_sensitivity(result, recalled)
+    return {check.title: check for check in checks(result, recalled, sensitivity)}
+
+
+@pytest.fixture
+def samples(rng):
+    return rng.normal(size=(100, 2)), {"a": rng.normal(0.4, 1, (100, 2)), "b": rng.normal(1.5, 1, (100, 2))}
+
+
+def test_a_clean_comparison(samples):
+    result = relfit.compare(*samples, rng=0)
+    found = _checks(result, samples)
+    assert found["Rows shared with the reference"].state == "good"
+    assert found["Kernel"].sentences[0] == f"Gaussian kernel, bandwidth {result.kernel.length:.3g} (median)."
+    assert found["Models very close to the data"].state == "good"
+    assert found["Another bandwidth"].state == "good"
+    assert "Score check" not in found
+    assert "Separate groups in the data" not in found
+
+
+def test_shared_rows_are_counted(rng):
+    data = rng.normal(size=(60, 2))
+    copied = rng.normal(size=(60, 2))
+    copied[:7] = data[:7]
+    result = relfit.compare(data, {"a": rng.normal(size=(60, 2)), "thief": copied}, rng=0)
+    check = _checks(result)["Rows shared with the reference"]
+    assert check.state == "mind"
+    assert check.sentences[0].startswith("7 of 60 rows of 'thief' also occur in the reference")
+
+
+def test_close_models_are_named(make):
+    result = make([0.0, 1.0], names=["right", "off"], near_degeneracy=np.array([0.45, 0.02]))
+    check = _checks(result)["Models very close to the data"]
+    assert check.state == "mind"
+    assert check.sentences[0].startswith("right is so close to the data")
+    fine = _checks(make([0.0, 1.0], near_degeneracy=np.array([0.12, 0.02])))["Models very close to the data"]
+    assert fine.state == "good"
+    assert "at most 12%" in fine.sentences[0]
+
+
+def test_bandwidth_that_matters(rng):
+    """Blobs: the fine structure is seen at small bandwidths only, so the verdict changes and the models are named."""
+    centres = 6.0 * np.array([(i, j) for i in range(3) for j in range(3)])
+    data, good = (centres[rng.integers(9, size=300)] + 0.3 * rng.normal(size=(300, 2)) for _ in range(2))
+    smeared = centres[rng.integers(9, size=300)] + 1.2 * rng.normal(size=(300, 2))
+    models = {"good": good, "smeared": smeared}
+    result = relfit.compare(data, models, rng=0, kernel=relfit.Gaussian(4.0))
+    found = _checks(result, (data, models))["Another bandwidth"]
+    sensitivity = bandwidth_sensitivity(result, recall(result, (data, models)))
+    assert found.state == ("good" if sensitivity.stable else "mind")
+    assert found.state == "mind"
+    assert "smeared" in found.sentences[0]
+
+
+def test_densities_get_a_score_check_and_the_word_about_weights(rng):
+    data = np.concatenate([rng.normal(-9, 1, (60, 1)), rng.normal(9, 1, (140, 1))])
+
+    def mixture(weight, wrong=1.0):
+        def log_prob(x):
+            return np.logaddexp(np.log(weight) - 0.5 * (x[:, 0] + 9) ** 2, np.log1p(-weight) - 0.5 * (x[:, 0] - 9) ** 2)
+
+        def score(x):
+            share = 1.0 / (1.0 + (1.0 - weight) / weight * np.exp(np.clip(18.0 * x[:, 0], -700, 700)))
+            return wrong * (share * (-9.0 - x[:, 0]) + (1.0 - share) * (9.0 - x[:, 0]))[:, None]
+
+        return relfit.Density(score=score, log_prob=log_prob, dim=1)
+
+    models = {"right": mixture(0.3), "wrong": mixture(0.3, wrong=2.0)}
+    found = _checks(relfit.compare(data, models, rng=0), (data, models))
+    groups = found["Separate groups in the data"]
+    assert groups.state == "mind"
+    assert groups.sentences[0].startswith("The data fall into groups: 30% and 70% of the rows")
+    assert "hardly notices how much weight" in groups.sentences[1]
+    assert found["Score check"].state == "mind"
+    assert any("wrong: the score is 2 times the gradient" in sentence for sentence in found["Score check"].sentences)
+    assert any("right: the score is the gradient" in sentence for sentence in found["Score check"].sentences)
+    bare = _checks(relfit.compare(data, models, rng=0))
+    assert bare["Separate groups in the data"].state == "mind"
+    assert "without the data" in bare["Score check"].sentences[0]
+
+
+def test_about():
+    assert [about(n) for n in (7, 99.4, 996, 1049, 5437, 1e6)] == ["7", "99", "1,000", "1,000", "5,400", "1,000,000"]
+
+
+def test_rows_advice_is_the_plans():
+    """Two models have closed forms: the number in the sentence is `plan`'s, to two digits."""
+    joint = relfit.JointEstimate(("a", "b"), [0.0, 0.2], 0.01 * np.eye(2), sizes=(200,))
+    result = relfit.decide(joint, test="relpsi")
+    (sentence,) = rows_advice(result)
+    needed = plan(joint, tests=["relpsi"]).needed("b", "relpsi")
+    assert sentence.startswith(f"To tell b from a you would need about n = {about(needed)} rows; ")
+
+
+def test_rows_advice_promises_nothing_it_cannot():
+    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.01, 9.0], 0.01 * np.eye(3), sizes=(200,))
+    (sentence,) = rows_advice(relfit.decide(joint, test="relpsi"))
+    assert "no number of rows is enough" in sentence
+    clear = relfit.JointEstimate(("a", "b"), [0.0, 9.0], 0.01 * np.eye(2), sizes=(200,))
+    assert rows_advice(relfit.decide(clear, test="relpsi")) == ["No other model is undecided: these rows were enough."]
+    unknown = relfit.JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2))
+    assert rows_advice(relfit.decide(unknown, test="relpsi")) == []
+
+
+def test_many_undecided_models_are_counted():
+    joint = relfit.JointEstimate(tuple("abcdefg"), 0.1 * np.arange(7.0), 0.2 * np.eye(7), sizes=(100,))
+    said = rows_advice(relfit.decide(joint, test="relpsi"))
+    assert len(said) == 5
+    assert said[-1] == "2 more models are undecided too."
+
+
+@pytest.mark.parametrize(
+    ("correction", "said"),
+    [("none", "called worse in at most 10 of 100"), ("by", "10 of every 100 verdicts"), ("holm", "even one mistaken")],
+)
+def test_error_rates_as_frequencies(make, correction, said):
+    result = make([0.0, 1.0, 2.0], alpha=0.1, correction=correction)
+    assert said in in_other_words(result)[0]
+    assert re.search(r"\bnot the probability\b", in_other_words(result)[1])
+
+
+def test_what_each_discrepancy_cannot_see(make):
+    assert any("wrong weights" in text for text in not_said(make([0.0, 1.0], measure="ksd")))
+    assert any("moments" in text for text in not_said(make([0.0, 1.0], measure="mmd", kernel=relfit.Polynomial())))
+    assert not any("weights" in text for text in not_said(make([0.0, 1.0], measure="mmd")))

@@ -1,0 +1,93 @@
+"""Forest rows: values, intervals and bounds are the result's own, and everything drawn is on the scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import relfit
+from relfit.report.forest import difference_forest, discrepancy_forest
+from relfit.report.pairs import who_beats_whom
+from relfit.report.ticks import Scale, scale_of, tick_labels
+
+
+def test_discrepancies_by_hand(make):
+    """α = 0.1: z = 1.6449, so 1 ± 1.6449 · 0.5 = 0.18 to 1.82; the line is the best's value."""
+    drawn = discrepancy_forest(make([1.0, 5.0], errors=0.5, alpha=0.1))
+    assert [(bar.name, bar.kind) for bar in drawn.bars] == [("m1", "best"), ("m2", "worse")]
+    assert drawn.bars[0].low == pytest.approx(1.0 - 1.6448536 * 0.5)
+    assert drawn.shown(drawn.bars[0]) == "0.18 to 1.82"
+    assert (drawn.line, drawn.level) == (1.0, 0.9)
+
+
+@pytest.mark.parametrize("test", ["relpsi", "best-set", "carve"])
+def test_differences_are_the_tests_own(test):
+    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), sizes=(500,))
+    result = relfit.decide(joint, test=test, rng=0)
+    intervals, bounds = result.confidence_interval(0.95), result.lower_bound(0.95)
+    for bar in difference_forest(result).bars:
+        i = result.names.index(bar.name)
+        assert (bar.low, bar.high) == tuple(intervals[i])
+        assert bar.bound == (None if bar.kind == "best" and test != "best-set" else bounds[i])
+        if bar.kind != "best" and test != "best-set":
+            assert (bar.bound > 0.0) == (bar.kind == "worse")
+        if test == "best-set" and bar.bound > 0.0:
+            assert bar.kind == "worse"
+
+
+def test_a_margin_moves_the_line():
+    joint = relfit.JointEstimate(("a", "b"), [0.0, 0.5], 0.001 * np.eye(2))
+    drawn = difference_forest(relfit.decide(joint, margin=0.2))
+    assert drawn.line == 0.2
+    assert drawn.bars[1].kind == "worse"
+    assert drawn.bars[1].bound > 0.2
+
+
+def test_infinite_ends_are_said(make):
+    drawn = difference_forest(make([0.0, 1e-9, 3.0], errors=0.2))
+    shown = [drawn.shown(bar) for bar in drawn.bars]
+    assert shown[0] == "—"
+    ends = [end for bar in drawn.bars for end in (bar.low, bar.high)]
+    assert any(math.isinf(end) for end in ends) == any("∞" in text for text in shown)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=5), st.sampled_from([1e-6, 1.0, 100.0]))
+def test_values_are_always_on_the_scale(values, error):
+    joint = relfit.JointEstimate(tuple(f"m{k}" for k in range(len(values))), values, error**2 * np.eye(len(values)))
+    result = relfit.decide(joint, test="relpsi")
+    for drawn in (discrepancy_forest(result), difference_forest(result)):
+        assert drawn.scale.low < drawn.scale.high
+        assert all(drawn.scale.low <= bar.value <= drawn.scale.high for bar in drawn.bars)
+        assert drawn.scale.low <= drawn.line <= drawn.scale.high
+        assert all(0.0 <= at <= 100.0 for at, _ in drawn.scale.labels())
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
+def test_ticks_are_few_inside_and_told_apart(low, width):
+    scale = Scale(low, low + width)
+    if not low < low + width or width < 1e-6 * abs(low):
+        return
+    ticks = scale.ticks()
+    assert 1 <= len(ticks) <= 6
+    assert all(low - 1e-6 * width <= tick <= low + width + 1e-6 * width for tick in ticks)
+
+
+def test_tick_labels():
+    assert tick_labels([0.0, 0.005, 0.01]) == ["0", "0.005", "0.01"]
+    assert tick_labels([-20.0, 0.0, 20.0]) == ["−20", "0", "20"]
+    assert tick_labels([0.0, 2e6]) == ["0", "2e6"]
+    assert scale_of([3.0, 3.0]) == Scale(0.0, 6.0)
+    assert scale_of([0.0, 0.0]) == Scale(-1.0, 1.0)
+
+
+def test_who_beats_whom_by_hand(make):
+    """Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading."""
+    grid = who_beats_whom(make([5.0, 0.0, 0.1], names=["c", "a", "b"]))
+    assert grid.names == ("a", "b", "c")
+    cells = [[grid.cell(i, j) for j in range(3)] for i in range(3)]
+    assert cells == [["same", "open", "better"], ["open", "same", "better"], ["worse", "worse", "same"]]

@@ -1,0 +1,178 @@
+"""Tables for papers, and the methods paragraph: escaped, complete, and true for the settings used."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.errors import InputError
+from relfit.report.formats import latex_text, to_csv, to_latex, to_markdown
+from relfit.report.methods import methods_text
+from relfit.report.references import REFERENCES
+from relfit.report.repeat import python_call, settings
+from relfit.report.table import table
+
+
+def test_csv_holds_the_rows_exactly(make, odd):
+    for result in (make([0.1, 1 / 3, 5.0]), odd):
+        read = list(csv.DictReader(io.StringIO(to_csv(result))))
+        assert [row["name"] for row in read] == [row["name"] for row in result.rows()]
+        assert [float(row["difference"]) for row in read] == [row["difference"] for row in result.rows()]
+        assert [row["worse"] for row in read] == [str(row["worse"]) for row in result.rows()]
+        assert list(read[0]) == list(result.rows()[0])
+
+
+def test_markdown_is_one_table(odd):
+    lines = to_markdown(odd).splitlines()
+    assert len(lines) == 2 + len(odd.names)
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+    assert {len(row) for row in cells} == {6}
+    assert "\\<script\\>alert(1)\\</script\\>" in to_markdown(odd)
+    assert lines[2].startswith("| **")
+
+
+def test_latex_escapes_every_name(odd):
+    made = to_latex(odd)
+    rows = [line for line in made.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 1 + len(odd.names)
+    for row in rows:
+        bare = re.sub(r"\\[&%$#_{}]", "", row)
+        assert bare.count("&") == 5
+        assert "%" not in bare
+        assert bare.count("$") % 2 == 0
+        assert bare.count("{") == bare.count("}")
+    assert r"\textbackslash{}frac" in made
+    assert made.count(r"\textbf") == 1
+
+
+def test_latex_numbers_by_hand(make):
+    made = to_latex(make([-0.5, 9.0]))
+    assert "$-0.50$" in made
+    assert "$<10^{-12}$" in made
+    assert latex_text("50% & a_b ≤ 2²") == r"50\% \& a\_b $\leq$ 2\textsuperscript{2}"
+
+
+def test_formats_show_the_same_cells(make):
+    result = make([0.1, 0.2, 5.0], correction="by")
+    for made in (to_latex(result), to_markdown(result)):
+        for row in table(result).rows:
+            assert all(cell in made for cell in row[1:3])
+
+
+SETTINGS = {
+    "relpsi": (
+        {"test": "relpsi"},
+        ["lim2019kernel", "lee2016exact", "gretton2012kernel"],
+        ["RelPSI", "median distance"],
+    ),
+    "relmulti": (
+        {"test": "relmulti", "select_fraction": 0.3},
+        ["lim2019kernel", "benjamini2001control"],
+        ["RelMulti", "random 30%", "false discovery rate"],
+    ),
+    "best-set": ({"test": "best-set", "alpha": 0.01}, ["andrews2010inference", "hansen2011model"], ["α = 0.01"]),
+    "carve": ({"test": "carve"}, ["fithian2014optimal", "tian2018selective"], ["Gaussian noise"]),
+    "holm": ({"correction": "holm"}, ["holm1979simple"], ["family-wise error rate"]),
+    "bh": ({"correction": "bh"}, ["benjamini1995controlling"], ["Benjamini–Hochberg"]),
+    "linear": ({"estimator": "linear"}, [], ["linear-time estimate"]),
+    "shared": ({"dependence": "shared"}, [], ["common random numbers"]),
+    "imq": ({"kernel": relfit.IMQ(2.0)}, [], ["IMQ kernel, scale 2"]),
+    "kid": ({"preset": "kid"}, ["binkowski2018demystifying"], ["Polynomial kernel"]),
+    "margin": ({"margin": 0.01}, [], ["by more than 0.01"]),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_methods_are_true_for_the_settings(rng, name):
+    options, keys, said = SETTINGS[name]
+    data = rng.normal(size=(60, 2))
+    models = {k: rng.normal(m, 1, (60, 2)) for k, m in (("a", 0), ("b", 0.2), ("c", 1))}
+    result = relfit.compare(data, models, rng=7, **options)
+    text, bib = result.methods_text(), result.methods_text(cite="bibtex")
+    paragraph = text.split("\n")[0]
+    assert text.split("\n")[1] == ""
+    for words in (*said, "3 models", "seed 7", f"relfit {relfit.__version__}"):
+        assert words in paragraph
+    for key in keys:
+        assert REFERENCES[key].cited in paragraph
+        assert REFERENCES[key].line() in text
+        assert f"@misc{{{key}," in bib
+    cited = {key for found in re.findall(r"\\cite(?:p|alp)\{(.*?)\}", bib) for key in found.split(",")}
+    assert cited == set(re.findall(r"@misc\{(\w+),", bib))
+    assert len(text.split("\n")) == 2 + len(cited)
+    assert "[" not in paragraph
+
+
+def test_methods_do_not_claim_what_was_not_done(rng):
+    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
+    text = relfit.compare(data, models, rng=0, test="relpsi").methods_text()
+    for words in ("Stein discrepancy", "RelMulti", "Holm", "random 25%", "discovery rate", "margin", "linear-time"):
+        assert words not in text.split("\n")[0]
+    densities = {"a": relfit.Density(score=lambda x: -x), "b": relfit.Density(score=lambda x: 1 - x)}
+    other = relfit.compare(data, densities, rng=0).methods_text()
+    assert "kernel Stein discrepancy" in other
+    assert "given by their densities, against 60 observations" in other
+    target = relfit.compare(relfit.Density(score=lambda x: -x, dim=2), models, rng=0).methods_text()
+    assert "each given by 60 draws, against a target density" in target
+
+
+def test_methods_of_scores_and_bad_styles(make):
+    assert make([0.1, 0.9]).methods_text().startswith("We compared 2 models by a score")
+    with pytest.raises(InputError, match="cite: expected one of text, bibtex"):
+        methods_text(make([0.1, 0.9]), "mla")
+
+
+CALLS = {
+    "default": {},
+    "everything": {
+        "test": "relmulti",
+        "select_fraction": 0.4,
+        "alpha": 0.1,
+        "correction": "holm",
+        "dependence": "shared",
+        "kernel": relfit.IMQ(2.0),
+    },
+    "sum": {"kernel": relfit.Gaussian(1.0) + relfit.Matern(2.5, 2.0), "test": "best-set"},
+    "linear": {"estimator": "linear", "test": "carve", "margin": 0.001},
+    "cmmd": {"preset": "cmmd"},
+    "median imq": {"kernel": relfit.IMQ("median")},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_call_gives_the_same_answer(rng, name):
+    reference = rng.normal(size=(80, 2))
+    models = {k: rng.normal(m, 1, (80, 2)) for k, m in (("a", 0), ("b", 0.3), ("c", 1))}
+    result = relfit.compare(reference, models, rng=11, **CALLS[name])
+    again = eval(python_call(result), {"relfit": relfit, "reference": reference, "models": models})
+    ours, theirs = result.to_dict(), again.to_dict()
+    # A bandwidth by the median rule is written as the number it came to.
+    assert {k: v for k, v in ours.items() if k != "bandwidth_rule"} == {
+        k: v for k, v in theirs.items() if k != "bandwidth_rule"
+    }
+
+
+def test_settings_are_complete(rng):
+    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
+    shown = dict(settings(relfit.compare(data, models, rng=3, test="relmulti", margin=0.5)))
+    assert shown["test"] == "RelMulti"
+    assert shown["level α"] == "0.05"
+    assert shown["seed"] == "3"
+    assert shown["share of rows for selection"] == "0.25"
+    assert shown["rows"] == "n = 45 for testing"
+    assert shown["margin"] == "0.5"
+    assert "covariance" not in shown
+    assert not any(re.search(r"array\(|object at", text) for text in shown.values())
+
+
+def test_new_fields_of_a_result_are_shown(make):
+    """A setting that is added to results later is not forgotten: its name becomes its label."""
+    result = replace(make([0.1, 0.9]), backend="other")
+    assert dict(settings(result))["backend"] == "other"
+    assert np.isfinite(result.alpha)

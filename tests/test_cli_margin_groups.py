@@ -1,0 +1,111 @@
+"""The command line's --margin, --groups and --show."""
+
+import json
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.cli import main
+
+SHIFTS = {"human": 0.0, "good": 0.05, "off": 0.6}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Three files of 40 prompts with three rows each, once as .npy and once as .csv with a column `prompt`."""
+    rng = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(40), 3)
+    for name, shift in SHIFTS.items():
+        rows = rng.normal(shift, 1, (40, 2))[prompts] + 0.3 * rng.normal(size=(120, 2))
+        np.save(tmp_path / f"{name}.npy", rows)
+        np.save(tmp_path / f"{name}-labelled.npy", np.column_stack([rows[:, 0], prompts, rows[:, 1]]))
+        lines = [f"{x:.17g},p{p},{y:.17g}" for (x, y), p in zip(rows, prompts, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("x,prompt,y\n" + "\n".join(lines) + "\n")
+    (tmp_path / "prompts.csv").write_text("prompt\n" + "\n".join(map(str, prompts)) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *args):
+    status = main(["compare", *args, "--json", "-"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def data(folder, kind="npy"):
+    return [str(folder / f"{name}.{kind}") for name in SHIFTS]
+
+
+def expected(folder, **options):
+    reference, *models = (np.load(path) for path in data(folder))
+    return relfit.compare(reference, dict(zip(("good", "off"), models, strict=True)), rng=0, **options)
+
+
+def test_margin_and_gate(folder, capsys):
+    """The gap is about 0.1: worse than the best, but not by more than 0.5, within which it is."""
+    status, plain = run(capsys, *data(folder), "--test", "best-set", "--gate", "off")
+    assert (status, plain["margin"], plain["equivalent"]) == (1, 0.0, None)
+    status, wide = run(capsys, *data(folder), "--test", "best-set", "--gate", "off", "--margin", "0.5")
+    assert (status, wide["margin"], wide["equivalent"]) == (0, 0.5, [True, True])
+    assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off", "--margin", "0.5"]) == 0
+    assert "Gate passed: off is within 0.5 of the best." in capsys.readouterr().out
+    assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off", "--margin", "1e-4"]) == 1
+    assert "significantly worse than good by more than 0.0001" in capsys.readouterr().err
+
+
+def test_ranks_and_pairs_are_shown_on_request(folder, capsys):
+    assert main(["compare", *data(folder), "--show", "ranks", "--show", "pairs"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("model  rank") < out.index("All ranks are in these sets") < out.index("p-values of “no worse")
+    assert main(["compare", *data(folder)]) == 0
+    assert "rank" not in capsys.readouterr().out
+
+
+def test_margin_of_a_pair(folder, capsys):
+    human, good, off = data(folder)
+    assert main(["pair", human, off, good, "--margin", "0.5"]) == 0
+    assert "off is equivalent to good within 0.5, or better." in capsys.readouterr().out
+
+
+def test_a_bad_margin_is_one_line(folder, capsys):
+    assert main(["compare", *data(folder), "--margin", "-1"]) == 2
+    assert capsys.readouterr().err.startswith("relfit: error: margin: expected a number of at least 0")
+
+
+def test_groups_by_a_column_of_every_table(folder, capsys):
+    _, got = run(capsys, *data(folder, "csv"), "--groups", "prompt")
+    prompts = np.repeat(np.arange(40), 3)
+    wanted = expected(folder, groups={"reference": prompts, "good": prompts, "off": prompts})
+    assert got["groups"] == [40, 40, 40]
+    np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-9)
+
+
+def test_groups_by_the_number_of_a_column_of_every_array(folder, capsys):
+    files = [str(folder / f"{name}-labelled.npy") for name in SHIFTS]
+    names = ("--name", "good", "--name", "off")
+    _, got = run(capsys, *files, *names, "--groups", "1")
+    _, table = run(capsys, *data(folder, "csv"), "--groups", "prompt")
+    np.testing.assert_allclose(got["covariance"], table["covariance"], rtol=1e-9)
+
+
+def test_groups_by_a_file_of_labels_for_paired_rows(folder, capsys):
+    _, got = run(capsys, *data(folder), "--groups", "prompts.csv", "--dependence", "paired")
+    wanted = expected(folder, groups=np.repeat(np.arange(40), 3), dependence="paired")
+    np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("csv", ["--groups", "nothing"], "expected a column called 'nothing'"),
+        ("npy", ["--groups", "prompts.csv"], "expected a mapping"),
+        ("npy", ["--groups", "7"], "expected columns from 0 to 1"),
+        ("csv", ["--groups", "prompt", "--rows", "50"], "--rows"),
+        ("npy", ["--groups", "human.npy", "--dependence", "paired"], "one label per row"),
+    ],
+)
+def test_refusals(folder, capsys, kind, options, words):
+    assert main(["compare", *data(folder, kind), *options]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1

@@ -1,0 +1,167 @@
+"""relfit report, --gate-against, --junit and --items as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.cli import main
+
+FILES = ["human.npy", "gpt.npy", "claude.npy", "llama.npy"]
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    for name, shift in {"human": 0.0, "claude": 0.0, "llama": 0.3, "gpt": 1.0}.items():
+        np.save(tmp_path / f"{name}.npy", rng.normal(shift, 1, (120, 3)))
+        (tmp_path / f"{name}.txt").write_text("\n".join(f"{name} says <{k}>" for k in range(120)), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _refused(capsys, *args):
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    return err
+
+
+def test_the_page_has_the_data_and_the_command(data, capsys):
+    assert main(["compare", *FILES, "--html", "page.html", "--seed", "4"]) == 0
+    page = (data / "page.html").read_text(encoding="utf-8")
+    assert "Where the models and the data differ" in page
+    assert "relfit compare human.npy gpt.npy claude.npy llama.npy --html page.html --seed 4" in page
+    assert page.endswith("</html>")
+
+
+def test_items_are_shown(data, capsys):
+    assert (
+        main(["compare", *FILES, "--html", "page.html", "--items", "reference=human.txt", "--items", "gpt=gpt.txt"])
+        == 0
+    )
+    page = (data / "page.html").read_text(encoding="utf-8")
+    assert "human says &lt;" in page
+    assert "gpt says &lt;" in page
+
+
+def test_items_follow_the_list_of_names(data, capsys):
+    """`relfit features --skip-broken` left rows out: the list beside the rows says which items they are."""
+    np.save("gpt.npy", np.load("gpt.npy")[1:])
+    names = [f"gpt.txt:{k}" for k in range(2, 121)]
+    (data / "gpt.names.txt").write_text("\n".join(names), encoding="utf-8")
+    assert main(["compare", *FILES, "--html", "page.html", "--items", "gpt=gpt.txt"]) == 0
+    assert "gpt says &lt;0&gt;" not in (data / "page.html").read_text(encoding="utf-8")
+
+
+def test_items_refusals(data, capsys):
+    assert "expected NAME=SOURCE" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "gpt.txt")
+    assert "expected NAME=SOURCE" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "x=gpt.txt")
+    assert "expected with --html" in _refused(capsys, "compare", *FILES, "--items", "gpt=gpt.txt")
+    assert "no such file" in _refused(capsys, "compare", *FILES, "--html", "p.html", "--items", "gpt=none.txt")
+    rows = ["--html", "p.html", "--items", "gpt=gpt.txt", "--rows", "50"]
+    assert "without --rows" in _refused(capsys, "compare", *FILES, *rows)
+    (data / "short.txt").write_text("one\ntwo", encoding="utf-8")
+    short = ["compare", *FILES, "--html", "p.html", "--items", "gpt=short.txt"]
+    assert "expected one for each of its 120 rows, got 2" in _refused(capsys, *short)
+
+
+def test_gate_against_a_named_model(data, capsys):
+    """llama is not the best; gpt is worse than it, and it is not worse than gpt."""
+    assert main(["compare", *FILES, "--gate", "gpt", "--gate-against", "llama"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("relfit: gate: gpt is significantly worse than llama (p-value ")
+    assert len(err.splitlines()) == 1
+    assert main(["compare", *FILES, "--gate", "llama", "--gate-against", "gpt"]) == 0
+    assert "Gate passed: no evidence that llama is worse than gpt." in capsys.readouterr().out
+
+
+def test_junit_file(data, capsys):
+    assert main(["compare", *FILES, "--gate", "gpt", "--junit", "gate.xml", "--json", "-"]) == 1
+    captured = capsys.readouterr()
+    result = relfit.Comparison.from_json(captured.out)
+    suite = ElementTree.parse(data / "gate.xml").getroot().find("testsuite")
+    failed = {case.get("name"): case.find("failure") is not None for case in suite.findall("testcase")}
+    assert failed == {"gpt": True, "claude": False, "llama": False}
+    assert list(failed) == [row["name"] for row in result.rows()]
+    assert main(["compare", *FILES, "--gate", "claude", "--junit", "gate.xml"]) == 0
+    assert ElementTree.parse(data / "gate.xml").getroot().get("failures") == "0"
+    assert main(["compare", *FILES, "--junit", "gate.xml"]) == 0
+    assert sorted(path.suffix for path in data.iterdir() if path.name.startswith(".")) == []
+
+
+def test_gate_refusals(data, capsys):
+    assert "--gate-against: expected the name of a model" in _refused(
+        capsys, "compare", *FILES, "--gate", "gpt", "--gate-against", "x"
+    )
+    assert "together with --gate" in _refused(capsys, "compare", *FILES, "--gate-against", "gpt")
+    assert "another model than --gate" in _refused(capsys, "compare", *FILES, "--gate", "gpt", "--gate-against", "gpt")
+    assert "--junit: cannot write" in _refused(capsys, "compare", *FILES, "--junit", "no/gate.xml")
+    assert "only --json can go to standard output" in _refused(capsys, "compare", *FILES, "--junit", "-")
+    assert "it is an input too" in _refused(capsys, "compare", *FILES, "--junit", "gpt.npy")
+
+
+@pytest.fixture
+def result(data, capsys):
+    assert main(["compare", *FILES, "--json", "result.json"]) == 0
+    capsys.readouterr()
+    return relfit.Comparison.from_json(Path("result.json").read_text(encoding="utf-8"))
+
+
+def test_report_prints_what_compare_printed(result, capsys):
+    assert main(["report", "result.json"]) == 0
+    assert capsys.readouterr().out == f"{result}\n"
+
+
+@pytest.mark.parametrize("form", ["latex", "markdown", "csv", "methods", "bibtex"])
+def test_report_formats(result, capsys, form):
+    assert main(["report", "result.json", "--format", form]) == 0
+    made = {
+        "latex": result.to_latex,
+        "markdown": result.to_markdown,
+        "csv": lambda: result.to_csv().rstrip("\n"),
+        "methods": result.methods_text,
+        "bibtex": lambda: result.methods_text("bibtex"),
+    }
+    assert capsys.readouterr().out == f"{made[form]()}\n"
+
+
+def test_report_pages_with_and_without_data(data, result, capsys):
+    assert main(["report", "result.json", "--html", "bare.html"]) == 0
+    assert main(["report", "result.json", *FILES, "--html", "full.html", "--items", "gpt=gpt.txt"]) == 0
+    assert capsys.readouterr().out == ""
+    bare, full = (Path(name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
+    assert "Where the models and the data differ" not in bare
+    assert "Where the models and the data differ" in full
+    assert "gpt says &lt;" in full
+
+
+def test_report_refusals(data, result, capsys):
+    assert "none.json: No such file" in _refused(capsys, "report", "none.json")
+    Path("other.json").write_text(json.dumps({"a": 1}), encoding="utf-8")
+    assert "expected a result written by relfit compare --json" in _refused(capsys, "report", "other.json")
+    assert "expected a result" in _refused(capsys, "report", "gpt.npy")
+    assert "give --html PATH too" in _refused(capsys, "report", "result.json", *FILES)
+    assert "expected 3 files, one for each model, got 2" in _refused(
+        capsys, "report", "result.json", *FILES[:3], "--html", "a.html"
+    )
+    swapped = ["human.npy", "claude.npy", "gpt.npy", "llama.npy"]
+    assert "expected the data this result was made from" in _refused(
+        capsys, "report", "result.json", *swapped, "--html", "a.html"
+    )
+    assert "it is an input too" in _refused(capsys, "report", "result.json", "--html", "result.json")
+    assert not Path("a.html").exists()
+
+
+def test_demo_page_has_pictures(data, capsys):
+    assert main(["demo", "--html", "demo.html"]) == 0
+    page = Path("demo.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") >= 6 * 3 * 4
+    assert "relfit demo --html demo.html" in page
+    assert len(page) < 1_000_000

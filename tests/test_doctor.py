@@ -1,0 +1,79 @@
+"""relfit doctor: the known values are known, what is broken is said, and only that makes the exit status 1."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relfit import doctor
+from relfit.cli import main
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_known_values_are_sums_over_pairs():
+    reference = np.repeat([0.0, 1.0], 10)[:, None]
+    k = lambda x, y: np.exp(-0.5 * (x - y.T) ** 2)  # noqa: E731
+    own = (k(reference, reference).sum() - 20) / 380
+    at_zero = np.zeros((20, 1))
+    assert doctor.known_mmd()[0] == pytest.approx(1.0 + own - 2.0 * k(at_zero, reference).mean(), abs=1e-15)
+    assert doctor.known_mmd()[1] == pytest.approx(2.0 * own - 2.0 * k(reference, reference).mean(), abs=1e-15)
+
+
+def test_the_known_ksd_is_a_sum_over_pairs():
+    """u(x, y) for N(0, 1), written out term by term and summed over all pairs of different rows."""
+    x = np.repeat([-0.5, 0.5], 10)
+    total = 0.0
+    for a in range(20):
+        for b in range(20):
+            if a != b:
+                r = x[a] - x[b]
+                k = np.exp(-0.5 * r * r)
+                total += x[a] * x[b] * k - x[a] * r * k + x[b] * r * k + (1 - r * r) * k
+    assert doctor.known_ksd() == pytest.approx(total / 380, abs=1e-15)
+
+
+def test_all_is_well_here(capsys):
+    assert main(["doctor"]) == 0
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("relfit ")
+    assert last == "All that is installed works."
+    assert all(line.split()[0] in ("ok", "absent") for line in lines)
+    assert sum("backend" in line for line in lines) >= 3
+
+
+def test_a_backend_that_is_wrong_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "known_ksd", lambda: 1.0)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "broken  backend numpy   off by" in out
+    assert out.splitlines()[-1].startswith("Something does not work")
+
+
+def test_a_backend_that_crashes_is_said_in_one_line(monkeypatch):
+    def crash(*_, **__):
+        raise RuntimeError("no such\nluck")
+
+    monkeypatch.setattr(doctor, "estimate", crash)
+    found = doctor.backend_finding("numpy")
+    assert (found.state, found.words) == ("broken", "RuntimeError: no such")
+
+
+def test_a_wrong_verdict_is_said(monkeypatch):
+    result = doctor.compare(np.ones((30, 1)) * np.arange(30)[:, None], [np.zeros((30, 1)), np.ones((30, 1))], rng=0)
+    monkeypatch.setattr(doctor, "compare", lambda *_, **__: result)
+    assert doctor.self_test().state == "broken"
+
+
+def test_what_is_absent_is_optional(monkeypatch, capsys):
+    there = doctor.find_spec
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("torch", "pandas") else there(name))
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "absent  pandas          for to_frame()" in out
+    assert "absent  backend torch   not installed" in out
+
+
+def test_the_needed_libraries_are_those_of_the_package():
+    assert [item.partition(">")[0] for item in PROJECT["dependencies"]] == list(doctor.NEEDED)

@@ -1,0 +1,428 @@
+"""Every estimator through the public functions: what works, what is refused, what is said."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from oracle import dense
+from refusals import refused
+
+import relfit
+from relfit.cli import main
+from relfit.measure import automatic
+from relfit.measure.layout import block_size, lags_of
+
+PAIR_DESIGNS = ("linear", "block", "incomplete")
+TESTS = ("relpsi", "relmulti", "best-set", "carve")
+TARGET = relfit.Density(score=lambda x: -x, dim=2)
+KERNEL = relfit.Gaussian(1.5)
+CYCLIC_NOTE = "each row with the"
+
+
+def draw(n=240, sizes=(240, 240, 240), seed=1):
+    rng = np.random.default_rng(seed)
+    shifts = (0.0, 0.1, 1.5)
+    return rng.normal(size=(n, 2)), {
+        f"m{k}": rng.normal(shift, 1, (size, 2)) for k, (shift, size) in enumerate(zip(shifts, sizes, strict=True))
+    }
+
+
+def densities():
+    return {f"m{k}": relfit.Density(score=lambda x, m=m: m - x, dim=2) for k, m in enumerate((0.0, 0.1, 1.5))}
+
+
+def problem(kind):
+    reference, samples = draw()
+    return {"samples": (reference, samples), "densities": (reference, densities()), "target": (TARGET, samples)}[kind]
+
+
+@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
+@pytest.mark.parametrize("estimator", PAIR_DESIGNS)
+@pytest.mark.parametrize("test", TESTS)
+def test_every_test_takes_every_estimator(kind, estimator, test):
+    reference, models = problem(kind)
+    result = relfit.compare(reference, models, test=test, estimator=estimator, rng=3)
+    assert np.isfinite(result.covariance).all()
+    assert (result.pvalue >= 0).all()
+    assert not result.worse[0]
+    assert result.worse[2]
+    assert result.estimator == estimator
+    assert result.near_degeneracy is None
+    again = relfit.compare(reference, models, test=test, estimator=estimator, rng=3)
+    assert again.to_json() == result.to_json()
+    assert relfit.Comparison.from_json(result.to_json()).to_json() == result.to_json()
+
+
+@pytest.mark.parametrize("estimator", ["block", "incomplete"])
+@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
+def test_permuting_the_models_permutes_the_answer(estimator, kind):
+    reference, models = problem(kind)
+    one = relfit.estimate(reference, models, estimator=estimator, rng=0)
+    other = relfit.estimate(reference, dict(reversed(models.items())), estimator=estimator, rng=0)
+    np.testing.assert_allclose(other.values[::-1], one.values, rtol=1e-12)
+    np.testing.assert_allclose(other.covariance[::-1, ::-1], one.covariance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
+@pytest.mark.parametrize("estimator", PAIR_DESIGNS)
+def test_samples_of_every_dependence(dependence, estimator):
+    reference, models = draw()
+    joint = relfit.estimate(reference, models, estimator=estimator, dependence=dependence, rng=0)
+    assert np.linalg.eigvalsh(joint.covariance)[0] > 0
+
+
+@pytest.mark.parametrize("estimator", PAIR_DESIGNS)
+def test_a_target_takes_shared_samples_and_refuses_what_does_not_apply(estimator):
+    _, models = draw()
+    options = {"estimator": estimator, "rng": 0}
+    own = relfit.estimate(TARGET, models, **options).covariance
+    shared = relfit.estimate(TARGET, models, dependence="shared", **options).covariance
+    assert (own == np.diag(np.diag(own))).all()
+    assert (shared[~np.eye(3, dtype=bool)] != 0).all()
+    np.testing.assert_allclose(np.diag(shared), np.diag(own), rtol=0.25)
+    refused(lambda: relfit.estimate(TARGET, models, dependence="paired", **options), 'dependence="paired"')
+    refused(lambda: relfit.estimate(TARGET, models, dependence="chain", **options), "complete", estimator)
+
+
+@pytest.mark.parametrize("estimator", PAIR_DESIGNS)
+def test_densities_refuse_every_dependence(estimator):
+    reference, _ = draw()
+    for dependence in ("shared", "paired", "chain"):
+        call = lambda: relfit.estimate(reference, densities(), estimator=estimator, dependence=dependence)  # noqa: B023, E731
+        refused(call, f"dependence={dependence!r}", "densities")
+
+
+@pytest.mark.parametrize("estimator", PAIR_DESIGNS)
+def test_unequal_sizes_are_refused_with_the_reason(estimator):
+    reference, models = draw(sizes=(240, 200, 240))
+    refused(
+        lambda: relfit.compare(reference, models, estimator=estimator),
+        f'estimator="{estimator}": expected samples of equal size',
+        "pairs model and reference rows",
+        "[200, 240]",
+    )
+
+
+def test_samples_for_a_target_may_have_different_sizes():
+    _, models = draw(sizes=(240, 200, 161))
+    for estimator in ("block", "incomplete"):
+        joint = relfit.estimate(TARGET, models, estimator=estimator, kernel=KERNEL, rng=0)
+        alone = relfit.estimate(TARGET, {"m1": models["m1"]}, estimator=estimator, kernel=KERNEL, rng=0)
+        assert joint.values[1] == pytest.approx(alone.values[0], rel=1e-12)
+        assert joint.covariance[1, 1] == pytest.approx(alone.covariance[0, 0], rel=1e-9)
+
+
+@pytest.mark.parametrize(("estimator", "fewest"), [("block", 40), ("incomplete", 20)])
+def test_too_few_rows_are_refused(estimator, fewest):
+    for n in (fewest - 1, fewest):
+        reference, models = draw(n, (n, n, n))
+        call = lambda: relfit.compare(reference, models, estimator=estimator, rng=0)  # noqa: B023, E731
+        if n < fewest:
+            refused(call, "reference", f"{fewest} rows", estimator)
+        else:
+            assert np.isfinite(call().pvalue).all()
+
+
+def test_relmulti_checks_its_shares():
+    reference, models = draw(52, (52, 52, 52))
+    refused(
+        lambda: relfit.compare(reference, models, test="relmulti", estimator="block", rng=0),
+        "testing share, block estimator",
+        "got 39",
+    )
+    result = relfit.compare(*draw(), test="relmulti", estimator="block", blocks=20, rng=0)
+    assert "20 blocks of 9 rows" in " ".join(result.warnings)
+
+
+def test_left_over_rows_are_said():
+    reference, models = draw(243, (243, 243, 243))
+    (note,) = relfit.estimate(reference, models, estimator="block", blocks=20, rng=0).notes
+    assert "20 blocks of 12 rows; 3 rows left over" in note
+    (note,) = relfit.estimate(reference, models, estimator="incomplete", rng=0).notes
+    assert f"6,075 of 29,403 pairs of rows, {CYCLIC_NOTE} 25" in note
+
+
+def test_odd_rows_need_nothing_left_out_in_the_cyclic_design():
+    """n = 21, all 10 lags: every pair once, which is the complete paired estimate."""
+    reference, models = draw(21, (21, 21, 21))
+    joint = relfit.estimate(reference, models, kernel=KERNEL, estimator="incomplete", pairs=210, rng=0, shuffle=False)
+    values, _ = dense.mmd_paired(reference, list(models.values()), KERNEL)
+    np.testing.assert_allclose(joint.values, values, atol=1e-14)
+
+
+def test_block_estimate_by_hand():
+    """shuffle=False: the first block of 3 rows holds rows 0, 1, 2."""
+    reference, models = draw(60, (60, 60, 60))
+    joint = relfit.estimate(
+        reference, models, kernel=KERNEL, estimator="block", blocks=20, dependence="paired", rng=0, shuffle=False
+    )
+    parts = [slice(3 * k, 3 * k + 3) for k in range(20)]
+    each = np.array([dense.mmd_paired(reference[p], [x[p] for x in models.values()], KERNEL)[0] for p in parts])
+    np.testing.assert_allclose(joint.values, each.mean(0), atol=1e-14)
+    np.testing.assert_allclose(joint.covariance, np.cov(each.T) / 20, atol=1e-15)
+
+
+def test_far_off_data_lose_no_digits():
+    reference, models = draw()
+    for estimator in ("block", "incomplete"):
+        options = {"estimator": estimator, "kernel": KERNEL, "rng": 0}
+        near = relfit.estimate(reference, models, **options)
+        far = relfit.estimate(reference + 1e6, {name: x + 1e6 for name, x in models.items()}, **options)
+        np.testing.assert_allclose(far.values, near.values, atol=1e-8)
+
+
+def test_copies_are_collapsed_and_notes_kept():
+    reference, models = draw()
+    joint = relfit.estimate(reference, {**models, "copy": models["m1"].copy()}, estimator="incomplete", rng=0)
+    assert joint.values[3] == joint.values[1]
+    assert CYCLIC_NOTE in joint.notes[0]
+
+
+def test_near_identical_densities_do_not_break_the_corrected_covariances():
+    reference, _ = draw()
+    close = {f"d{k}": relfit.Density(score=lambda x, k=k: 0.2 + 1e-7 * k - x, dim=2) for k in range(3)}
+    for options in ({"estimator": "incomplete"}, {"variance": "corrected"}):
+        result = relfit.compare(reference, {**close, **densities()}, rng=0, **options)
+        assert np.isfinite(result.pvalue).all()
+        assert result.worse[-1]
+
+
+# --- numbers of pairs and blocks
+
+
+@pytest.mark.parametrize(("rows", "pairs", "lags"), [(100, 100, 1), (100, 250, 3), (100, 10**9, 49), (101, 10**9, 50)])
+def test_pairs_become_lags(rows, pairs, lags):
+    assert lags_of(rows, pairs) == lags
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"estimator": "incomplete", "pairs": 100}, ["pairs", "at least 240", "got 100", "linear"]),
+        ({"estimator": "incomplete", "pairs": 0}, ["pairs", "at least 1", "got 0"]),
+        ({"estimator": "incomplete", "pairs": 2.5}, ["pairs", "whole number", "got 2.5"]),
+        ({"estimator": "incomplete", "pairs": True}, ["pairs", "whole number"]),
+        ({"pairs": 1000}, ["pairs", 'estimator="incomplete"', "'complete'"]),
+        ({"estimator": "auto", "pairs": 1000}, ["pairs", "'auto'"]),
+        ({"estimator": "incomplete", "blocks": 10}, ["blocks", 'estimator="block"']),
+        ({"estimator": "block", "blocks": 14}, ["blocks", "at least 15", "5 for each of 3 models", "got 14"]),
+        ({"estimator": "block", "blocks": 121}, ["blocks", "at most 120", "got 121"]),
+        ({"estimator": "block", "blocks": -1}, ["blocks", "at least 1", "got -1"]),
+        ({"estimator": "fast"}, ["estimator", "incomplete", "'fast'"]),
+        ({"variance": "best"}, ["variance", "projection", "'best'"]),
+        ({"estimator": "incomplete", "variance": "projection"}, ["variance", "complete", "'incomplete'"]),
+        ({"estimator": "linear", "variance": "corrected"}, ["variance", "complete", "'linear'"]),
+        ({"discrepancy": "ume", "variance": "corrected"}, ["variance", "complete", "at locations"]),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, parts):
+    reference, models = draw()
+    refused(lambda: relfit.compare(reference, models, rng=0, **options), *parts)
+
+
+def test_block_default_needs_rows_for_its_models():
+    rng = np.random.default_rng(0)
+    models = {f"m{k}": rng.normal(size=(60, 1)) for k in range(7)}
+    refused(
+        lambda: relfit.compare(rng.normal(size=(60, 1)), models, estimator="block"),
+        'estimator="block"', "at least 70 rows", "7 models", "got 60",
+    )  # fmt: skip
+
+
+def test_default_blocks_grow_like_the_root_of_n():
+    assert block_size(100, 2, None) == 2
+    assert block_size(40_000, 2, None) == 200
+    assert block_size(1000, 20, None) == 10
+
+
+def test_more_pairs_give_smaller_standard_errors():
+    reference, models = draw(2000, (2000,) * 3)
+    errors = [
+        relfit.estimate(reference, models, estimator="incomplete", pairs=2000 * lags, rng=0).standard_error
+        for lags in (1, 5, 50)
+    ]
+    assert (errors[0] > errors[1]).all()
+    assert (errors[1] > errors[2]).all()
+
+
+# --- variance
+
+
+@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
+def test_corrected_variance_is_smaller_where_the_model_is_the_truth(kind):
+    """Near degeneracy the projection holds the second-order part twice; far from it both agree."""
+    reference, models = problem(kind)
+    plain = relfit.estimate(reference, models, rng=0)
+    corrected = relfit.estimate(reference, models, variance="corrected", rng=0)
+    np.testing.assert_array_equal(plain.values, corrected.values)
+    ratio = np.diag(corrected.covariance) / np.diag(plain.covariance)
+    assert ratio[0] < 0.85
+    assert ratio[2] == pytest.approx(1.0, abs=0.02)
+    np.testing.assert_allclose(corrected.near_degeneracy, plain.near_degeneracy)
+    assert np.linalg.eigvalsh(corrected.covariance)[0] > 0
+
+
+def test_corrected_variance_of_dependent_samples():
+    reference, models = draw()
+    for dependence in ("shared", "paired"):
+        options = {"dependence": dependence, "rng": 0}
+        plain = relfit.estimate(reference, models, **options).covariance
+        corrected = relfit.estimate(reference, models, variance="corrected", **options).covariance
+        assert corrected[0, 0] < 0.85 * plain[0, 0]
+        assert corrected[2, 2] == pytest.approx(plain[2, 2], rel=0.02)
+    plain = relfit.estimate(TARGET, models, dependence="shared", rng=0).covariance
+    corrected = relfit.estimate(TARGET, models, dependence="shared", variance="corrected", rng=0).covariance
+    assert corrected[0, 0] < 0.85 * plain[0, 0]
+
+
+def test_corrected_variance_is_refused_where_it_is_not_known():
+    reference, models = draw(sizes=(200, 200, 200))
+    refused(
+        lambda: relfit.compare(reference, models, dependence="shared", variance="corrected"),
+        'variance="corrected"', "240 rows", "[200]",
+    )  # fmt: skip
+    refused(
+        lambda: relfit.compare(TARGET, models, dependence="chain", variance="corrected"),
+        'variance="corrected"', "chain",
+    )  # fmt: skip
+    assert relfit.compare(reference, models, variance="corrected", rng=0).variance == "corrected"
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_every_test_takes_the_corrected_variance(test):
+    for kind in ("samples", "densities", "target"):
+        result = relfit.compare(*problem(kind), test=test, variance="corrected", rng=0)
+        assert not result.worse[0]
+        assert result.worse[2]
+
+
+# --- auto
+
+
+def test_auto_says_what_it_picked_and_why(monkeypatch):
+    reference, models = draw()
+    result = relfit.compare(reference, models, estimator="auto", rng=0)
+    assert result.estimator == "complete"
+    assert any("the complete one" in note and "240 rows, 3 models and 2 columns" in note for note in result.warnings)
+    monkeypatch.setattr(automatic, "PATIENCE", 1e-9)
+    for kind in ("samples", "densities", "target"):
+        chosen = relfit.compare(*problem(kind), estimator="auto", rng=0)
+        assert chosen.estimator == "incomplete"
+        assert any("the incomplete one, as all pairs would take" in note for note in chosen.warnings)
+        assert chosen.pair_count == 25 * 240
+    unequal = relfit.compare(*draw(sizes=(240, 200, 240)), estimator="auto", rng=0)
+    assert unequal.estimator == "complete"
+    assert any("different sizes" in note for note in unequal.warnings)
+    chain = relfit.compare(TARGET, models, dependence="chain", estimator="auto", rng=0)
+    assert any('dependence="chain"' in note for note in chain.warnings)
+    labels = {"reference": np.arange(240) // 2}
+    grouped = relfit.compare(reference, densities(), groups=labels, estimator="auto", rng=0)
+    assert any("rows in groups" in note for note in grouped.warnings)
+    assert 'estimator="auto"' in relfit.estimate(reference, models, estimator="auto", rng=0).notes[0]
+
+
+def test_auto_takes_as_many_pairs_as_its_time_allows(monkeypatch):
+    reference, models = draw()
+    data = relfit.inputs.load(reference, models)
+    monkeypatch.setattr(automatic, "complete_seconds", lambda data: 1e9)
+    monkeypatch.setattr(automatic, "PATIENCE", 60.5 * automatic.lag_seconds(data))
+    estimator, pairs, _ = automatic.chosen_estimator(data, "independent")
+    assert (estimator, pairs) == ("incomplete", 60 * 240)
+
+
+def test_auto_is_complete_for_thousands_of_rows_and_incomplete_for_a_million():
+    few, many = (relfit.inputs.Data(np.empty((n, 10)), {"a": densities()["m0"]}, ("a",), {}, ()) for n in (3000, 10**6))
+    assert automatic.chosen_estimator(few, "independent")[0] == "complete"
+    estimator, pairs, why = automatic.chosen_estimator(many, "independent")
+    assert estimator == "incomplete"
+    assert pairs >= 25 * 10**6
+    assert "1,000,000 rows" in why
+
+
+# --- cost
+
+
+@pytest.mark.parametrize("estimator", ["block", "incomplete"])
+def test_scores_are_evaluated_once_for_every_row(estimator):
+    reference, _ = draw(700, (1, 1, 1))
+    seen = []
+
+    def score(x, shift):
+        seen.append(len(x))
+        return shift - x
+
+    models = {f"m{k}": relfit.Density(score=lambda x, k=k: score(x, 0.1 * k), dim=2) for k in range(2)}
+    relfit.estimate(reference, models, estimator="linear", rng=0)
+    before = sum(seen)  # checks of the input, and every row once
+    seen.clear()
+    relfit.estimate(reference, models, estimator=estimator, rng=0)
+    assert sum(seen) <= before
+
+
+PEAK = """
+import json, pathlib, re, sys
+import numpy as np, relfit
+def now(field):
+    return int(re.search(field + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
+n, d, l = 60_000, 50, 5
+rng = np.random.default_rng(0)
+x = rng.standard_normal((n, d))
+samples = {f"m{k}": rng.standard_normal((n, d)) for k in range(l)}
+scores = {f"m{k}": relfit.Density(score=lambda z, k=k: np.tanh(z * (1 + k)) - z, dim=d) for k in range(l)}
+out = {}
+for estimator in ("linear", "incomplete"):
+    for name, models in (("MMD", samples), ("KSD", scores)):
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+        start = now("VmRSS")
+        options = {"pairs": 2 * n} if estimator == "incomplete" else {}
+        relfit.estimate(x, models, estimator=estimator, kernel=relfit.Gaussian(10.0), rng=0, **options)
+        out[f"{name} {estimator}"] = now("VmHWM") - start
+print(json.dumps(out))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads peak memory from /proc")
+def test_memory_does_not_grow_with_scores_or_pairs():
+    """At n = 60,000 the scores of five models hold 120 MB; what grows with n may be a few numbers a row and model.
+
+    tests/statistical/estimators.py measures n = 10⁶, where 500 MB are allowed.
+    """
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    for name, megabytes in json.loads(done.stdout).items():
+        assert megabytes < 140, (name, megabytes)
+
+
+# --- the command line
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reference, models = draw()
+    np.save("r.npy", reference)
+    for name, x in models.items():
+        np.save(f"{name}.npy", x)
+    return ["compare", "r.npy", "m0.npy", "m1.npy", "m2.npy"]
+
+
+def test_command_line_options_reach_the_estimate(files, capsys):
+    def run(*options):
+        assert main([*files, "--json", "-", *options]) == 0
+        return relfit.Comparison.from_json(capsys.readouterr().out)
+
+    incomplete = run("--estimator", "incomplete", "--pairs", "2400")
+    assert (incomplete.estimator, incomplete.pair_count) == ("incomplete", 2400)
+    assert any("2,400 of 28,680 pairs" in note for note in incomplete.warnings)
+    block = run("--estimator", "block", "--blocks", "30")
+    assert (block.estimator, block.block_count) == ("block", 30)
+    assert run("--variance", "corrected").variance == "corrected"
+    assert run("--estimator", "auto").estimator == "complete"
+
+
+def test_command_line_refuses_in_one_line(files, capsys):
+    assert main([*files, "--estimator", "block", "--blocks", "7"]) == 2
+    assert capsys.readouterr().err == ("relfit: error: blocks: expected at least 15 (5 for each of 3 models), got 7\n")
+    assert main([*files, "--pairs", "7"]) == 2
+    assert 'estimator="incomplete"' in capsys.readouterr().err

@@ -1,0 +1,52 @@
+"""One- and two-sided bounds of a comparison: by hand, and against each other."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from relfit import JointEstimate, decide
+
+
+def result(values, covariance, **options):
+    return decide(JointEstimate(tuple("abcdef"[: len(values)]), values, covariance), **options)
+
+
+def test_relpsi_bounds_solve_the_truncated_law_by_hand():
+    """l = 2, s = 1, t = 2 given t > 0: P_μ(T > 2 | T > 0) = Φ(μ − 2)/Φ(μ) is .05 at the lower bound, .95 at the upper,
+    .025 and .975 at the ends of the interval.
+    """
+    found = result([0.0, 2.0], 0.5 * np.eye(2), test="relpsi")
+    ends = [found.lower_bound(0.95)[1], found.upper_bound(0.95)[1], *found.confidence_interval(0.95)[1]]
+    above = [norm.cdf(mu - 2.0) / norm.cdf(mu) for mu in ends]
+    np.testing.assert_allclose(above, [0.05, 0.95, 0.025, 0.975], rtol=1e-8)
+    assert found.lower_bound()[0] == found.upper_bound()[0] == 0.0
+
+
+@pytest.mark.parametrize("test", ["relpsi", "carve", "best-set"])
+def test_bounds_are_nested_and_grow_with_the_level(test):
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(5, 5))
+    found = result(3 * rng.normal(size=5), root @ root.T / 5, test=test, rng=1)
+    lower, upper, interval = found.lower_bound(0.95), found.upper_bound(0.95), found.confidence_interval(0.95)
+    assert (interval[:, 0] <= lower + 1e-9).all()
+    assert (upper <= interval[:, 1] + 1e-9).all()
+    assert (lower <= upper).all()
+    assert (found.lower_bound(0.99) <= lower + 1e-9).all()
+    assert (found.upper_bound(0.99) >= upper - 1e-9).all()
+
+
+@pytest.mark.parametrize("test", ["relpsi", "carve"])
+def test_without_selection_to_speak_of_they_are_the_normal_ones(test):
+    """A clear best, 40 standard errors away: the selection says nothing about the others."""
+    found = result([0.0, 40.0, 55.0], 0.5 * np.eye(3), test=test, rng=0)
+    z = norm.isf(0.05)
+    np.testing.assert_allclose(found.lower_bound(0.95)[1:], [40.0 - z, 55.0 - z], atol=1e-4)
+    np.testing.assert_allclose(found.upper_bound(0.95)[1:], [40.0 + z, 55.0 + z], atol=1e-4)
+
+
+@pytest.mark.parametrize("test", ["relpsi", "carve", "best-set"])
+def test_a_constant_difference_is_known(test):
+    """b is a plus 0.5, c is a again."""
+    found = result([0.0, 0.5, 0.0], np.ones((3, 3)), test=test, rng=0)
+    assert found.lower_bound()[1] == found.upper_bound()[1] == 0.5
+    assert found.upper_bound()[2] == 0.0

@@ -1,0 +1,283 @@
+"""discrepancy="ume" and "fssd" through the public functions: the choice of locations, every test, refusals."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.cli import main
+from relfit.inputs import stream
+from relfit.problems import blobs, draw, mean_shift
+
+TESTS = ("relpsi", "relmulti", "best-set", "carve")
+PROBLEM = mean_shift("shifts", np.array([[0.3, 0.0], [0.0, 0.4], [1.5, 0.0]]))
+
+
+def data(n=300, seed=0, sizes=None):
+    return draw(PROBLEM, n, seed, sizes)
+
+
+def densities():
+    return {name: relfit.Density(score=PROBLEM.score(name), dim=2) for name in PROBLEM.models}
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("measure", ["ume", "fssd"])
+@pytest.mark.parametrize("choose", ["data", "optimise"])
+def test_every_test_finds_the_far_model(test, measure, choose):
+    reference, models = data(500)
+    wanted = (relfit.UME if measure == "ume" else relfit.FSSD)(locations=5, choose=choose)
+    result = relfit.compare(
+        reference, models if measure == "ume" else densities(), discrepancy=wanted, test=test, rng=1
+    )
+    assert result.measure == measure
+    assert result.estimator == "complete"
+    assert result.locations.shape == (5, 2)
+    assert result.worse[2]
+    assert not result.worse[result.best_index]
+    used = {"ume": 3, "fssd": 5}[measure] if choose == "data" else 100
+    left = 500 - used
+    assert result.sizes[0] == (left - round(0.25 * left) if test == "relmulti" else left)
+    said = " ".join(result.warnings)
+    assert f"{used} rows of {'each sample' if measure == 'ume' else 'the reference'}, used for that, left" in said
+    again = relfit.Comparison.from_json(result.to_json())
+    np.testing.assert_array_equal(again.locations, result.locations)
+
+
+@pytest.mark.parametrize("choose", ["data", "optimise"])
+def test_fssd_is_tested_on_the_rows_that_did_not_choose(choose):
+    """With the locations given and the rows used taken out beforehand the numbers are the same."""
+    reference, _ = data()
+    first = relfit.compare(reference, densities(), discrepancy=relfit.FSSD(locations=4, choose=choose), rng=3)
+    used = 300 - first.sizes[0]
+    rows = stream(3, "locations", "reference").permutation(300)
+    assert all((reference[rows[:used]] == v).all(axis=1).any() for v in first.locations)
+    given = relfit.FSSD(first.kernel, locations=first.locations)
+    second = relfit.compare(np.delete(reference, rows[:used], axis=0), densities(), discrepancy=given, rng=77)
+    np.testing.assert_allclose(second.discrepancy, first.discrepancy, rtol=1e-10)
+    np.testing.assert_allclose(second.covariance, first.covariance, rtol=1e-9)
+    assert "given" in second.warnings[0]
+
+
+def test_ume_locations_are_rows_that_left_their_sample():
+    reference, models = data()
+    result = relfit.compare(reference, models, discrepancy=relfit.UME(locations=7), rng=5)
+    assert set(result.sizes) == {296}
+    pool = np.concatenate([reference, *models.values()])
+    found = [np.flatnonzero((pool == v).all(axis=1)) for v in result.locations]
+    assert [len(rows) for rows in found] == [1] * 7
+    assert sum(int(rows[0]) < 300 for rows in found) == 4
+    rest = relfit.compare(reference, models, discrepancy=relfit.UME(result.kernel, result.locations), rng=5)
+    assert rest.sizes[0] == 300
+    assert (rest.discrepancy != result.discrepancy).all()
+
+
+@pytest.mark.parametrize("choose", ["data", "optimise"])
+@pytest.mark.parametrize("measure", ["ume", "fssd"])
+def test_the_order_of_the_models_and_a_copy_more_change_nothing(measure, choose):
+    reference, models = data()
+    wanted = (relfit.UME if measure == "ume" else relfit.FSSD)(locations=5, choose=choose)
+    models = models if measure == "ume" else densities()
+    first = relfit.compare(reference, models, discrepancy=wanted, rng=2)
+    turned = relfit.compare(reference, dict(reversed(models.items())), discrepancy=wanted, rng=2)
+    np.testing.assert_array_equal(turned.locations, first.locations)
+    np.testing.assert_allclose(turned.discrepancy[::-1], first.discrepancy, rtol=1e-12, atol=1e-16)
+    np.testing.assert_allclose(turned.pvalue[::-1], first.pvalue, rtol=1e-8)
+    copied = relfit.compare(reference, {**models, "copy": models["P2"]}, discrepancy=wanted, rng=2)
+    np.testing.assert_array_equal(copied.locations, first.locations)
+    np.testing.assert_array_equal(copied.discrepancy[:3], first.discrepancy)
+    assert copied.status[3] == ("duplicate of P2", *copied.status[1])
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_nystroem_is_the_mmd_from_linear_time(test):
+    reference, models = data(500)
+    whole = relfit.compare(reference, models, test=test, rng=1)
+    found = relfit.compare(reference, models, discrepancy="nystroem", test=test, rng=1)
+    assert found.measure == "nystroem"
+    assert found.locations.shape == (45, 2)  # 2√500, rounded up
+    assert found.sizes[0] == {"relmulti": 358}.get(test, 477)
+    assert found.worse[2]
+    assert not found.worse[found.best_index]
+    reach = 4 * np.sqrt(found.standard_error**2 + whole.standard_error**2)
+    assert (np.abs(found.discrepancy - whole.discrepancy) < reach).all()
+    assert "MMD² (Nyström)" in str(found)
+
+
+def test_nystroem_at_given_locations():
+    reference, models = data()
+    points = np.random.default_rng(1).normal(size=(60, 2))
+    found = relfit.estimate(reference, models, discrepancy=relfit.Nystroem(relfit.Gaussian(2.0), points), rng=0)
+    whole = relfit.estimate(reference, models, kernel=relfit.Gaussian(2.0), rng=0)
+    np.testing.assert_allclose(found.values, whole.values, rtol=1e-3)
+    np.testing.assert_allclose(found.covariance, whole.covariance, rtol=1e-3)
+
+
+def test_the_seed_decides_the_locations():
+    reference, models = data()
+    a, b, c = (relfit.compare(reference, models, discrepancy="ume", rng=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a.locations, b.locations)
+    assert a.to_json() == b.to_json()
+    assert not (a.locations == c.locations).all()
+    assert a.locations.shape == (10, 2)
+
+
+def test_samples_of_unequal_sizes_and_those_that_belong_together():
+    reference, models = data(200, sizes={"P1": 120, "P3": 400})
+    result = relfit.compare(reference, models, discrepancy="ume", rng=0)
+    assert result.sizes == (195, 115, 195, 395)
+    assert result.worse[2]
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(200, 2))
+    together = {name: noise + shift for name, shift in {"a": 0.1, "b": 0.2, "c": 1.0}.items()}
+    alone, shared, paired = (
+        relfit.compare(reference, together, discrepancy="ume", dependence=dependence, rng=0)
+        for dependence in ("independent", "shared", "paired")
+    )
+    np.testing.assert_array_equal(shared.discrepancy, alone.discrepancy)
+    assert shared.difference_standard_error[1] < 0.7 * alone.difference_standard_error[1]
+    assert paired.locations.shape == (10, 2)
+    assert paired.sizes == (195,) * 4
+
+
+def test_optimised_locations_see_what_drawn_ones_miss():
+    """Blobs that differ in orientation only: at a tenth of the rows' spread few locations lie where they differ."""
+    problem, kernel = blobs(), relfit.Gaussian(1.5)
+    ratios = {}
+    for choose in ("data", "optimise"):
+        found = []
+        for seed in range(8):
+            reference, models = draw(problem, 500, seed)
+            pair = relfit.compare_pair(
+                reference, models["P1"], models["P2"], discrepancy=relfit.UME(kernel, choose=choose), rng=seed
+            )
+            assert pair.test == "relume"
+            found.append(pair.statistic)
+        ratios[choose] = np.mean(found)
+    assert ratios["optimise"] > 1.3 * ratios["data"]
+
+
+def test_other_options_go_together_with_it():
+    reference, models = data()
+    chosen = relfit.compare(reference, models, discrepancy="ume", kernel="select", rng=0)
+    assert chosen.sizes[0] == 300 - 60 - 5
+    several = relfit.compare(
+        reference,
+        models,
+        discrepancy="ume",
+        kernel=[relfit.Gaussian(0.5), relfit.Gaussian(2.0)],
+        test="best-set",
+        rng=0,
+    )
+    assert several.worse[2]
+    tilted = relfit.Tilted(relfit.Gaussian(1.0))
+    assert relfit.compare(reference, densities(), discrepancy=relfit.FSSD(tilted), rng=0).worse[2]
+    one = relfit.estimate(reference, [models["P1"]], discrepancy="ume", rng=0)
+    assert one.values.shape == (1,)
+    assert "10 locations" in one.notes[0]
+    assert relfit.compare(reference, models, discrepancy="ume", estimator="auto", rng=0).estimator == "complete"
+
+
+def test_scores_are_asked_for_once_where_they_fit_in_memory():
+    reference, _ = data(100)
+    seen = []
+
+    def score(x):
+        seen.append(len(x))
+        return -x
+
+    models = {"a": relfit.Density(score=score, dim=2), "b": relfit.Density(score=lambda x: 1.0 - x, dim=2)}
+    relfit.estimate(reference, models, discrepancy="fssd", rng=0)
+    assert seen.count(90) <= 2  # all rows tested: once for the estimate, once for its second-order part
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"discrepancy": "ume", "estimator": "linear"}, "estimator: ume has one of its own"),
+        ({"discrepancy": "fssd"}, r"discrepancy='fssd': expected densities \(relfit.Density\) as models, got samples"),
+        ({"discrepancy": relfit.UME(locations=np.zeros((2, 3)))}, "locations: expected 2 columns .*, got 3"),
+        ({"discrepancy": relfit.UME(locations=700)}, "reference: expected at least 20 rows .*left for the test"),
+        ({"discrepancy": relfit.UME(choose="optimise", share=0.01)}, "reference: expected at least 20 rows .*held out"),
+        ({"discrepancy": relfit.UME(relfit.Gaussian(1.0)), "kernel": relfit.IMQ()}, "kernel: expected it once"),
+        ({"discrepancy": "ume", "groups": {"reference": np.arange(300)}}, "groups: not known for ume"),
+        ({"discrepancy": "ume", "variance": "corrected"}, "variance='corrected': .*at locations has one of its own"),
+        ({"discrepancy": "ume", "backend": "torch"}, "backend: ume works in numpy"),
+        (
+            {"discrepancy": relfit.UME(choose="optimise"), "kernel": "select", "test": "relmulti"},
+            'choose="optimise": needs one kernel',
+        ),
+    ],
+)
+def test_refusals(options, message):
+    reference, models = data()
+    with pytest.raises(relfit.InputError, match=message) as error:
+        relfit.compare(reference, models, rng=0, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_ume_is_refused_for_densities_that_cannot_be_sampled():
+    reference, _ = data()
+    with pytest.raises(relfit.InputError, match="sample"):
+        relfit.compare(reference, densities(), discrepancy="ume", rng=0)
+    target = relfit.Density(score=lambda x: -x, dim=2)
+    with pytest.raises(relfit.InputError, match="discrepancy='fssd': expected densities"):
+        relfit.compare(target, {"a": reference, "b": reference + 1}, discrepancy="fssd", rng=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"locations": 0}, "locations: expected at least 1, got 0"),
+        ({"locations": "ten"}, "locations: expected a number or an array"),
+        ({"locations": [[np.nan, 0.0]]}, "locations: expected finite numbers"),
+        ({"choose": "best"}, "choose: expected one of data, optimise"),
+        ({"share": 1.5}, "share: expected a number between 0 and 1"),
+        ({"locations": [[0.0]], "choose": "optimise"}, "choose: the locations are given already"),
+    ],
+)
+def test_values_are_checked_when_made(given, message):
+    for kind in (relfit.UME, relfit.FSSD):
+        with pytest.raises(relfit.InputError, match=message):
+            kind(**given)
+    if "locations" in given and "choose" not in given:
+        with pytest.raises(relfit.InputError, match=message):
+            relfit.Nystroem(**given)
+    with pytest.raises(relfit.InputError, match='choose: expected "data" for Nystroem'):
+        relfit.Nystroem(choose="optimise")
+
+
+def test_one_model_cannot_be_told_apart():
+    reference, models = data()
+    with pytest.raises(relfit.InputError, match="at least 2 different models"):
+        relfit.estimate(reference, [models["P1"]], discrepancy=relfit.UME(choose="optimise"), rng=0)
+
+
+@pytest.mark.parametrize("measure", ["ume", "fssd"])
+def test_no_copy_of_the_data_is_made(measure):
+    """A small form of what docs/locations.md measures: the peak stays below one of the four samples, 32 MB each."""
+    rng = np.random.default_rng(0)
+    reference, *samples = (rng.normal(size=(100_000, 40)) for _ in range(4))
+    models = samples if measure == "ume" else [relfit.Density(score=lambda x, i=i: i - x, dim=40) for i in range(3)]
+    tracemalloc.start()
+    relfit.compare(reference, models, discrepancy=measure, rng=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < reference.nbytes
+
+
+def test_command_line(tmp_path, capsys):
+    reference, models = data()
+    files = []
+    for name, rows in {"data": reference, **models}.items():
+        files.append(str(tmp_path / f"{name}.npy"))
+        np.save(files[-1], rows)
+    assert main(["compare", *files, "--discrepancy", "ume", "--locations", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "UME²" in out
+    assert "4 locations" in out
+    assert main(["pair", *files[:3], "--discrepancy", "ume"]) == 0
+    assert "RelUME · UME²" in capsys.readouterr().out
+    assert main(["compare", *files, "--locations", "4"]) == 2
+    assert "--locations: belongs to --discrepancy ume, nystroem, fssd" in capsys.readouterr().err

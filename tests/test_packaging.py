@@ -1,0 +1,82 @@
+"""What publishes relfit: workflow files and the conda recipe are well-formed and say what pyproject.toml says."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import relfit
+
+yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def _read(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _steps(workflow):
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def test_the_three_workflows_are_there():
+    assert [path.stem for path in WORKFLOWS] == ["docs", "release", "tests"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_are_well_formed(path):
+    workflow = _read(path)
+    # YAML 1.1 reads the key `on` as true.
+    assert workflow[True]
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert job["runs-on"]
+        assert set(job.get("needs", "").split()) <= set(workflow["jobs"])
+        for step in job["steps"]:
+            assert ("uses" in step) != ("run" in step), (name, step)
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+@(v\d+|release/v1)", step.get("uses", "actions/checkout@v4"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_call_targets_that_exist(path):
+    targets = [target for step in _steps(_read(path)) for target in re.findall(r"make ([\w-]+)", step.get("run", ""))]
+    assert targets or path.stem == "publish"
+    for target in targets:
+        assert re.search(rf"^{target}:", MAKEFILE, flags=re.MULTILINE)
+
+
+def test_every_supported_python_is_tested_with_and_without_extras():
+    supported = re.findall(r":: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    jobs = _read(ROOT / ".github" / "workflows" / "tests.yml")["jobs"]
+    assert jobs["all"]["strategy"]["matrix"]["python"] == supported
+    assert jobs["core"]["strategy"]["matrix"]["python"] == supported
+
+
+def test_a_release_needs_no_password():
+    path = ROOT / ".github" / "workflows" / "release.yml"
+    workflow = _read(path)
+    assert workflow[True] == {"push": {"tags": ["v*"]}}
+    assert workflow["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    assert workflow["jobs"]["publish"]["needs"] == "build"
+    assert "secrets." not in path.read_text(encoding="utf-8")
+
+
+def test_the_recipe_says_what_the_project_says():
+    recipe = _read(ROOT / "recipe" / "recipe.yaml")
+    assert recipe["context"]["version"] == relfit.__version__
+    assert f">={recipe['context']['python_min']}" == PROJECT["requires-python"]
+    _python, *needed = recipe["requirements"]["run"]
+    # conda's matplotlib-base is matplotlib without a window system.
+    assert [item.replace("-base", "").replace(" ", "") for item in needed] == PROJECT["dependencies"]
+    assert recipe["build"]["python"]["entry_points"] == ["relfit = relfit.cli:main"]
+    assert recipe["about"]["summary"] == PROJECT["description"]
+
+
+def test_what_is_published_is_named_and_there():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    assert all((ROOT / name).exists() for name in settings["sdist"]["only-include"])
+    assert settings["wheel"]["packages"] == ["src/relfit"]

@@ -1,0 +1,217 @@
+"""Choosing the kernel on held-out rows: symmetric in the models, apart from the tested rows, and told to the reader."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit import IMQ, Gaussian, Select
+from relfit.cli import main
+from relfit.measure import hold_out, split
+from relfit.problems import blobs, draw
+from relfit.task import Options, prepare
+
+TESTS = ["relpsi", "relmulti", "best-set", "carve"]
+CANDIDATES = (Gaussian(0.05), Gaussian(1.0), IMQ(5.0))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return draw(blobs(), 200, seed=3)
+
+
+def densities():
+    problem = blobs()
+    return {name: relfit.Density(score=problem.score(name), dim=2) for name in problem.models}
+
+
+def task_of(reference, models, **options):
+    given = {"dependence": "independent", "estimator": "complete", "kernel": Select(CANDIDATES), **options}
+    return prepare(
+        reference,
+        models,
+        Options("auto", given["estimator"], given["kernel"], given["dependence"], 5, "auto", None, True, None),
+        None,
+    )
+
+
+@pytest.mark.parametrize("kind", ["samples", "densities"])
+@pytest.mark.parametrize("test", TESTS)
+def test_the_order_of_the_models_and_copies_change_nothing(data, kind, test):
+    reference, models = data
+    models = {**models, "P3": models["P2"] + 0.3} if kind == "samples" else densities()
+    first = relfit.compare(reference, models, kernel="select", test=test, rng=5)
+    turned = {name: models[name] for name in reversed(models)}
+    second = relfit.compare(reference, {**turned, "copy": models["P1"]}, kernel="select", test=test, rng=5)
+    assert second.kernel == first.kernel
+    assert second.warnings[0] == first.warnings[0]
+    index = [second.names.index(name) for name in first.names]
+    np.testing.assert_allclose(second.discrepancy[index], first.discrepancy, rtol=1e-9)
+    np.testing.assert_array_equal(second.worse[index], first.worse)
+
+
+@pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
+def test_the_test_sees_only_the_rows_that_are_left(data, dependence):
+    reference, models = data
+    task = task_of(reference, models, dependence=dependence)
+    held, rest = hold_out(task.data, 0.2, task.plan)
+    assert len(held.reference) == 40
+    for key in models:
+        rows = np.concatenate([held.models[key], rest.models[key]])
+        assert {tuple(row) for row in rows} == {tuple(row) for row in models[key]}
+    selected = relfit.compare(reference, models, kernel=Select(CANDIDATES), dependence=dependence, rng=5)
+    given = relfit.compare(rest.reference, rest.models, kernel=selected.kernel, dependence=dependence, rng=5)
+    np.testing.assert_allclose(selected.discrepancy, given.discrepancy, rtol=1e-12)
+    np.testing.assert_allclose(selected.pvalue, given.pvalue, rtol=1e-9)
+    assert selected.sizes == (160, 160, 160)
+
+
+def test_rows_that_are_tested_have_no_part_in_the_choice(data):
+    """Every tested row of the first model is moved far away: the same kernel, the same words about it."""
+    reference, models = data
+    task = task_of(reference, models)
+    _, rest = hold_out(task.data, 0.2, task.plan)
+    tested = {tuple(row) for row in rest.models["P1"]}
+    moved = np.array([row + 50.0 if tuple(row) in tested else row for row in models["P1"]])
+    first = relfit.compare(reference, models, kernel=Select(CANDIDATES), rng=5)
+    second = relfit.compare(reference, {**models, "P1": moved}, kernel=Select(CANDIDATES), rng=5)
+    assert second.kernel == first.kernel
+    assert second.warnings[0] == first.warnings[0]
+    assert second.discrepancy[0] > 2 * first.discrepancy[0]
+
+
+def test_relmulti_chooses_on_its_selection_share(data):
+    reference, models = data
+    task = task_of(reference, models)
+    selection, testing = split(task.data, 0.25, "independent", 5)
+    result = relfit.compare(reference, models, kernel=Select(CANDIDATES), test="relmulti", rng=5)
+    assert result.sizes == (150, 150, 150)
+    given = relfit.estimate(testing.reference, testing.models, kernel=result.kernel, rng=5)
+    np.testing.assert_allclose(result.discrepancy, given.values, rtol=1e-12)
+    ratios = []
+    for kernel in CANDIDATES:
+        joint = relfit.estimate(selection.reference, selection.models, kernel=kernel, rng=5)
+        contrast = np.array([1.0, -1.0])
+        ratios.append(abs(contrast @ joint.values) / np.sqrt(contrast @ joint.covariance @ contrast))
+    assert result.kernel == CANDIDATES[int(np.argmax(ratios))]
+    assert f"{max(ratios):.2f}, against {min(ratios):.2f}" in result.warnings[0]
+
+
+def test_blobs_get_a_narrow_kernel():
+    """The blobs differ within circles of radius 1 to 2; the median distance is 7."""
+    reference, models = draw(blobs(), 500, seed=3)
+    result = relfit.compare(reference, models, kernel="select", rng=5)
+    assert result.kernel.bandwidth < 2.0
+    assert result.best == "P2"
+
+
+def test_the_reader_is_told(data, tmp_path):
+    reference, models = data
+    result = relfit.compare(reference, models, kernel="select", rng=5)
+    text = str(result)
+    assert result.bandwidth_rule == "selected"
+    assert f"bandwidth {result.kernel.bandwidth:.3g} (selected) · n = 160" in text
+    assert "chosen among 5 candidates" in text
+    assert "on 40 rows of each sample that were held out from the test" in text
+    assert "the kernel also decides which model counts as best" in text
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.kernel == result.kernel
+    again.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "(selected)" in page
+    assert "which model counts as best" in page
+    assert "on 50 rows of each sample that also selected the best model" in str(
+        relfit.compare(reference, models, kernel="select", test="relmulti", rng=5)
+    )
+    assert "on 40 rows that were held out" in str(relfit.compare(reference, densities(), kernel="select", rng=5))
+
+
+def test_at_most_two_thousand_rows_choose(rng):
+    x = rng.normal(size=(12_000, 1))
+    models = {"a": x[::-1] + 0.1, "b": x * 1.1}
+    result = relfit.compare(x, models, kernel=Select(CANDIDATES), estimator="linear", rng=0)
+    assert result.sizes == (10_000, 10_000, 10_000)
+    assert "on 2000 rows" in result.warnings[0]
+
+
+def test_every_other_call_that_takes_a_kernel(data):
+    reference, models = data
+    pair = relfit.compare_pair(reference, models["P1"], models["P2"], kernel="select", rng=5)
+    whole = relfit.compare(reference, {"a": models["P1"], "b": models["P2"]}, kernel="select", rng=5)
+    assert pair.kernel == whole.kernel
+    assert pair.warnings[0] == whole.warnings[0]
+    assert relfit.estimate(reference, models, kernel="select", rng=5).sizes == (160, 160, 160)
+    by_measure = relfit.compare(reference, models, discrepancy=relfit.MMD(Select(CANDIDATES)), rng=5)
+    assert by_measure.kernel in CANDIDATES
+
+
+def test_samples_against_a_target_density(rng):
+    target = relfit.Density(score=lambda x: -x, dim=2)
+    models = {"good": rng.normal(size=(200, 2)), "bad": rng.normal(0.8, 1, (200, 2))}
+    result = relfit.compare(target, models, kernel="select", rng=0)
+    assert result.sizes == (0, 160, 160)
+    assert result.worse.tolist() == [False, True]
+    refused(lambda: relfit.compare(target, models, kernel="select", dependence="chain"), 'kernel="select"', "chain")
+
+
+def test_refusals(data):
+    reference, models = data
+    refused(lambda: Select((Gaussian(),)), "candidates of Select", "two kernels", "got 1")
+    refused(lambda: Select((Gaussian(), "imq")), "candidates of Select", "str")
+    refused(lambda: Select((Gaussian(), Gaussian())), "candidates of Select", "twice")
+    for share in (0.0, 1.0, "half", True):
+        refused(lambda share=share: Select(share=share), "share of Select")
+    refused(lambda: relfit.compare(reference, models, kernel="choose"), "kernel", '"select"', "str")
+    small = {name: x[:60] for name, x in models.items()}
+    refused(lambda: relfit.compare(reference, small, kernel="select"), "'P1'", "at least 20", "held out", "got 12")
+    one = {"P1": models["P1"]}
+    refused(lambda: relfit.estimate(reference, one, kernel="select"), "at least 2 different models")
+    rough = Select((Gaussian(), relfit.Matern(0.5)))
+    refused(lambda: relfit.compare(reference, densities(), kernel=rough), "KSD needs")
+    refused(lambda: relfit.compare(reference, models, kernel="select", preset="kid"), "kernel", "preset")
+
+
+@pytest.fixture
+def files(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reference, models = data
+    for name, rows in {"data": reference, **models}.items():
+        np.save(f"{name}.npy", rows)
+    return ["data.npy", "P1.npy", "P2.npy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("matern12", relfit.Matern(0.5, 2.0)),
+        ("matern32", relfit.Matern(1.5, 2.0)),
+        ("matern52", relfit.Matern(2.5, 2.0)),
+        ("rational-quadratic", relfit.RationalQuadratic(2.0)),
+        ("multiscale", relfit.MultiScale(bandwidth=2.0)),
+        ("imq", IMQ(2.0)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_kernels_of_the_command_line(files, capsys, data, name, kernel):
+    assert main(["compare", *files, "--kernel", name, "--bandwidth", "2", "--json", "-"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["discrepancy"] == relfit.compare(*data, kernel=kernel, rng=0).discrepancy.tolist()
+
+
+def test_select_on_the_command_line(files, capsys, data):
+    assert main(["compare", *files, "--kernel", "select", "--seed", "5"]) == 0
+    assert "(selected)" in capsys.readouterr().out
+    assert main(["compare", *files, "--kernel", "select", "--bandwidth", "2"]) == 2
+    assert "--bandwidth: --kernel select chooses it" in capsys.readouterr().err
+
+
+def test_matern_kernels_in_a_stein_discrepancy(data):
+    """ν = 3/2 and 5/2 are smooth enough, ½ is not."""
+    reference, _ = data
+    for smoothness in (1.5, 2.5):
+        result = relfit.compare(reference, densities(), kernel=relfit.Matern(smoothness), rng=0)
+        assert result.best == "P2"
+    rough = relfit.Matern(0.5)
+    refused(lambda: relfit.compare(reference, densities(), kernel=rough), "KSD needs", "smoothness 0.5")

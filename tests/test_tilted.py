@@ -1,0 +1,235 @@
+"""Tilted kernels: against the dense formulas, with every derivative of w(x) w(y) k(x, y) by finite differences."""
+
+import numpy as np
+import pytest
+from oracle import dense
+from refusals import refused
+
+import relfit
+from relfit import IMQ, Decay, Gaussian, Matern, MultiScale, Polynomial, Tilted
+from relfit.discrepancies import ksd, mmd
+from relfit.kernels import Recorded, kernel_from_dict
+from relfit.tiles import Runtime
+
+RUNTIME = Runtime()
+CENTRE = (0.3, -0.2)
+DECAY = Decay(exponent=0.7, scale=1.3, centre=CENTRE)
+
+
+def bell(x):
+    return -0.1 * np.square(x).sum(axis=1)
+
+
+KERNELS = {
+    "gaussian": Tilted(Gaussian(1.1), DECAY),
+    "imq": Tilted(IMQ(), DECAY),
+    "matern32": Tilted(Matern(1.5, 1.2), DECAY),
+    "matern52": Tilted(Matern(2.5, 1.4), DECAY),
+    "sum": Tilted(Gaussian(0.8) + IMQ(2.0), Decay(0.5, 2.0, 0.0)),
+    "functions": Tilted(MultiScale((0.5, 1.0), 1.2), (bell, lambda x: -0.2 * x)),
+}
+
+
+@pytest.fixture(params=KERNELS)
+def kernel(request):
+    return KERNELS[request.param]
+
+
+def value(kernel, x, y):
+    return float(kernel.pairs(x[None], y[None])[0])
+
+
+def stein_matrix(kernel, x, s, step=1e-4):
+    """u(x_a, x_b) of the tilted kernel itself, every derivative a central difference of its values."""
+    n, d = x.shape
+    axes = step * np.eye(d)
+    u = np.zeros((n, n))
+    for a in range(n):
+        for b in range(n):
+            k = value(kernel, x[a], x[b])
+            slope_x = [(value(kernel, x[a] + e, x[b]) - value(kernel, x[a] - e, x[b])) / (2 * step) for e in axes]
+            slope_y = [(value(kernel, x[a], x[b] + e) - value(kernel, x[a], x[b] - e)) / (2 * step) for e in axes]
+            trace = sum(
+                (
+                    value(kernel, x[a] + e, x[b] + e)
+                    - value(kernel, x[a] + e, x[b] - e)
+                    - value(kernel, x[a] - e, x[b] + e)
+                    + value(kernel, x[a] - e, x[b] - e)
+                )
+                / (4 * step**2)
+                for e in axes
+            )
+            u[a, b] = s[a] @ s[b] * k + s[a] @ slope_y + np.dot(slope_x, s[b]) + trace
+    return u
+
+
+def test_decay_by_hand():
+    """x − c = (3, 4), s = 5, b = ½: w = (1 + 25/25)^−½ = 1/√2 and ∇ log w = −(3, 4)/(25 + 25)."""
+    decay = Decay(0.5, 5.0, (1.0, 1.0))
+    x = np.array([[4.0, 5.0]])
+    assert decay.weights(x)[0] == pytest.approx(2**-0.5)
+    np.testing.assert_allclose(decay.gradient(x), [[-0.06, -0.08]], rtol=1e-14)
+    np.testing.assert_allclose(decay.moved(np.array([10.0, -3.0])).weights(x - [10.0, -3.0]), decay.weights(x))
+
+
+def test_gradients_of_decay_agree_with_differences(rng):
+    x, step = rng.normal(size=(6, 2)), 1e-6
+    for j, e in enumerate(step * np.eye(2)):
+        numeric = (np.log(DECAY.weights(x + e)) - np.log(DECAY.weights(x - e))) / (2 * step)
+        np.testing.assert_allclose(DECAY.gradient(x)[:, j], numeric, rtol=1e-6, atol=1e-9)
+
+
+def test_ksd_is_that_of_the_tilted_kernel(kernel, rng):
+    """The tile sums and the pair values, both against differences of w(x) w(y) k(x, y)."""
+    x = rng.normal(size=(9, 2)) * 2.0
+    scores = [rng.normal(size=(9, 2)) for _ in range(2)]
+    matrices = [stein_matrix(kernel, x, s) for s in scores]
+    expected = np.stack([u.sum(1) - np.diag(u) for u in matrices], axis=1)
+    np.testing.assert_allclose(ksd.row_sums(x, scores, kernel, RUNTIME), expected, rtol=1e-5, atol=1e-6)
+    a, b = np.nonzero(~np.eye(9, dtype=bool))
+    pairs = ksd.pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
+    np.testing.assert_allclose(pairs, np.stack([u[a, b] for u in matrices], axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_mmd_weighs_the_rows(kernel, rng):
+    """Against dense Gram matrices of w k w, in values, ψ rows and the second-order share."""
+    reference, samples = rng.normal(size=(15, 2)), [rng.normal(0.4, 1, (12, 2)), rng.normal(size=(20, 2))]
+    table = _Table(kernel)
+    values, psi_r, psi_x = dense.mmd(reference, samples, table)
+    got = mmd.complete(reference, samples, kernel, "independent", RUNTIME)
+    np.testing.assert_allclose(got.values, values, atol=1e-13)
+    np.testing.assert_allclose(got.psi.reference, psi_r, atol=1e-12)
+    for found, wanted in zip(got.psi.models, psi_x, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+    squares = [product.squares for product in mmd.kernel_sums(kernel, reference, samples, RUNTIME)]
+    rows = [reference, *samples]
+    own = [np.square(_off_diagonal(table.gram(x, x))).sum() for x in rows]
+    cross = [np.square(table.gram(x, reference)).sum() for x in samples]
+    np.testing.assert_allclose(squares, [*own, *cross], rtol=1e-12)
+
+
+def test_mmd_pairs_are_those_of_the_tilted_kernel(kernel, rng):
+    r, x, r2, x2 = rng.normal(size=(4, 7, 2))
+    got = mmd.pair_values(kernel, (r, [x]), (r2, [x2]))[:, 0]
+    expected = [
+        value(kernel, x[a], x2[a])
+        + value(kernel, r[a], r2[a])
+        - value(kernel, x[a], r2[a])
+        - value(kernel, x2[a], r[a])
+        for a in range(7)
+    ]
+    np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-14)
+
+
+class _Table:
+    """The tilted kernel as the oracle takes kernels: through its Gram matrices."""
+
+    variable = "pairs"
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+
+    def gram(self, x, y):
+        return np.array([[value(self.kernel, a, b) for b in y] for a in x])
+
+
+def _off_diagonal(matrix):
+    return matrix - np.diag(np.diag(matrix))
+
+
+def data(rng, n=60):
+    reference = rng.standard_t(2.0, size=(n, 2))
+    return reference, {name: rng.standard_t(2.0, size=(n, 2)) + shift for name, shift in (("a", 0.0), ("b", 1.0))}
+
+
+def scored():
+    return {name: relfit.Density(score=lambda x, m=m: m - x, dim=2) for name, m in (("a", 0.0), ("b", 1.0))}
+
+
+@pytest.mark.parametrize("estimator", ["complete", "linear", "incomplete", "block"])
+@pytest.mark.parametrize("kind", ["samples", "densities"])
+def test_an_offset_of_the_data_moves_the_weight_along(estimator, kind, rng):
+    """With "median" centre and scale, data moved by 1e4 give the same answer; so does a fixed centre moved too."""
+    reference, models = data(rng, 120)
+    at = np.array([1e4, -2e4])
+    moved = {k: x + at for k, x in models.items()}
+    if kind == "densities":
+        models = scored()
+        moved = {k: relfit.Density(score=lambda x, m=m: m.score(x - at), dim=2) for k, m in models.items()}
+    for first, second in (
+        (Tilted(Gaussian()), Tilted(Gaussian())),
+        (Tilted(IMQ(), Decay(0.5, 2.0, 0.0)), Tilted(IMQ(), Decay(0.5, 2.0, tuple(at)))),
+    ):
+        here = relfit.estimate(reference, models, kernel=first, rng=0, estimator=estimator)
+        there = relfit.estimate(reference + at, moved, kernel=second, rng=0, estimator=estimator)
+        np.testing.assert_allclose(there.values, here.values, rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(there.covariance, here.covariance, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
+def test_all_pairs_of_a_pair_design_are_the_complete_estimate(kind, rng):
+    """The cyclic design with every lag uses each pair once: it must agree with the tiles."""
+    reference, models = data(rng, 41)
+    kernel = Tilted(Gaussian(1.5), DECAY)
+    options = {"kernel": kernel, "rng": 0, "dependence": "paired" if kind == "samples" else "independent"}
+    if kind == "densities":
+        models = scored()
+    if kind == "target":
+        reference = relfit.Density(score=lambda x: -x, dim=2)
+    complete = relfit.estimate(reference, models, **options)
+    cyclic = relfit.estimate(reference, models, estimator="incomplete", pairs=41 * 20, **options)
+    np.testing.assert_allclose(cyclic.values, complete.values, rtol=1e-9)
+
+
+def test_far_rows_decide_nothing_once_they_are_weighed_down(rng):
+    """Two neighbours at 1000 have s·s k ≈ 10⁶ between them; weighed by 2/‖x‖ each, 4."""
+    x = rng.normal(size=(100, 2))
+    x[:2] = [[1e3, 0.0], [1e3 + 0.1, 0.0]]
+    plain = relfit.estimate(x, scored(), kernel=IMQ(), rng=0)
+    tilted = relfit.estimate(x, scored(), kernel=Tilted(IMQ(), Decay(0.5, 2.0, 0.0)), rng=0)
+    assert plain.standard_error.max() > 100 * tilted.standard_error.max()
+    assert relfit.decide(tilted).worse.tolist() == [False, True]
+
+
+def test_a_flat_weight_changes_nothing(rng):
+    reference, models = data(rng)
+    flat = Tilted(Gaussian(1.0), (lambda x: np.zeros(len(x)), np.zeros_like))
+    for models_ in (models, scored()):
+        tilted = relfit.estimate(reference, models_, kernel=flat, rng=0)
+        plain = relfit.estimate(reference, models_, kernel=Gaussian(1.0), rng=0)
+        np.testing.assert_allclose(tilted.values, plain.values, rtol=1e-12)
+        np.testing.assert_allclose(tilted.near_degeneracy, plain.near_degeneracy, rtol=1e-9)
+
+
+def test_dictionaries_and_words(rng):
+    kernel = KERNELS["gaussian"]
+    assert kernel_from_dict(kernel.to_dict()) == kernel
+    assert kernel.describe() == "Gaussian kernel, bandwidth 1.1, tilted by (1 + r²/s²)^−0.7, s = 1.3, about (0.3, -0.2)"
+    own = kernel_from_dict(KERNELS["functions"].to_dict())
+    assert isinstance(own, Recorded)
+    assert own.describe().endswith("tilted by a weight of its own")
+    refused(lambda: own.phi(np.zeros(1)), "read from a file")
+    reference, models = data(rng)
+    for wanted in (Tilted(), KERNELS["functions"]):
+        result = relfit.compare(reference, models, kernel=wanted, rng=0)
+        again = relfit.Comparison.from_json(result.to_json())
+        assert again.to_json() == result.to_json()
+        assert "tilted by" in str(again)
+
+
+def test_refusals(rng):
+    reference, models = data(rng)
+    refused(lambda: Tilted(Tilted()), "kernel of Tilted", "plain kernel")
+    refused(lambda: Tilted() + Gaussian(), "cannot add", "tilt the sum")
+    refused(lambda: Gaussian() + Tilted(), "cannot add", "tilt the sum")
+    refused(lambda: Tilted(Gaussian(), 3.0), "weight of Tilted", "3.0")
+    refused(lambda: Decay(-1.0), "exponent of Decay")
+    refused(lambda: Decay(scale="mean"), "scale of Decay")
+    refused(lambda: Decay(centre=[np.nan]), "centre of Decay")
+    refused(lambda: Tilted().phi(np.zeros(1)), "plain kernel")
+    wide = Tilted(Gaussian(), Decay(centre=(0.0, 0.0, 0.0)))
+    refused(lambda: relfit.estimate(reference, models, kernel=wide), "centre of Decay", "2 columns", "got 3")
+    refused(lambda: relfit.estimate(reference, scored(), kernel=Tilted(Gaussian(), bell)), "KSD needs")
+    refused(lambda: relfit.estimate(reference, scored(), kernel=Tilted(Polynomial())), "KSD needs")
+    short = Tilted(Gaussian(), lambda x: np.zeros(3))
+    refused(lambda: relfit.estimate(reference, models, kernel=short), "log_weight of Tilted", "shape (60,)", "(3,)")
