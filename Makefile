@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# The Python that sees the CUDA device.
+GPU_PYTHON ?= $(BIN)/python
 # One stamp per set of extras; all are renewed when pyproject.toml changes.
 RUN := .venv/.installed-run
 DEV := .venv/.installed-dev
@@ -18,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench calibrate calibrate-estimators calibrate-coverage kernels clean docs pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels clean docs pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +51,11 @@ lint-types: $(DEV)
 
 lint-layers: $(DEV)
 	$(BIN)/lint-imports --no-logo
+
+bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend agrees there
+	mkdir -p build
+	PYTHONPATH=src $(GPU_PYTHON) tests/agreement.py --workers 4 --json build/agreement.json
+	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu.py --agreement build/agreement.json
 
 bench: $(DEV) ## time relfit, as ratios within one run
 	$(BIN)/python benchmarks/run.py

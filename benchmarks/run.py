@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import dense
+import gpu_page
 import numpy as np
 
 import relfit
@@ -243,7 +244,7 @@ def main():
     print("\n".join(tables.values()))
     if not quick:
         write_text_atomic(ROOT / "benchmarks" / "results.json", json.dumps(results, indent=1) + "\n")
-        write_text_atomic(ROOT / "docs" / "benchmarks.md", text)
+        write_text_atomic(ROOT / "docs" / "benchmarks.md", text.rstrip() + "\n\n" + gpu_page.written())
 
 
 if __name__ == "__main__":

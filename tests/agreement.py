@@ -139,6 +139,7 @@ def ways():
     import torch
 
     found = {
+        "numpy, single": dict(backend="numpy", precision="single"),
         "torch, CPU, double": dict(backend="torch"),
         "torch, CPU, single": dict(backend="torch", precision="single"),
     }

@@ -359,9 +359,11 @@ def test_interrupt(data):
     rng = np.random.default_rng(0)
     for name in ("r", "a", "b"):
         np.save(data / f"{name}.npy", rng.normal(size=(40_000, 20)))
-    command = [*RELFIT, "compare", "r.npy", "a.npy", "b.npy", "--json", "out.json"]
+    command = [*RELFIT, "compare", "r.npy", "a.npy", "b.npy", "--json", "out.json", "--verbose"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(2.5)
+    # The sizes of the three inputs are told when they are read: the work begins then.
+    assert all(b"40000 rows" in process.stderr.readline() for _ in range(3))
+    time.sleep(0.5)
     assert process.poll() is None, "the work must last longer than this test waits"
     started = time.monotonic()
     process.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ from relfit.planning import Assumed, Plan, plan
 from relfit.planning.carving import Noise, carve_pvalues
 from relfit.planning.closed import power_of_two, signal_needed
 from relfit.planning.decisions import Maxima, best_set_pvalues, rejected, relmulti_pvalues, relpsi_pvalues
-from relfit.planning.geometry import geometry_of
+from relfit.planning.geometry import Geometry
 from relfit.planning.laws import Plain, Squared, law_of
 from relfit.planning.simulate import Settings, simulation
 from relfit.problems import draw, mean_shift, population_mmd
@@ -42,14 +42,16 @@ def ten(rng):
     return JointEstimate(tuple(f"m{k}" for k in range(10)), values, covariance, (100,))
 
 
-def _geometry(joint):
-    return geometry_of(joint.covariance[None])
-
-
 def _own_covariances(joint, rows, rng):
-    """A covariance for every row: V with every model scaled by a factor of its own."""
+    """A covariance for every row: half of V, and the rest with every model scaled by a factor of its own."""
     scale = rng.uniform(0.5, 2.0, size=(rows, len(joint.names)))
-    return joint.covariance * scale[:, :, None] * scale[:, None, :]
+    half = joint.covariance / 2
+    return Geometry(half, half, scale), half + half * scale[:, :, None] * scale[:, None, :]
+
+
+def _dense(geometry):
+    """V of every draw, (rows, l, l)."""
+    return np.stack([geometry.column(i) for i in range(len(geometry.still))], axis=1)
 
 
 # --- two models: closed forms -------------------------------------------------------------------------------------
@@ -120,12 +122,12 @@ def test_simulation_agrees_with_the_closed_forms(test, gap):
 def test_relpsi_and_relmulti_are_those_of_the_procedures(ten, rng, alike):
     error = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 60))
     x, y = ten.values + error
-    told = ten.covariance[None] if alike else _own_covariances(ten, 60, rng)
-    best, p = relpsi_pvalues(x, geometry_of(told), range(10))
-    multi_best, multi = relmulti_pvalues(y, x, geometry_of(told), range(10))
+    geometry, told = (Geometry(ten.covariance), None) if alike else _own_covariances(ten, 60, rng)
+    best, p = relpsi_pvalues(x, geometry, range(10))
+    multi_best, multi = relmulti_pvalues(y, x, geometry, range(10))
     verdicts = rejected(multi_best, multi, "by", ALPHA, ten.covariance, all_models=False)
     for k in range(60):
-        own, other = (JointEstimate(ten.names, row[k], told[0 if alike else k]) for row in (x, y))
+        own, other = (JointEstimate(ten.names, row[k], ten.covariance if alike else told[k]) for row in (x, y))
         wanted = relpsi(own, ALPHA)
         assert best[k] == wanted.best
         np.testing.assert_allclose(p[k], np.exp(wanted.log_pvalue), rtol=1e-8)
@@ -150,8 +152,8 @@ def test_best_set_is_that_of_the_procedure(ten, rng):
     x = ten.values + rng.multivariate_normal(np.zeros(10), ten.covariance, size=40)
     g = rng.multivariate_normal(np.zeros(10), ten.covariance, size=20_000).T
     maxima = Maxima(g, differences(ten).error)
-    _, p = best_set_pvalues(x, 100, _geometry(ten), maxima, range(10), ALPHA, verdicts=False)
-    _, quick = best_set_pvalues(x, 100, _geometry(ten), maxima, range(10), ALPHA, verdicts=True)
+    _, p = best_set_pvalues(x, 100, Geometry(ten.covariance), maxima, range(10), ALPHA, verdicts=False)
+    _, quick = best_set_pvalues(x, 100, Geometry(ten.covariance), maxima, range(10), ALPHA, verdicts=True)
     np.testing.assert_array_equal(quick <= ALPHA, p <= ALPHA)
     for k in range(40):
         decision = best_set(JointEstimate(ten.names, x[k], ten.covariance, (100,)), ALPHA, rng=rng)
@@ -168,10 +170,10 @@ def test_carving_is_that_of_the_procedure(ten, rng, alike):
     realised = rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
     still, moving = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 8, 50))
     scale = None if alike else rng.uniform(-1.0, 1.0, size=(24, 10))
-    told = ten.covariance[None] if alike else _own_covariances(ten, 24, rng)
-    best, p = carve_pvalues(x, Noise(realised, scale, moving, still), geometry_of(told), range(10), ALPHA)
+    geometry, told = (Geometry(ten.covariance), None) if alike else _own_covariances(ten, 24, rng)
+    best, p = carve_pvalues(x, Noise(realised, scale, moving, still), geometry, range(10), ALPHA)
     for k in range(24):
-        own = told[0 if alike else k]
+        own = ten.covariance if alike else told[k]
         fresh = still[k % 8] if scale is None else still[k % 8] + scale[k] * moving[k % 8]
         noise = np.vstack([realised[k], fresh]).T
         chosen = Selection(int(best[k]), noise, without_variance(own, int(best[k])))
@@ -186,7 +188,7 @@ def test_carving_is_that_of_the_procedure(ten, rng, alike):
 def test_carving_far_out_does_not_underflow():
     joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 80.0], 0.5 * np.eye(3))
     noise = Noise(np.zeros((1, 3)), None, None, np.zeros((1, 20, 3)))
-    best, p = carve_pvalues(joint.values[None], noise, _geometry(joint), [1, 2], ALPHA)
+    best, p = carve_pvalues(joint.values[None], noise, Geometry(joint.covariance), [1, 2], ALPHA)
     assert best[0] == 0
     assert p[0, 0] == 1.0
     assert 0.0 <= p[0, 1] < 1e-3
@@ -224,7 +226,7 @@ def test_estimates_have_the_variance_of_both_orders_and_are_told_the_second_twic
     np.testing.assert_allclose(drawn.x.mean(axis=0), joint.values, atol=4 * np.sqrt(expected.max() / trials))
     np.testing.assert_allclose(np.cov(drawn.x.T), expected, rtol=0.03, atol=0.01 * expected.max())
     told = first * r + 2 * second * r**2
-    np.testing.assert_allclose(drawn.geometry.covariance.mean(axis=0), told, rtol=0.02, atol=0.01 * told.max())
+    np.testing.assert_allclose(_dense(drawn.geometry).mean(axis=0), told, rtol=0.02, atol=0.01 * told.max())
     np.testing.assert_allclose(law.told(joint.values, n), told, rtol=1e-9)
 
 
@@ -235,7 +237,7 @@ def test_what_is_told_moves_with_the_estimate(squared, rng):
     drawn = law_of(joint, 100).drawn(np.tile(joint.values, (50, 1)), 100, rng.standard_normal((2, 50, 3)))
     for i in range(3):
         line = 4 * along[i, i] * (drawn.x[:, i] + along[i, i])
-        np.testing.assert_allclose(drawn.geometry.covariance[:, i, i], line, rtol=1e-4)
+        np.testing.assert_allclose(drawn.geometry.variance[:, i], line, rtol=1e-4)
 
 
 def test_the_noise_of_carving_has_the_covariance_that_is_told(squared, rng):
@@ -243,8 +245,10 @@ def test_the_noise_of_carving_has_the_covariance_that_is_told(squared, rng):
     law = law_of(joint, 100)
     drawn = law.drawn(joint.values[None], 50, rng.standard_normal((2, 1, 3)))
     moving, still = law.noise(rng.standard_normal((2, 200_000, 3)), 50)
-    told = drawn.geometry.covariance[0]
-    np.testing.assert_allclose(np.cov((drawn.scale * moving + still).T), told, rtol=0.03, atol=0.01 * told.max())
+    told = _dense(drawn.geometry)[0]
+    np.testing.assert_allclose(
+        np.cov((drawn.geometry.scale * moving + still).T), told, rtol=0.03, atol=0.01 * told.max()
+    )
 
 
 def test_a_model_as_good_as_the_data_has_second_order_variance_alone(rng):

@@ -115,7 +115,7 @@ def test_cmmd_as_published_on_request(features):
 
 
 def test_kid_as_published_on_request(features):
-    """KID is unbiased as published; its standard error is the jackknife's, nearly (leave one row of either side out)."""
+    """KID is unbiased as published; its standard error is nearly the jackknife's (a row of either side left out)."""
     x, y = features
     joint = relfit.published("kid", x, {"model": y})
     assert joint.values[0] == pytest.approx(_kid_by_loops(x, y), rel=1e-10)

@@ -11,6 +11,14 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @pytest.mark.parametrize("seed", range(16))
+def test_numpy_in_single_precision(seed):
+    found = difference(problem(seed, largest=300), backend="numpy", precision="single")
+    assert found["backend"] == "numpy (float32)"
+    assert found["of a standard error"] <= SINGLE, found
+    assert not found["other verdicts"], found
+
+
+@pytest.mark.parametrize("seed", range(16))
 def test_torch_in_double_precision(seed):
     found = difference(problem(seed, largest=300), backend="torch")
     assert found["backend"] == "torch (cpu)"

@@ -62,9 +62,8 @@ def test_links_within_the_site_lead_somewhere(site):
             if parts.scheme or parts.netloc:
                 continue
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            if not target.exists():
-                broken.append((page.name, link))
-            elif target in site and unquote(parts.fragment) not in site[target].targets:
+            anchors = site[target].targets if target in site else {unquote(parts.fragment)}
+            if not target.exists() or unquote(parts.fragment) not in anchors:
                 broken.append((page.name, link))
     assert broken == []
 

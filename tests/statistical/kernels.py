@@ -1,6 +1,6 @@
 """Simulate level and power with different kernels and write the tables into docs/kernels.md. Resumable.
 
-python tests/statistical/kernels.py [--trials 1000] [--workers 2] [--store kernels.sqlite]
+python tests/statistical/kernels.py [--trials 600] [--workers 2] [--store kernels.sqlite]
 """
 
 import argparse
@@ -31,7 +31,7 @@ def put(text: str, name: str, table: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=1000, help="trials per setting (default 1000)")
+    parser.add_argument("--trials", type=int, default=600, help="trials per setting (default 600)")
     parser.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     parser.add_argument("--store", default=str(ROOT / "kernels.sqlite"), help="where finished trials are kept")
     arguments = parser.parse_args()

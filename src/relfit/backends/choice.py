@@ -51,11 +51,7 @@ def chosen_backend(name: str, precision: str, work: Work) -> tuple[Backend, tupl
     if name == "auto":
         name, work = _automatic(precision, work)
     if name == "numpy":
-        if precision == "single":
-            raise InputError(
-                'precision="single": expected backend="torch" or "triton", got numpy, which works in double'
-            )
-        return NumpyBackend(), ()
+        return NumpyBackend(cast(Literal["double", "single"], precision)), ()
     _require("torch")
     if name == "triton":
         return _fused(work)
@@ -70,7 +66,7 @@ def _automatic(precision: str, work: Work) -> tuple[str, Work]:
         device = "cuda:0"
     on_device = replace(work, device=device)
     if device is None:
-        return ("numpy" if precision == "double" else "torch"), on_device
+        return "numpy", on_device
     if precision == "single" and _has("triton") and _fits(work):
         return "triton", on_device
     return "torch", on_device

@@ -1,9 +1,13 @@
-"""The NumPy backend: cache-sized tiles, one matrix product for r², the kernel in place, sums by BLAS."""
+"""The NumPy backend: cache-sized tiles, one matrix product for r², the kernel in place, sums by BLAS.
+
+In single precision the tiles are float32, and what is gathered from them float64.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +28,23 @@ BLOCKS_IN_FLIGHT = 32
 
 # The product gives r² up to 2⁻⁵² max‖x‖²; beyond this many squared kernel lengths, differences are exact instead.
 LARGEST_PRODUCT_RATIO = 1e5
+# The same for tiles in float32; above the second, sums that cancel as those of KSD do want float64.
+LARGEST_SINGLE_RATIO, LARGEST_WITH_SIDES = 64.0, 16.0
+# Between these lengths all powers of them stay within float32.
+SINGLE_LENGTHS = (1e-4, 1e4)
 
 
 @dataclass(frozen=True)
 class NumpyBackend:
     """The reference backend; always available."""
 
-    name: str = "numpy"
+    precision: Literal["double", "single"] = "double"
     threads: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name shown in results."""
+        return "numpy" if self.precision == "double" else "numpy (float32)"
 
     def array(self, values: Array) -> Array:
         """The values themselves."""
@@ -67,8 +80,10 @@ class NumpyBackend:
         rows = {w: np.zeros((*b.shape[1:], len(block.x))) for w, b in block.right.items()}
         columns = {w: np.zeros((*b.shape[1:], len(block.y))) for w, b in block.left.items()}
         squares = 0.0
-        scratch = np.empty(TILE * TILE)
-        spare = {w: np.empty(r.size // max(r.shape[-1], 1) * TILE) for w, r in rows.items()}
+        dtype: Any = np.float32 if self.precision == "single" and _fits_single(block) else np.float64
+        right, left = _sides(block.right, dtype), _sides(block.left, dtype)
+        scratch = np.empty(TILE * TILE, dtype)
+        spare = {w: np.empty(r.size // max(r.shape[-1], 1) * TILE, dtype) for w, r in rows.items()}
         for i, j in _tiles(block):
             weights = _tile_weights(block, i, j, scratch)
             if i == j and not block.diagonal:
@@ -76,22 +91,55 @@ class NumpyBackend:
                     np.fill_diagonal(weight, 0.0)
             mirrored = block.symmetric and i != j
             for w, weight in weights.items():
-                _add_product(rows[w][..., i], block.right[w][j].T, weight.T, spare[w])
+                _add_product(rows[w][..., i], right[w], j, weight.T, spare[w])
                 if mirrored:
-                    _add_product(rows[w][..., j], block.right[w][i].T, weight, spare[w])
+                    _add_product(rows[w][..., j], right[w], i, weight, spare[w])
                 elif w in columns:
-                    _add_product(columns[w][..., j], block.left[w][i].T, weight, spare[w])
+                    _add_product(columns[w][..., j], left[w], i, weight, spare[w])
             if block.squares:
                 phi = weights["phi"].reshape(-1)
                 squares += float(phi @ phi) * (2.0 if mirrored else 1.0)
         return BlockSums(rows, columns, squares)
 
 
-def _add_product(into: Array, left: Array, right: Array, spare: Array) -> None:
+@dataclass(frozen=True)
+class _Side:
+    """A right-hand side; in float32 its columns are divided by their `scale`, which would not always fit there."""
+
+    columns: Array
+    scale: Array | None = None
+
+
+def _sides(sides: Mapping[Weight, Array], dtype: Any) -> dict[Weight, _Side]:
+    return {w: _Side(side) if dtype == np.float64 else _single(side) for w, side in sides.items()}
+
+
+def _single(side: Array) -> _Side:
+    largest = np.abs(side).max(axis=0, initial=0.0)
+    scale = np.where(largest > 0.0, largest, 1.0)
+    return _Side((side / scale).astype(np.float32), np.asarray(scale)[..., None])
+
+
+def _fits_single(block: Block) -> bool:
+    """Whether float32 tiles keep enough digits: distances by a product, and not too long for the kernel."""
+    kernel = block.kernel
+    if kernel.variable == "dot" or block.x.by_differences or block.y.by_differences:
+        return False
+    if kernel.unit_rate is None and not SINGLE_LENGTHS[0] < kernel.length < SINGLE_LENGTHS[1]:
+        return False
+    unit, rate = length_unit(kernel)
+    # The last column but one of the prepared rows is q‖x‖².
+    norm = max(float(np.abs(points.left[:, -2]).max(initial=0.0)) for points in (block.x, block.y))
+    ones = all((side == 1.0).all() for side in (*block.right.values(), *block.left.values()))
+    ratio = LARGEST_SINGLE_RATIO if ones else LARGEST_WITH_SIDES
+    return norm <= ratio * abs(rate) * (kernel.length / unit) ** 2
+
+
+def _add_product(into: Array, side: _Side, part: slice, weight: Array, spare: Array) -> None:
     # A fresh array of this size for every tile would be fetched from and returned to the system each time.
     out = spare[: into.size].reshape(into.shape)
-    np.matmul(left, right, out=out)
-    into += out
+    np.matmul(side.columns[part].T, weight, out=out)
+    into += out if side.scale is None else out * side.scale
 
 
 def _tiles(block: Block) -> Iterator[tuple[slice, slice]]:
@@ -108,7 +156,8 @@ def _tile_weights(block: Block, i: slice, j: slice, scratch: Array) -> dict[Weig
         cdist(block.x.rows[i], block.y.rows[j], "sqeuclidean", out=tile)
         tile *= length_unit(kernel)[1]
     else:
-        np.matmul(block.x.left[i], block.y.right[:, j], out=tile)
+        left, right = block.x.left[i], block.y.right[:, j]
+        np.matmul(left.astype(tile.dtype, copy=False), right.astype(tile.dtype, copy=False), out=tile)
     if kernel.unit_rate is not None:
         # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
         return {"phi": np.exp(tile, out=tile)}

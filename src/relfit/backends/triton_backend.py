@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -46,10 +47,14 @@ class TritonBackend(TorchBackend):
         """The products of the block, each by the fused kernel that fits."""
         import torch
 
-        with torch.no_grad():
+        # Triton launches on the current device, wherever its arguments are.
+        with torch.no_grad(), nullcontext() if self.device == "cpu" else torch.cuda.device(self.device):
             if not is_usable_for(block):
                 return self._by_torch(block)
-            found = [_products_of(block, w, _form(block, w)) for w in block.right]
+            return self._block_sums(block)
+
+    def _block_sums(self, block: Block) -> BlockSums:
+        found = [_products_of(block, w, _form(block, w)) for w in block.right]
         squares = found[0].squares if block.squares else 0.0
         if block.squares and math.isnan(squares):
             squares = _sums(block, _form(block, "phi")).squares

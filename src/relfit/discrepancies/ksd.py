@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.backends import Weight, host
 from relfit.discrepancies.columns import independent_columns
-from relfit.discrepancies.psi import Estimates, Psi, centred
+from relfit.discrepancies.psi import Estimates, Psi
 from relfit.discrepancies.second_order import Rows, second_order
 from relfit.kernels import Kernel, library
 from relfit.tiles import Job, Runtime, run_in_place
@@ -31,17 +31,15 @@ def complete(
     ((n−2)/(n−1))².
     """
     n = len(reference)
-    g = row_sums(reference, scores, kernel, runtime) / (n - 1)
-    psi = Psi(centred(g) * ((n - 1) / (n - 2)))
-    return Estimates(g.mean(axis=0), psi, _second_order(reference, scores, kernel, rng))
+    g = _row_sums(reference, scores, kernel, runtime) / (n - 1)
+    values = g.mean(axis=0)
+    psi = Psi(host((g - values) * (2.0 * (n - 1) / (n - 2))))
+    return Estimates(host(values), psi, _second_order(reference, scores, kernel, rng))
 
 
 def row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
-    """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l), computed where the backend works."""
-    scores, weight = tilted(kernel, x, scores)
-    sums = _gaussian_row_sums if kernel.untilted.unit_rate is not None else _general_row_sums
-    x, weight, *scores = (runtime.backend.array(part) for part in (x, weight, *scores))
-    return host(sums(x, scores, kernel.untilted, runtime, weight) * weight)
+    """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l)."""
+    return host(_row_sums(x, scores, kernel, runtime))
 
 
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
@@ -69,6 +67,14 @@ def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[
         return scores, np.ones((1, 1))
     slope = kernel.tilt.gradient(x)
     return [s + slope for s in scores], kernel.tilt.weights(x)[:, None]
+
+
+def _row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
+    """`row_sums` where the backend works."""
+    scores, weight = tilted(kernel, x, scores)
+    sums = _gaussian_row_sums if kernel.untilted.unit_rate is not None else _general_row_sums
+    x, weight, *scores = (runtime.backend.array(part) for part in (x, weight, *scores))
+    return sums(x, scores, kernel.untilted, runtime, weight) * weight
 
 
 def _gaussian_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, weight: Array) -> Array:
@@ -134,9 +140,22 @@ def _dots(a: Array, b: Array) -> Array:
 
 def _second_order(x: Array, scores: Sequence[Array], kernel: Kernel, rng: np.random.Generator) -> Array:
     """C/M (l, l), with C the covariance of (u_1..u_l) over random pairs and M the number of pairs."""
+    taken = _taker(x, scores)
 
     def values(a: Rows, b: Rows) -> Array:
-        first, second = ((host(x[rows]), [host(s[rows]) for s in scores]) for rows in (a, b))
-        return pair_values(kernel, first, second)
+        return pair_values(kernel, taken(a), taken(b))
 
     return second_order(len(x), x.shape[1] * (1 + len(scores)), values, rng)
+
+
+def _taker(x: Array, scores: Sequence[Array]) -> Callable[[Rows], tuple[Array, Sequence[Array]]]:
+    """Rows of x and of the scores, on the host; from a device all of them come in one piece."""
+    if isinstance(x, np.ndarray):
+        return lambda rows: (x[rows], [s[rows] for s in scores])
+    joined = library(x).hstack([x, *scores])
+
+    def taken(rows: Rows) -> tuple[Array, Sequence[Array]]:
+        first, *others = np.hsplit(host(joined[rows]), 1 + len(scores))
+        return first, others
+
+    return taken

@@ -78,7 +78,8 @@ def best_set_pvalues(
     """
     p = np.ones((len(x), len(targets)))
     for c, i in enumerate(targets):
-        s = geometry.error[:, i]
+        against = geometry.against(i)
+        s = against.error
         moves = s > 0.0
         ratio = np.where(moves, (x[:, [i]] - x) / np.where(moves, s, 1.0), -math.inf)
         statistic = ratio.max(axis=1)
@@ -90,8 +91,8 @@ def best_set_pvalues(
         p[unsure, c] = np.minimum(union[unsure], _tails(maxima, i, members[unsure], statistic[unsure]))
         for j in np.flatnonzero(~moves.all(axis=0)).tolist():
             if j != i:
-                known = geometry.certain(x[:, i] - x[:, j], i, j)
-                p[:, c] = np.minimum(p[:, c], np.where(moves[:, j], 1.0, known))
+                known = np.where(moves[:, j], 1.0, against.certain(x[:, i] - x[:, j], j))
+                p[:, c] = np.minimum(p[:, c], known)
     return np.argmin(x, axis=1), p
 
 

@@ -18,45 +18,62 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Geometry:
-    """V of every draw (m, l, l), or m = 1 for all; the standard errors s_ij, exactly 0 where nothing varies."""
+    """V of every draw, diag(u) M diag(u) + N: `still` N and `moving` M are (l, l), `scale` u is (rows, l).
 
-    covariance: Array
-    error: Array
+    Without a scale V is N in all draws. What depends on the draw has a first axis of rows, otherwise of 1.
+    """
 
-    def certain(self, gap: Array, i: int, j: int) -> Array:
-        """p-values of "i is no worse than j" where their difference does not vary: 0 or 1."""
-        return _certain(gap, self.covariance[:, i, i] + self.covariance[:, j, j])
+    still: Array
+    moving: Array | None = None
+    scale: Array | None = None
 
-    def against(self, best: Rows) -> Against:
-        """Every model's difference to the model that a draw selects."""
-        draws = np.arange(len(best)) if len(self.covariance) > 1 else 0
-        return Against(self.covariance, self.covariance[draws, best], self.error[draws, best], best)
+    def column(self, i: int | Rows) -> Array:
+        """(rows, l) Cov(D_i, D_k) for all k; i is one model, or one for every draw."""
+        still = np.atleast_2d(self.still[i])
+        if self.scale is None or self.moving is None:
+            return still
+        own = self.scale[np.arange(len(self.scale)), i]
+        return np.asarray(own[:, None] * self.moving[i] * self.scale + still)
+
+    @property
+    def variance(self) -> Array:
+        """(rows, l) V_kk."""
+        if self.scale is None or self.moving is None:
+            return np.diag(self.still)[None]
+        return np.asarray(self.scale**2 * np.diag(self.moving) + np.diag(self.still))
+
+    def against(self, i: int | Rows) -> Against:
+        """All differences to model i, or to one for every draw."""
+        column, variance = self.column(i), self.variance
+        own = np.take_along_axis(column, np.full((len(column), 1), i) if isinstance(i, int) else i[:, None], axis=1)
+        total = variance + own
+        spread = np.maximum(total - 2.0 * column, 0.0)
+        return Against(self, column, own, np.where(spread <= NO_VARIANCE * total, 0.0, np.sqrt(spread)))
 
 
 @dataclass(frozen=True)
 class Against:
-    """Differences D_k − D_J of every draw to its selected model J: Cov(D_J, D_k) and s_kJ are (rows, l)."""
+    """Differences to a model J: Cov(D_J, D_k) and the standard errors s_kJ (rows, l), exactly 0 where nothing varies.
 
-    covariance: Array
-    with_best: Array
+    `variance` is V_JJ (rows, 1).
+    """
+
+    geometry: Geometry
+    column: Array
+    variance: Array
     error: Array
-    best: Rows
 
-    @property
-    def variance(self) -> Array:
-        """(rows,) V_JJ."""
-        return np.asarray(self.with_best[np.arange(len(self.best)), self.best])
-
-    def certain(self, gap: Array, i: int) -> Array:
-        """p-values of "i is no worse than J" where their difference does not vary: 0 or 1."""
-        return _certain(gap, self.covariance[:, i, i] + self.variance)
+    def certain(self, gap: Array, k: int) -> Array:
+        """p-values of "no worse" for a gap to or from model k that does not vary: 0 or 1."""
+        total = self.geometry.variance[:, k] + self.variance[:, 0]
+        return np.where(gap > SAME_VALUE * np.sqrt(total), 0.0, 1.0)
 
     def slopes(self, i: int) -> Array:
         """(rows, l) d_ik = Cov(D_i − D_J, D_k − D_J)/s_iJ², 1 at k = i; 0 where that is rounding.
 
         NaN where D_k − D_J does not vary: such a model has no part in the test.
         """
-        parts = self.covariance[:, i], -self.with_best, -self.with_best[:, [i]], self.variance[:, None]
+        parts = self.geometry.column(i), -self.column, -self.column[:, [i]], self.variance
         joint = parts[0] + parts[1] + parts[2] + parts[3]
         size = np.abs(parts[0]) + np.abs(parts[1]) + np.abs(parts[2]) + np.abs(parts[3])
         own = joint[:, [i]]
@@ -65,15 +82,6 @@ class Against:
         return np.where(self.error > 0.0, slope, np.nan)
 
 
-def _certain(gap: Array, total: Array) -> Array:
-    return np.where(gap > SAME_VALUE * np.sqrt(total), 0.0, 1.0)
-
-
-def geometry_of(covariance: Array) -> Geometry:
-    """The geometry of covariances (m, l, l), by the rules of `relfit.procedures.differences`."""
-    variance = np.diagonal(covariance, axis1=1, axis2=2)
-    total = variance[:, :, None] + variance[:, None, :]
-    spread = np.maximum(total - 2.0 * covariance, 0.0)
-    still = spread <= NO_VARIANCE * total
-    still |= np.eye(covariance.shape[1], dtype=bool)
-    return Geometry(covariance, np.where(still, 0.0, np.sqrt(spread)))
+def difference_errors(covariance: Array) -> Array:
+    """(l, l) standard errors of all differences, by the rules of `relfit.procedures.differences`."""
+    return np.vstack([Geometry(covariance).against(i).error for i in range(len(covariance))])

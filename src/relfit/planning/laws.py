@@ -22,18 +22,17 @@ from numpy.typing import NDArray
 
 from relfit.discrepancies.psi import positive_part
 from relfit.estimate import JointEstimate
-from relfit.planning.geometry import Geometry, geometry_of
+from relfit.planning.geometry import Geometry
 from relfit.procedures.streams import covariance_root
 
 Array = NDArray[np.float64]
 
 
 class Drawn(NamedTuple):
-    """Estimates x (trials, l), what the tests are told of their covariance, and √V_ii relative to e's (None: fixed)."""
+    """Estimates x (trials, l), and the covariance that the tests are told."""
 
     x: Array
     geometry: Geometry
-    scale: Array | None
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Plain:
     def drawn(self, centres: Array, n: float, z: Array) -> Drawn:
         """Estimates with n rows of the populations `centres` (trials, l) from standard normal z (1, trials, l)."""
         told = self.told(centres[0], n)
-        return Drawn(centres + z[0] @ covariance_root(told).T, geometry_of(told[None]), None)
+        return Drawn(centres + z[0] @ covariance_root(told).T, Geometry(told))
 
     def told(self, _centre: Array, n: float) -> Array:
         """The covariance that the tests are given with n rows."""
@@ -73,8 +72,7 @@ class Squared:
         u = np.sqrt(np.maximum(centres, 0.0)) + math.sqrt(share) * (z[0] @ covariance_root(self.along).T)
         x = np.minimum(centres, 0.0) + u**2 - np.diag(self.along) * share
         x += share * (z[1] @ covariance_root(self.rest).T)
-        told = 4.0 * share * self.along * (u[:, :, None] * u[:, None, :]) + 2.0 * share**2 * self.rest
-        return Drawn(x, geometry_of(told), u)
+        return Drawn(x, Geometry(2.0 * share**2 * self.rest, 4.0 * share * self.along, u))
 
     def told(self, centre: Array, n: float) -> Array:
         """The mean covariance that the tests are given with n rows of one population (l,)."""

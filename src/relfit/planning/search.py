@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
-from relfit.planning.geometry import geometry_of
+from relfit.planning.geometry import Geometry
 from relfit.planning.simulate import Simulation
 
 Array = NDArray[np.float64]
@@ -80,7 +80,7 @@ def rows_needed(
 def detectable_gap(simulation: Simulation, test: str, n: float, target: int, best: int, power: float) -> Crossing:
     """The gap of one model to the best at which n rows give the power, the other models staying where they are."""
     told = simulation.law.told(simulation.populations[0], n)
-    error = float(geometry_of(told[None]).error[0, target, best])
+    error = float(Geometry(told).against(best).error[0, target])
     if error == 0.0:
         return Crossing(0.0, 0.0)
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from relfit.planning import carving
 from relfit.planning.carving import carve_pvalues
 from relfit.planning.decisions import Maxima, best_set_pvalues, rejected, relmulti_pvalues, relpsi_pvalues
-from relfit.planning.geometry import geometry_of
-from relfit.planning.laws import Drawn, Law, Plain
+from relfit.planning.geometry import difference_errors
+from relfit.planning.laws import Law, Plain
 from relfit.procedures import seeded
 from relfit.procedures.streams import Streams, covariance_root, streams
 
@@ -94,7 +94,7 @@ class Simulation:
         elif test == "relpsi":
             best, p = relpsi_pvalues(drawn.x, drawn.geometry, wanted)
         elif test == "carve":
-            best, p = carve_pvalues(drawn.x, self._noise(drawn, n), drawn.geometry, wanted, alpha)
+            best, p = carve_pvalues(drawn.x, self._noise(drawn.geometry.scale, n), drawn.geometry, wanted, alpha)
         else:
             maxima, verdicts = self._maxima(n), correction == "none"
             best, p = best_set_pvalues(drawn.x, n, drawn.geometry, maxima, wanted, alpha, verdicts=verdicts)
@@ -103,12 +103,12 @@ class Simulation:
         told = self.law.told(centres[0], tested)
         return rejected(best, p, correction, alpha, told, all_models=test == "best-set")[:, targets]
 
-    def _noise(self, drawn: Drawn, n: float) -> carving.Noise:
+    def _noise(self, scale: Array | None, n: float) -> carving.Noise:
         """N(0, V) with the V each trial is told."""
         moving, realised = self.law.noise(self.numbers.carving, n)
-        if moving is not None and drawn.scale is not None:
-            realised = realised + drawn.scale * moving
-        return carving.Noise(realised, drawn.scale, *self.law.noise(self.numbers.fresh, n))
+        if moving is not None and scale is not None:
+            realised = realised + scale * moving
+        return carving.Noise(realised, scale, *self.law.noise(self.numbers.fresh, n))
 
     def _maxima(self, n: float) -> Maxima:
         """The law of the maximum with the mean V; where V only changes its scale it is the same at every n."""
@@ -117,7 +117,7 @@ class Simulation:
             self.known.clear()
             told = self.law.told(self.populations[0], at)
             draws = np.ascontiguousarray((self.numbers.maxima @ covariance_root(told).T).T)
-            self.known[at] = Maxima(draws, geometry_of(told[None]).error[0])
+            self.known[at] = Maxima(draws, difference_errors(told))
         return self.known[at]
 
 
