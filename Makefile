@@ -23,7 +23,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 .PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels clean docs pages package new-user
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(RUN) ## compare models on a built-in problem and write relfit-demo.html
 	$(BIN)/relfit demo --html relfit-demo.html

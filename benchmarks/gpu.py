@@ -219,8 +219,11 @@ def ksd_times(sizes, repeats):
 
 
 def compare_times(sizes):
-    """Whole calls of `compare` on tensors of the device, bandwidth, checks and verdicts included."""
-    rows = []
+    """Whole calls of `compare` on tensors of the device, bandwidth, checks and verdicts included.
+
+    Where the same problem was solved in double precision before, D of single precision is compared with it.
+    """
+    rows, exact = [], {}
     for n, d, l, precision in sizes:
         reference = normal(n, d, 0)
         models = {f"m{k}": normal(n, d, k + 1, shift=0.01 * k) for k in range(l)}
@@ -238,6 +241,10 @@ def compare_times(sizes):
         peak = torch.cuda.max_memory_allocated() / 1e9
         if seconds < 20.0:
             seconds = min(seconds, median_time(call, 1 if seconds > 5.0 else 3))
+        known = exact.setdefault((n, d, l), result) if precision == "double" else exact.get((n, d, l))
+        off = None
+        if precision == "single" and known is not None:
+            off = float((np.abs(result.discrepancy - known.discrepancy) / known.standard_error).max())
         pairs = l * float(n) ** 2 + (l + 1) * n * (n - 1) / 2.0
         rows.append(
             {
@@ -247,6 +254,7 @@ def compare_times(sizes):
                 "backend": result.backend,
                 "s": seconds,
                 "G pairs/s": 1e-9 * pairs / seconds,
+                "|ΔD| in s.e.": off,
                 "GB, data included": peak,
             }
         )
@@ -273,10 +281,11 @@ def measure(quick):
     sizes += [(64, 65_536, 262_144), (256, 65_536, 131_072), (2048, 32_768, 65_536)]
     gaussian, imq = relfit.Gaussian(math.sqrt(20.0)), relfit.IMQ(2.0)
     stein = [(131_072, 10, 5, gaussian), (131_072, 10, 5, imq), (131_072, 10, 1, gaussian), (131_072, 10, 10, gaussian)]
-    whole = [(100_000, 64, 5, "single"), (100_000, 64, 5, "double"), (1_000_000, 16, 10, "single")]
+    whole = [(n, d, l, each) for n, d, l in ((100_000, 64, 5), (200_000, 16, 3)) for each in ("double", "single")]
+    whole.append((1_000_000, 16, 10, "single"))
     if quick:
         sizes = [(3, 4096, 8192), (100, 4096, 8192)]
-        stein, whole = [(4096, 4, 2, gaussian)], [(5000, 4, 2, "single")]
+        stein, whole = [(4096, 4, 2, gaussian)], [(5000, 4, 2, "double"), (5000, 4, 2, "single")]
     return {
         "relfit": relfit.__version__,
         "torch": torch.__version__,
@@ -284,7 +293,7 @@ def measure(quick):
         "row sums": row_sums(sizes, 3 if quick else 15, rates),
         "ksd": ksd_times(stein, 3 if quick else 9),
         "compare": compare_times(whole),
-        "growth": growth((2048, 4096) if quick else (8192, 16_384, 32_768, 65_536, 131_072, 262_144), 10, 9),
+        "growth": growth((2048, 4096) if quick else [2**k for k in range(13, 21)], 10, 9),
     }
 
 

@@ -1,4 +1,4 @@
-"""relfit beside what people use today, on problems whose truth is known; writes docs/peers.md.
+"""relfit beside what people use today, on problems whose truth is known: the tables of docs/peers.md.
 
     python benchmarks/peers.py --trials 200 --docs docs/peers.md
 
@@ -8,9 +8,11 @@ Needs torch and torchmetrics. All data are drawn from normal distributions, and 
 import argparse
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
+import torchmetrics
 from scipy.special import ndtr
 from torchmetrics.image.kid import KernelInceptionDistance
 
@@ -18,7 +20,7 @@ import relfit
 
 ALPHA, SUBSETS = 0.05, 20
 ROWS, DIM, SHIFTS, SIZES = 500, 32, (0.05, 0.2), (500, 250, 50)
-MODELS, EQUAL_ROWS, EQUAL_DIM, EQUAL_SHIFT, EQUAL_SIZE = 10, 300, 10, 0.2, 100
+MODELS, EQUAL_ROWS, EQUAL_DIM, EQUAL_SHIFT, EQUAL_SIZES, WORSE_SHIFT = 10, 300, 10, 0.2, (250, 100), 0.5
 
 
 def torchmetrics_kid(reference, model, size):
@@ -60,19 +62,19 @@ def standard_errors(trials, shift):
 
 def declared_worse(reference, models, trial):
     """Which of the models each procedure calls worse than the best, (l,) each."""
-    torch.manual_seed(trial)
-    kid, std = np.array([torchmetrics_kid(reference, x, EQUAL_SIZE) for x in models.values()]).T
+    out = {}
+    for size in EQUAL_SIZES:
+        torch.manual_seed(trial)
+        kid, std = np.array([torchmetrics_kid(reference, x, size) for x in models.values()]).T
+        best = int(kid.argmin())
+        out[f"KID ± std, subsets of {size}: intervals do not overlap"] = kid - std > kid[best] + std[best]
     result = relfit.compare(reference, models, preset="kid", rng=trial)
     with np.errstate(invalid="ignore", divide="ignore"):
         z = result.difference / result.difference_standard_error
-    best = int(kid.argmin())
-    return {
-        "KID ± std does not overlap that of the smallest": kid - std > kid[best] + std[best],
-        "KID above the smallest by more than its std": kid > kid[best] + std[best],
-        "plain z test against the smallest": np.nan_to_num(ndtr(-z), nan=1.0) <= ALPHA,
-        "relfit, best set": result.worse,
-        "relfit, RelPSI": relfit.compare(reference, models, preset="kid", test="relpsi", rng=trial).worse,
-    }
+    out["plain z test against the smallest"] = np.nan_to_num(ndtr(-z), nan=1.0) <= ALPHA
+    out["relfit, best set"] = result.worse
+    out["relfit, RelPSI"] = relfit.compare(reference, models, preset="kid", test="relpsi", rng=trial).worse
+    return out
 
 
 def false_alarms(trials, worse_shift):
@@ -105,78 +107,37 @@ def table(titles, rows):
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-PAGE = """# Beside other tools
-
-Written by `benchmarks/peers.py` ({trials} trials, torchmetrics {torchmetrics}, torch {torch}); ± is one Monte-Carlo standard error.
-
-## What each one answers
-
-| | tells whether a gap is real | of many models, corrected for picking the best | error rate controlled | for samples | for densities | for any loss |
-| --- | --- | --- | --- | --- | --- | --- |
-| relfit | yes | yes | FPR, or FDR | MMD, KID, CMMD, UME | KSD, FSSD | yes |
-| the paper's published code (2019) | yes | yes | FPR, or FDR | MMD | KSD | no |
-| torchmetrics, torch-fidelity, clean-fid | no: a number, for KID with a spread over subsets | no | none | FID, KID, … | no | no |
-| `arch.bootstrap.MCS` | yes | yes | all best models kept | no | no | yes |
-
-relfit's estimates are those of the published code to nine digits, and so are RelPSI's p-values from its KSD estimates
-(`tests/oracle/test_golden.py`); [the method](method.md) says where relfit departs from it on purpose. The comparison with `arch` has
-[a page of its own](losses.md), the times against plain dense NumPy are with the [benchmarks](benchmarks.md).
-
-## KID's "std" is not its standard error
-
-Reference and model of {rows} rows, {dim} features, the model's means shifted. KID's true standard deviation over repeated draws of both
-samples, and what each tool prints as its uncertainty; all times 10⁴, and the seconds for one value in the same run.
-
-{errors}
-
-The spread over random subsets answers another question: how much KID varies between subsets *of that size, drawn from one
-sample*. It is 0 where the subsets are the whole sample and grows as they shrink; it does not fall when more samples are drawn. relfit's standard
-error is right where the model is some way from the data, and too large (conservative) for a model as close as its own noise, as at the
-smaller shift: the variance then holds its second-order part twice, and the result says so. (The larger shift was added after a first look
-at the smaller one.)
-
-## Ten models, nine of them equally good
-
-Nine models with the same distribution (a shift of {equal} in one of {equal_dim} features) and one with a shift of {worse}, {equal_rows} rows each,
-α = {alpha}. What follows when the model with the smallest KID is taken for the best and the others are held against it:
-
-{alarms}
-
-"KID ± std" is torchmetrics' with {subsets} subsets of {size}. A plain z test against the smallest of ten estimates forgets that it was picked for being
-the smallest; relfit's tests do not.
-"""
+def written(text, parts):
+    """The page with each part put between its marks."""
+    for name, part in parts.items():
+        start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"expected {start} … {end} on the page")
+        text = f"{before}{start}\n{part}\n{end}{after}"
+    return text
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--docs", help="write the page to this file")
+    parser.add_argument("--docs", type=Path, help="put the tables into this page")
     arguments = parser.parse_args()
-    import torchmetrics
-
     torch.set_num_threads(1)
-    worse = 0.5
-    page = PAGE.format(
-        errors=table(
-            ["shift", "what", "× 10⁴", "seconds"],
-            [row for shift in SHIFTS for row in standard_errors(arguments.trials, shift)],
-        ),
-        alarms=table(
-            ["procedure", "share of the equal models declared worse", "a trial with any", "the worse one found"],
-            false_alarms(arguments.trials, worse),
-        ),
-        **{
-            "trials": arguments.trials,
-            "torchmetrics": torchmetrics.__version__,
-            "torch": torch.__version__.split("+")[0],
-        },
-        **{"rows": ROWS, "dim": DIM, "equal": EQUAL_SHIFT, "equal_dim": EQUAL_DIM, "worse": worse},
-        **{"equal_rows": EQUAL_ROWS, "alpha": ALPHA, "subsets": SUBSETS, "size": EQUAL_SIZE},
-    )
-    print(page)
+    trials = arguments.trials
+    errors = [row for shift in SHIFTS for row in standard_errors(trials, shift)]
+    alarms = false_alarms(trials, WORSE_SHIFT)
+    versions = f"torchmetrics {torchmetrics.__version__}, torch {torch.__version__.split('+')[0]}"
+    parts = {
+        "run": f"{trials} trials, {versions}.",
+        "standard errors": table(["shift", "what", "× 10⁴", "seconds"], errors),
+        "false alarms": table(["procedure", "equal models declared worse", "a trial with any", "worse found"], alarms),
+    }
+    print("\n\n".join(parts.values()))
     if arguments.docs:
-        with open(arguments.docs, "w", encoding="utf-8") as file:
-            file.write(page)
+        page = written(arguments.docs.read_text(encoding="utf-8"), parts)
+        arguments.docs.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

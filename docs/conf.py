@@ -34,4 +34,5 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 html_theme_options = {"navigation_with_keys": True}

@@ -27,9 +27,11 @@ for name, shift in zip({names}, (0.0, 0.05, 0.2)):
 """
 PAGE = """# A new user's first five minutes
 
-Written by `make new-user` (`scripts/new_user.py`): an empty folder, a new virtual environment, the built wheel, and then what the
-[README](../README.md) says, nothing else. {machine}. From the empty folder to the report on three files of one's
-own: **{seconds:.0f} seconds** (the aim is under five minutes).
+Written by `make new-user` (`scripts/new_user.py`): an empty folder, a new virtual environment, the built wheel, and
+then what the README says, nothing else. From the empty folder to the report on three files of one's own:
+**{seconds:.0f} seconds** (the aim is under five minutes).
+
+{machine}.
 
 {steps}
 The report is one file of {size:.0f} kB. How it reads: [the report](report.md).
@@ -51,17 +53,18 @@ def main():
     (install, compare), example = readme_steps(README.read_text(encoding="utf-8"))
     names = re.findall(r"[\w-]+\.npy", compare)
     wheel = arguments.wheel.resolve()
+    busy = f", load average {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
     with tempfile.TemporaryDirectory() as name:
         folder, steps, begun = Path(name), [], time.perf_counter()
 
         def step(shown, command, keep=True):
             output, seconds = run(command, folder, variables)
             output = output.replace(str(folder), "~/try") if keep else ""
-            steps.append(f"```text\n$ {shown}\n{output}```\n\n{seconds:.1f} s\n")
+            steps.append(f"```console\n$ {shown}\n{output}```\n\n{seconds:.1f} s\n")
 
         variables = empty_environment(folder / "venv")
         making = time.perf_counter() - begun
-        steps.append(f"```text\n$ python -m venv venv && . venv/bin/activate\n```\n\n{making:.1f} s\n")
+        steps.append(f"```console\n$ python -m venv venv && . venv/bin/activate\n```\n\n{making:.1f} s\n")
         step(install.replace("relfit", wheel.name), f"python -m pip install --quiet '{wheel}'", keep=False)
         (folder / "files.py").write_text(FILES.format(names=tuple(names)), encoding="utf-8")
         steps.append(f"Three files to compare, `files.py`:\n\n```python\n{FILES.format(names=tuple(names))}```\n")
@@ -73,7 +76,7 @@ def main():
         (folder / "example.py").write_text(example, encoding="utf-8")
         step("python example.py", "python example.py")
         size = report.stat().st_size / 1000
-    machine = f"{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} cores"
+    machine = f"{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} cores{busy}"
     page = PAGE.format(machine=machine, seconds=finished, steps="\n".join(steps), size=size)
     arguments.docs.write_text(page, encoding="utf-8")
     print(f"{finished:.0f} s to the report; {arguments.docs.name} written")

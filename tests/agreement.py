@@ -7,6 +7,7 @@ compares NumPy with torch on the CPU and, where there is one, with torch and the
 
 import argparse
 import json
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -178,6 +179,7 @@ def summary(way, each):
     return {
         "way": way,
         "problems": len(each),
+        "ran on": ", ".join(f"{name}: {count}" for name, count in Counter(row["backend"] for row in each).items()),
         "worst |ΔD|, of the largest kernel mean": max(row["of the kernel mean"] for row in each),
         "worst |ΔD|, in standard errors": max(row["of a standard error"] for row in each),
         "worst relative error of a standard error": max(row["error's error"] for row in each),

@@ -87,3 +87,9 @@ def test_every_public_name_is_in_the_reference():
     page = (DOCS / "api.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\.\. auto\w+:: (\w+)", page, flags=re.MULTILINE))
     assert set(relfit.__all__) - {"__version__"} <= documented
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_the_pages_outside_docs_lead_somewhere(name):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text(encoding="utf-8"))
+    assert [link for link in links if not (ROOT / link).exists()] == []

@@ -23,16 +23,23 @@ def test_population_values_are_what_large_samples_estimate(measure):
     assert (5 * joint.standard_error < np.abs(truth)).all()
 
 
-@pytest.mark.parametrize("test", coverage.TESTS)
-def test_the_bounds_are_those_of_a_result(test):
+@pytest.mark.parametrize("test", ["relpsi", "carve"])
+def test_the_pivots_say_what_the_bounds_of_a_result_say(test):
+    """P_μ(t' > t) ≥ .05 exactly where the lower bound is below μ, and so on."""
     rng = np.random.default_rng(1)
-    values = rng.multivariate_normal(coverage.MEANS["graded"], coverage.known_covariance())
-    joint = relfit.JointEstimate(tuple("abcdefghij"), values, coverage.known_covariance(), (200,))
-    _, lower, upper, interval = coverage._all_bounds(joint, test, 7)
-    result = relfit.decide(joint, test=test, rng=7)
-    np.testing.assert_array_equal(lower, result.lower_bound(0.95))
-    np.testing.assert_array_equal(upper, result.upper_bound(0.95))
-    np.testing.assert_array_equal(interval, result.confidence_interval(0.95))
+    theta = coverage.MEANS["graded"]
+    for seed in range(3):
+        values = rng.multivariate_normal(theta, 2 * coverage.known_covariance())
+        joint = relfit.JointEstimate(tuple("abcdefghij"), values, coverage.known_covariance(), (200,))
+        result = relfit.decide(joint, test=test, rng=seed)
+        carved = test == "carve"
+        p = coverage._carve_pivots(joint, theta, seed) if carved else coverage._relpsi_pivots(joint, theta)
+        others = np.arange(10) != result.best_index
+        truth = (theta - theta[result.best_index])[others]
+        np.testing.assert_array_equal(p >= 0.05, result.lower_bound(0.95)[others] <= truth)
+        np.testing.assert_array_equal(p <= 0.95, result.upper_bound(0.95)[others] >= truth)
+        low, high = result.confidence_interval(0.95)[others].T
+        np.testing.assert_array_equal((p >= 0.025) & (p <= 0.975), (low <= truth) & (truth <= high))
 
 
 def test_trials_and_rows_have_every_column():

@@ -176,3 +176,11 @@ def test_new_fields_of_a_result_are_shown(make):
     result = replace(make([0.1, 0.9]), backend="other")
     assert dict(settings(result))["backend"] == "other"
     assert np.isfinite(result.alpha)
+
+
+def test_settings_show_short_digests_and_no_command(rng):
+    result = relfit.compare(rng.normal(size=(40, 2)), {"a": rng.normal(size=(40, 2)), "b": rng.normal(size=(40, 2))})
+    shown = dict(settings(replace(result, command=("compare", "x.npy"))))
+    digests = result.inputs["models"]
+    assert f"a {digests['a'][:12]}, b {digests['b'][:12]}" in shown["digests of the data"]
+    assert "command" not in shown

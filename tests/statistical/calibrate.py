@@ -24,7 +24,7 @@ PARTS: dict[str, tuple[str, Callable[[], Sequence[dict[str, Any]]], Callable[...
     "power": ("power-splits", power.cells, power.trial, 0.3),
     "order": ("order", order.cells, order.trial, 0.02),
     "negative": ("negative-correlation", negative.cells, negative.trial, 0.08),
-    "corrected": ("corrected-variance", corrected.cells, corrected.trial, 1.0),
+    "corrected": ("corrected-variance", corrected.cells, corrected.trial, 0.5),
     "averaging": ("averaging", averaging.cells, averaging.trial, 1.0),
 }
 # A tenth of the trials of every setting first: what is left is then known well, and a fault is seen early.

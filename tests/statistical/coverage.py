@@ -29,10 +29,10 @@ What is covered (`Comparison.confidence_interval`, `lower_bound`, `upper_bound`,
 
 - **relpsi, carve**: D_i − D_J given that J was selected, each model by itself. The table's coverage is averaged over
   the nine models that were not selected. RelPSI's interval can be infinite, and its expected length always is; the
-  length shown is the median over models and trials.
+  length shown is the median over models and every tenth trial.
 - **best-set**: D_i − min_j D_j for all ten models *at once*: a trial counts only if every bound holds. These are
   conservative by design where some models are far from the best: the bounds are exact where all models tie (lower, with
-  a tenth of the error spent on a first step: 95.5%) or where one model is clearly best (upper).
+  a tenth of the error spent on a first step: 95.5%) or where one model is clearly best (upper). 5000 draws a trial.
 
 ## V known
 

@@ -1,46 +1,25 @@
 """Check plans by simulation and write docs/planning.md. Long; killed runs go on where they stopped.
 
-python tests/statistical/planning.py [--trials 2000] [--pilots 200] [--store planning.sqlite]
+python tests/statistical/planning.py [--trials 1000] [--pilots 100] [--store planning.sqlite]
 """
 
 import argparse
 import contextlib
-import io
+import runpy
+import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from relfit.cli import main as command
 from relfit.experiments import planning
 from relfit.experiments.runner import run_trials
 from relfit.experiments.summaries import markdown_table
-from relfit.files import write_bytes_atomic, write_text_atomic
-from relfit.report.planning import picture
+from relfit.files import write_text_atomic
 from relfit.store import Store
 
 ROOT = Path(__file__).parents[2]
-IMAGE = "images/planning/power.png"
+IMAGES = ROOT / "docs" / "images" / "pages"
 VERSION = "1"  # raise it when a change of the code changes results: stored trials of another version are left alone
-
-EXAMPLE = """\
-import numpy as np
-
-import relfit
-
-rng = np.random.default_rng(1)
-human = rng.normal(size=(200, 2))
-models = {name: rng.normal(shift, 1, (200, 2)) for name, shift in {"good": 0.25, "fair": 0.4, "poor": 0.6}.items()}
-
-pilot = relfit.estimate(human, models, rng=0)
-made = relfit.plan(pilot, power=0.8, n=150, rng=0)
-print(made)
-"""
-ASSUMED = "plan --gap 0.01 --standard-error 0.02 --pilot-rows 500"
-FILES = "plan human.npy good.npy fair.npy poor.npy --test best-set --power 0.9 --n 150 --plot power.png"
 
 TEXT = """# Planning: how many rows are enough?
 
@@ -53,10 +32,20 @@ which runs everything on it.)
 A pilot is an estimate from a few hundred rows, of MMD, KSD or losses (`relfit.estimate`, `relfit.from_losses`):
 
 ```python
-{example}```
+import numpy as np
+
+import relfit
+
+rng = np.random.default_rng(1)
+human = rng.normal(size=(200, 2))
+models = {{name: rng.normal(shift, 1, (200, 2)) for name, shift in {{"good": 0.25, "fair": 0.4, "poor": 0.6}}.items()}}
+
+pilot = relfit.estimate(human, models, rng=0)
+made = relfit.plan(pilot, power=0.8, n=150, rng=0)
+print(made)
+```
 
 ```text
-{output}
 ```
 
 - **rows** is the number at which the model is declared worse with the wanted power, the gap being what the pilot says.
@@ -67,16 +56,24 @@ A pilot is an estimate from a few hundred rows, of MMD, KSD or losses (`relfit.e
 - **detectable gap at 150** is the reverse: the gap of this model that 150 rows find with the wanted power, the other
   models staying where they are.
 
-`made.plot()` draws the power curves, `made.curve_rows()` and `made.to_json()` hold them as numbers,
-`made.needed("fair", "best-set")` is one answer.
+`made.curve_rows()` and `made.to_json()` hold the power curves as numbers, `made.needed("fair", "best-set")` is one
+answer, and `plot` draws the curves:
 
-![Power against rows, a colour per model and a line style per test]({image})
+```python
+made.plot().figure.savefig("planning.png", dpi=100)
+```
 
-On the command line the same from files, and a reverse question with `--n`:
+![Power against rows, a colour per model and a line style per test](images/pages/planning.png)
+
+On the command line it is the same from files; `--n` asks the reverse question:
+
+```python
+for name, rows in {{"human": human, **models}}.items():
+    np.save(f"{{name}}.npy", rows)
+```
 
 ```console
-$ relfit {files_command}
-{files}
+$ relfit plan human.npy good.npy fair.npy poor.npy --test best-set --power 0.9 --n 150 --plot power.svg
 ```
 
 ## Without a pilot
@@ -85,8 +82,7 @@ Gaps can be assumed. A standard error must come with the number of rows behind i
 will do):
 
 ```console
-$ relfit {assumed_command}
-{assumed}
+$ relfit plan --gap 0.01 --standard-error 0.02 --pilot-rows 500
 ```
 
 In Python: `relfit.plan(relfit.Assumed({{"a": 0.0, "b": 0.01}}, standard_error=0.02, n=500))`.
@@ -128,34 +124,20 @@ range of one standard error either way should hold the truth about 68% of the ti
 {pilot_table}"""
 
 
-def example() -> tuple[str, dict[str, Any]]:
-    """What the example prints, and its variables."""
-    space: dict[str, Any] = {}
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(EXAMPLE, space)
-    return out.getvalue().rstrip(), space
-
-
-def commands(samples: Mapping[str, Any], *lines: str) -> list[str]:
-    """What the commands print in a folder with the samples as files."""
+def with_output(text: str) -> str:
+    """The page with what its examples print; their picture goes to the docs."""
+    run_page = runpy.run_path(str(ROOT / "scripts" / "run_pages.py"))["run_page"]
+    IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for name, rows in samples.items():
-            np.save(f"{name}.npy", rows)
-        return [_printed(line.split()) for line in lines]
-
-
-def _printed(arguments: list[str]) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        status = command(arguments)
-    if status:
-        raise SystemExit(f"relfit {' '.join(arguments)} ended with {status}")
-    return out.getvalue().rstrip()
+        text = str(run_page(text))
+        shutil.copy("planning.png", IMAGES / "planning.png")
+    return text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000, help="data sets per setting (default 2000)")
-    parser.add_argument("--pilots", type=int, default=200, help="pilots per setting (default 200)")
+    parser.add_argument("--trials", type=int, default=1000, help="data sets per setting (default 1000)")
+    parser.add_argument("--pilots", type=int, default=100, help="pilots per setting (default 100)")
     parser.add_argument("--store", default=str(ROOT / "planning.sqlite"), help="where finished trials are kept")
     parser.add_argument("--workers", type=int, help="processes (default one per core)")
     asked = parser.parse_args()
@@ -166,16 +148,7 @@ def main() -> None:
     rows = [row for cell, done in zip(cells, results, strict=True) for row in planning.rows(cell, done)]
     failed = [row for row in rows if row["within .05"] != "yes"]
     verdict = f"{len(rows) - len(failed)} of {len(rows)} forecasts are within .05."
-    output, space = example()
-    assumed, files = commands({"human": space["human"], **space["models"]}, ASSUMED, FILES)
     text = TEXT.format(
-        example=EXAMPLE,
-        output=output,
-        image=IMAGE,
-        files_command=FILES,
-        files=files,
-        assumed_command=ASSUMED,
-        assumed=assumed,
         trials=asked.trials,
         verdict=verdict,
         summary=markdown_table(list(planning.summary(rows))),
@@ -183,9 +156,7 @@ def main() -> None:
         pilots=asked.pilots,
         pilot_table=markdown_table([planning.pilot_row(c, done) for c, done in zip(pilots, found, strict=True)]),
     )
-    (ROOT / "docs" / IMAGE).parent.mkdir(parents=True, exist_ok=True)
-    write_bytes_atomic(ROOT / "docs" / IMAGE, picture(space["made"], "png"))
-    write_text_atomic(ROOT / "docs" / "planning.md", text)
+    write_text_atomic(ROOT / "docs" / "planning.md", with_output(text))
     print(verdict, "Page written to docs/planning.md.")
     sys.exit(1 if failed else 0)
 

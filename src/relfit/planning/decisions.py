@@ -18,6 +18,9 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+# Sets of members whose law of the maximum is remembered: 160 kB each.
+_MOST_KNOWN = 500
+
 
 @dataclass(frozen=True)
 class Maxima:
@@ -31,6 +34,8 @@ class Maxima:
         """(1 + #{max ≥ T})/(1 + draws) for every T."""
         key = (i, members.tobytes())
         if key not in self.known:
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
             # A copy that is imagined elsewhere varies, but has no law here; the others bound its maximum from below.
             own = members & (self.error[i] > 0.0)
             z = (self.draws[i] - self.draws[own]) / self.error[i, own, None]
@@ -88,6 +93,11 @@ def best_set_pvalues(
         open_ = statistic > -ndtri(alpha)
         p[open_, c] = union[open_]
         unsure = np.flatnonzero(open_ & (members.sum(axis=1) > 1) & ((union > alpha) | (not verdicts)))
+        if verdicts:
+            # More members, larger maximum: what all of them leave below α needs no set of its own.
+            bound = maxima.tail(i, np.ones(x.shape[1], dtype=bool), statistic[unsure])
+            p[unsure, c] = np.minimum(union[unsure], bound)
+            unsure = unsure[bound > alpha]
         p[unsure, c] = np.minimum(union[unsure], _tails(maxima, i, members[unsure], statistic[unsure]))
         for j in np.flatnonzero(~moves.all(axis=0)).tolist():
             if j != i:

@@ -18,8 +18,9 @@ from relfit.procedures.streams import Streams, covariance_root, streams
 
 Array = NDArray[np.float64]
 
-# Draws of the max-t law. All trials share them, so their error does not average out; `best_set` has 20,000 too.
-MAXIMA_DRAWS = 20_000
+# Draws of the max-t law. All trials share them, so their error does not average out; `best_set` has 20,000 too. With
+# many models each trial needs its own maximum of many differences: the most numbers looked at, and the fewest draws.
+MAXIMA_DRAWS, MAXIMA_NUMBERS, FEWEST_MAXIMA = 20_000, 200_000, 4_000
 # Trials deal their fresh noise of carving from this many packs, so that one pack's error is averaged out.
 PACKS = 8
 
@@ -128,7 +129,8 @@ def simulation(
     own = streams(seeded(seed, "plan"), names)
     count = len(populations) * trials
     estimate, selection, carving_ = (_normal(own, law.parts, count) for _ in range(3))
-    maxima = _normal(own, 1, MAXIMA_DRAWS)[0]
+    many = max(FEWEST_MAXIMA, min(MAXIMA_DRAWS, MAXIMA_NUMBERS // len(names)))
+    maxima = _normal(own, 1, many)[0]
     fresh = _normal(own, law.parts, PACKS * draws).reshape(law.parts, PACKS, draws, len(names))
     numbers = Numbers(estimate, selection, carving_, fresh, maxima)
     return Simulation(populations, trials, law, settings, numbers)

@@ -74,7 +74,7 @@ def best_set(
         alpha: the level.
         correction: "none", "holm", "bonferroni", "bh", "by" or "auto".
         rng: a Generator, or a function from a model's name (None: the reference) to a Generator.
-        draws: Monte-Carlo draws.
+        draws: Monte-Carlo draws at most; fewer where a p-value is plainly large (`Law.exceedances`).
         method: "gaussian", "bootstrap" (needs ψ rows), or "auto".
         two_step: whether to use the two-step variant.
         margin: δ ≥ 0, in the units of D.

@@ -17,7 +17,7 @@ _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
-    *("equivalent", "groups", "locations"),
+    *("equivalent", "groups", "locations", "command"),
 }
 _WRITTEN = (Gaussian, IMQ, Matern, MultiScale, Polynomial, RationalQuadratic)
 _LABELS = {
@@ -26,6 +26,7 @@ _LABELS = {
     "sizes": "rows",
     "pair_count": "pairs of rows",
     "block_count": "blocks",
+    "inputs": "digests of the data",
 }
 
 
@@ -106,6 +107,9 @@ def _words(comparison: Comparison, name: str, value: Any) -> str:
         return words.kernel_words(comparison) or ""
     if name == "sizes":
         return words.size_words(comparison) or ""
+    if name == "inputs":
+        digests = {"reference": value["reference"], **(value["models"] or {})}
+        return ", ".join(f"{words.visible(key)} {text[:12]}" for key, text in digests.items() if text)
     if isinstance(value, dict):
         return ", ".join(f"{key} {number}" for key, number in value.items())
     return f"{value:g}" if isinstance(value, float) else words.visible(str(value))

@@ -1,0 +1,24 @@
+"""docs/choosing.md and the README: every rate they quote stands in docs/calibration/, and their links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "docs" / "choosing.md", ROOT / "README.md", *sorted((ROOT / "docs" / "calibration").glob("*.md"))]
+RATE = re.compile(r"\d\.\d{3} ± \d\.\d{3}")
+
+
+@pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
+def test_rates_are_quoted_from_the_simulations(page):
+    simulated = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "calibration").glob("*.md"))
+    quoted = RATE.findall(page.read_text("utf-8"))
+    assert quoted
+    assert [rate for rate in quoted if rate not in simulated] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))
+    assert [t for t in targets if "://" not in t and not (page.parent / t).exists()] == []
