@@ -7,7 +7,7 @@ from oracle import dense
 from relfit import IMQ, Gaussian
 from relfit.discrepancies import designs, windows
 from relfit.discrepancies.bands import ksd_values, mmd_values
-from relfit.discrepancies.psi import Psi, centred, positive_part
+from relfit.discrepancies.psi import Estimates, Psi, centred, positive_part
 from relfit.discrepancies.windows import Source
 from relfit.tiles import Runtime
 
@@ -173,12 +173,42 @@ def test_threads_change_no_bit(rng, monkeypatch):
     np.testing.assert_allclose(threaded.values, serial.values, rtol=1e-13)
 
 
-def test_positive_part_keeps_what_is_one_and_cuts_what_is_not(rng):
-    a = rng.normal(size=(4, 6))
-    gram = a @ a.T
-    scale = np.diag([1.0, 1e-6, 1e6, 1.0])
-    big = scale @ gram @ scale
-    np.testing.assert_allclose(positive_part(big, np.diag(big)), big, rtol=1e-9)
-    cut = positive_part(big - np.diag(2 * np.diag(big)), np.diag(big))
-    unit = cut / np.sqrt(np.outer(np.diag(big), np.diag(big)))
-    assert np.linalg.eigvalsh(unit)[0] > -1e-14
+def test_positive_part_keeps_what_is_positive_and_maps_with_the_estimates(rng):
+    """L (·)₊ Lᵀ: a linear map of the estimates, scales of 1e±6 included, maps the result; a covariance stays."""
+    a, b, c = rng.normal(size=(3, 4, 6))
+    unit, matrix = a @ a.T, b @ b.T - c @ c.T
+    cut = positive_part(matrix, unit)
+    change = rng.normal(size=(4, 4)) * np.array([1.0, 1e-6, 1e6, 1.0])[:, None]
+    mapped = positive_part(change @ matrix @ change.T, change @ unit @ change.T)
+    size = np.sqrt(np.diag(change @ unit @ change.T))
+    np.testing.assert_allclose(mapped / np.outer(size, size), change @ cut @ change.T / np.outer(size, size), atol=1e-9)
+    np.testing.assert_allclose(positive_part(unit, matrix @ matrix + unit), unit, rtol=1e-9)
+    assert np.linalg.eigvalsh(cut)[0] > -1e-12
+    assert np.linalg.eigvalsh(cut - matrix)[0] > -1e-12
+
+
+def test_common_noise_does_not_spill_into_differences(rng):
+    """h_i = noise + small own parts: V of a difference is that of the difference by itself, noise or not."""
+    small = 1e-3 * random_table(rng, 3, 60)
+    noise = random_table(rng, 1, 60)
+    contrast = np.array([1.0, -1.0, 0.0])
+
+    def variance(h):
+        return contrast @ designs.incomplete(table_source(h), 5, RUNTIME).covariance @ contrast
+
+    alone = designs.incomplete(table_source(small[:1] - small[1:2]), 5, RUNTIME).covariance[0, 0]
+    own = np.var([(small[0] - small[1])[a, b] for a, b in cyclic_pairs(60, 5)]) / 300
+    assert alone - 1e-12 <= variance(small + noise) <= alone + 2 * own
+    assert variance(small + noise) == pytest.approx(variance(small + 1e3 * noise), rel=1e-3)
+
+
+def test_corrected_covariance_counts_the_second_order_part_once(rng):
+    """In units in which S2 is the identity and V is diagonal, with variances v: max(v − 1, 1) each."""
+    v = np.array([0.7, 1.5, 2.5, 40.0])
+    change = rng.normal(size=(4, 4))
+    orthogonal = np.linalg.qr(np.column_stack([np.ones(50), rng.normal(size=(50, 4))]))[0][:, 1:]
+    psi = orthogonal * np.sqrt(v * 50 * 49)
+    made = Estimates(np.zeros(4), Psi(psi @ change.T), change @ change.T)
+    np.testing.assert_allclose(made.projection, change @ np.diag(v) @ change.T, rtol=1e-9, atol=1e-12)
+    expected = change @ np.diag(np.maximum(v - 1.0, 1.0)) @ change.T
+    np.testing.assert_allclose(made.corrected, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""docs/choosing.md and the README: every rate they quote stands in docs/calibration/, and their links lead somewhere."""
+"""docs/choosing.md and the README: the rates they quote stand in docs/calibration/, and links lead somewhere."""
 
 import re
 from pathlib import Path

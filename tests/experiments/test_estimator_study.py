@@ -54,7 +54,7 @@ def found():
     parts = {
         "truth": (truth.cells()[:1] + truth.cells()[3:5] + truth.cells()[-1:], truth.trial),
         "noise": (noise.cells()[:1], noise.trial),
-        "power": (power.cells()[-1:], power.trial),
+        "power": (power.cells()[3:4], power.trial),
         "lags": (power.lag_cells()[-1:], power.lag_trial),
         "shrinkage": ([{"l": 10, "n": 40}], shrinkage.trial),
         "costs to 10,000": (costs.cells(0, 200), costs.trial),
@@ -84,10 +84,10 @@ def test_the_picture_has_a_panel_for_samples_and_one_for_densities(found):
     assert all(ax.get_xscale() == "log" for ax in figure.axes)
 
 
-def test_equal_cost_designs_have_equally_many_pairs():
+@pytest.mark.parametrize("n", power.LAGS)
+def test_equal_cost_designs_have_equally_many_pairs(n):
     """Blocks of 2R + 1 rows: n/(2R+1) of them with R(2R+1) pairs each, so nR in all, up to the rows left over."""
-    words = {design: power._words(design) for design in power.designs()}
-    for r in power.LAGS:
-        block, cyclic = words[f"block {2 * r + 1}"]["pairs"], words[f"incomplete {r}"]["pairs"]
-        assert 0 <= cyclic - block < (2 * r + 1) * r
-    assert power._words("more rows")["pairs"] == words["incomplete 5"]["pairs"]
+    pairs = {design: power.words_of(design, n)["pairs"] for design in power.designs(n)}
+    for r in power.LAGS[n]:
+        assert 0 <= pairs[f"incomplete {r}"] - pairs[f"block {2 * r + 1}"] < (2 * r + 1) * r
+    assert pairs["more rows"] == power.MORE_ROWS * n

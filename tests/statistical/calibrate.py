@@ -43,15 +43,25 @@ def run(store: Store, part: str, trials: int, workers: int | None) -> pages.Foun
     return list(zip(settings, results, strict=True))
 
 
+def stored(store: Store, part: str) -> pages.Found:
+    """What the store holds of one part, however many trials that are."""
+    name, cells, _, _ = PARTS[part]
+    return [(setting, results) for setting in cells() if (results := store.results(name, setting))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000, help="trials per setting of the levels (default 1000)")
     parser.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
     parser.add_argument("--only", choices=PARTS, action="append", help="run these parts and write no page")
     parser.add_argument("--store", default=str(ROOT / "calibration.sqlite"), help="where finished trials are kept")
+    parser.add_argument("--as-is", action="store_true", help="run nothing: the pages from the trials that are there")
     arguments = parser.parse_args()
     with Store(arguments.store, version=VERSION) as store:
-        found = {part: run(store, part, arguments.trials, arguments.workers) for part in arguments.only or PARTS}
+        found = {
+            part: stored(store, part) if arguments.as_is else run(store, part, arguments.trials, arguments.workers)
+            for part in arguments.only or PARTS
+        }
     if arguments.only:
         return
     folder = ROOT / "docs" / "calibration"

@@ -39,8 +39,9 @@ def run(store, part, share):
     cells, trial, trials = PARTS[part]
     settings = cells()
     with ThreadPoolExecutor(1) as thread:
-        results = run_trials(store, part, settings, max(2, round(share * trials)), trial, executor=thread)
-    return list(zip(settings, results, strict=True))
+        run_trials(store, part, settings, max(2, round(share * trials)), trial, executor=thread)
+    # More than was asked for may be there already.
+    return [(setting, store.results(part, setting)) for setting in settings]
 
 
 def write(found):
@@ -59,7 +60,7 @@ def write(found):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append", help="run these parts and write no page")
-    parser.add_argument("--share", type=float, default=1.0, help="of the trials (default 1.0)")
+    parser.add_argument("--share", type=float, default=1.0, help="of the trials to be there at least (default 1.0)")
     parser.add_argument("--store", default=str(ROOT / "estimators.sqlite"), help="where finished trials are kept")
     arguments = parser.parse_args()
     with Store(arguments.store, version=VERSION) as store:

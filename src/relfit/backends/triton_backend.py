@@ -54,15 +54,12 @@ class TritonBackend(TorchBackend):
             return self._block_sums(block)
 
     def _block_sums(self, block: Block) -> BlockSums:
-        found = [_products_of(block, w, _form(block, w)) for w in block.right]
-        squares = found[0].squares if block.squares else 0.0
-        if block.squares and math.isnan(squares):
+        found = {w: _products_of(block, w, _form(block, w)) for w in block.right}
+        squares = found["phi"].squares if block.squares else 0.0
+        if math.isnan(squares):
             squares = _sums(block, _form(block, "phi")).squares
-        return BlockSums(
-            {w: part.rows for w, part in zip(block.right, found, strict=True)},
-            {w: part.columns for w, part in zip(block.right, found, strict=True) if w in block.left},
-            squares,
-        )
+        rows = {w: part.rows for w, part in found.items()}
+        return BlockSums(rows, {w: found[w].columns for w in block.left}, squares)
 
     def _by_torch(self, block: Block) -> BlockSums:
         plain = TorchBackend(self.device)

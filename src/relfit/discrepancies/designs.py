@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.discrepancies.psi import Estimates, Psi, centred, positive_part
+from relfit.discrepancies.psi import Estimates, Psi, centred, mixed, positive_part
 from relfit.discrepancies.windows import PAIR_CHUNK, Source, each_part
 from relfit.tiles import Runtime
 
@@ -88,7 +88,7 @@ def regular_covariance(projection: Array, spread: Array, rows: int, pairs: int) 
     """
     own = spread / pairs
     unbiased = ((rows - 1) * projection - rows * own) / (rows - 4 + rows / pairs)
-    return positive_part(unbiased - own, np.diag(own)) + own
+    return positive_part(unbiased - own, mixed(own, projection)) + own
 
 
 def block(source: Source, size: int, runtime: Runtime) -> Estimates:

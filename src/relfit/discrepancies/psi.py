@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Dependence = Literal["independent", "shared", "paired", "chain"]
 
+# Directions that vary less than this, relative to the most varying one, are rounding.
+NO_DIRECTION = 1e-13
+TRACE = 1e-6
+
 
 @dataclass(frozen=True)
 class Psi:
@@ -69,7 +73,7 @@ class Estimates:
         if self.second_order is None or self.second_order.ndim != 2:
             return self.projection
         whole = self.projection
-        return positive_part(whole - 2.0 * self.second_order, np.diag(whole)) + self.second_order
+        return self.second_order + positive_part(whole - 2.0 * self.second_order, mixed(self.second_order, whole))
 
 
 def centred(g: Array) -> Array:
@@ -77,19 +81,31 @@ def centred(g: Array) -> Array:
     return np.asarray(2.0 * (g - g.mean(axis=0)))
 
 
-def positive_part(matrix: Array, variances: Array) -> Array:
-    """A symmetric matrix without its negative eigenvalues, taken in units in which `variances` (l,) are 1.
+def mixed(unit: Array, whole: Array) -> Array:
+    """`unit` with a trace of `whole`, so that no direction in which `whole` varies is without a unit."""
+    return np.asarray(unit + TRACE * whole)
 
-    The units keep a model with a large variance from drowning the others in rounding.
 
-    >>> positive_part(np.diag([4.0, -1.0]), np.ones(2)).tolist()
+def positive_part(matrix: Array, unit: Array) -> Array:
+    """A symmetric matrix without its negative eigenvalues relative to `unit`, a covariance of the same estimates.
+
+    With unit = L Lᵀ it is L (L⁻¹ matrix L⁻ᵀ)₊ Lᵀ: a change of basis of the estimates changes nothing, and no difference
+    of two gains more than a multiple of its own variance in `unit`. Ordinary eigenvalues would let the large common
+    noise of similar models spill into their small differences.
+
+    >>> positive_part(np.diag([4.0, -1.0]), np.eye(2)).tolist()
     [[4.0, 0.0], [0.0, 0.0]]
     """
-    scale = np.sqrt(variances)
-    scale[scale == 0.0] = 1.0
-    values, vectors = np.linalg.eigh(matrix / scale / scale[:, None])
-    root = scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
-    return np.asarray(root @ root.T)
+    scale = np.sqrt(np.diag(unit))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    outer = np.outer(scale, scale)
+    sizes, axes = np.linalg.eigh(unit / outer)
+    kept = sizes > NO_DIRECTION * sizes[-1]
+    sides = np.sqrt(sizes[kept])
+    inverse, root = axes[:, kept] / sides, axes[:, kept] * sides
+    values, vectors = np.linalg.eigh(inverse.T @ (matrix / outer) @ inverse)
+    half = scale[:, None] * (root @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+    return np.asarray(half @ half.T)
 
 
 def _gram(psi: Array) -> Array:

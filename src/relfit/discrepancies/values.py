@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 CHOICES = ("data", "optimise")
 # Landmarks of the Nyström approximation that none asked for: 2√n, within these.
-FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 1000
+FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class Nystroem(AtLocations):
 
     ``k(x,y) ≈ k(x,v) K⁻¹ k(v,y)`` with K = k(v,v'). With J well above √n it is the MMD itself, for all its tests can
     tell; with few locations models that are tied in MMD may not be tied in it. Without `locations` J is 2√n, at
-    least 20 and at most 1000. They are given or drawn, never optimised.
+    least 20 and at most 500. They are given or drawn, never optimised.
 
     >>> Nystroem().count(10_000)
     200

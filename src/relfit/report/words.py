@@ -21,7 +21,14 @@ TEST_NAMES = {
     "relnystroem": "RelMMD (Nyström)",
     "relfssd": "RelFSSD",
 }
-MEASURE_NAMES = {"mmd": "MMD²", "ksd": "KSD²", "ume": "UME²", "nystroem": "MMD² (Nyström)", "fssd": "FSSD²", "score": "score"}
+MEASURE_NAMES = {
+    "mmd": "MMD²",
+    "ksd": "KSD²",
+    "ume": "UME²",
+    "nystroem": "MMD² (Nyström)",
+    "fssd": "FSSD²",
+    "score": "score",
+}
 CORRECTION_NAMES = {
     "by": "Benjamini–Yekutieli correction",
     "bh": "Benjamini–Hochberg correction",

@@ -3,8 +3,9 @@
 INDEX = """# Calibration: do the levels hold?
 
 Written by `make calibrate` (`tests/statistical/calibrate.py`, which goes on where it was stopped). Every procedure is
-run on {settings} settings whose truly best models are known, {trials} trials each, every trial with fresh, independent
-samples, α = 0.05; all procedures see the same samples. ± is one Monte-Carlo standard error.
+run on {settings} settings whose truly best models are known, {trials} trials or more each (the tables say how many),
+every trial with fresh, independent samples, α = 0.05; all procedures see the same samples. ± is one
+Monte-Carlo standard error.
 
 - [Levels](levels.md): the simulated error rates, setting by setting ([as CSV](levels.csv), with power).
 - [Power](power.md): how often the worse models are found, on the paper's problems.
@@ -74,7 +75,7 @@ instead of 20,000, to save time; its p-values are valid with any number of them.
 
 POWER = """# Power
 
-Written by `make calibrate`: {most} trials a column ({fewest} for RelMulti 50% and split 10/90), α = 0.05, complete
+Written by `make calibrate`: {fewest} to {most} trials a column, α = 0.05, complete
 estimators, Gaussian kernel with the median bandwidth; ± is one Monte-Carlo standard error. TPR is the share of the
 worse models that are found, FPR the share of the models tied for best that are declared worse, FDR the share of those
 among the models declared worse.
