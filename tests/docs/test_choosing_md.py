@@ -12,7 +12,8 @@ RATE = re.compile(r"\d\.\d{3} ± \d\.\d{3}")
 
 @pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
 def test_rates_are_quoted_from_the_simulations(page):
-    simulated = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "calibration").glob("*.md"))
+    sources = [*(ROOT / "docs" / "calibration").glob("*.md"), ROOT / "docs" / "peers.md"]
+    simulated = "".join(path.read_text("utf-8") for path in sources)
     quoted = RATE.findall(page.read_text("utf-8"))
     assert quoted
     assert [rate for rate in quoted if rate not in simulated] == []

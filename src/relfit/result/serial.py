@@ -94,6 +94,8 @@ def _revived(out: dict[str, Any]) -> dict[str, Any]:
 def _check_shapes(result: Comparison) -> None:
     count = len(result.names)
     wide = {"covariance": (count, count), "truncation": (count, 2)}
+    if result.worse is None:
+        raise ValueError("no verdicts")
     for key in (*_ARRAYS, *_FLAGS):
         array = getattr(result, key)
         if array is not None and array.shape != wide.get(key, (count,)):

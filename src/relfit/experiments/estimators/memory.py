@@ -15,7 +15,7 @@ import json, pathlib, re, sys, time
 import numpy as np, relfit
 n, d, l, samples, options = json.loads(sys.argv[1])
 def status(field):
-    return int(re.search(field + r":\\\\s+(\\\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
+    return int(re.search(field + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
 rng = np.random.default_rng(0)
 x = rng.standard_normal((n, d))
 models = [relfit.Density(score=lambda z, k=k: np.tanh(z * (1 + k)) - z, dim=d) for k in range(l)]
