@@ -31,7 +31,10 @@ Written by `make new-user` (`scripts/new_user.py`): an empty folder, a new virtu
 then what the README says, nothing else. From the empty folder to the report on three files of one's own:
 **{seconds:.0f} seconds** (the aim is under five minutes).
 
-{machine}.
+{machine}. Nearly all of it is making the environment and installing, and depends on what else the machine does: every
+run so far, the one below last, took
+
+{runs}
 
 {steps}
 The report is one file of {size:.0f} kB. How it reads: [the report](report.md).
@@ -43,6 +46,11 @@ def readme_steps(text):
     commands = re.findall(r"^(?:pip install relfit|relfit compare [^\n#]*)", text, flags=re.MULTILINE)
     (example,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     return [command.strip() for command in commands], example
+
+
+def _earlier_runs(page):
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    return re.findall(r"^- \d+ s.*$", text, flags=re.MULTILINE)
 
 
 def main():
@@ -76,8 +84,9 @@ def main():
         (folder / "example.py").write_text(example, encoding="utf-8")
         step("python example.py", "python example.py")
         size = report.stat().st_size / 1000
-    machine = f"{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} cores{busy}"
-    page = PAGE.format(machine=machine, seconds=finished, steps="\n".join(steps), size=size)
+    machine = f"{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} cores"
+    runs = "\n".join([*_earlier_runs(arguments.docs), f"- {finished:.0f} s{busy}"])
+    page = PAGE.format(machine=machine, seconds=finished, steps="\n".join(steps), size=size, runs=runs)
     arguments.docs.write_text(page, encoding="utf-8")
     print(f"{finished:.0f} s to the report; {arguments.docs.name} written")
     if finished > LIMIT:

@@ -234,12 +234,15 @@ def page(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--share", type=float, default=1.0, help="of the trials (default 1.0)")
+    parser.add_argument("--share", type=float, default=1.0, help="of the trials (default 1.0); 0: those already done")
     parser.add_argument("--store", default=str(ROOT / "approximations.sqlite"), help="where finished trials are kept")
     arguments = parser.parse_args()
     found = []
     with Store(arguments.store, version=VERSION) as store, ThreadPoolExecutor(1) as thread:
         for size, trials in TRIALS.items():
+            if arguments.share == 0.0:
+                found += [(setting, list(store.by_seed(size, setting).values())) for setting in cells(size)]
+                continue
             count = max(2, round(arguments.share * trials))
             results = run_trials(store, size, cells(size), count, trial, executor=thread)
             found += zip(cells(size), results, strict=True)

@@ -34,9 +34,11 @@ PARTS = {
 
 
 def run(store, part, share):
-    """(setting, results) of one part, after running what is missing of it."""
+    """(setting, results) of one part, after running what is missing of it; nothing is run for a share of 0."""
     cells, trial, trials = PARTS[part]
     settings = cells()
+    if share == 0.0:
+        return [(setting, list(store.by_seed(part, setting).values())) for setting in settings]
     with ThreadPoolExecutor(1) as thread:
         run_trials(store, part, settings, max(2, round(share * trials)), trial, executor=thread)
     # More than was asked for may be there already.
@@ -46,7 +48,7 @@ def run(store, part, share):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append", help="run these parts and write no page")
-    parser.add_argument("--share", type=float, default=1.0, help="of the trials (default 1.0)")
+    parser.add_argument("--share", type=float, default=1.0, help="of the trials (default 1.0); 0: those already done")
     parser.add_argument("--store", default=str(ROOT / "locations.sqlite"), help="where finished trials are kept")
     arguments = parser.parse_args()
     with Store(arguments.store, version=VERSION) as store:

@@ -5,7 +5,7 @@ TEXT = """# Comparing at locations: UME, Nyström and FSSD
 MMD and KSD look at all pairs of rows. Three discrepancies look at J locations v₁..v_J instead: time and memory are
 linear in the rows, and samples may have different sizes.
 
-```python
+```py
 relfit.compare(data, samples, discrepancy="ume")                       # 10 locations, drawn from the data
 relfit.compare(data, samples, discrepancy="nystroem")                  # 2√n locations: nearly the MMD itself
 relfit.compare(data, densities, discrepancy=relfit.FSSD(locations=20))
