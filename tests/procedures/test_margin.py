@@ -49,6 +49,9 @@ def test_fixed_relpsi_by_hand():
     got = fixed_relpsi(estimate, ALPHA, 1.0)
     assert np.exp(got.log_pvalue) == pytest.approx(norm.sf(1.5) / norm.sf(-1.0), rel=1e-12)
     assert norm.sf(got.threshold - 1.0) / norm.sf(-1.0) == pytest.approx(ALPHA, rel=1e-9)
+    # a selected, T in (−∞, 0]: the threshold c has P(c < T ≤ 0) = α P(T ≤ 0).
+    other = fixed_relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, 1.0)
+    assert norm.cdf(other.threshold - 1.0) / norm.cdf(-1.0) == pytest.approx(1 - ALPHA, rel=1e-9)
 
 
 def test_relmulti_by_hand():

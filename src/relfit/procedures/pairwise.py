@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from relfit.estimate import JointEstimate
 from relfit.procedures.decision import decide_without_variance, difference_variance
 from relfit.procedures.equivalence import known_log_equivalence, selective_log_equivalence
-from relfit.truncnorm import selective_log_pvalue, selective_threshold
+from relfit.truncnorm import selective_log_pvalue
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairD
 def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
     """RelPSI with η = e_a − e_b whichever model is selected: t given its own sign.
 
-    If b is selected t ≥ 0 and the truncation is [0, ∞), threshold sΦ⁻¹(1 − α/2) without a margin; if a is selected
-    it is (−∞, 0], threshold sΦ⁻¹(½ − α/2).
+    If b is selected t ≥ 0 and the truncation is [0, ∞), threshold δ − sΦ⁻¹(αΦ(δ/s)); if a is selected it is
+    (−∞, 0], threshold δ + sΦ⁻¹((1 − α)Φ(−δ/s)). Without a margin these are sΦ⁻¹(1 − α/2) and sΦ⁻¹(½ − α/2).
     """
     t, s = _difference(joint)
     if s == 0.0:
@@ -51,7 +51,9 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
     lower, upper = (-math.inf, 0.0) if t <= 0.0 else (0.0, math.inf)
     log_p = float(selective_log_pvalue(t - margin, s, lower - margin, upper - margin)) if t != 0.0 else 0.0
     status = ("tie",) if t == 0.0 else ()
-    threshold = margin + float(selective_threshold(alpha, s, lower - margin, upper - margin))
+    inside = float(log_ndtr(-margin / s if t <= 0.0 else margin / s))
+    reach = ndtri_exp(math.log1p(-alpha) + inside) if t <= 0.0 else -ndtri_exp(math.log(alpha) + inside)
+    threshold = margin + s * float(reach)
     shown = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
     return PairDecision(t, s, log_p, threshold, status, (lower, upper), shown)
 
