@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import relfit
+from relfit.cli import main
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 ROOT = Path(__file__).parents[1]
@@ -80,3 +81,18 @@ def test_what_is_published_is_named_and_there():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
     assert all((ROOT / name).exists() for name in settings["sdist"]["only-include"])
     assert settings["wheel"]["packages"] == ["src/relfit"]
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("relfit comp", "plain,compare"), ("relfit doc", "plain,doctor")])
+def test_the_shell_can_complete_commands(typed, offered, monkeypatch, capsys):
+    monkeypatch.setenv("_RELFIT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == [offered]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_documented_completion_lines_are_clicks(shell):
+    assert f"_RELFIT_COMPLETE={shell}_source relfit" in (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
