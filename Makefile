@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels clean docs pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz clean docs pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,11 +57,16 @@ bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend 
 	PYTHONPATH=src $(GPU_PYTHON) tests/agreement.py --workers 4 --json build/agreement.json
 	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu.py --agreement build/agreement.json
 
-bench: $(DEV) ## time relfit, as ratios within one run
+bench: $(DEV) ## time relfit beside its peers, as ratios within one run, and write docs/benchmarks.md (5 minutes)
+	$(PIP) install --editable '.[bench]' || echo "pykeops will be left out"
 	$(BIN)/python benchmarks/run.py
 
 reproduce: $(RUN) ## the paper's experiments in full, and docs/reproduction.md (20 minutes on two cores)
 	$(BIN)/relfit reproduce all --docs docs/reproduction.md
+
+fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, for docs/robustness.md (long)
+	$(PIP) install --editable '.[fuzz]'
+	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python tests/statistical/calibrate.py

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torchmetrics
+from marks import plus_minus, table, written
 from scipy.special import ndtr
 from torchmetrics.image.kid import KernelInceptionDistance
 
@@ -99,24 +100,7 @@ def false_alarms(trials, worse_shift):
 
 
 def _pm(value, error, digits=None):
-    return f"{value:.{digits}f} ± {error:.{digits}f}" if digits else f"{1e4 * value:.2f} ± {1e4 * error:.2f}"
-
-
-def table(titles, rows):
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
-
-
-def written(text, parts):
-    """The page with each part put between its marks."""
-    for name, part in parts.items():
-        start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(start)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise SystemExit(f"expected {start} … {end} on the page")
-        text = f"{before}{start}\n{part}\n{end}{after}"
-    return text
+    return plus_minus(value, error, digits) if digits else plus_minus(1e4 * value, 1e4 * error, 2)
 
 
 def main():

@@ -143,7 +143,7 @@ def test_report_pages_with_and_without_data(data, result, capsys):
 
 
 def test_report_refusals(data, result, capsys):
-    assert "none.json: No such file" in _refused(capsys, "report", "none.json")
+    assert "none.json: no such file" in _refused(capsys, "report", "none.json")
     Path("other.json").write_text(json.dumps({"a": 1}), encoding="utf-8")
     assert "expected a result written by relfit compare --json" in _refused(capsys, "report", "other.json")
     assert "expected a result" in _refused(capsys, "report", "gpt.npy")

@@ -15,7 +15,7 @@ import pytest
 
 import relfit
 from relfit.errors import InputError
-from relfit.store import APPLICATION_ID, Store, canonical_json
+from relfit.store import STORE, Store, canonical_json
 
 SETTING = {"n": 50, "test": "relpsi"}
 
@@ -201,7 +201,7 @@ def test_foreign_database_is_refused_and_left_alone(path):
 
 def test_other_schema_is_refused(path):
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {STORE.application}")
         connection.execute("PRAGMA user_version = 99")
     connection.close()
     assert "schema 99" in refusal(path)

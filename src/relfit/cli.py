@@ -28,6 +28,7 @@ from relfit.cli_plan import plan_command
 from relfit.cli_report import REFERENCE, command_line, items_options, read_items, report_command
 from relfit.cli_reproduce import reproduce_command
 from relfit.cli_rerun import recorded, rerun_command
+from relfit.cli_workers import computing, worker_options
 from relfit.compare import compare, compare_pair
 from relfit.doctor import doctor_command
 from relfit.errors import InputError, RelfitError
@@ -147,6 +148,11 @@ _MEASURING = _options(
         help="Where the work is done; triton: fused kernels on a CUDA device, in single precision.",
     ),
     click.option("--precision", type=click.Choice(PRECISIONS), default="double", show_default=True),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        help="Hold no more than this, such as 2GB, whatever the size of the files.  [default: files are read whole]",
+    ),
     click.option("--progress/--no-progress", default=None, help="Show a bar; by default on terminals only."),
 )
 _JSON = click.option(
@@ -202,6 +208,7 @@ def cli(ctx: click.Context) -> None:
 )
 @input_options
 @_MEASURING
+@worker_options
 def compare_command(
     reference: str,
     models: Sequence[str],
@@ -235,16 +242,21 @@ def compare_command(
     check_outputs(outputs, [reference, *models])
     if items and (html_path is None or settings["rows"] is not None):
         raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")
+    if items and settings["memory"] is not None:
+        raise InputError("--items: expected without --memory, which keeps the rows out of the report")
     found = read_items(items, field, {REFERENCE: reference, **named})
     if select_fraction is not None and test != "relmulti":
         raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
     fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
     inputs = read_inputs(reference, named, settings)
-    options = _prepared({**settings, **fraction})
-    result = recorded(_noted(compare(inputs.reference, inputs.models, test=test, **options), inputs.notes))
+    with computing({**settings, **fraction}) as wanted:
+        compared = compare(inputs.reference, inputs.models, test=test, **_prepared(wanted))
+    result = recorded(_noted(compared, inputs.notes))
     _write_json(result, json_path)
     if html_path is not None:
-        result.report(html_path, (inputs.reference, inputs.models), items=found, command=command_line())
+        # The panels that show rows would read the files whole.
+        rows = (inputs.reference, inputs.models) if settings["memory"] is None else None
+        result.report(html_path, rows, items=found, command=command_line())
     if json_path != "-":
         from relfit.report.table import styled
 
@@ -269,6 +281,7 @@ def compare_command(
 )
 @input_options
 @_MEASURING
+@worker_options
 def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path: str | None, **settings: Any) -> int:
     """Test whether model A is significantly worse than model B.
 
@@ -278,10 +291,9 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
     check_inputs(reference, [a, b])
     check_outputs({"--json": _file(json_path)}, [reference, a, b])
     inputs = read_inputs(reference, named, settings)
-    options = _prepared(settings)
-    result = _noted(
-        compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **options), inputs.notes
-    )
+    with computing(settings) as wanted:
+        compared = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **_prepared(wanted))
+    result = _noted(compared, inputs.notes)
     _write_json(result, json_path)
     if json_path != "-":
         from relfit.report.table import pair_styled

@@ -17,6 +17,7 @@ from relfit.discrepancies import AT_LOCATIONS, AtLocations
 from relfit.errors import InputError
 from relfit.inputs import name_of, read_rows, stream
 from relfit.inputs.files.labels import read_labels, split_labels
+from relfit.inputs.files.opened import FileRows
 from relfit.inputs.objects import load_object, names_object
 from relfit.kernels import IMQ, Gaussian, Kernel, Matern, MultiScale, RationalQuadratic, Select
 from relfit.kernels.base import ScaledKernel
@@ -65,7 +66,9 @@ def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, A
     name is left as it is.
     """
     columns, rows, verbose = (settings.pop(name) for name in ("columns", "rows", "verbose"))
-    groups = settings.pop("groups", None)
+    groups, memory = settings.pop("groups", None), settings.get("memory")
+    if memory is not None:
+        return _unread(reference, models, columns, rows, groups)
     if groups is not None:
         if rows is not None:
             raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
@@ -78,6 +81,19 @@ def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, A
     elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
         _tell_sizes(taken)
     return taken
+
+
+def _unread(reference: Any, models: Mapping[str, Any], columns: str | None, rows: Any, groups: Any) -> Inputs:
+    """The files themselves, which are opened under the budget of memory."""
+    for option, value in (("--rows", rows), ("--groups", groups)):
+        if value is not None:
+            raise InputError(f"{option}: expected without --memory, which takes whole files; leave out one of the two")
+
+    def file(source: Any) -> Any:
+        named = isinstance(source, str) and not names_object(source)
+        return FileRows(source, columns) if named else _read(source, columns)
+
+    return Inputs(file(reference), {name: file(source) for name, source in models.items()}, ())
 
 
 def read_groups(

@@ -13,6 +13,8 @@ from relfit.cli_inputs import named_models, read_inputs
 from relfit.errors import InputError
 from relfit.extract.sources import list_items
 from relfit.inputs import split_key
+from relfit.inputs.files.paths import check_plain
+from relfit.inputs.room import require_room
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.result import Comparison
 
@@ -83,7 +85,10 @@ def report_command(
 
 def read_result(path: str) -> Comparison:
     """The comparison in a file."""
+    check_plain(Path(path))
     try:
+        # Parsed, a text takes about ten times its length.
+        require_room(path, 10 * Path(path).stat().st_size)
         return Comparison.from_json(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or 'cannot be read'}") from None

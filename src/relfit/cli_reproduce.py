@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from relfit.cli_workers import cluster_client
 from relfit.errors import InputError
 from relfit.outputs import check_outputs, say
 
@@ -37,6 +38,7 @@ def _show_list(ctx: click.Context, _param: click.Parameter, wanted: bool) -> Non
 @click.option("--quick", is_flag=True, help="A few trials of a few settings: seconds instead of minutes.")
 @click.option("--out", metavar="DIR", help="Where outputs go.  [default: reproduction, or reproduction-quick]")
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Processes.  [default: one per core]")
+@click.option("--cluster", metavar="ADDRESS", help="Run the trials on a Dask cluster; its scheduler's tcp://HOST:8786.")
 @click.option("--docs", metavar="FILE.md", help="Then write a page of every full run in DIR, with its pictures.")
 @click.option("--data", metavar="FILE", help="table2-chicago: a CSV of lon,lat instead of the download.")
 @click.option("--download", is_flag=True, help="table2-chicago: fetch its data from the City of Chicago, once.")
@@ -50,6 +52,7 @@ def reproduce_command(
     quick: bool,
     out: str | None,
     workers: int | None,
+    cluster: str | None,
     docs: str | None,
     data: str | None,
     download: bool,
@@ -74,18 +77,20 @@ def reproduce_command(
     experiments = named(name)
     _check_given(given, experiments)
     folder = out or ("reproduction-quick" if quick else "reproduction")
+    shown = False if progress is False else None
     failed = 0
-    for experiment in experiments:
-        shown = False if progress is False else None
-        try:
-            report = reproduce(experiment, folder, quick=quick, workers=workers, progress=shown, given=given)
-        except DataAbsent as absent:
-            if name != ALL:
-                raise
-            say(f"Skipped {absent}\n")
-            continue
-        say(f"{experiment.name} · {experiment.title}\n{told(report)}")
-        failed += sum(not check.ok for check in report.checks)
+    with cluster_client(cluster) as client:
+        for experiment in experiments:
+            options: dict[str, Any] = {"workers": workers, "executor": client, "progress": shown, "given": given}
+            try:
+                report = reproduce(experiment, folder, quick=quick, **options)
+            except DataAbsent as absent:
+                if name != ALL:
+                    raise
+                say(f"Skipped {absent}\n")
+                continue
+            say(f"{experiment.name} · {experiment.title}\n{told(report)}")
+            failed += sum(not check.ok for check in report.checks)
     if docs is not None:
         write_document(folder, docs)
         say(f"Page: {docs}")

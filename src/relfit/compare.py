@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
@@ -30,15 +30,15 @@ from relfit.procedures import (
     PairDecision,
     best_set,
     carve,
+    check_scale,
     fixed_relpsi,
     relative_z,
     relmulti,
     relpsi,
     seeded,
 )
-from relfit.progress import reporting
 from relfit.result import Comparison, PairComparison
-from relfit.task import Options, Task, prepare
+from relfit.task import Options, Task, prepared
 
 TESTS = ("auto", "relpsi", "relmulti", "best-set", "carve")
 # docs/choosing.md has the evidence.
@@ -59,7 +59,7 @@ def compare(
     dependence: str = "independent",
     rng: Seed = None,
     backend: str = "auto",
-    executor: Executor | None = None,
+    executor: Any = None,
     progress: Any = None,
     shuffle: bool = True,
     preset: str | None = None,
@@ -69,6 +69,8 @@ def compare(
     margin: float = 0.0,
     groups: Any = None,
     precision: str = "double",
+    checkpoint: str | os.PathLike[str] | None = None,
+    memory: int | str | None = None,
 ) -> Comparison:
     """Decide which models are significantly worse than the best one, for these data.
 
@@ -98,7 +100,8 @@ def compare(
         backend: "numpy", "torch" (both compute where the data live, tensors on a CUDA device are not copied), "triton"
             (fused kernels on a CUDA device, in single precision) or "auto": by where the data live and how much
             there is to do. The result says which it was.
-        executor: a `concurrent.futures.Executor` for the tiles; None uses threads.
+        executor: a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes parts of the complete
+            estimate, the same bits whoever does; None uses threads. docs/scale.md has examples.
         progress: None, True, False or a function of (done, total).
         shuffle: whether estimators other than "complete" take the rows in random order.
         preset: "kid" or "cmmd" for features: prepares the rows and sets the kernel.
@@ -111,6 +114,10 @@ def compare(
         groups: for rows that come in groups (completions of a prompt, frames of a video), a mapping of model names and
             "reference" to labels, one per row; one array of labels for densities, or where all are "paired".
         precision: of the kernel's values, "double" or "single", which is faster; sums are in double always.
+        checkpoint: a file that notes finished parts of the complete estimate: after a crash or an interrupt the same
+            call goes on from there. It is refused for other inputs or settings, and safe to delete.
+        memory: a budget in bytes, or such as "2GB", for the whole process: files larger than it are then read a part at
+            a time, and never held (docs/scale.md). None reads what is given into memory, but for .npy files.
 
     Returns:
         Comparison: verdicts with p-values; ``print`` it.
@@ -133,9 +140,10 @@ def compare(
         variance=variance,
         groups=groups,
         precision=precision,
+        checkpoint=checkpoint,
+        memory=memory,
     )
-    with reporting(progress, "comparing") as update:
-        task = prepare(reference, models, options, update)
+    with prepared(reference, models, options, "comparing", progress) as task:
         kernels = task.plan.kernel
         if isinstance(kernels, Collection):
             task = with_locations_chosen(task)
@@ -171,7 +179,7 @@ def estimate(
     dependence: str = "independent",
     rng: Seed = None,
     backend: str = "auto",
-    executor: Executor | None = None,
+    executor: Any = None,
     progress: Any = None,
     shuffle: bool = True,
     preset: str | None = None,
@@ -180,6 +188,8 @@ def estimate(
     variance: str = "auto",
     groups: Any = None,
     precision: str = "double",
+    checkpoint: str | os.PathLike[str] | None = None,
+    memory: int | str | None = None,
 ) -> JointEstimate:
     """The discrepancies of the models and their joint covariance, without a test. One model is enough.
 
@@ -192,9 +202,10 @@ def estimate(
         variance=variance,
         groups=groups,
         precision=precision,
+        checkpoint=checkpoint,
+        memory=memory,
     )
-    with reporting(progress, "estimating") as update:
-        task = prepare(reference, models, options, update, fewest_models=1)
+    with prepared(reference, models, options, "estimating", progress, fewest_models=1) as task:
         task = with_locations_chosen(with_kernel_chosen(task))
         check_rows(task.data, task.plan)
         joint = joint_estimate(task.data, task.plan)
@@ -250,7 +261,7 @@ def compare_pair(
     dependence: str = "independent",
     rng: Seed = None,
     backend: str = "auto",
-    executor: Executor | None = None,
+    executor: Any = None,
     progress: Any = None,
     shuffle: bool = True,
     preset: str | None = None,
@@ -260,6 +271,8 @@ def compare_pair(
     margin: float = 0.0,
     groups: Any = None,
     precision: str = "double",
+    checkpoint: str | os.PathLike[str] | None = None,
+    memory: int | str | None = None,
 ) -> PairComparison:
     """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for densities.
 
@@ -277,12 +290,14 @@ def compare_pair(
         variance=variance,
         groups=groups,
         precision=precision,
+        checkpoint=checkpoint,
+        memory=memory,
     )
-    with reporting(progress, "comparing") as update:
-        task = prepare(reference, {names[0]: a, names[1]: b}, options, update)
+    with prepared(reference, {names[0]: a, names[1]: b}, options, "comparing", progress) as task:
         task = with_locations_chosen(with_kernel_chosen(task))
         check_rows(task.data, task.plan)
         joint = with_copies(joint_estimate(task.data, task.plan), task.copies())
+        check_scale(joint, margin)
     decision = (fixed_relpsi if test == "relpsi" else relative_z)(joint, alpha, margin)
     pvalue = float(np.exp(decision.log_pvalue))
     return PairComparison(
@@ -323,10 +338,13 @@ def _split_and_decide(
     kernel = task.plan.kernel
     joint = joint_estimate(testing, replace(second, kernel=kernel))
     selected = joint_estimate(selection, replace(first, kernel=kernel))
+    for part in (selected, joint):
+        check_scale(part, margin)
     return task, joint, relmulti(selected, joint, alpha, correction, margin=margin)
 
 
 def _decide(joint: JointEstimate, test: str, alpha: float, correction: str, seed: int, margin: float) -> Decision:
+    check_scale(joint, margin)
     if test == "best-set":
         return best_set(joint, alpha, correction, rng=seeded(seed, test), margin=margin)
     if test == "carve":

@@ -14,3 +14,7 @@ class InputError(RelfitError, ValueError):
 
 class BackendUnavailable(RelfitError, ImportError):
     """The asked-for backend or optional library is not installed or cannot run here."""
+
+
+class WorkersLost(RelfitError, RuntimeError):
+    """The workers that were computing are gone; what a checkpoint holds is safe."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from relfit.discrepancies.psi import Psi
 from relfit.errors import InputError
+from relfit.inputs.names import is_text
 
 Array = NDArray[np.float64]
 
@@ -75,7 +76,7 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
     names = tuple(names)
     if not names:
         raise InputError("names: expected at least one, got none")
-    if not all(isinstance(name, str) for name in names):
+    if not all(map(is_text, names)):
         raise InputError(f"names: expected a sequence of text, got {reprlib.repr(names)}")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
 from pathlib import Path
@@ -28,10 +29,9 @@ def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
             os.fsync(stream.fileno())
         os.replace(temporary, target)
     except OSError as error:
-        raise InputError(
-            f"path: cannot write {os.fspath(path)!r}: {error.strerror}; give a file name in a folder that "
-            "exists and can be written"
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        mend = "make room there" if full else "give a file name in a folder that exists and can be written"
+        raise InputError(f"path: cannot write {os.fspath(path)!r}: {error.strerror}; {mend}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from relfit.errors import InputError
 from relfit.gradients import LIBRARIES, finite, gradient, library_of, values
 from relfit.gradients.checks import real
+from relfit.stored import LazyRows, parts
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
@@ -24,6 +25,9 @@ SCORE_BATCH = 65_536
 LARGEST_SCORE = 1e100
 
 _POSITIVE = "KSD needs a positive density wherever there are data"
+
+# Rows without a score that are asked for their log density too, to say why.
+_ASKED_AGAIN = 1000
 
 # The error of finite differences is estimated at this many rows.
 _ERROR_PROBE = 64
@@ -73,7 +77,7 @@ class Density:
     def scores(self, x: Array) -> Array:
         """The gradient of the log density at every row of x (n, d)."""
         scores = self.raw_scores(x).astype(np.float64, copy=False)
-        self._refuse_non_finite(scores, x)
+        self.refuse_rows(not_finite(scores), x)
         return scores
 
     def raw_scores(self, x: Array) -> Floats:
@@ -81,14 +85,14 @@ class Density:
         # A copy each: a function that works in place must not change the data under the other models.
         return _joined([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
 
-    def log_probs(self, x: Array) -> Floats:
+    def log_probs(self, x: Array | LazyRows) -> Floats:
         """The log density at every row of x (n,), up to a constant, in its own precision; −inf outside the support."""
         if self._log_prob_function is None:
             raise InputError("Density: expected log_prob=, got a score only")
         function = self._log_prob_function
         return _joined([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
 
-    def notes(self, x: Array) -> tuple[str, ...]:
+    def notes(self, x: Array | LazyRows) -> tuple[str, ...]:
         """What a reader should know of the scores at x; refuses data at which the log density is not finite."""
         if self.log_prob is not None:
             self._refuse_no_density(self.log_probs(x), x)
@@ -120,15 +124,16 @@ class Density:
     def _library(self, function: Any) -> str | None:
         return self.autodiff if self.autodiff is not None else library_of(function)
 
-    def _refuse_non_finite(self, scores: Array, x: Array) -> None:
-        bad = not_finite(scores)
+    def refuse_rows(self, bad: NDArray[np.bool_], x: Array | LazyRows) -> None:
+        """Refuse the data where the scores are `bad` (n,), if there are such rows."""
         if not bad.any():
             return
-        outside = self.log_prob is not None and not np.isfinite(self.log_probs(x[bad])).all()
+        some = x[np.flatnonzero(bad)[:_ASKED_AGAIN]]
+        outside = self.log_prob is not None and not np.isfinite(self.log_probs(some)).all()
         where = f"{count_rows(bad, x)}{', where log_prob is not finite' if outside else ''}"
         raise InputError(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
 
-    def _refuse_no_density(self, log_probs: Floats, x: Array) -> None:
+    def _refuse_no_density(self, log_probs: Floats, x: Array | LazyRows) -> None:
         bad = ~np.isfinite(log_probs)
         if bad.any():
             raise InputError(
@@ -136,8 +141,10 @@ class Density:
             )
 
 
-def _batches(x: Array) -> list[Array]:
-    return [x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH)]
+def _batches(x: Array | LazyRows) -> Iterator[Array]:
+    if isinstance(x, LazyRows):
+        return (x[part] for part in parts(x.shape))
+    return (x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH))
 
 
 def _joined(parts: list[Floats]) -> Floats:
@@ -150,8 +157,8 @@ def not_finite(scores: Floats) -> NDArray[np.bool_]:
     return np.asarray(~(np.abs(scores) < LARGEST_SCORE).all(axis=1))
 
 
-def count_rows(bad: NDArray[np.bool_], x: Array) -> str:
+def count_rows(bad: NDArray[np.bool_], x: Array | LazyRows) -> str:
     """In words: how many rows are bad, and the first of them."""
     first = int(bad.argmax())
-    where = ", ".join(f"{value:.4g}" for value in x[first, :4]) + (", …" if x.shape[1] > 4 else "")
+    where = ", ".join(f"{value:.4g}" for value in x[first : first + 1][0, :4]) + (", …" if x.shape[1] > 4 else "")
     return f"{int(bad.sum())} of {len(x)} rows (first: row {first}, at {where})"

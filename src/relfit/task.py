@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from relfit.backends import LookupBackend
 from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend
+from relfit.checkpoint import Checkpoint
+from relfit.crews import crew_of
 from relfit.discrepancies import AT_LOCATIONS, KSD, MMD, AtLocations, Dependence
 from relfit.errors import InputError
 from relfit.inputs import Data, Seed, check_choice, load, make_seed
@@ -17,9 +21,12 @@ from relfit.measure.automatic import chosen_estimator
 from relfit.measure.checks import check_layout, check_variance, resolved_variance
 from relfit.measure.extent import largest_norm, pair_count
 from relfit.measure.groups import with_groups
+from relfit.measure.room import within
+from relfit.memory import Budget, budget_of
 from relfit.presets import preset_note, preset_of
-from relfit.progress import Progress
+from relfit.progress import Progress, reporting
 from relfit.tiles import Runtime
+from relfit.version import __version__
 
 ESTIMATORS = ("complete", "linear", "block", "incomplete", "auto")
 VARIANCES = ("auto", "projection", "corrected")
@@ -45,7 +52,7 @@ class Options:
     dependence: str
     rng: Seed
     backend: str
-    executor: Executor | None
+    executor: Any
     shuffle: bool
     preset: str | None
     pairs: int | None = None
@@ -53,6 +60,8 @@ class Options:
     variance: str = "auto"
     groups: Any = None
     precision: str = "double"
+    checkpoint: str | os.PathLike[str] | None = None
+    memory: int | str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,24 +110,69 @@ class Task:
         }
 
 
+@contextmanager
+def prepared(
+    reference: Any, models: Any, options: Options, label: str, progress: Any, *, fewest_models: int = 2
+) -> Iterator[Task]:
+    """The task, with its progress shown and its checkpoint open meanwhile."""
+    with reporting(progress, label) as update, budget_of(options.memory) as budget:
+        task = prepare(reference, models, options, update, fewest_models=fewest_models, budget=budget)
+        if options.checkpoint is None:
+            yield task
+            return
+        _check_checkpoint(task)
+        with Checkpoint(options.checkpoint) as notebook:
+            notebook.claim(_run_of(task))
+            runtime = replace(task.plan.runtime, notebook=notebook)
+            yield replace(task, plan=replace(task.plan, runtime=runtime))
+
+
+def _check_checkpoint(task: Task) -> None:
+    """Refuse a checkpoint for work that is not cut into patches."""
+    if task.plan.estimator != "complete" or task.wanted is not None:
+        what = task.plan.estimator if task.wanted is None else task.measure
+        raise InputError(f"checkpoint: notes parts of the complete estimate; {what} is quick, and starts again instead")
+
+
+def _run_of(task: Task) -> dict[str, str]:
+    """What a checkpoint must have been started with to be of use: inputs and settings by name."""
+    data, plan = task.data, task.plan
+    models = {f"model {name!r}": data.digests.get(name) or "a density" for name in data.names}
+    return {
+        "relfit": __version__,
+        "reference": data.digests.get(None) or "a density",
+        **models,
+        "kernel": plan.kernel.describe(),
+        "dependence": plan.dependence,
+        "seed": str(plan.seed),
+        "backend": plan.runtime.backend.name,
+    }
+
+
 def prepare(
-    reference: Any, models: Any, options: Options, progress: Progress | None, *, fewest_models: int = 2
+    reference: Any,
+    models: Any,
+    options: Options,
+    progress: Progress | None,
+    *,
+    fewest_models: int = 2,
+    budget: Budget | None = None,
 ) -> Task:
     """Check every option, load the data and fill in the kernel."""
     estimator = check_choice("estimator", options.estimator, ESTIMATORS)
     dependence = cast(Dependence, check_choice("dependence", options.dependence, DEPENDENCE))
     variance = check_choice("variance", options.variance, VARIANCES)
     check_layout(estimator, options.pairs, options.blocks)
-    executor = options.executor
-    if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise InputError(f"executor: expected a concurrent.futures.Executor or None, got {type(executor).__name__}")
+    crew = crew_of(options.executor)
     check_choice("backend", options.backend, BACKENDS)
     check_choice("precision", options.precision, PRECISIONS)
-    runtime = Runtime(executor=executor, progress=progress)
+    runtime = Runtime(executor=options.executor if crew is None else None, progress=progress, crew=crew)
     discrepancy, kernel, wanted = _discrepancy(options)
     table = table_of(kernel)
     if wanted is not None:
         _check_locations(options, discrepancy, table is not None)
+    if budget is not None:
+        _check_memory(options, table is not None)
     if table is not None:
         reference, models = table.inputs(reference, models)
         check_choice(f"{table.describe()}: estimator", estimator, ("complete", "linear"))
@@ -132,6 +186,7 @@ def prepare(
         all_samples=discrepancy in _MEASURES["samples"] or options.preset is not None,
         progress=progress,
         in_place=_in_place(options, kernel),
+        budget=budget,
     )
     notes = data.warnings
     if options.preset is not None:
@@ -159,6 +214,8 @@ def prepare(
     if table is None and wanted is None:
         plan, said = _with_backend(plan, data, options)
         notes = (*notes, *said)
+    if budget is not None:
+        plan = within(data, plan, budget)
     if options.groups is not None:
         if select is not None or table is not None:
             raise InputError("groups: not known for this kernel; give one by name, such as Gaussian()")
@@ -204,6 +261,20 @@ def _check_locations(options: Options, name: str, table: bool) -> None:
         raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
 
 
+def _check_memory(options: Options, table: bool) -> None:
+    """Refuse what needs all rows at once, or keeps them elsewhere than in memory or files."""
+    whole = {
+        "groups": options.groups is not None,
+        'dependence="chain"': options.dependence == "chain",
+        "a precomputed kernel": table,
+        f"preset={options.preset!r}": options.preset is not None and preset_of(options.preset).unit_length,
+        f"backend={options.backend!r}": options.backend in ("torch", "triton"),
+    }
+    for what, given in whole.items():
+        if given:
+            raise InputError(f"memory: not known with {what}, which needs all rows at once; leave out one of the two")
+
+
 def _in_place(options: Options, kernel: Any) -> bool:
     """Whether samples on a device can stay there: the complete estimate, and kernels without functions of the rows."""
     plain = kernel is None or (isinstance(kernel, Kernel) and kernel.plain)
@@ -212,6 +283,7 @@ def _in_place(options: Options, kernel: Any) -> bool:
     return (
         options.estimator == "complete"
         and options.backend != "numpy"
+        and options.memory is None
         and options.executor is None
         and options.groups is None
         and plain
@@ -230,5 +302,6 @@ def _with_backend(plan: Plan, data: Data, options: Options) -> tuple[Plan, tuple
         sides=data.measure == "ksd",
         executor=options.executor is not None,
     )
-    backend, notes = chosen_backend(options.backend, options.precision, work)
+    name = "numpy" if options.memory is not None else options.backend
+    backend, notes = chosen_backend(name, options.precision, work)
     return replace(plan, runtime=replace(plan.runtime, backend=backend)), notes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -68,12 +68,20 @@ class Products:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where and how the work runs; nothing in here changes the answer beyond rounding."""
+    """Where and how the work runs; nothing in here changes the answer beyond rounding.
+
+    `executor` takes blocks, in this process; a `crew` takes patches (see `patches`) elsewhere, of at most `patch_rows`
+    rows, and a `notebook` notes those that are done.
+    """
 
     backend: Backend = field(default_factory=NumpyBackend)
     executor: Executor | None = None
     memory: int = DEFAULT_MEMORY
     progress: Progress | None = None
+    threads: int = field(default_factory=lambda: usable_cores())
+    crew: Any = None
+    notebook: Any = None
+    patch_rows: int | None = None
 
 
 def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
@@ -82,24 +90,49 @@ def run(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
 
 
 def run_in_place(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
-    """The products of every job, in the backend's own arrays, where it computes.
+    """The products of every job, in the backend's own arrays, where it computes."""
+    return list(stream(jobs, runtime, sum(job.pairs for job in jobs)))
 
-    Blocks of all jobs share one queue, so no worker waits between jobs.
+
+def stream(jobs: Iterable[Job], runtime: Runtime, pairs: int) -> Generator[Products]:
+    """The products of every job in turn, where the backend computes; `pairs` is how many they have together.
+
+    Blocks of all jobs share one queue, so no worker waits between jobs, and a job is asked for only when workers are
+    about to run out of blocks, so that few are held at a time.
     """
-    backend = runtime.backend
-    jobs = [_moved(job, backend) for job in jobs]
-    plan = [(k, i, j) for k, job in enumerate(jobs) for i, j in plan_blocks(job, runtime.memory, backend)]
-    results = [_empty(job) for job in jobs]
-    blocks = (_block(jobs[k], i, j) for k, i, j in plan)
-    total = sum(job.pairs for job in jobs)
-    done = 0
-    with _workers(runtime.executor, total if backend.threads else 0) as workers, one_blas_thread():
-        for (k, i, j), sums in zip(plan, _in_order(backend, blocks, workers), strict=True):
-            _combine(jobs[k], results[k], i, j, sums)
-            done += _pairs(jobs[k], i, j)
+    backend, done = runtime.backend, 0
+    with _workers(runtime, pairs) as workers, one_blas_thread():
+        for part, sums in _in_order(backend, _parts(jobs, runtime), workers):
+            _combine(part, sums)
+            done += part.pairs
             if runtime.progress is not None:
-                runtime.progress(done, total)
-    return [_upright(result) for result in results]
+                runtime.progress(done, pairs)
+            if part.last:
+                yield _upright(part.into)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A block's place: its job, where its sums go, its rows and columns, and whether it is the job's last."""
+
+    job: Job
+    into: Products
+    i: slice
+    j: slice
+    last: bool
+
+    @property
+    def pairs(self) -> int:
+        height, width = int(self.i.stop - self.i.start), int(self.j.stop - self.j.start)
+        return height * (height - 1) // 2 if self.job.y is None and self.i == self.j else height * width
+
+
+def _parts(jobs: Iterable[Job], runtime: Runtime) -> Iterator[_Part]:
+    for given in jobs:
+        job = _moved(given, runtime.backend)
+        into, blocks = _empty(job), plan_blocks(job, runtime.memory, runtime.backend)
+        for k, (i, j) in enumerate(blocks, 1):
+            yield _Part(job, into, i, j, k == len(blocks))
 
 
 def plan_blocks(job: Job, memory: int = DEFAULT_MEMORY, backend: Backend = NUMPY) -> list[tuple[slice, slice]]:
@@ -147,7 +180,8 @@ def _on_host(sums: Products) -> Products:
     )
 
 
-def _block(job: Job, i: slice, j: slice) -> Block:
+def _block(part: _Part) -> Block:
+    job, i, j = part.job, part.i, part.j
     y = job.x if job.y is None else job.y
     own = job.y is None and i == j
     # Off the diagonal of a symmetric matrix, the transposed half is the column products.
@@ -164,7 +198,8 @@ def _block(job: Job, i: slice, j: slice) -> Block:
     )
 
 
-def _combine(job: Job, into: Products, i: slice, j: slice, sums: BlockSums) -> None:
+def _combine(part: _Part, sums: BlockSums) -> None:
+    job, into, i, j = part.job, part.into, part.i, part.j
     for w, rows in sums.rows.items():
         into.rows[w][..., i] += rows
     target = into.rows if job.y is None else into.columns
@@ -173,36 +208,34 @@ def _combine(job: Job, into: Products, i: slice, j: slice, sums: BlockSums) -> N
     into.squares += sums.squares * (2.0 if job.y is None and i != j else 1.0)
 
 
-def _pairs(job: Job, i: slice, j: slice) -> int:
-    height, width = int(i.stop - i.start), int(j.stop - j.start)
-    return height * (height - 1) // 2 if job.y is None and i == j else height * width
-
-
-def _in_order(backend: Backend, blocks: Iterable[Block], workers: Executor | None) -> Iterator[BlockSums]:
+def _in_order(backend: Backend, parts: Iterable[_Part], workers: Executor | None) -> Iterator[tuple[_Part, BlockSums]]:
     if workers is None:
-        yield from map(backend.block_sums, blocks)
+        for part in parts:
+            yield part, backend.block_sums(_block(part))
         return
-    waiting: deque[Future[BlockSums]] = deque()
+    waiting: deque[tuple[_Part, Future[BlockSums]]] = deque()
     try:
-        for block in blocks:
-            waiting.append(workers.submit(backend.block_sums, block))
+        for part in parts:
+            waiting.append((part, workers.submit(backend.block_sums, _block(part))))
             if len(waiting) >= BLOCKS_IN_FLIGHT:
-                yield waiting.popleft().result()
+                first, future = waiting.popleft()
+                yield first, future.result()
         while waiting:
-            yield waiting.popleft().result()
+            first, future = waiting.popleft()
+            yield first, future.result()
     finally:
-        for future in waiting:
+        for _, future in waiting:
             future.cancel()
 
 
 @contextmanager
-def _workers(executor: Executor | None, pairs: int) -> Iterator[Executor | None]:
-    if executor is not None:
-        yield executor
-    elif pairs < SERIAL_PAIRS or usable_cores() == 1:
+def _workers(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
+    if runtime.executor is not None:
+        yield runtime.executor
+    elif not runtime.backend.threads or pairs < SERIAL_PAIRS or runtime.threads == 1:
         yield None
     else:
-        with ThreadPoolExecutor(usable_cores()) as threads:
+        with ThreadPoolExecutor(runtime.threads) as threads:
             yield threads
 
 

@@ -49,6 +49,18 @@ def test_only_what_was_given_is_shown(compared):
     assert strips(differing_rows(result, recall(result, data), "a"), {"b": ["x"] * 60}) == []
 
 
+def test_what_is_within_the_noise_is_called_so(compared):
+    """Model a has the distribution of the data: whatever rows it shows, they are noise."""
+    result, data = compared
+    found = differing_rows(result, recall(result, data), "a")
+    titles = [strip.title for strip in strips(found, {"reference": ["x"] * 60, "a": ["x"] * 60})]
+    assert titles == [
+        "The model has too many like these (not clear of the noise)",
+        "Its rows most like the data",
+        "In the data, too rare in the model (not clear of the noise)",
+    ]
+
+
 def test_items_must_fit_the_rows(compared):
     result, data = compared
     recalled = recall(result, data)

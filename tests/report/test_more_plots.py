@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 import relfit
 from relfit.errors import InputError
+from relfit.evidence import differing_rows, landscape, recall
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,20 @@ def test_witness_of_one_column(rng):
     curve = next(line for line in ax.lines if len(line.get_xdata()) > 100)
     heights = dict(zip(curve.get_xdata().round(1), curve.get_ydata(), strict=True))
     assert heights[2.0] > 0.0 > heights[-0.5]
+
+
+def test_one_column_is_coloured_where_it_is_clear_of_the_noise(rng):
+    """The difference of N(0,1) and N(1,1) is clear near −1 and 2; between them, and far out, it is not."""
+    data, models = rng.normal(size=(300, 1)), {"a": rng.normal(1, 1, (300, 1)), "b": rng.normal(size=(300, 1))}
+    result = relfit.compare(data, models, rng=0)
+    drawn = landscape(recalled := recall(result, (data, models)), differing_rows(result, recalled, "a"))
+    assert 0 < drawn.clear.sum() < drawn.clear.size
+    _, much, little = result.plot_witness((data, models), "a").collections
+    for area, sign in ((much, 1.0), (little, -1.0)):
+        expected = np.where(drawn.clear, np.maximum(sign * drawn.values, 0.0), 0.0)
+        corners = area.get_paths()[0].vertices
+        heights = [sign * corners[np.isclose(corners[:, 0], x), 1] for x in drawn.grid[0]]
+        np.testing.assert_allclose([at.max() for at in heights], expected, atol=1e-12)
 
 
 def test_power_is_that_of_the_plan(compared):

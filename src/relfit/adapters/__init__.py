@@ -14,6 +14,7 @@ import numpy as np
 from relfit.adapters import jax, numpyro, plain, pymc, scipy_stats, sklearn, stan, torch
 from relfit.errors import InputError
 from relfit.models import Density, Sample
+from relfit.stored import LazyRows
 
 _ADAPTERS = (
     sklearn.adapt,
@@ -39,7 +40,7 @@ def adapt(value: Any, dim: int) -> Density | None:
     """
     if isinstance(value, Density):
         return _checked(value, dim)
-    if value is None or isinstance(value, Sample | np.ndarray | str | list | tuple | dict):
+    if value is None or isinstance(value, Sample | LazyRows | np.ndarray | str | list | tuple | dict):
         return None
     for recognise in _ADAPTERS:
         density = recognise(value, dim)

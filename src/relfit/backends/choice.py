@@ -67,7 +67,7 @@ def _automatic(precision: str, work: Work) -> tuple[str, Work]:
     on_device = replace(work, device=device)
     if device is None:
         return "numpy", on_device
-    if precision == "single" and _has("triton") and _fits(work):
+    if precision == "single" and _has("triton") and fits_fused(work):
         return "triton", on_device
     return "torch", on_device
 
@@ -79,7 +79,7 @@ def _fused(work: Work) -> tuple[Backend, tuple[str, ...]]:
         device = "cpu"
     elif not _cuda():
         raise BackendUnavailable('backend: "triton" needs a CUDA device and torch sees none; use "auto" or "torch"')
-    if _fits(work):
+    if fits_fused(work):
         from relfit.backends.triton_backend import TritonBackend
 
         return TritonBackend(device), ()
@@ -94,7 +94,8 @@ def interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def _fits(work: Work) -> bool:
+def fits_fused(work: Work) -> bool:
+    """Whether the fused kernels can do this work to float32 accuracy."""
     return fits(work.kernel, ("phi",), work.largest(), work.dim, sides=work.sides)
 
 

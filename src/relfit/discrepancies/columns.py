@@ -42,10 +42,9 @@ def independent_columns(matrix: Array) -> Columns:
     whole = Columns(matrix)
     if c > n // 8 or not isinstance(matrix, np.ndarray):
         return whole
-    scale = np.abs(matrix).max(axis=0)
-    scale[scale == 0.0] = 1.0
-    some = matrix[:: max(1, n // (2 * c + 32))] / scale
-    triangle, order = qr(some, mode="r", pivoting=True, check_finite=False)
+    some = matrix[:: max(1, n // (2 * c + 32))]
+    scale = _sizes(some)
+    triangle, order = qr(some / scale, mode="r", pivoting=True, check_finite=False)
     diagonal = np.abs(np.diag(triangle))
     rank = int((diagonal > TOLERANCE * diagonal[0]).sum())
     if not 0 < rank <= WORTHWHILE * c:
@@ -56,6 +55,12 @@ def independent_columns(matrix: Array) -> Columns:
     basis = matrix[:, order[:rank]]
     coefficients *= scale / scale[order[:rank], None]
     # The rows looked at may agree by accident: keep the short form only if every row does.
-    if np.abs(basis @ coefficients - matrix).max(axis=0) @ (1.0 / scale) > 100.0 * TOLERANCE * c:
+    if np.abs(basis @ coefficients - matrix).max(axis=0) @ (1.0 / _sizes(matrix)) > 100.0 * TOLERANCE * c:
         return whole
     return Columns(np.ascontiguousarray(basis), coefficients)
+
+
+def _sizes(matrix: Array) -> Array:
+    """The largest entry of each column, 1 for a column of zeros."""
+    largest = np.abs(matrix).max(axis=0)
+    return np.where(largest == 0.0, 1.0, largest)

@@ -8,25 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.discrepancies.psi import Estimates, Psi, centred, mixed, positive_part
-from relfit.discrepancies.windows import PAIR_CHUNK, Source, each_part
+from relfit.discrepancies.windows import Source, each_part, pairs_at_once
 from relfit.tiles import Runtime
 
 Array = NDArray[np.float64]
 PairValues = Callable[[NDArray[np.intp], NDArray[np.intp]], Array]
 
 
-def linear(rows: int, pair_values: PairValues, progress: Callable[[int, int], None] | None = None) -> Estimates:
+def linear(rows: int, pair_values: PairValues, runtime: Runtime | None = None, width: int = 1) -> Estimates:
     """The linear-time estimate from the disjoint pairs (0,1), (2,3), …; an odd last row is left out.
 
-    ``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``: O(n) kernel evaluations.
+    ``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``: O(n) kernel evaluations. `width` is how many numbers a
+    row has, with all that belongs to it.
     """
-    pairs = rows // 2
+    runtime = Runtime() if runtime is None else runtime
+    pairs, size = rows // 2, pairs_at_once(width, runtime.memory)
     parts = []
-    for start in range(0, pairs, PAIR_CHUNK):
-        first = 2 * np.arange(start, min(start + PAIR_CHUNK, pairs))
+    for start in range(0, pairs, size):
+        first = 2 * np.arange(start, min(start + size, pairs))
         parts.append(pair_values(first, first + 1))
-        if progress is not None:
-            progress(start + len(first), pairs)
+        if runtime.progress is not None:
+            runtime.progress(start + len(first), pairs)
     h = np.concatenate(parts)
     values = h.mean(axis=0)
     return Estimates(values, Psi(h - values))

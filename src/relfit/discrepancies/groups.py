@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from relfit.discrepancies import ksd, mmd
 from relfit.discrepancies.psi import Dependence, Estimates, Psi
 from relfit.kernels import Kernel
-from relfit.tiles import Products, Runtime
+from relfit.patches import Sums
+from relfit.tiles import Runtime
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -95,7 +96,7 @@ def grouped_mmd(
     rows = (reference, *samples)
     products = mmd.kernel_sums(kernel, reference, samples, runtime)
     own = [
-        _apart_within(kernel, x, codes, product.rows["phi"])
+        _apart_within(kernel, x, codes, product.rows)
         for x, (codes, _), product in zip(rows, groups, products[: len(rows)], strict=True)
     ]
     cross = [
@@ -129,11 +130,11 @@ def _apart_within(kernel: Kernel, x: Array, codes: Codes, sums: Array) -> _Sums:
 
 
 def _apart_across(
-    kernel: Kernel, model: tuple[Array, Codes], reference: tuple[Array, Codes], product: Products, paired: bool
+    kernel: Kernel, model: tuple[Array, Codes], reference: tuple[Array, Codes], product: Sums, paired: bool
 ) -> tuple[_Sums, _Sums]:
     """The cross sums seen from the model's rows and from the reference's."""
     (x, own), (r, theirs) = model, reference
-    rows, columns = product.rows["phi"].copy(), product.columns["phi"].copy()
+    rows, columns = product.rows.copy(), mmd.columns_of(product).copy()
     if not paired:
         return _Sums(rows, np.full(len(x), float(len(r)))), _Sums(columns, np.full(len(r), float(len(x))))
     for a, b in same_group(own, theirs):

@@ -7,39 +7,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.backends import Weight, host
-from relfit.discrepancies.columns import independent_columns
+from relfit.backends import Backend, Points, Weight, host
+from relfit.discrepancies.columns import Columns, independent_columns
 from relfit.discrepancies.psi import Estimates, Psi
+from relfit.discrepancies.rows import shifted
 from relfit.discrepancies.second_order import Rows, second_order
 from relfit.kernels import Kernel, library
-from relfit.tiles import Job, Runtime, run_in_place
+from relfit.patches import Patch, Sums, described, matrix_sums
+from relfit.tiles import Job, Products, Runtime
 
 Array = NDArray[np.float64]
 
 
 def complete(
-    reference: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, rng: np.random.Generator
+    reference: Any,
+    scores: Sequence[Any],
+    kernel: Kernel,
+    runtime: Runtime,
+    rng: np.random.Generator,
+    *,
+    centre: Array | float = 0.0,
 ) -> Estimates:
     """KSD² of each model, scores (n, d) at the reference rows (n, d), with ψ rows.
 
     ``g_i(x_a) = Σ_{b≠a} u_i(x_a,x_b)/(n−1)``, D_i = mean g_i and ψ = 2(g − ḡ)·(n−1)/(n−2): the factor
     makes ψᵀψ/(n(n−1)) the jackknife covariance, which the plain projection falls short of by
-    ((n−2)/(n−1))².
+    ((n−2)/(n−1))². The kernel is that of rows with the `centre` subtracted.
     """
     n = len(reference)
-    g = _row_sums(reference, scores, kernel, runtime) / (n - 1)
+    g = _row_sums(reference, scores, kernel, runtime, centre) / (n - 1)
     values = g.mean(axis=0)
     psi = Psi(host((g - values) * (2.0 * (n - 1) / (n - 2))))
-    return Estimates(host(values), psi, _second_order(reference, scores, kernel, rng))
+    return Estimates(host(values), psi, _second_order(reference, scores, kernel, rng, centre))
 
 
-def row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
+def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *, centre: Array | float = 0.0) -> Array:
     """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l)."""
-    return host(_row_sums(x, scores, kernel, runtime))
+    return host(_row_sums(x, scores, kernel, runtime, centre))
 
 
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
@@ -69,15 +79,73 @@ def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[
     return [s + slope for s in scores], kernel.tilt.weights(x)[:, None]
 
 
-def _row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime) -> Array:
-    """`row_sums` where the backend works."""
-    scores, weight = tilted(kernel, x, scores)
-    sums = _gaussian_row_sums if kernel.untilted.unit_rate is not None else _general_row_sums
-    x, weight, *scores = (runtime.backend.array(part) for part in (x, weight, *scores))
-    return sums(x, scores, kernel.untilted, runtime, weight) * weight
+def _row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, centre: Array | float) -> Array:
+    """`row_sums`, where the backend works if that is a single patch."""
+    measure = SteinSums(kernel, centre, len(scores))
+    return matrix_sums(measure, (x, *scores), [(0, 0)], runtime)[0].rows
 
 
-def _gaussian_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, weight: Array) -> Array:
+@dataclass(frozen=True)
+class _Side:
+    """Some rows prepared: `columns` to be multiplied with the kernel matrix, and what makes sums of the products."""
+
+    points: Points
+    columns: Mapping[Weight, Columns]
+    finish: Callable[[Mapping[Weight, Array]], Array]
+
+
+@dataclass(frozen=True)
+class SteinSums:
+    """Row sums of every u_i; the sources are the rows and then each model's scores at them."""
+
+    kernel: Kernel
+    centre: Array | float
+    models: int
+    passes: int = 1
+
+    def key(self) -> str:
+        """See `Measure`."""
+        return f"Stein sums {described(self.kernel, self.centre)}"
+
+    def needs(self, patch: Patch) -> tuple[int, ...]:
+        """The rows and all scores."""
+        return tuple(range(1 + self.models))
+
+    def width(self, sources: Sequence[Any]) -> int:
+        """All columns that are multiplied with the kernel matrix."""
+        return len(sources) * (int(sources[0].shape[1]) + 1)
+
+    def side(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+        """Rows and their scores, where the backend works."""
+        x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
+        given, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
+        x, weight, *scores = (backend.array(part) for part in (x, weight, *given))
+        gaussian = plain.unit_rate is not None
+        right, finish = _gaussian_columns(x, scores, plain) if gaussian else _general_columns(x, scores)
+        columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
+        return _Side(backend.points(plain, x), columns, lambda products: finish(products) * weight)
+
+    def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
+        """The kernel matrix times the columns of the other side."""
+        right = {w: part.basis for w, part in y.columns.items()}
+        if patch.symmetric:
+            return [Job(self.kernel.untilted, x.points, None, right)]
+        left = {w: part.basis for w, part in x.columns.items()}
+        return [Job(self.kernel.untilted, x.points, y.points, right, left)]
+
+    def sums(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
+        """Σ_b u_i(x_a, x_b) over the rows b of the other side."""
+        found = products[0]
+        rows = x.finish({w: part.expand(found.rows[w]) for w, part in y.columns.items()})
+        if not found.columns:
+            return Sums(rows)
+        return Sums(rows, y.finish({w: part.expand(found.columns[w]) for w, part in x.columns.items()}))
+
+
+Prepared = tuple[dict[Weight, Array], Callable[[Mapping[Weight, Array]], Array]]
+
+
+def _gaussian_columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prepared:
     """Row sums of every u_i from φ alone: with φ' = −γφ, and v = s − 2γx, c = 2γ s·x − 4γ²‖x‖² + dγ,
 
     ``u(a,b) = φ (v_a·v_b + 4γ² x_a·x_b + c_a + c_b)``: one product φ @ [1, x, v_1..v_l, c_1..c_l].
@@ -87,16 +155,18 @@ def _gaussian_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtim
     v = [s - 2.0 * gamma * x for s in scores]
     c = arrays.stack([2.0 * gamma * _dots(s, x) for s in scores], axis=1)
     c += (d * gamma - 4.0 * gamma**2 * _dots(x, x))[:, None]
-    right = arrays.hstack([arrays.ones_like(x[:, :1]), x, c, *v])
-    product = _kernel_products(x, kernel, {"phi": right * weight}, runtime)["phi"]
-    ones, kx, kc, kv = _split(product, d, len(scores))
-    shared = 4.0 * gamma**2 * _dots(x, kx)
-    own = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
-    out: Array = own + shared[:, None] + c * ones + kc
-    return out
+
+    def finish(products: Mapping[Weight, Array]) -> Array:
+        ones, kx, kc, kv = _split(products["phi"], d, len(scores))
+        shared = 4.0 * gamma**2 * _dots(x, kx)
+        own = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
+        out: Array = own + shared[:, None] + c * ones + kc
+        return out
+
+    return {"phi": arrays.hstack([arrays.ones_like(x[:, :1]), x, c, *v])}, finish
 
 
-def _general_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime: Runtime, weight: Array) -> Array:
+def _general_columns(x: Array, scores: Sequence[Array]) -> Prepared:
     """Row sums of every u_i for any radial kernel, from φ @ s, φ' @ [1, x, s, x·s] and the row sums of r²φ''."""
     d, arrays = x.shape[1], library(x)
     xs = arrays.stack([_dots(x, s) for s in scores], axis=1)
@@ -106,24 +176,21 @@ def _general_row_sums(x: Array, scores: Sequence[Array], kernel: Kernel, runtime
         "dphi": arrays.hstack([one, x, xs, *scores]),
         "r2ddphi": one,
     }
-    rows = _kernel_products(x, kernel, {w: matrix * weight for w, matrix in right.items()}, runtime)
-    phi_s = arrays.hsplit(rows["phi"], len(scores))
-    ones, dphi_x, dphi_xs, dphi_s = _split(rows["dphi"], d, len(scores))
-    trace = -2.0 * d * ones[:, 0] - 4.0 * rows["r2ddphi"][:, 0]
-    columns = [
-        _dots(s, phi_s[i] + 2.0 * dphi_x) + 2.0 * (_dots(x, dphi_s[i]) - xs[:, i] * ones[:, 0] - dphi_xs[:, i]) + trace
-        for i, s in enumerate(scores)
-    ]
-    out: Array = arrays.stack(columns, axis=1)
-    return out
 
+    def finish(products: Mapping[Weight, Array]) -> Array:
+        phi_s = arrays.hsplit(products["phi"], len(scores))
+        ones, dphi_x, dphi_xs, dphi_s = _split(products["dphi"], d, len(scores))
+        trace = -2.0 * d * ones[:, 0] - 4.0 * products["r2ddphi"][:, 0]
+        columns = [
+            _dots(s, phi_s[i] + 2.0 * dphi_x)
+            + 2.0 * (_dots(x, dphi_s[i]) - xs[:, i] * ones[:, 0] - dphi_xs[:, i])
+            + trace
+            for i, s in enumerate(scores)
+        ]
+        out: Array = arrays.stack(columns, axis=1)
+        return out
 
-def _kernel_products(x: Array, kernel: Kernel, right: Mapping[Weight, Array], runtime: Runtime) -> dict[Weight, Array]:
-    """W(x, x) @ right[W] without the diagonal, for each weight W."""
-    columns = {w: independent_columns(matrix) for w, matrix in right.items()}
-    job = Job(kernel, runtime.backend.points(kernel, x), None, {w: part.basis for w, part in columns.items()})
-    rows = run_in_place([job], runtime)[0].rows
-    return {w: part.expand(rows[w]) for w, part in columns.items()}
+    return right, finish
 
 
 def _split(product: Array, d: int, models: int) -> tuple[Array, Array, Array, Sequence[Array]]:
@@ -138,9 +205,11 @@ def _dots(a: Array, b: Array) -> Array:
     return out
 
 
-def _second_order(x: Array, scores: Sequence[Array], kernel: Kernel, rng: np.random.Generator) -> Array:
+def _second_order(
+    x: Any, scores: Sequence[Any], kernel: Kernel, rng: np.random.Generator, centre: Array | float
+) -> Array:
     """C/M (l, l), with C the covariance of (u_1..u_l) over random pairs and M the number of pairs."""
-    taken = _taker(x, scores)
+    taken = _taker(x, scores, centre)
 
     def values(a: Rows, b: Rows) -> Array:
         return pair_values(kernel, taken(a), taken(b))
@@ -148,11 +217,11 @@ def _second_order(x: Array, scores: Sequence[Array], kernel: Kernel, rng: np.ran
     return second_order(len(x), x.shape[1] * (1 + len(scores)), values, rng)
 
 
-def _taker(x: Array, scores: Sequence[Array]) -> Callable[[Rows], tuple[Array, Sequence[Array]]]:
-    """Rows of x and of the scores, on the host; from a device all of them come in one piece."""
-    if isinstance(x, np.ndarray):
-        return lambda rows: (x[rows], [s[rows] for s in scores])
-    joined = library(x).hstack([x, *scores])
+def _taker(x: Any, scores: Sequence[Any], centre: Array | float) -> Callable[[Rows], tuple[Array, Sequence[Array]]]:
+    """Rows of x, shifted, and of the scores, on the host; from a device all of them come in one piece."""
+    if not hasattr(x, "is_cuda"):
+        return lambda rows: (x[rows] - centre, [s[rows] for s in scores])
+    joined = library(x).hstack([shifted(x, centre), *scores])
 
     def taken(rows: Rows) -> tuple[Array, Sequence[Array]]:
         first, *others = np.hsplit(host(joined[rows]), 1 + len(scores))

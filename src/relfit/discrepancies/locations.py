@@ -245,20 +245,22 @@ class _SteinPart:
             columns.append(along.sum(axis=1))
         return np.stack(columns, axis=1)
 
-    def features(self, score: Array) -> Array:
-        """One model's features, as rows (n, J·d)."""
-        tau = self.phi[:, :, None] * score[:, None] + self.slope[:, :, None] * (self.rows[:, None] - self.points)
-        return np.asarray(tau.reshape(len(self.rows), -1))
+    def features(self, score: Array, j: int) -> Array:
+        """One model's features at one location: (n, d)."""
+        return np.asarray(self.phi[:, j, None] * score + self.slope[:, j, None] * (self.rows - self.points[j]))
 
     def second_moments(self) -> Array:
         """``ζ_ij = mean_{a≠b} (τ̃_a·τ̃_b)_i (τ̃_a·τ̃_b)_j`` of the centred features: (l, l)."""
-        grams = []
-        for s in self.scores:
-            tau = self.features(s)
-            tau -= tau.mean(axis=0)
-            gram = tau @ tau.T
-            np.fill_diagonal(gram, 0.0)
-            grams.append(gram.ravel())
         n = len(self.rows)
-        flat = np.stack(grams)
+        flat = np.stack([self._gram(s).ravel() for s in self.scores])
         return np.asarray(flat @ flat.T / (n * (n - 1)))
+
+    def _gram(self, score: Array) -> Array:
+        """``τ̃_a·τ̃_b`` for a ≠ b, and 0 for a = b: (n, n); the features of all locations together would be large."""
+        gram = np.zeros((len(self.rows),) * 2)
+        for j in range(len(self.points)):
+            tau = self.features(score, j)
+            tau -= tau.mean(axis=0)
+            gram += tau @ tau.T
+        np.fill_diagonal(gram, 0.0)
+        return gram

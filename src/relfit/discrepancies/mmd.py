@@ -3,76 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.backends import host
+from relfit.backends import Backend, Points, host
 from relfit.discrepancies.psi import Dependence, Estimates, Psi, centred
+from relfit.discrepancies.rows import in_parts, shifted
 from relfit.kernels import Kernel, Squared
-from relfit.tiles import Job, Products, Runtime, run
+from relfit.patches import Patch, Sums, described, matrix_sums
+from relfit.tiles import Job, Products, Runtime
 
 Array = NDArray[np.float64]
 
 
 def complete(
-    reference: Array, samples: Sequence[Array], kernel: Kernel, dependence: Dependence, runtime: Runtime
+    reference: Any,
+    samples: Sequence[Any],
+    kernel: Kernel,
+    dependence: Dependence,
+    runtime: Runtime,
+    *,
+    centre: Array | float = 0.0,
 ) -> Estimates:
     """MMD² of each sample (m_i, d) to the reference (n, d), with ψ rows.
 
     ``D_i = mean_{c≠c'} k(x_c,x_c') + mean_{a≠b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a)``;
     ``g_i(r_a) = Σ_{b≠a} k(r_a,r_b)/(n−1) − mean_c k(x_c,r_a)`` and f_i likewise for the model's rows.
-    When paired, the cross means leave out c = a, which would bias D by O(1/n).
+    When paired, the cross means leave out c = a, which would bias D by O(1/n). The kernel is that of rows with the
+    `centre` subtracted.
     """
     paired = dependence == "paired"
-    products = kernel_sums(kernel, reference, samples, runtime, paired=paired)
-    own_products, cross_products = products[: 1 + len(samples)], products[1 + len(samples) :]
-    within = [p.rows["phi"] / (len(p.rows["phi"]) - 1) for p in own_products]
+    sums = kernel_sums(kernel, reference, samples, runtime, paired=paired, centre=centre)
+    own, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
+    within = [p.rows / (len(p.rows) - 1) for p in own]
     dropped = 1 if paired else 0
-    to_reference = [p.rows["phi"] / (len(reference) - dropped) for p in cross_products]
-    from_models = [p.columns["phi"] / (len(x) - dropped) for p, x in zip(cross_products, samples, strict=True)]
+    to_reference = [p.rows / (len(reference) - dropped) for p in cross]
+    from_models = [columns_of(p) / (len(p.rows) - dropped) for p in cross]
     values = np.array(
         [x.mean() + within[0].mean() - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]
     )
     g = within[0][:, None] - np.stack(from_models, axis=1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
-    diagonals = [kernel.diagonal(x) for x in (reference, *samples)]
-    return Estimates(values, _psi(g, f, dependence), _second_order(diagonals, own_products, cross_products))
+    diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
+    return Estimates(values, _psi(g, f, dependence), _second_order(diagonals, own, cross))
 
 
 def kernel_sums(
-    kernel: Kernel, reference: Array, samples: Sequence[Array], runtime: Runtime, *, paired: bool = False
-) -> list[Products]:
-    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across.
+    kernel: Kernel,
+    reference: Any,
+    samples: Sequence[Any],
+    runtime: Runtime,
+    *,
+    paired: bool = False,
+    centre: Array | float = 0.0,
+) -> list[Sums]:
+    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across."""
+    models = range(1, 1 + len(samples))
+    matrices = [(0, 0), *((k, k) for k in models), *((k, 0) for k in models)]
+    sums = matrix_sums(KernelSums(kernel, centre, paired), (reference, *samples), matrices, runtime)
+    return [each.on_host() for each in sums]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Rows prepared for the kernel, with the weights a tilted one gives them (1 otherwise), and prepared for k²."""
+
+    points: Points
+    weights: Array
+    squared: Points | None = None
+
+
+@dataclass(frozen=True)
+class KernelSums:
+    """Row sums, column sums and Σk² of kernel matrices.
 
     For a tilted kernel w(x) w(y) φ: φ @ w with each row times its own weight, and Σk² = w²·(φ² @ w²).
     """
-    rows, plain, tilt = (reference, *samples), kernel.untilted, kernel.tilt
-    if tilt is None:
-        return run(_jobs(plain, rows, [np.ones(len(x)) for x in rows], runtime, paired), runtime)
-    weights = [tilt.weights(host(x)) for x in rows]
-    first = run(_jobs(plain, rows, weights, runtime, paired), runtime)
-    second = run(_jobs(Squared(plain), rows, [w**2 for w in weights], runtime, paired), runtime)
-    sides = [*weights, *weights[1:]]
-    return [
-        Products(
-            {"phi": product.rows["phi"] * w},
-            {name: column * weights[0] for name, column in product.columns.items()},
-            float(square.rows["phi"] @ w**2),
-        )
-        for product, square, w in zip(first, second, sides, strict=True)
-    ]
 
+    kernel: Kernel
+    centre: Array | float
+    paired: bool = False
 
-def _jobs(kernel: Kernel, rows: Sequence[Array], sides: Sequence[Array], runtime: Runtime, paired: bool) -> list[Job]:
-    """The kernel matrix of each sample with itself, then of each model with the reference, times the other side."""
-    points = [runtime.backend.points(kernel, x) for x in rows]
-    own = [Job(kernel, p, None, {"phi": side}, squares=True) for p, side in zip(points, sides, strict=True)]
-    cross = [
-        Job(kernel, p, points[0], {"phi": sides[0]}, {"phi": side}, diagonal=not paired, squares=True)
-        for p, side in zip(points[1:], sides[1:], strict=True)
-    ]
-    return [*own, *cross]
+    @property
+    def passes(self) -> int:
+        """One, and for a tilted kernel one more for the squares."""
+        return 1 if self.kernel.tilt is None else 2
+
+    def key(self) -> str:
+        """See `Measure`."""
+        return f"kernel sums {described(self.kernel, self.centre)} paired={self.paired}"
+
+    def needs(self, patch: Patch) -> tuple[int, ...]:
+        """The samples themselves."""
+        return (patch.x,) if patch.x == patch.y else (patch.x, patch.y)
+
+    def width(self, sources: Sequence[Any]) -> int:
+        """The columns of the rows, and 1."""
+        return int(sources[0].shape[1]) + 1
+
+    def side(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+        """Rows of one sample, centred and prepared."""
+        x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
+        if tilt is None:
+            return _Side(backend.points(plain, x), np.ones(len(x)))
+        return _Side(backend.points(plain, x), tilt.weights(host(x)), backend.points(Squared(plain), x))
+
+    def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
+        """The kernel matrix times the other side's weights; the same for the squares of a tilted kernel."""
+        plain, dropped = self.kernel.untilted, self.paired and patch.x != patch.y and patch.i == patch.j
+
+        def job(kernel: Kernel, a: Points, b: Points, u: Array, v: Array) -> Job:
+            if patch.symmetric:
+                return Job(kernel, a, None, {"phi": v}, squares=True)
+            return Job(kernel, a, b, {"phi": v}, {"phi": u}, diagonal=not dropped, squares=True)
+
+        first = job(plain, x.points, y.points, x.weights, y.weights)
+        if x.squared is None or y.squared is None:
+            return [first]
+        return [first, job(Squared(plain), x.squared, y.squared, x.weights**2, y.weights**2)]
+
+    def sums(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
+        """The products, each times its own row's weight."""
+        first, *squares = products
+        rows, columns = host(first.rows["phi"]), first.columns.get("phi")
+        columns = None if columns is None else host(columns)
+        if not squares:
+            return Sums(rows, columns, first.squares)
+        total = float(host(squares[0].rows["phi"]) @ x.weights**2)
+        return Sums(rows * x.weights, None if columns is None else columns * y.weights, total)
 
 
 def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
@@ -94,7 +155,13 @@ def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
     return Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
 
 
-def _second_order(diagonals: Sequence[Array], own: Sequence[Products], cross: Sequence[Products]) -> Array:
+def columns_of(sums: Sums) -> Array:
+    """The column sums of a cross matrix."""
+    assert sums.columns is not None  # noqa: S101  (of a cross matrix)
+    return sums.columns
+
+
+def _second_order(diagonals: Sequence[Array], own: Sequence[Sums], cross: Sequence[Sums]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
@@ -103,19 +170,19 @@ def _second_order(diagonals: Sequence[Array], own: Sequence[Products], cross: Se
     return reference + np.diag([x + _cross_part(p) for x, p in zip(models, cross, strict=True)])
 
 
-def _own_part(product: Products, diagonal: Array) -> float:
-    sums = product.rows["phi"] + diagonal
+def _own_part(found: Sums, diagonal: Array) -> float:
+    sums = found.rows + diagonal
     n = len(sums)
     means, mean = sums / n, float(sums.mean()) / n
-    total = product.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
+    total = found.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
     on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
     pairs = n * (n - 1)
     return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
 
 
-def _cross_part(product: Products) -> float:
-    rows, columns = product.rows["phi"], product.columns["phi"]
+def _cross_part(found: Sums) -> float:
+    rows, columns = found.rows, columns_of(found)
     pairs = len(rows) * len(columns)
     centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
-    total = product.squares - centring + float(rows.sum()) ** 2 / pairs
+    total = found.squares - centring + float(rows.sum()) ** 2 / pairs
     return 4.0 * max(total, 0.0) / pairs**2

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.discrepancies.bands import STEP, BandValues, Part
-from relfit.tiles import SERIAL_PAIRS, Runtime, usable_cores
+from relfit.tiles import DEFAULT_MEMORY, SERIAL_PAIRS, Runtime
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -22,6 +22,11 @@ T = TypeVar("T")
 WINDOW_ROWS, WINDOW_NUMBERS = 16_384, 4_000_000
 # Rows prepared for the kernel together, by one thread, and pairs evaluated at once: near the processor.
 SLICE_ROWS, PAIR_CHUNK = 512, 16_384
+FEWEST_SLICE = 32
+# Threads that slices are made small enough for.
+_THREADS = 4
+# Bytes for each number of a window, which is fetched and put together in half of the memory, and of a slice.
+_WINDOW_BYTES, _SLICE_BYTES = 64, 48
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,14 @@ class Source:
         models: l.
         fetch: from m positions in 0..n−1 to arrays of m rows: the data's, then each model's rows or scores there.
         values: from the arrays of a window to the values of its pairs.
+        width: the numbers of one row in all those arrays.
     """
 
     rows: int
     models: int
     fetch: Callable[[Rows], list[Array]]
     values: Callable[[Sequence[Array]], BandValues]
+    width: int = 1
 
 
 def each_part(
@@ -55,19 +62,42 @@ def each_part(
         cut = _parts(start, start + len(slice_[0]) - lags, lags, ends)
         return [(start + part.first, reduce(start + part.first, values(part))) for part in cut]
 
-    with _mapping(source.rows * lags, runtime) as mapped:
-        for start, window in windows(source, lags):
+    size, threads = slices(source.width, lags, runtime)
+    with _mapping(source.rows * lags, runtime, threads) as mapped:
+        for start, window in windows(source, lags, runtime.memory):
             stop = start + len(window[0]) - lags
-            size = max(SLICE_ROWS, lags)
             starts = range(start, stop, size)
-            slices = ([array[a - start : a - start + size + lags] for array in window] for a in starts)
-            for found in mapped(work, starts, slices):
+            cut = ([array[a - start : a - start + size + lags] for array in window] for a in starts)
+            for found in mapped(work, starts, cut):
                 yield from found
+            # Or it would still be held while the next is fetched.
+            window.clear()
             if runtime.progress is not None:
                 runtime.progress(stop, source.rows)
 
 
-def windows(source: Source, lags: int) -> Iterator[tuple[int, list[Array]]]:
+def slices(width: int, lags: int, runtime: Runtime) -> tuple[int, int]:
+    """The rows of a slice and the number of threads: half of the memory holds what they make of their slices.
+
+    The size does not depend on how many threads there are, which therefore change no bit of the answer.
+    """
+    room = runtime.memory // (2 * _SLICE_BYTES * width)
+    size = max(FEWEST_SLICE, lags, min(SLICE_ROWS, room // _THREADS - lags))
+    return size, max(1, min(runtime.threads, room // (size + lags)))
+
+
+def pairs_at_once(width: int, memory: int) -> int:
+    """Pairs of rows of `width` numbers whose values are evaluated together."""
+    return max(STEP, min(PAIR_CHUNK, memory // (_WINDOW_BYTES * width)))
+
+
+def fewest_bytes(width: int, lags: int) -> int:
+    """What the smallest windows and slices of rows of `width` numbers take."""
+    window = _WINDOW_BYTES * (max(STEP, lags) + 2 * lags)
+    return width * max(window, 2 * _SLICE_BYTES * (max(FEWEST_SLICE, lags) + lags))
+
+
+def windows(source: Source, lags: int, memory: int = DEFAULT_MEMORY) -> Iterator[tuple[int, list[Array]]]:
     """(start, arrays) of windows that follow each other; each holds its rows and the `lags` rows after them.
 
     The rows that a window shares with the next are handed on, so that each is fetched (and its scores are evaluated)
@@ -75,7 +105,8 @@ def windows(source: Source, lags: int) -> Iterator[tuple[int, list[Array]]]:
     """
     n = source.rows
     head = source.fetch(np.arange(lags))
-    size = max(STEP, lags, min(WINDOW_ROWS, WINDOW_NUMBERS // sum(array.shape[1] for array in head)))
+    numbers = min(WINDOW_NUMBERS, memory // _WINDOW_BYTES)
+    size = max(STEP, lags, min(WINDOW_ROWS, numbers // sum(array.shape[1] for array in head)))
     carried = head
     for start in range(0, n, size):
         stop = min(start + size, n)
@@ -83,8 +114,10 @@ def windows(source: Source, lags: int) -> Iterator[tuple[int, list[Array]]]:
         if start + lags < n:
             pieces.insert(1, source.fetch(np.arange(start + lags, min(stop + lags, n))))
         window = [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+        del pieces
+        carried = [array[-lags:].copy() for array in window]
         yield start, window
-        carried = [array[-lags:] for array in window]
+        del window
 
 
 def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
@@ -100,10 +133,10 @@ def _needed(a: int, b: int, ends: int) -> int:
 
 
 @contextmanager
-def _mapping(pairs: int, runtime: Runtime) -> Iterator[Callable[..., Iterable[Any]]]:
+def _mapping(pairs: int, runtime: Runtime, threads: int) -> Iterator[Callable[..., Iterable[Any]]]:
     """`map`, on a thread per core where the work is worth it; who gives an executor (for tiles) gets no threads."""
-    if runtime.executor is not None or pairs < SERIAL_PAIRS or usable_cores() == 1:
+    if runtime.executor is not None or pairs < SERIAL_PAIRS or threads == 1:
         yield map
         return
-    with ThreadPoolExecutor(usable_cores()) as threads:
-        yield threads.map
+    with ThreadPoolExecutor(threads) as workers:
+        yield workers.map

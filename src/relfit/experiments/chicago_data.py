@@ -65,6 +65,8 @@ def sorted_rows(rows: Array) -> Array:
 
 def read_file(path: Path) -> Array:
     """The rows of a user's CSV file."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"--data: cannot read {str(path)!r} (a folder or device); expected a CSV of lon,lat")
     try:
         return parse(path.read_text(encoding="utf-8-sig"), str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -158,6 +160,8 @@ def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str
 def _read(address: str, timeout: float) -> bytes:
     request = urllib.request.Request(address, headers={"Accept": "text/csv"})  # noqa: S310  (https, or a test's server)
     with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+        if address.startswith("https:") and not response.geturl().startswith("https:"):
+            raise InputError(f"{address.partition('?')[0]}: was led to an address without https; not kept")
         body: bytes = response.read(MOST_BYTES + 1)
         length = response.headers.get("Content-Length")
     if len(body) > MOST_BYTES:

@@ -180,8 +180,8 @@ MEAN_SHIFT = Experiment(
     title="Appendix: mean shift, ten models, nine of them tied",
     setting=f"R = N(0, I), d = 10; nine models at ±.5e₁, …, ±.5e₄, +.5e₅, equally good; one at e₁, worse. {_TESTS}",
     paper="FPR of RelPSI and FDR of RelMulti are controlled; RelPSI's TPR is below RelMulti's.",
-    note="The paper prints no numbers here. The published covariance of MMD is often not positive semi-definite, which "
-    "makes the published RelPSI-MMD reject too often on this problem; relfit's is a Gram matrix.",
+    note="The paper prints no numbers here. How the published RelPSI-MMD does on this problem, as far as it could be "
+    "run: [beside other tools](peers.md#the-papers-published-code).",
     settings=_sizes,
     trials=(300, 10),
     trial=mean_shift_trial,

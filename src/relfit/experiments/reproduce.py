@@ -12,7 +12,6 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,7 +53,7 @@ def reproduce(
     *,
     quick: bool = False,
     workers: int | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
     progress: Progress | bool | None = None,
     given: Given = NOTHING,
 ) -> Report:

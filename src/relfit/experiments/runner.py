@@ -51,7 +51,7 @@ def run_trials(
     trials: int | Iterable[int],
     function: Trial,
     *,
-    executor: Executor | None = None,
+    executor: Any = None,
     progress: Progress | bool | None = None,
     window: int | None = None,
     workers: int | None = None,
@@ -64,7 +64,8 @@ def run_trials(
         settings: JSON-able mappings; the function gets each as it reads back from JSON.
         trials: number of trials per setting (seeds 0, 1, …), or the seeds themselves.
         function: module-level, pure, returns a JSON-able mapping.
-        executor: any `concurrent.futures.Executor`, left open; None makes one process per core, one thread each.
+        executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left open; None makes one process
+            per core, one thread each.
         progress: None reports on stderr (a bar on a terminal, otherwise a line every half a minute), False is
             silent, a function is called with (trials done, trials in all).
         workers: worker processes where there is no executor; None is one per core.
@@ -88,7 +89,7 @@ def run_trials(
     left = sum(len(each) for each in missing.values())
     if left:
         _check_function(function, executor)
-        processes = workers or _cores()
+        processes = workers or (len(executor.nthreads()) if hasattr(executor, "nthreads") else _cores())
         with (
             reporting(progress, experiment, total - left, total) as advance,
             _pool(executor, min(processes, left)) as pool,
@@ -116,7 +117,7 @@ def _results(store: Store, experiment: str, setting: Mapping[str, Any], seeds: S
     return [stored[seed] for seed in seeds]
 
 
-def _check_function(function: Trial, executor: Executor | None) -> None:
+def _check_function(function: Trial, executor: Any) -> None:
     name = getattr(function, "__qualname__", "")
     if executor is None and ("<locals>" in name or "<lambda>" in name):
         raise InputError(
@@ -217,10 +218,10 @@ def _raise_failure(experiment: str, outcome: Outcome) -> None:
 
 
 @contextmanager
-def _pool(executor: Executor | None, workers: int) -> Iterator[Executor]:
+def _pool(executor: Any, workers: int) -> Iterator[Executor]:
     """The given executor, left open, or worker processes that are closed at the end."""
     if executor is not None:
-        yield executor
+        yield executor.get_executor() if hasattr(executor, "get_executor") else executor
         return
     # spawn: a fork would copy locks held by BLAS and CUDA threads.
     context = multiprocessing.get_context("spawn")

@@ -126,13 +126,16 @@ def table(axis: str, theory: Theory, results: Results) -> list[Row]:
 def limit_table(axis: str, theory: Theory, results: Results) -> dict[str, list[Row]]:
     """How far the rates are from the closed forms, which are for large n."""
     cells = _checked(theory, results)
+    if not cells:
+        return {}
+    gaps = {test: _gaps(axis, [rates.limit for rates in _known(theory, test, cells)], test, cells) for test in TESTS}
+    sizes = [gap.value / gap.error for found in gaps.values() for gap in found]
     rows: list[Row] = []
-    for test in TESTS if cells else ():
-        rates = [theory(cell.setting, test) for cell in cells]
-        far = _farthest(axis, [rate.limit for rate in rates if rate is not None], test, cells)
+    for test, found in gaps.items():
+        far = _farthest(found)
         rows.append({"test": test, axis: far.x, "distance": far.value, "s.e.": f"{far.value / far.error:.1f}"})
-    line = f"Largest distance of the rates from the closed form for n ≥ {FROM_N}, in standard errors:"
-    return {line: rows} if rows else {}
+    beyond = f"{sum(size > 3.0 for size in sizes)} of {len(sizes)} rates are more than 3 standard errors from it"
+    return {f"The closed form, which is for large n, at n ≥ {FROM_N}: {beyond}. The farthest of each test:": rows}
 
 
 def mixture_extras(results: Results) -> dict[str, list[Row]]:
@@ -225,20 +228,27 @@ def _order_check(axis: str, word: str, split: str, cells: Sequence[Cell]) -> Che
 
 def _theory_check(axis: str, word: str, theory: Theory, test: str, cells: Sequence[Cell]) -> Check:
     """|rate − expected| ≤ 3√(p(1−p)/trials), p the expected one."""
-    rates = [theory(cell.setting, test) for cell in cells]
-    far = _farthest(axis, [rate.at_n for rate in rates if rate is not None], test, cells)
+    far = _farthest(_gaps(axis, [rates.at_n for rates in _known(theory, test, cells)], test, cells))
     told = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {word} = {far.x:g}"
     return Check(f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}", far.value <= 3 * far.error, told)
 
 
-def _farthest(axis: str, expected: Sequence[float], test: str, cells: Sequence[Cell]) -> Point:
-    """The distance of a rate from what is expected that is largest in standard errors."""
+def _known(theory: Theory, test: str, cells: Sequence[Cell]) -> list[Rates]:
+    return [rates for cell in cells if (rates := theory(cell.setting, test)) is not None]
+
+
+def _gaps(axis: str, expected: Sequence[float], test: str, cells: Sequence[Cell]) -> list[Point]:
+    """The distances of the rates from what is expected, with the standard errors these have."""
     gaps = []
     for p, cell, point in zip(expected, cells, curve(cells, axis, test), strict=True):
         trials = len(cell.outcomes)
         # Near 0 and 1 one trial more or less must not count: the rate moves in steps of 1/trials.
         error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
         gaps.append(Point(point.x, abs(point.value - p), error))
+    return gaps
+
+
+def _farthest(gaps: Sequence[Point]) -> Point:
     return max(gaps, key=lambda gap: gap.value / gap.error)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from relfit.errors import InputError
 from relfit.extract.base import Kind
 from relfit.extract.images import SUFFIXES, decode
+from relfit.inputs.files.paths import check_plain
 
 DEFAULT_FIELD = "text"
 
@@ -90,6 +91,7 @@ def _in_file(path: Path, kind: Kind, field: str) -> list[Item]:
     ending = path.suffix.lower()
     if ending not in (".txt", ".jsonl"):
         raise InputError(f"{path}: expected a folder of .txt files, a .txt or a .jsonl file")
+    check_plain(path)
     texts = _lines(path) if ending == ".txt" else _objects(path, field)
     return [Item(f"{path.name}:{number}", text) for number, text in texts]
 

@@ -1,7 +1,7 @@
 """Files and arrays into checked data. Every input check lives in this package, once."""
 
 from relfit.inputs.arrays import as_rows
-from relfit.inputs.data import Data, check_pair_names, load, require_rows, scores_of
+from relfit.inputs.data import Data, check_pair_names, load, require_rows
 from relfit.inputs.drawing import draw
 from relfit.inputs.files import name_of, read_rows, split_key
 from relfit.inputs.labels import group_labels
@@ -15,6 +15,7 @@ from relfit.inputs.options import (
     make_seed,
     stream,
 )
+from relfit.inputs.scores import scores_of, stored_scores
 
 __all__ = [
     "Data",
@@ -35,5 +36,6 @@ __all__ = [
     "require_rows",
     "scores_of",
     "split_key",
+    "stored_scores",
     "stream",
 ]

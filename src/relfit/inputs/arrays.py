@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from relfit.inputs.files import read_rows
 from relfit.inputs.frames import frame_array
 from relfit.inputs.tensors import computed, exchanged, is_tensor, tensor_array
 from relfit.models import Sample
+from relfit.stored import LazyRows
 
 Array = NDArray[np.float64]
 
@@ -24,8 +25,11 @@ def as_rows(argument: str, value: Any) -> Array:
     """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
 
     Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. What
-    is float64 and C-ordered already, a memory-mapped file too, is not copied and stays read-only if it was.
+    is float64 and C-ordered already, a memory-mapped file too, is not copied and stays read-only if it was. Rows that
+    stay in their file were checked when it was opened, and stay there.
     """
+    if isinstance(value, LazyRows):
+        return cast(Array, value)
     if isinstance(value, Sample):
         value = value.x
     if isinstance(value, str | os.PathLike):
@@ -94,12 +98,21 @@ def _refuse_non_finite(argument: str, rows: Array) -> None:
         return
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
-        raise InputError(
-            f"{argument}: expected finite numbers, got NaN or infinity in {int(bad.sum())} of {len(rows)} rows "
-            f"(first: row {int(bad.argmax())})"
-        )
+        raise non_finite_error(argument, int(bad.sum()), len(rows), int(bad.argmax()))
     large = (np.abs(rows) >= LARGEST_VALUE).any(axis=1)
-    raise InputError(
-        f"{argument}: expected numbers below {LARGEST_VALUE:g} in size, got larger ones in {int(large.sum())} of "
-        f"{len(rows)} rows (first: row {int(large.argmax())}); rescale the data or drop these rows"
+    raise too_large_error(argument, int(large.sum()), len(rows), int(large.argmax()))
+
+
+def non_finite_error(argument: str, count: int, rows: int, first: int) -> InputError:
+    """The refusal of so many rows with NaN or infinity."""
+    return InputError(
+        f"{argument}: expected finite numbers, got NaN or infinity in {count} of {rows} rows (first: row {first})"
+    )
+
+
+def too_large_error(argument: str, count: int, rows: int, first: int) -> InputError:
+    """The refusal of so many rows with numbers whose squares would overflow."""
+    return InputError(
+        f"{argument}: expected numbers below {LARGEST_VALUE:g} in size, got larger ones in {count} of "
+        f"{rows} rows (first: row {first}); rescale the data or drop these rows"
     )

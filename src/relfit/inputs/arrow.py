@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +12,31 @@ from numpy.typing import NDArray
 from relfit.errors import InputError
 from relfit.inputs.columns import refuse_nulls
 from relfit.inputs.libraries import loaded
+from relfit.inputs.room import require_room
 
 Array = NDArray[np.float64]
 
 
 def arrow_rows(where: object, names: Sequence[str], batches: Iterable[Any], rows: int) -> Array:
-    """The columns of these names from record batches of `rows` rows together, as (rows, d).
+    """The columns of these names from record batches of `rows` rows together, as (rows, d)."""
+    out: Array | None = None
+    done = 0
+    for block in arrow_parts(where, names, batches):
+        if out is None:
+            require_room(where, 8 * rows * block.shape[1])
+            out = np.empty((rows, block.shape[1]))
+        out[done : done + len(block)] = block
+        done += len(block)
+    check_count(where, done, rows)
+    return np.empty((0, len(names))) if out is None else out
+
+
+def arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any]) -> Iterator[NDArray[Any]]:
+    """The columns of these names, a batch at a time. Nulls are counted in all batches before they are refused.
 
     A column of lists of one length w, as embeddings are stored, gives w columns.
     """
-    out: Array | None = None
-    done, nulls = 0, Counter[str]()
+    done, width, nulls = 0, 0, Counter[str]()
     for batch in batches:
         # Sizes and offsets in a file are whatever its writer put there, and must not lead past the end of a buffer.
         batch.validate(full=True)
@@ -31,15 +45,17 @@ def arrow_rows(where: object, names: Sequence[str], batches: Iterable[Any], rows
         if nulls.total() or not batch.num_rows:
             continue
         block = np.concatenate([_block(where, name, column) for name, column in columns.items()], axis=1)
-        out = np.empty((rows, block.shape[1])) if out is None else out
-        if block.shape[1] != out.shape[1]:
-            raise InputError(f"{where}: expected rows of {out.shape[1]} numbers, got {block.shape[1]} at row {done}")
-        out[done : done + len(block)] = block
-        done += len(block)
+        if done and block.shape[1] != width:
+            raise InputError(f"{where}: expected rows of {width} numbers, got {block.shape[1]} at row {done}")
+        done, width = done + len(block), block.shape[1]
+        yield block
     refuse_nulls(where, nulls)
-    if done != rows:
-        raise InputError(f"{where}: expected {rows} rows, got {done}; it is truncated or damaged")
-    return np.empty((0, len(names))) if out is None else out
+
+
+def check_count(where: object, found: int, rows: int) -> None:
+    """Refuse a file that holds another number of rows than it says."""
+    if found != rows:
+        raise InputError(f"{where}: expected {rows} rows, got {found}; it is truncated or damaged")
 
 
 def not_numbers(schema: Any, names: Sequence[str]) -> list[tuple[str, str]]:

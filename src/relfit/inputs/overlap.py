@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.inputs.resident import row_keys
+from relfit.stored import LazyRows, parts
 
 Array = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
-# Rows hashed at once: the temporaries stay in the cache.
-_CHUNK = 8192
+# Numbers hashed at once: the temporaries stay near the processor.
+_NUMBERS = 2**16
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,15 @@ class Fingerprint:
     keys: Keys
     ordered: Keys
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A short name for these rows in this order: other rows have another, but for accidents."""
-        return hashlib.sha256(self.keys.tobytes()).hexdigest()
+        return _digest(self.keys)
+
+    @cached_property
+    def contents(self) -> str:
+        """A short name for these rows in any order."""
+        return _digest(self.ordered)
 
     @property
     def atoms(self) -> bool:
@@ -39,18 +46,21 @@ class Fingerprint:
 
 def fingerprint(rows: Array) -> Fingerprint:
     """The keys of every row."""
-    if not isinstance(rows, np.ndarray):
-        return Fingerprint(*row_keys(rows, _odd(rows.shape[1])))
-    keys = np.concatenate([_keys(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK)])
+    odd = _odd(rows.shape[1])
+    if not isinstance(rows, np.ndarray | LazyRows):
+        return Fingerprint(*row_keys(rows, odd))
+    keys = np.empty(len(rows), np.uint64)
+    for part in parts(rows.shape, _NUMBERS):
+        keys[part] = _keys(rows[part], odd)
     return Fingerprint(keys, np.sort(keys))
 
 
 def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> dict[str, str]:
     """Copy → original, the first of its kind in the order given."""
-    first: dict[tuple[object, ...], str] = {}
+    first: dict[str, str] = {}
     copies: dict[str, str] = {}
     for name, rows in samples.items():
-        twin = first.setdefault((rows.shape, prints[name].keys.tobytes()), name)
+        twin = first.setdefault(prints[name].digest, name)
         # Keys may collide; the rows themselves decide.
         if twin != name and _equal(rows, samples[twin]):
             copies[name] = twin
@@ -76,9 +86,9 @@ def rows_in_common(
 def reordered_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> list[str]:
     """A note for every sample that holds another's rows in another order."""
     notes = []
-    contents: dict[bytes, str] = {}
+    contents: dict[str, str] = {}
     for name in samples:
-        twin = contents.setdefault(prints[name].ordered.tobytes(), name)
+        twin = contents.setdefault(prints[name].contents, name)
         if twin != name and not prints[name].atoms:
             notes.append(
                 f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of "
@@ -94,7 +104,11 @@ def _count_common(wanted: Keys, ordered: Keys) -> int:
 
 
 def _equal(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and bool((a == b).all())
+    return a.shape == b.shape and all(bool((a[part] == b[part]).all()) for part in parts(a.shape))
+
+
+def _digest(keys: Keys) -> str:
+    return hashlib.sha256(np.ascontiguousarray(keys).data).hexdigest()
 
 
 def _odd(columns: int) -> Keys:
@@ -103,8 +117,7 @@ def _odd(columns: int) -> Keys:
     return np.asarray(drawn * np.uint64(2) + np.uint64(1))
 
 
-def _keys(rows: Array) -> Keys:
-    odd = _odd(rows.shape[1])
+def _keys(rows: Array, odd: Keys) -> Keys:
     bits = (rows + 0.0).view(np.uint64)
     mixed = (bits ^ (bits >> np.uint64(32))) * odd
     mixed ^= mixed >> np.uint64(29)

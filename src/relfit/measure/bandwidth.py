@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,7 @@ from relfit.backends import host
 from relfit.errors import InputError
 from relfit.inputs import Data, stream
 from relfit.kernels import Collection, Gaussian, Kernel, Select, median_distance
+from relfit.stored import parts
 
 Array = NDArray[np.float64]
 
@@ -75,12 +78,20 @@ def _pool(data: Data, seed: int) -> Array:
     rows = np.concatenate(drawn)
     if (rows == rows[0]).all():
         # Nearly all rows are one atom: look at the distinct rows instead.
-        rows = np.unique(np.concatenate([host(rows) for rows in pool]), axis=0)
+        rows = np.unique(np.concatenate([rows[:1], *_different(pool, rows[0])]), axis=0)
         rows = _subsample(rows, BANDWIDTH_ROWS, stream(seed, "bandwidth", "distinct"))
     return rows
 
 
+def _different(pool: Sequence[Array], row: Array) -> Iterator[Array]:
+    """The rows that differ from this one."""
+    for rows in pool:
+        for part in parts(rows.shape):
+            block = np.asarray(host(rows[part]), dtype=np.float64)
+            yield block[(block != row).any(axis=1)]
+
+
 def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
     wanted = max(1, round(count))
-    drawn = rows if wanted >= len(rows) else rows[rng.choice(len(rows), wanted, replace=False)]
+    drawn = rows[:] if wanted >= len(rows) else rows[rng.choice(len(rows), wanted, replace=False)]
     return np.asarray(host(drawn), dtype=np.float64)

@@ -14,13 +14,12 @@ from relfit.inputs import Data, require_rows
 from relfit.measure.bandwidth import LARGEST
 from relfit.measure.layout import block_size, check_blocks, lags_of
 from relfit.measure.plan import Plan
+from relfit.stored import parts
 
 Array = NDArray[np.float64]
 
 FEWEST_ROWS = {"complete": 20, "linear": 40, "block": 40, "incomplete": 20}
 FEWEST_SELECTION_ROWS = {"complete": 5, "linear": 10, "block": 10, "incomplete": 5}
-# Rows looked at together: no copy of all the data is made.
-_CHUNK = 65_536
 
 
 def check_design(data: Data, estimator: str, dependence: Dependence, *, grouped: bool = False) -> None:
@@ -131,10 +130,13 @@ def check_rows(data: Data, plan: Plan, *, selection: bool = False, share: str = 
 
 def check_continuous(argument: str, rows: Array) -> None:
     """KSD needs continuous data whose fourth powers stay within float64."""
-    largest, most = max(-float(rows.min()), float(rows.max())), LARGEST["ksd"]
-    chunks = (rows[a : a + _CHUNK] for a in range(0, len(rows), _CHUNK))
+    largest, most, whole = 0.0, LARGEST["ksd"], True
+    for part in parts(rows.shape):
+        chunk = rows[part]
+        largest = max(largest, -float(chunk.min()), float(chunk.max()))
+        whole = whole and np.array_equal(chunk, np.round(chunk))
     # From 2⁵² on every float64 is a whole number.
-    if largest < 2.0**52 and all(np.array_equal(chunk, np.round(chunk)) for chunk in chunks):
+    if largest < 2.0**52 and whole:
         raise InputError(
             f"{argument}: expected continuous data for KSD, got whole numbers only; use samples of the models and MMD"
         )

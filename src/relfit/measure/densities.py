@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.discrepancies import Estimates, designs, ksd
 from relfit.discrepancies.bands import ksd_values
 from relfit.discrepancies.windows import Source
-from relfit.inputs import Data, scores_of, stream
+from relfit.inputs import Data, scores_of, stored_scores, stream
 from relfit.measure.bandwidth import centre_of
 from relfit.measure.layout import of_pairs
 from relfit.measure.plan import Plan
 from relfit.measure.shares import orders_of
+from relfit.stored import LazyRows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -25,9 +28,9 @@ def of_densities(data: Data, plan: Plan) -> Estimates:
     centre = centre_of(data.reference)
     if plan.estimator != "complete":
         return _of_pairs(data, plan, centre)
-    x, scores = _with_scores(data, data.reference)
+    x, scores = _with_all_scores(data, plan)
     rng = stream(plan.seed, "second order")
-    return ksd.complete(x - centre, scores, plan.kernel.moved(centre), plan.runtime, rng)
+    return ksd.complete(x, scores, plan.kernel.moved(centre), plan.runtime, rng, centre=centre)
 
 
 def _linear(data: Data, plan: Plan) -> Estimates:
@@ -37,7 +40,8 @@ def _linear(data: Data, plan: Plan) -> Estimates:
         first, second = (_with_scores(data, data.reference[order[k]]) for k in (a, b))
         return ksd.pair_values(plan.kernel, first, second)
 
-    return designs.linear(len(order), values, plan.runtime.progress)
+    width = data.reference.shape[1] * (1 + len(data.densities))
+    return designs.linear(len(order), values, plan.runtime, width)
 
 
 def _of_pairs(data: Data, plan: Plan, centre: Array) -> Estimates:
@@ -47,8 +51,16 @@ def _of_pairs(data: Data, plan: Plan, centre: Array) -> Estimates:
         x, scores = _with_scores(data, data.reference[order[rows]])
         return [x - centre, *scores]
 
-    source = Source(len(order), len(data.densities), fetch, ksd_values(plan.kernel.moved(centre)))
+    width = data.reference.shape[1] * (1 + len(data.densities))
+    source = Source(len(order), len(data.densities), fetch, ksd_values(plan.kernel.moved(centre)), width)
     return of_pairs(source, plan)
+
+
+def _with_all_scores(data: Data, plan: Plan) -> tuple[Any, list[Any]]:
+    x = data.reference
+    if not isinstance(x, LazyRows) or plan.folder is None:
+        return _with_scores(data, x)
+    return x, [stored_scores(name, density, x, plan.folder) for name, density in data.densities.items()]
 
 
 def _with_scores(data: Data, x: Array) -> tuple[Array, list[Array]]:

@@ -7,19 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.discrepancies.rows import in_parts
 from relfit.inputs import Data
 from relfit.kernels import Kernel
 from relfit.measure.bandwidth import centre_of
 
 Array = NDArray[np.float64]
-
-
-def shifted(x: Any, centre: Array | float) -> Any:
-    """x − c in float64, where x is."""
-    if isinstance(x, np.ndarray):
-        return x - centre
-    there = x.double()
-    return there if isinstance(centre, float) else there - there.new_tensor(centre)
 
 
 def centre_for(rows: Any, kernel: Kernel) -> Array | float:
@@ -31,7 +24,7 @@ def largest_norm(data: Data, kernel: Kernel) -> float:
     """The largest ‖x − c‖² of all rows, with c as the estimators choose it."""
     samples = [rows for rows in (data.reference, *data.samples.values()) if len(rows)]
     centre = centre_for(samples[0], kernel)
-    return max(float((shifted(rows, centre) ** 2).sum(axis=1).max()) for rows in samples)
+    return max(float((part**2).sum(axis=1).max()) for rows in samples for part in in_parts(rows, centre))
 
 
 def pair_count(data: Data) -> int:

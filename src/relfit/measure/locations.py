@@ -12,12 +12,13 @@ from relfit.discrepancies import AtLocations, Estimates, Nystroem, Psi
 from relfit.discrepancies.locations import Chunked, Locations, fssd, ume
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
-from relfit.inputs import Data, require_rows, scores_of, stream
+from relfit.inputs import Data, require_rows, scores_of, stored_scores, stream
 from relfit.measure.bandwidth import centre_of
 from relfit.measure.checks import FEWEST_ROWS
 from relfit.measure.plan import Plan
 from relfit.measure.select import MOST_HELD, separation
 from relfit.measure.shares import row_orders, take
+from relfit.stored import LazyRows, some_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -143,12 +144,16 @@ def _measuring(data: Data, rows: RowsOf, plan: Plan, *, whitened: bool = False) 
         return lambda points: ume(reference, samples, points, kernel, dependence, whitened=whitened)
     centre = centre_of(data.reference)
     raw = Chunked(data.reference, rows.get(None))
-    scores = _scores(data, raw)
+    scores = _scores(data, raw, plan)
     moved = replace(raw, centre=centre)
     return lambda points: fssd(moved, scores, points - centre, kernel.moved(centre))
 
 
-def _scores(data: Data, rows: Chunked) -> Callable[[slice], list[Array]]:
+def _scores(data: Data, rows: Chunked, plan: Plan) -> Callable[[slice], list[Array]]:
+    if isinstance(data.reference, LazyRows) and plan.folder is not None:
+        folder, all_rows = plan.folder, data.reference if rows.kept is None else some_rows(data.reference, rows.kept)
+        stored = [stored_scores(name, density, all_rows, folder) for name, density in data.densities.items()]
+        return lambda part: [scores[part] for scores in stored]
     kept: dict[tuple[int, int, int | None], list[Array]] | None = {}
     if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
         kept = None

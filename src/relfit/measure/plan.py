@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from relfit.discrepancies import Dependence
 from relfit.discrepancies.groups import Groups
@@ -17,7 +18,8 @@ class Plan:
 
     `pairs` and `blocks` belong to the incomplete and the block design (None: chosen from the sizes); `variance` is
     "projection" or "corrected"; `why` says how the estimator was chosen, where it was; `groups` says which rows belong
-    together, None where none do; `locations` are those of UME and FSSD.
+    together, None where none do; `locations` are those of UME and FSSD; scores that do not fit into memory are
+    written into `folder`.
     """
 
     kernel: Kernel
@@ -32,3 +34,4 @@ class Plan:
     why: str = ""
     groups: Groups | None = None
     locations: Locations | None = None
+    folder: Path | None = None

@@ -13,7 +13,7 @@ from relfit.discrepancies.bands import mmd_values
 from relfit.discrepancies.second_order import second_order
 from relfit.discrepancies.windows import Source
 from relfit.inputs import Data, stream
-from relfit.measure.extent import centre_for, shifted
+from relfit.measure.extent import centre_for
 from relfit.measure.layout import of_pairs
 from relfit.measure.plan import Plan
 from relfit.measure.shares import orders_of
@@ -29,9 +29,8 @@ def of_samples(data: Data, plan: Plan) -> Estimates:
     centre = centre_for(data.reference, plan.kernel)
     if plan.estimator != "complete":
         return _of_pairs(data, plan, centre)
-    reference, *centred = (shifted(x, centre) for x in (data.reference, *data.samples.values()))
-    kernel = plan.kernel.moved(centre)
-    found = mmd.complete(reference, centred, kernel, plan.dependence, plan.runtime)
+    kernel, samples = plan.kernel.moved(centre), list(data.samples.values())
+    found = mmd.complete(data.reference, samples, kernel, plan.dependence, plan.runtime, centre=centre)
     if plan.variance == "corrected" and plan.dependence != "independent":
         return replace(found, second_order=_second_order(data, plan))
     return found
@@ -47,7 +46,7 @@ def _linear(data: Data, plan: Plan) -> Estimates:
         )
         return mmd.pair_values(plan.kernel, first, second)
 
-    return designs.linear(len(reference), values, plan.runtime.progress)
+    return designs.linear(len(reference), values, plan.runtime, reference.shape[1] * (1 + len(samples)))
 
 
 def _of_pairs(data: Data, plan: Plan, centre: Array | float) -> Estimates:
@@ -58,7 +57,8 @@ def _of_pairs(data: Data, plan: Plan, centre: Array | float) -> Estimates:
     def fetch(rows: Rows) -> list[Array]:
         return [np.asarray(x[orders[name][rows]] - centre) for name, x in arrays]
 
-    source = Source(len(data.reference), len(data.samples), fetch, mmd_values(plan.kernel.moved(centre)))
+    width = data.reference.shape[1] * len(arrays)
+    source = Source(len(data.reference), len(data.samples), fetch, mmd_values(plan.kernel.moved(centre)), width)
     return of_pairs(source, plan)
 
 

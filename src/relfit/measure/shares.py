@@ -12,6 +12,7 @@ from relfit.discrepancies import Dependence
 from relfit.inputs import Data, stream
 from relfit.measure.plan import Plan
 from relfit.models import Density
+from relfit.stored import some_rows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -52,6 +53,7 @@ def orders_of(data: Data, plan: Plan) -> dict[str | None, Rows]:
 def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
     """The data with these rows only, of the reference (key None) and of every sample."""
     models: dict[str, Array | Density] = {
-        name: model if isinstance(model, Density) else model[rows[name]] for name, model in data.models.items()
+        name: model if isinstance(model, Density) else some_rows(model, rows[name])
+        for name, model in data.models.items()
     }
-    return replace(data, reference=data.reference[rows[None]], models=models)
+    return replace(data, reference=some_rows(data.reference, rows[None]), models=models)

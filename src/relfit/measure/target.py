@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,12 @@ from relfit.discrepancies.bands import BandValues, ksd_values
 from relfit.discrepancies.chain import ChainEstimate, chain_ksd
 from relfit.discrepancies.second_order import second_order
 from relfit.discrepancies.windows import Source
-from relfit.inputs import Data, scores_of, stream
+from relfit.inputs import Data, scores_of, stored_scores, stream
 from relfit.measure.bandwidth import centre_of
 from relfit.measure.layout import of_pairs
 from relfit.measure.plan import Plan
 from relfit.measure.shares import orders_of
+from relfit.stored import LazyRows
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -60,11 +62,11 @@ def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
 
 
 def _complete(name: str, x: Array, data: Data, plan: Plan) -> Estimates:
-    scores = _scores(name, x, data)
+    scores = _all_scores(name, x, data, plan)
     # The same pairs for every model of a size: rows from common random numbers stay together.
     rng = stream(plan.seed, "second order")
     centre = centre_of(x)
-    return ksd.complete(x - centre, [scores], plan.kernel.moved(centre), plan.runtime, rng)
+    return ksd.complete(x, [scores], plan.kernel.moved(centre), plan.runtime, rng, centre=centre)
 
 
 def _linear(name: str, x: Array, data: Data, plan: Plan) -> Estimates:
@@ -74,7 +76,7 @@ def _linear(name: str, x: Array, data: Data, plan: Plan) -> Estimates:
         first, second = ((x[order[k]], [_scores(name, x[order[k]], data)]) for k in (a, b))
         return ksd.pair_values(plan.kernel, first, second)
 
-    return designs.linear(len(order), values, plan.runtime.progress)
+    return designs.linear(len(order), values, plan.runtime, 2 * x.shape[1])
 
 
 def _of_pairs(samples: Mapping[str, Array], data: Data, plan: Plan) -> Estimates:
@@ -91,8 +93,8 @@ def _of_pairs(samples: Mapping[str, Array], data: Data, plan: Plan) -> Estimates
         each = [ksd_values(kernel)(window[2 * i : 2 * i + 2]) for i, kernel in enumerate(kernels)]
         return lambda part: np.concatenate([of_model(part) for of_model in each])
 
-    count = len(next(iter(samples.values())))
-    return of_pairs(Source(count, len(samples), fetch, values), plan)
+    count, d = next(iter(samples.values())).shape
+    return of_pairs(Source(count, len(samples), fetch, values, 2 * d * len(samples)), plan)
 
 
 def _second_order(data: Data, plan: Plan) -> Array:
@@ -129,6 +131,13 @@ def _note(name: str, chain: ChainEstimate) -> str:
     )
     few = batches < FEWEST_BATCHES
     return text + ("; too few for a reliable standard error, run the chain longer" if few else "")
+
+
+def _all_scores(name: str, x: Array, data: Data, plan: Plan) -> Any:
+    if not isinstance(x, LazyRows) or plan.folder is None:
+        return _scores(name, x, data)
+    assert data.target is not None  # noqa: S101  (the kind of data was checked)
+    return stored_scores(f"target at model {name!r}", data.target, x, plan.folder)
 
 
 def _scores(name: str, x: Array, data: Data) -> Array:

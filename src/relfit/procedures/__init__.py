@@ -11,6 +11,7 @@ from relfit.procedures.ranks import pairwise_matrix, rank_sets
 from relfit.procedures.regret import RegretBounds, regret_bounds
 from relfit.procedures.relmulti import relmulti
 from relfit.procedures.relpsi import relpsi
+from relfit.procedures.scale import check_scale
 from relfit.procedures.streams import seeded
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "best_set",
     "carve",
     "carve_bounds",
+    "check_scale",
     "collection_best_set",
     "fixed_relpsi",
     "pairwise_matrix",

@@ -89,7 +89,7 @@ def _degeneracy(comparison: Comparison) -> Check | None:
     many = len(close) > 1
     text = (
         f"{words.listed(close)} {'are' if many else 'is'} so close to the data that the usual approximation is "
-        "cautious there: no false alarms, but real differences may be missed."
+        "cautious there: false alarms are rarer than stated, but real differences may be missed."
     )
     return Check(title, "mind", (text,))
 

@@ -15,6 +15,7 @@ import numpy as np
 from relfit.errors import InputError
 from relfit.evidence import Differing, Recalled
 from relfit.evidence.rows import Side
+from relfit.report.where import strongest
 from relfit.report.words import visible
 
 REFERENCE = "reference"
@@ -66,14 +67,13 @@ def strips(found: Differing, items: Items) -> list[Strip]:
     own, reference = items.get(found.name), items.get(REFERENCE)
     made = []
     if found.kind == "mass" and found.model is not None and own is not None and found.typical is not None:
-        values = found.model.heights.values
-        made.append(_strip("The model has too many like these", found.model, np.argsort(-values, kind="stable"), own))
+        values, title = found.model.heights.values, _doubtful("The model has too many like these", found.model, 1.0)
+        made.append(_strip(title, found.model, np.argsort(-values, kind="stable"), own))
         made.append(_strip("Its rows most like the data", found.model, np.argsort(-found.typical, kind="stable"), own))
     if found.kind == "mass" and found.reference is not None and reference is not None:
         values = found.reference.heights.values
-        made.append(
-            _strip("In the data, too rare in the model", found.reference, np.argsort(values, kind="stable"), reference)
-        )
+        title = _doubtful("In the data, too rare in the model", found.reference, -1.0)
+        made.append(_strip(title, found.reference, np.argsort(values, kind="stable"), reference))
     if found.kind == "slope":
         side, given = found.sides[0], reference if found.model is None else own
         if given is not None:
@@ -81,6 +81,11 @@ def strips(found: Differing, items: Items) -> list[Strip]:
             made.append(_strip("Least typical under the model", side, order, given))
             made.append(_strip("Most typical under the model", side, order[::-1], given))
     return made
+
+
+def _doubtful(title: str, side: Side, sign: float) -> str:
+    """The title, with a word of doubt where not even the strongest row is clear of its error."""
+    return title if strongest(side, sign, 1) else f"{title} (not clear of the noise)"
 
 
 def _sampled(recalled: Recalled, name: str) -> bool:

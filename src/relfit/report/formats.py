@@ -31,6 +31,7 @@ _LATEX = {
     "·": r"$\cdot$",
     "…": r"\dots{}",
 }
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _POWER = re.compile(r"(<?)(-?[\d.]+)e([+-]?\d+)")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
@@ -83,6 +84,8 @@ def to_markdown(comparison: Comparison) -> str:
 def to_csv(comparison: Comparison) -> str:
     """Every column of `rows()` with all digits, for programs; the status words are joined by semicolons.
 
+    A name that a spreadsheet would run as a formula (it begins with =, +, -, @ or a tab) gets an apostrophe before it.
+
     >>> from relfit import JointEstimate, decide
     >>> print(
     ...     to_csv(
@@ -96,8 +99,13 @@ def to_csv(comparison: Comparison) -> str:
     writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: "; ".join(value) if isinstance(value, tuple) else value for key, value in row.items()})
+        writer.writerow({key: _csv_cell(value) for key, value in row.items()})
     return out.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    text = "; ".join(value) if isinstance(value, tuple) else value
+    return f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text
 
 
 def latex_text(text: str) -> str:

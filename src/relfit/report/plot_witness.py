@@ -77,8 +77,9 @@ def _curve(ax: Axes, drawn: Landscape) -> None:
     (grid,), values = drawn.grid, drawn.values
     ax.fill_between(grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color="#E4E4E4", label=f"±{CLEAR:g} s.e.")
     much, little = ("too much", "too little") if drawn.kind == "mass" else ("adds", "takes away")
-    ax.fill_between(grid, 0.0, np.maximum(values, 0.0), color=MUCH, label=much)
-    ax.fill_between(grid, 0.0, np.minimum(values, 0.0), color=LITTLE, label=little)
+    shown = np.where(drawn.clear, values, 0.0)
+    ax.fill_between(grid, 0.0, np.maximum(shown, 0.0), color=MUCH, label=much)
+    ax.fill_between(grid, 0.0, np.minimum(shown, 0.0), color=LITTLE, label=little)
     ax.plot(grid, values, color=INK, linewidth=1.0)
     ax.axhline(0.0, color=FAINT, linewidth=0.8)
     ax.set_xlim(grid[0], grid[-1])

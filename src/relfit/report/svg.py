@@ -109,10 +109,10 @@ def _curve(landscape: Landscape, largest: float) -> Drawing:
     zero = float(height(np.zeros(1))[0])
     spread = CLEAR * landscape.errors
     band = _polygon(np.concatenate([x, x[::-1]]), np.concatenate([height(spread), height(-spread)[::-1]]))
-    ends = x[[0, -1]]
+    ends, shown = x[[0, -1]], np.where(landscape.clear, values, 0.0)
     bands = [
         (name, _polygon(np.concatenate([ends[:1], x, ends[1:]]), np.concatenate([[zero], height(side), [zero]])))
-        for name, side in (("p4", np.maximum(values, 0.0)), ("n4", np.minimum(values, 0.0)))
+        for name, side in (("p4", np.maximum(shown, 0.0)), ("n4", np.minimum(shown, 0.0)))
     ]
     marks = np.array([across.at(float(v)) for v in landscape.points[:, 0]]) * WIDTH / 100.0
     return Drawing(

@@ -12,6 +12,8 @@ import numpy as np
 
 from relfit.errors import InputError
 from relfit.kernels import Kernel, kernel_from_dict
+from relfit.result.distinct import originals
+from relfit.result.fields import check_fields, check_numbers
 
 if TYPE_CHECKING:
     from relfit.result.comparison import Comparison
@@ -21,6 +23,7 @@ _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
     *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy"),
 )
+_OPTIONAL = ("truncation", "near_degeneracy", "equivalent")
 _FLAGS = ("worse", "equivalent")
 _TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
 
@@ -39,9 +42,13 @@ def as_json(data: Mapping[str, Any]) -> str:
 def parsed(text: str) -> Any:
     """What JSON text holds."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"text: expected JSON written by to_json, got something else ({error})") from None
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparison:
@@ -51,10 +58,13 @@ def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparis
         raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {came}")
     try:
         known = {item.name for item in fields(kind)}
-        revived = kind(**_revived({key: value for key, value in data.items() if key in known}))
+        given = {key: value for key, value in data.items() if key in known}
+        check_fields(given)
+        revived = kind(**_revived(given))
         _check_shapes(revived)
+        check_numbers({key: getattr(revived, key) for key in (*_ARRAYS, "locations")})
         return revived
-    except (KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
 
 
@@ -94,11 +104,28 @@ def _revived(out: dict[str, Any]) -> dict[str, Any]:
 def _check_shapes(result: Comparison) -> None:
     count = len(result.names)
     wide = {"covariance": (count, count), "truncation": (count, 2)}
-    if result.worse is None:
-        raise ValueError("no verdicts")
     for key in (*_ARRAYS, *_FLAGS):
         array = getattr(result, key)
+        if array is None and key not in _OPTIONAL:
+            raise ValueError(f"{key}: expected numbers, got none")
         if array is not None and array.shape != wide.get(key, (count,)):
             raise ValueError(f"{key} of shape {array.shape} for {count} names")
     if len(result.status) != count or result.names.index(result.best) != result.best_index:
         raise ValueError("status or best does not fit the names")
+    for counts in (result.sizes, result.groups):
+        if counts is not None and len(counts) not in (1, 1 + count):
+            raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
+    if result.locations is not None and result.locations.ndim != 2:
+        raise ValueError(f"locations of shape {result.locations.shape}")
+    _check_names(result)
+
+
+def _check_names(result: Comparison) -> None:
+    """Names that other fields refer to are those of models, and an original is no copy itself."""
+    beaten_by = [name for name in result.beaten_by or () if name is not None]
+    stand_for = originals(result)
+    kept = {name for name, original in zip(result.names, stand_for, strict=True) if name == original}
+    if not {*beaten_by, *(result.confidence_set or ())} <= set(result.names) or not set(stand_for) <= kept:
+        raise ValueError("beaten_by, confidence_set or status name a model that is not there")
+    if result.beaten_by is not None and len(result.beaten_by) != len(result.names):
+        raise ValueError(f"beaten_by: {len(result.beaten_by)} for {len(result.names)} names")

@@ -13,7 +13,7 @@ from relfit.errors import InputError
 from relfit.inputs.columns import Wanted, column_places, wanted_columns
 from relfit.inputs.files.arrow import read_arrow, read_parquet
 from relfit.inputs.files.npy import read_npy, read_npz
-from relfit.inputs.files.paths import SUFFIXES, check_file, name_of, split_key
+from relfit.inputs.files.paths import SUFFIXES, check_file, damage_told, name_of, split_key
 from relfit.inputs.files.tensors import read_pt, read_safetensors
 from relfit.inputs.files.text import read_text
 from relfit.inputs.files.zarr import read_zarr
@@ -38,13 +38,8 @@ def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray
     path, key = split_key(source)
     wanted = wanted_columns(columns)
     suffix = check_file(path)
-    try:
+    with damage_told(path):
         return _read(path, suffix, key, wanted)
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001  (parsers raise all sorts of things at damaged files)
-        text = " ".join(str(error).split())[:160] or type(error).__name__
-        raise InputError(f"{path}: cannot be read; truncated, damaged or not what its ending says ({text})") from None
 
 
 def _read(path: Path, suffix: str, key: str | None, wanted: Wanted | None) -> NDArray[Any]:

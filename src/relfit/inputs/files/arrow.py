@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.errors import InputError
-from relfit.inputs.arrow import arrow_rows, not_numbers
+from relfit.inputs.arrow import arrow_parts, arrow_rows, check_count, not_numbers
 from relfit.inputs.columns import Wanted, column_places, refuse_not_numbers
 from relfit.inputs.libraries import needed
+from relfit.inputs.room import require_room
 
 Array = NDArray[np.float64]
 
 # Before this version a file could make pyarrow unpickle what it held (CVE-2023-47248).
 _OLDEST = (14, 0, 1)
+# Of a file read a part at a time: bytes of a column, and rows.
+_BUFFER, _BATCH_ROWS = 2**16, 2**16
 
 
 def read_parquet(path: Path, wanted: Wanted | None) -> Array:
@@ -26,7 +30,21 @@ def read_parquet(path: Path, wanted: Wanted | None) -> Array:
     parquet = needed(path, "pyarrow.parquet", ())
     with parquet.ParquetFile(os.fspath(path), memory_map=True) as file:
         names = _names(path, file.schema_arrow, wanted)
+        require_room(path, 8 * file.metadata.num_rows * _width(file, names))
         return arrow_rows(path, names, file.iter_batches(columns=names), file.metadata.num_rows)
+
+
+def _width(file: Any, names: list[str]) -> int:
+    """The numbers in a row, by the first one where there are lists: equal numbers take no room in the file.
+
+    Not by the file's notes on its columns, though they count them: pyarrow aborts where those are damaged.
+    """
+    first = next(file.iter_batches(batch_size=1, columns=names, use_threads=False), None)
+    return len(names) if first is None else sum(map(_length, first.columns))
+
+
+def _length(column: Any) -> int:
+    return len(column.flatten()) if hasattr(column, "flatten") else len(column)
 
 
 def read_arrow(path: Path, wanted: Wanted | None) -> Array:
@@ -39,6 +57,48 @@ def read_arrow(path: Path, wanted: Wanted | None) -> Array:
         fields = [schema.get_field_index(name) for name in names]
         table = _opened(ipc, source, ipc.IpcReadOptions(included_fields=fields)).read_all()
         return arrow_rows(path, names, table.to_batches(), table.num_rows)
+
+
+def parquet_parts(path: Path, wanted: Wanted | None, numbers: int) -> Iterator[NDArray[Any]]:
+    """The wanted columns, at most so many numbers at a time; neither the file nor a row group is held."""
+    pyarrow = needed(path, "pyarrow", _OLDEST)
+    parquet = needed(path, "pyarrow.parquet", ())
+    # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would become resident.
+    with parquet.ParquetFile(os.fspath(path), buffer_size=_BUFFER, pre_buffer=False) as file:
+        names = _names(path, file.schema_arrow, wanted)
+        size = min(_BATCH_ROWS, max(1, numbers // max(1, _width(file, names))))
+        batches = file.iter_batches(batch_size=size, columns=names, use_threads=False)
+        yield from _counted(path, _released(pyarrow, arrow_parts(path, names, batches)), file.metadata.num_rows)
+
+
+def ipc_parts(path: Path, wanted: Wanted | None) -> Iterator[NDArray[Any]]:
+    """The wanted columns of an Arrow file or stream, a record batch at a time."""
+    pyarrow = needed(path, "pyarrow", _OLDEST)
+    ipc = needed(path, "pyarrow.ipc", ())
+    with pyarrow.OSFile(os.fspath(path)) as source:
+        schema = _opened(ipc, source).schema
+        names = _names(path, schema, wanted)
+        fields = [schema.get_field_index(name) for name in names]
+        opened = _opened(ipc, source, ipc.IpcReadOptions(included_fields=fields, use_threads=False))
+        batches = (
+            opened if hasattr(opened, "read_next_batch") else map(opened.get_batch, range(opened.num_record_batches))
+        )
+        yield from _released(pyarrow, arrow_parts(path, names, batches))
+
+
+def _counted(path: Path, blocks: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
+    done = 0
+    for block in blocks:
+        done += len(block)
+        yield block
+    check_count(path, done, rows)
+
+
+def _released(pyarrow: Any, blocks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """The blocks; after each, what pyarrow keeps for later use goes back to the system."""
+    for block in blocks:
+        yield block
+        pyarrow.default_memory_pool().release_unused()
 
 
 def _opened(ipc: Any, source: Any, options: Any = None) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,14 @@ from numpy.typing import NDArray
 from relfit.errors import InputError
 from relfit.inputs.columns import column_places
 from relfit.inputs.files import read_rows
-from relfit.inputs.files.paths import check_file, split_key
-from relfit.inputs.files.text import open_text, separator_of
+from relfit.inputs.files.paths import check_file, damage_told, split_key
+from relfit.inputs.files.text import open_text, read_fields
 from relfit.inputs.libraries import needed
+from relfit.inputs.room import require_room
 
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_CHECKED_EVERY = 4096
+_BYTES_PER_LABEL = 100
 _ARROW = {".parquet": "pyarrow.parquet", ".feather": "pyarrow.feather"}
 
 
@@ -26,49 +28,70 @@ def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
     path, _ = split_key(source)
     if check_file(path) not in _TEXT:
         return np.asarray(read_rows(source))
-    lines = _lines(path)
-    if {len(line) for line in lines} - {1}:
-        raise InputError(f"{path}: expected one label per line, got {len(lines[0])} columns")
-    values = [line[0] for line in lines]
+    with damage_told(path):
+        first, values = _column(path, None)
+    if len(first) != 1:
+        raise InputError(f"{path}: expected one label per line, got {len(first)} columns")
     # A name above numbers is no label; above text it cannot be told from one, and one group more is refused later.
-    return np.array(values[1:] if _only_first_is_text(values) else values)
+    only_first_is_text = not _is_number(first[0]) and all(map(_is_number, values))
+    return np.array(values if only_first_is_text else [*first, *values])
 
 
 def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[Any], list[int]]:
     """The labels in one column of a file, and the numbers of all other columns."""
     path, _ = split_key(source)
     suffix = check_file(path)
-    if suffix in _TEXT:
-        first, *lines = _lines(path)
-        place = column_places(path, (column,), first, len(first))[0]
-        if column not in (name.strip() for name in first):
-            raise InputError(f"{path}: expected a first line of names with {column!r} among them, got {first[0]!r} …")
-        return np.array([line[place] for line in lines]), [k for k in range(len(first)) if k != place]
-    if suffix in _ARROW:
-        table = needed(path, _ARROW[suffix], ()).read_table(os.fspath(path))
-        place = column_places(path, (column,), table.column_names, table.num_columns)[0]
-        labels = np.array(table.column(place).to_pylist(), dtype=object)
-        return labels, [k for k in range(table.num_columns) if k != place]
-    rows = np.asarray(read_rows(source))
+    with damage_told(path):
+        if suffix in _TEXT:
+            labels, place, count = _split_text(path, column)
+        elif suffix in _ARROW:
+            labels, place, count = _split_arrow(path, column, _ARROW[suffix])
+        else:
+            labels, place, count = _split_rows(path, column, np.asarray(read_rows(source)))
+    return labels, [k for k in range(count) if k != place]
+
+
+def _split_text(path: Path, column: str) -> tuple[NDArray[Any], int, int]:
+    first, values = _column(path, column)
+    if column not in (name.strip() for name in first):
+        raise InputError(f"{path}: expected a first line of names with {column!r} among them, got {first[0]!r} …")
+    return np.array(values), column_places(path, (column,), first, len(first))[0], len(first)
+
+
+def _split_arrow(path: Path, column: str, library: str) -> tuple[NDArray[Any], int, int]:
+    table = needed(path, library, ()).read_table(os.fspath(path), memory_map=True)
+    place = column_places(path, (column,), table.column_names, table.num_columns)[0]
+    require_room(path, table.num_rows * _BYTES_PER_LABEL)
+    return np.array(table.column(place).to_pylist(), dtype=object), place, table.num_columns
+
+
+def _split_rows(path: Path, column: str, rows: NDArray[Any]) -> tuple[NDArray[Any], int, int]:
     rows = rows[:, None] if rows.ndim == 1 else rows
     place = column_places(path, (column,), None, rows.shape[1])[0]
-    return rows[:, place], [k for k in range(rows.shape[1]) if k != place]
+    return rows[:, place], place, rows.shape[1]
 
 
-def _lines(path: Path) -> list[list[str]]:
+def _column(path: Path, column: str | None) -> tuple[list[str], list[str]]:
+    """The first line, and what all others hold in the column of that name; None: in the only one."""
+    values: list[str] = []
     with open_text(path) as text:
-        lines = [line for line in csv.reader(text, delimiter=separator_of(path), strict=True) if line]
-    if not lines:
-        raise InputError(f"{path}: expected one label per line, got an empty file")
-    return lines
+        lines = (line for line in read_fields(path, text) if line)
+        first = next(lines, [])
+        if not first:
+            raise InputError(f"{path}: expected one label per line, got an empty file")
+        place = 0 if column is None else column_places(path, (column,), first, len(first))[0]
+        for number, line in enumerate(lines):
+            if len(line) != len(first):
+                raise InputError(f"{path}: expected {len(first)} fields like the first line, got {len(line)}")
+            if number and not number % _CHECKED_EVERY:
+                require_room(path, number * _BYTES_PER_LABEL)
+            values.append(line[place])
+    return first, values
 
 
-def _only_first_is_text(values: list[str]) -> bool:
-    def is_number(text: str) -> bool:
-        try:
-            float(text)
-        except ValueError:
-            return False
-        return True
-
-    return not is_number(values[0]) and all(map(is_number, values[1:]))
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.inputs.files.paths import one_of
+from relfit.inputs.room import require_room
 
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
 _PICKLE = (
     "is no NumPy file, or holds Python objects (pickle), which relfit never loads; save a plain numeric array with "
     "numpy.save"
 )
+# What NumPy writes. The others unpack far more at once than is asked for.
+_PACKED_BY = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_npy(path: Path, _key: str | None) -> NDArray[Any]:
@@ -42,10 +46,19 @@ def read_npz(path: Path, key: str | None) -> NDArray[Any]:
     with path.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
         name = one_of(path, list(archive.files), key)
+        _check_packing(path, archive.zip, name)
         try:
             return np.asarray(archive[name])
         except ValueError as error:
             raise _refusal(path, error) from None
+
+
+def _check_packing(path: Path, archive: zipfile.ZipFile, name: str) -> None:
+    """No more is ever unpacked than the archive's directory says, so that this is the size to check."""
+    member = next(archive.getinfo(entry) for entry in (name, f"{name}.npy") if entry in archive.NameToInfo)
+    if member.compress_type not in _PACKED_BY:
+        raise InputError(f"{path}: expected what numpy.savez writes, got {name!r} packed in another way; save it again")
+    require_room(path, member.file_size)
 
 
 def _start(path: Path) -> bytes:

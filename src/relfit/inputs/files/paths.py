@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from relfit.errors import InputError
@@ -35,16 +36,42 @@ def suffix_of(path: Path) -> str:
     return name[-7:] if name.endswith((".csv.gz", ".tsv.gz")) else path.suffix.lower()
 
 
-def check_file(path: Path) -> str:
-    """The ending of a file that exists and can be read by its kind."""
+def check_plain(path: Path) -> None:
+    """Refuse what is not there, and what is no plain file: a device or a pipe might never end."""
     if not os.path.exists(path):  # noqa: PTH110
         raise InputError(f"{path}: no such file")
-    suffix = suffix_of(path)
-    if not path.is_file() and not (path.is_dir() and suffix == ".zarr"):
+    if not path.is_file():
         raise InputError(f"{path}: expected a file, got a folder or device")
+
+
+def check_file(path: Path) -> str:
+    """The ending of a file that exists and can be read by its kind."""
+    suffix = suffix_of(path) if os.path.exists(path) else ""  # noqa: PTH110  (as above)
+    if not (suffix == ".zarr" and path.is_dir()):
+        check_plain(path)
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}, got {path.suffix or 'no ending'!r}")
     return suffix
+
+
+@contextlib.contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """What a parser raises at a damaged file, which may be anything, as one line; a file that changes is refused."""
+    try:
+        before = _stamp(path)
+        yield
+        if _stamp(path) != before:
+            raise InputError(f"{path}: was changed while it was being read; start again")
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  (parsers raise all sorts of things)
+        text = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(f"{path}: cannot be read; truncated, damaged or not what its ending says ({text})") from None
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def name_of(source: str | os.PathLike[str]) -> str:

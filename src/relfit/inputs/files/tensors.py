@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.inputs.files.paths import one_of
+from relfit.inputs.files.pickles import check_pickle
 from relfit.inputs.libraries import needed
+from relfit.inputs.room import require_room
 from relfit.inputs.tensors import is_tensor, tensor_array
 
 # Before this version weights_only=True could be made to run code (CVE-2025-32434).
@@ -24,14 +26,16 @@ _NUMPY_KINDS = ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "U
 def read_pt(path: Path, key: str | None) -> NDArray[Any]:
     """The tensor that was saved, or one of a dictionary of tensors."""
     torch = needed(path, "torch", _OLDEST_TORCH)
+    check_pickle(path)
     held = _weights(torch, path)
     if is_tensor(held) and key is None:
-        return tensor_array(held)
-    tensors = {str(name): value for name, value in held.items() if is_tensor(value)} if isinstance(held, dict) else {}
+        return _array(path, held)
+    tensors = {name: value for name, value in held.items() if is_tensor(value)} if isinstance(held, dict) else {}
+    tensors = {str(name): value for name, value in tensors.items() if isinstance(name, str | int)}
     if not tensors:
         wanted = "a tensor or a dictionary of tensors" if key is None else f"a dictionary with a tensor called {key!r}"
         raise InputError(f"{path}: expected {wanted}, got a {type(held).__name__} with none")
-    return tensor_array(tensors[one_of(path, list(tensors), key)])
+    return _array(path, tensors[one_of(path, list(tensors), key)])
 
 
 def read_safetensors(path: Path, key: str | None) -> NDArray[Any]:
@@ -47,8 +51,15 @@ def read_safetensors(path: Path, key: str | None) -> NDArray[Any]:
         return tensor_array(file.get_tensor(name))
 
 
+def _array(path: Path, tensor: Any) -> NDArray[Any]:
+    # One number can be shown as any number of equal ones, and none as a table of zeros.
+    require_room(path, 8 * tensor.numel())
+    return tensor_array(tensor)
+
+
 def _weights(torch: Any, path: Path) -> Any:
-    with warnings.catch_warnings():
+    # Positions in a sparse tensor that lie outside it would be followed, and end the process.
+    with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(True):
         warnings.simplefilter("ignore")
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))

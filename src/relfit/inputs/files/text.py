@@ -6,7 +6,7 @@ import csv
 import gzip
 import itertools
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -16,24 +16,50 @@ from numpy.typing import NDArray
 from relfit.errors import InputError
 from relfit.inputs.columns import Wanted, column_places, is_named
 from relfit.inputs.files.paths import suffix_of
+from relfit.inputs.room import require_room
 
 Array = NDArray[np.float64]
 Fields = list[str]
+
+# A packed file of a few megabytes can hold one line of gigabytes, or as many blank lines.
+LONGEST_LINE = 2**24
+MOST_BLANKS = 100_000
+_VALUES_BETWEEN_CHECKS = 2**20
+_HEADER_ONLY = "expected rows of numbers, got a header only"
 
 
 def read_text(path: Path, wanted: Wanted | None) -> Array:
     """The rows (n, d) of the wanted columns; what the other columns hold does not matter."""
     with open_text(path) as text:
-        lines = csv.reader(text, delimiter=separator_of(path), strict=True)
-        first = next(lines, [])
-        if not first:
-            raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
-        places, header = _layout(path, first, wanted)
-        rows = _rows(path, lines if header else itertools.chain([first], lines), len(first))
-        values = _values(path, rows, places, first if header else None)
+        rows, places, names = _table(path, text, wanted)
+        values = _values(path, enumerate(rows), places, names)
     if not values:
-        raise InputError(f"{path}: expected rows of numbers, got a header only")
+        raise InputError(f"{path}: {_HEADER_ONLY}")
     return np.frombuffer(values).reshape(-1, len(places))
+
+
+def text_parts(path: Path, wanted: Wanted | None, numbers: int) -> Iterator[Array]:
+    """The rows of the wanted columns, at most so many numbers at a time."""
+    with open_text(path) as text:
+        rows, places, names = _table(path, text, wanted)
+        numbered, size = enumerate(rows), max(1, numbers // len(places))
+        values = _values(path, itertools.islice(numbered, size), places, names)
+        if not values:
+            raise InputError(f"{path}: {_HEADER_ONLY}")
+        while values:
+            yield np.frombuffer(values).reshape(-1, len(places))
+            values = _values(path, itertools.islice(numbered, size), places, names)
+
+
+def _table(path: Path, text: TextIO, wanted: Wanted | None) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
+    """The rows of a table, which of their fields are wanted, and the names of all fields where it has them."""
+    lines = read_fields(path, text)
+    first = next(lines, [])
+    if not first:
+        raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
+    places, header = _layout(path, first, wanted)
+    rows = _rows(path, lines if header else itertools.chain([first], lines), len(first))
+    return rows, places, first if header else None
 
 
 def _layout(path: Path, first: Fields, wanted: Wanted | None) -> tuple[Sequence[int], bool]:
@@ -79,10 +105,15 @@ def _rows(path: Path, lines: Iterator[Fields], count: int) -> Iterator[Fields]:
         yield fields
 
 
-def _values(path: Path, rows: Iterator[Fields], places: Sequence[int], names: Fields | None) -> array[float]:
+def _values(
+    path: Path, rows: Iterable[tuple[int, Fields]], places: Sequence[int], names: Fields | None
+) -> array[float]:
     whole = isinstance(places, range)
     values = array("d")
-    for number, fields in enumerate(rows):
+    every = max(1, _VALUES_BETWEEN_CHECKS // len(places))
+    for number, fields in rows:
+        if number and not number % every:
+            require_room(path, len(values) * values.itemsize)  # as much again: it grows
         chosen = fields if whole else [fields[k] for k in places]
         try:
             # float() takes 1_000 for a number; in a table it is a name, or a slip.
@@ -107,6 +138,29 @@ def _is_number(field: str) -> bool:
     except ValueError:
         return False
     return "_" not in field
+
+
+def read_fields(path: Path, text: TextIO) -> Iterator[Fields]:
+    """The fields of one line after the other."""
+    return csv.reader(_lines(path, text), delimiter=separator_of(path), strict=True)
+
+
+def _line(path: Path, text: TextIO) -> str:
+    try:
+        return text.readline(LONGEST_LINE + 1)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: expected UTF-8 text, got other bytes; save it as UTF-8") from None
+
+
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    blanks = 0
+    while line := _line(path, text):
+        blanks = blanks + 1 if line.isspace() else 0
+        if blanks > MOST_BLANKS:
+            raise InputError(f"{path}: expected rows, got over {MOST_BLANKS} blank lines one after the other")
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
+        yield line
 
 
 def separator_of(path: Path) -> str:

@@ -1,0 +1,218 @@
+"""A dask.distributed cluster. Rows reach every worker once; lost workers are made up for."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from typing import Any
+
+from relfit.crews.local import DEVICE_SCALE, has_cuda, patch_sums, sources_for
+from relfit.errors import InputError, RelfitError, WorkersLost
+from relfit.patches import Patch, Sums, Work
+from relfit.stored import StoredRows
+from relfit.tiles import Runtime
+
+# How long a cluster may be without any worker, and how often it is looked at meanwhile.
+PATIENCE, GLANCE = 60.0, 2.0
+# Times that a patch may be lost with its worker.
+ATTEMPTS = 5
+# Of a worker's memory, the part that rows and one patch may fill: Dask pauses workers at 0.8 of it.
+USABLE = 0.6
+ADVICE = "with a checkpoint the same call goes on from there"
+
+
+@dataclass(frozen=True)
+class ClusterCrew:
+    """Patches by the workers of a dask.distributed client."""
+
+    client: Any
+    patience: float = PATIENCE
+
+    @property
+    def scale(self) -> int:
+        """See `Crew`."""
+        with contextlib.suppress(Exception):
+            answers = self.client.run(has_cuda)
+            return DEVICE_SCALE if answers and all(answers.values()) else 1
+        return 1
+
+    def sums(self, work: Work, runtime: Runtime) -> Generator[Sums]:
+        """The sums of every patch in turn."""
+        _check_room(self.client, work)
+        shift = _Shift(self.client, work, runtime, self.patience)
+        done = 0
+        try:
+            for patch in work.patches:
+                found = shift.next_result()
+                done += patch.pairs
+                if runtime.progress is not None:
+                    runtime.progress(work.measure.passes * done, work.pairs)
+                yield found
+        finally:
+            shift.stop()
+
+
+@dataclass
+class _Given:
+    """A patch that was handed out, and how often."""
+
+    patch: Patch
+    future: Any
+    times: int = 1
+
+
+@dataclass
+class _Shift:
+    """One work on the cluster: what is scattered, and what was handed out and not come back."""
+
+    client: Any
+    work: Work
+    runtime: Runtime
+    patience: float
+    sources: list[Any] = field(default_factory=list)
+    given: deque[_Given] = field(default_factory=deque)
+    handed_out: int = 0
+
+    def next_result(self) -> Sums:
+        """The sums of the first patch that has not been asked for yet."""
+        while True:
+            try:
+                self._hand_out()
+                found = self._wait(self.given[0])
+            except _Lost as error:
+                self._again(error)
+                continue
+            self.given.popleft()
+            return found
+
+    def stop(self) -> None:
+        """Take back what has not come."""
+        # The cluster may be gone, and says so in many ways; there is nothing to take back then.
+        with contextlib.suppress(Exception):
+            self.client.cancel([given.future for given in self.given])
+
+    def _hand_out(self) -> None:
+        """Keep two patches for every thread of the cluster with it."""
+        if not self.sources:
+            self.sources = self._scattered()
+        wanted = 2 * max(1, sum(worker["nthreads"] for worker in _workers(self.client).values())) + 2
+        while len(self.given) < wanted and self.handed_out < len(self.work.patches):
+            patch = self.work.patches[self.handed_out]
+            self.given.append(_Given(patch, self._submit(patch)))
+            self.handed_out += 1
+
+    def _scattered(self) -> list[Any]:
+        """The rows, sent to one worker each; the others fetch them from there when they first need them."""
+        self._require_workers()
+        arrays = [k for k, source in enumerate(self.work.sources) if not isinstance(source, StoredRows)]
+        with _losses():
+            futures = self.client.scatter([self.work.sources[k] for k in arrays], hash=False)
+        sources = list(self.work.sources)
+        for k, future in zip(arrays, futures, strict=True):
+            sources[k] = future
+        return sources
+
+    def _submit(self, patch: Patch) -> Any:
+        runtime = self.runtime
+        sources = sources_for(self.work, patch, self.sources)
+        with _losses():
+            return self.client.submit(
+                *(patch_sums, self.work.measure, sources, patch, runtime.backend, runtime.memory),
+                pure=False,
+                key=f"relfit-{id(self)}-{patch.x}-{patch.y}-{patch.i[0]}-{patch.j[0]}-{time.monotonic_ns()}",
+            )
+
+    def _wait(self, given: _Given) -> Sums:
+        lonely = None
+        while True:
+            try:
+                with _losses():
+                    found: Sums = given.future.result(timeout=GLANCE)
+                    return found
+            except TimeoutError:
+                lonely = None if _workers(self.client) else (lonely or time.monotonic())
+                if lonely is not None and time.monotonic() - lonely > self.patience:
+                    raise WorkersLost(
+                        f"executor: the cluster has had no workers for {self.patience:.0f} s; {ADVICE}"
+                    ) from None
+
+    def _again(self, error: _Lost) -> None:
+        """Scatter afresh and hand out again what was handed out: rows went with the worker that held them."""
+        first = self.given[0] if self.given else None
+        if first is not None and first.times >= ATTEMPTS:
+            raise WorkersLost(
+                f"executor: the same part of the work was lost {ATTEMPTS} times with its worker ({error}); workers "
+                f"with too little memory end like this: give memory= for smaller parts; {ADVICE}"
+            ) from error
+        self._require_workers()
+        self.stop()
+        self.sources = self._scattered()
+        for given in self.given:
+            given.future, given.times = self._submit(given.patch), given.times + 1
+
+    def _require_workers(self) -> None:
+        """Wait for a worker, or give up."""
+        start = time.monotonic()
+        while not _workers(self.client):
+            if getattr(self.client, "status", "closed") in ("closed", "closing"):
+                raise WorkersLost(f"executor: the connection to the cluster is lost; {ADVICE}")
+            if time.monotonic() - start > self.patience:
+                raise WorkersLost(f"executor: the cluster has had no workers for {self.patience:.0f} s; {ADVICE}")
+            time.sleep(GLANCE / 4)
+
+
+class _Lost(Exception):
+    """A worker, and what it held, is gone."""
+
+
+class _losses:  # noqa: N801  (used like a function)
+    """Turn the many ways in which Dask says that something is gone into one."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, RelfitError | TimeoutError):
+            return
+        ours = isinstance(error, CancelledError | OSError) or type(error).__name__ in _NAMES
+        if ours:
+            raise _Lost(str(error) or type(error).__name__) from error
+
+
+_NAMES = ("KilledWorker", "FutureCancelledError", "CommClosedError", "FutureLostError", "NoValidWorkerError")
+
+
+def _workers(client: Any) -> dict[str, Any]:
+    """The workers that the scheduler knows of; none where it does not answer."""
+    try:
+        # All of them: by default only the first few are listed.
+        return dict(client.scheduler_info(n_workers=-1)["workers"])
+    except Exception:  # noqa: BLE001  (a scheduler that is gone says so in many ways)
+        return {}
+
+
+def _check_room(client: Any, work: Work) -> None:
+    """Refuse work of which one patch does not fit into a worker's memory, before the worker is killed for it."""
+    needed = max(_bytes(work, patch) for patch in work.patches)
+    for address, worker in _workers(client).items():
+        limit = worker.get("memory_limit") or 0
+        if limit and needed > USABLE * limit:
+            raise InputError(
+                f"executor: worker {address} has {limit / 1e9:.3g} GB and needs about {needed / USABLE / 1e9:.3g} GB "
+                "for these rows; give it more, start fewer workers, or give memory= for smaller parts"
+            )
+
+
+def _bytes(work: Work, patch: Patch) -> float:
+    """What a worker holds for a patch: the rows that were scattered, and the prepared parts of them."""
+    needed = work.measure.needs(patch)
+    sent = (work.sources[k].shape for k in needed if not isinstance(work.sources[k], StoredRows))
+    held = sum(8 * math.prod(shape) for shape in sent)
+    width: int = work.measure.width([source for source in work.sources if source is not None])
+    rows = patch.i[1] - patch.i[0] + patch.j[1] - patch.j[0]
+    return float(held) + 8.0 * 4.0 * rows * width

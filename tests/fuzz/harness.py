@@ -1,0 +1,146 @@
+"""Fuzz one reader, guided by coverage. tests/fuzz/run.py starts it, once for every reader.
+
+Findings, each kept as a file: an exception that is no InputError, a crash, more than 5 seconds of processor time, more
+than 500 MB of memory for one small file. The corpus stays, so that a later run goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import types
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+LONGEST = 5.0  # seconds of processor time for one file
+MOST_MEMORY = 500 * 1024  # kilobytes that one file may add
+ROOM = 256 * 1024**2  # bytes that readers are told are free
+ADDRESS_SPACE = 8 * 1024**3  # of memory that is asked for but never used, there may be more
+LARGEST_FILE = 8192
+NOTED_EVERY = 1000
+WATCHED = (
+    "relfit.inputs",
+    "relfit.result",
+    "relfit.kernels",
+    "relfit.extract.sources",
+    "relfit.experiments.chicago_data",
+)
+
+
+@dataclass
+class Loop:
+    """The state of one run: what the fuzzer calls for every file."""
+
+    target: Any
+    scratch: Path
+    place: Path
+    runs: int
+    seconds: float
+    before: dict[str, Any]
+    done: int = 0
+    accepted: int = 0
+
+    def __call__(self, data: bytes) -> None:
+        """Read the bytes as a file; what is not as it should be ends the process, with the bytes kept."""
+        from fuzz.targets import attempt
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        # By processor time, and deadly: code that hangs outside Python can be stopped in no other way.
+        (self.scratch / "last").write_bytes(data)
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        try:
+            self.accepted += attempt(self.target, data, self.scratch)
+        except BaseException:
+            self._found(data, traceback.format_exc())
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        if grown > MOST_MEMORY:
+            self._found(data, f"{grown} kB of memory")
+        self.done += 1
+        if self.done >= self.runs or (self.done % 64 == 0 and time.process_time() >= self.seconds):
+            self.note()
+            os._exit(0)
+        if self.done % NOTED_EVERY == 0:
+            self.note()
+
+    def note(self) -> None:
+        """Write how far the run is, those before it counted in."""
+        told = {"executions": self.done, "accepted": self.accepted, "seconds": round(time.process_time(), 1)}
+        (self.place / "run.json").write_text(json.dumps({key: told[key] + self.before.get(key, 0) for key in told}))
+
+    def _found(self, data: bytes, why: str) -> None:
+        self.note()
+        (self.place / "why.txt").write_text(why)
+        print(why, file=sys.stderr)
+        os._exit(1)
+
+
+def main() -> None:
+    """Fuzz until the runs or the seconds are over, or something is found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target")
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
+    parser.add_argument("--scratch", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=10**6)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    options = parser.parse_args()
+    target = _prepared(options.target)
+    corpus = options.folder / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(target.seeds()):
+        (corpus / f"seed-{number}").write_bytes(seed)
+    told = options.folder / "run.json"
+    before = json.loads(told.read_text()) if told.exists() else {}
+    loop = Loop(target, options.scratch, options.folder, options.runs, options.seconds, before)
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+    # The fuzzer's own limits by the clock are off: a run may be paused for minutes.
+    limits = ["-timeout=1000000", "-report_slow_units=1000000", "-rss_limit_mb=0", "-verbosity=0", "-len_control=20"]
+    places = [f"-max_len={LARGEST_FILE}", f"-artifact_prefix={options.folder}/", str(corpus)]
+    atheris.Setup([sys.argv[0], *limits, *places], loop)
+    atheris.Fuzz()
+
+
+def _prepared(name: str) -> Any:
+    """The target, its modules and relfit's readers watched, and little memory to be had."""
+    from fuzz.targets import TARGETS, attempt
+
+    target = TARGETS[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in target.seeds():
+            attempt(target, seed, Path(scratch))  # imports what the reader needs
+    _watch((*WATCHED, *target.watched))
+    _tell_little_room()
+    warnings.simplefilter("ignore")
+    return target
+
+
+def _watch(modules: tuple[str, ...]) -> None:
+    """Count the branches of every function of these modules: that is what guides the mutations."""
+    inside = tuple(f"{module}." for module in modules)
+    for function in [found for found in gc.get_objects() if isinstance(found, types.FunctionType)]:
+        if f"{function.__module__}.".startswith(inside):
+            atheris.instrument_func(function)
+
+
+def _tell_little_room() -> None:
+    from relfit.inputs import room
+
+    room.free_memory = lambda: ROOM
+
+
+if __name__ == "__main__":
+    main()

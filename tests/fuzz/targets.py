@@ -1,0 +1,148 @@
+"""What is fuzzed: for every reader the name of its file, valid files to start from, and the call.
+
+A reader may return or raise InputError; anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fuzz.seeds import (
+    arrow_seeds,
+    csv_seeds,
+    gz_seeds,
+    image_seeds,
+    json_seeds,
+    legacy_seeds,
+    npy_seeds,
+    npz_seeds,
+    parquet_seeds,
+    pt_seeds,
+    safetensors_seeds,
+    store_gz,
+    store_json,
+    store_npz,
+    store_pt,
+    store_safetensors,
+    store_zarr,
+    store_zarr_zip,
+    write,
+    zarr_seeds,
+    zarr_zip_seeds,
+)
+
+from relfit import Comparison
+from relfit.errors import InputError
+from relfit.extract.images import decode
+from relfit.inputs import as_rows
+from relfit.inputs.bounded import bounded_rows
+from relfit.inputs.files.labels import read_labels, split_labels
+from relfit.memory import Budget
+
+
+@dataclass(frozen=True)
+class Target:
+    """One reader: its file's name, valid inputs, how bytes are stored under that name, and what reads it.
+
+    `watched` are the modules whose branches guide the mutations; relfit's own are always among them.
+    """
+
+    file: str
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[Path], Any]
+    store: Callable[[bytes, Path], None] = write
+    watched: tuple[str, ...] = ()
+
+
+def attempt(target: Target, data: bytes, folder: Path) -> bool:
+    """Store the bytes and read them; False where they were refused as they should be."""
+    path = folder / target.file
+    target.store(data, path)
+    try:
+        target.read(path)
+    except InputError as error:
+        if len(str(error).splitlines()) != 1:
+            raise RuntimeError(f"a refusal of several lines: {error!r}") from error
+        return False
+    return True
+
+
+# --- the readers
+
+
+def _rows(path: Path) -> None:
+    """Read whole; every fourth file also in parts, as under a budget of memory, which must give the same rows."""
+    in_parts = _in_parts(path) if path.is_file() and path.stat().st_size % 4 == 0 else None
+    whole = as_rows("rows", path)
+    if in_parts is not None and not np.array_equal(in_parts, whole):
+        raise RuntimeError("other rows in parts than as a whole")
+
+
+def _in_parts(path: Path) -> Any:
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder, contextlib.suppress(InputError):
+        return bounded_rows("rows", str(path), Budget(10**9, Path(folder)))[:]
+
+
+def _labels(path: Path) -> None:
+    with contextlib.suppress(InputError):
+        read_labels(path)
+    split_labels(path, "group")
+
+
+def _result(path: Path) -> None:
+    from relfit.cli_report import read_result
+
+    result = read_result(str(path))
+    again = Comparison.from_json(result.to_json())
+    if again.rows() != result.rows():
+        raise RuntimeError("a result does not survive its own JSON")
+    for shown in (str, Comparison.to_csv, Comparison.to_latex, Comparison.to_markdown, Comparison.methods_text):
+        shown(result).encode()
+    result._repr_html_().encode()
+
+
+def _image(path: Path) -> None:
+    decode(path.name, path.read_bytes())
+
+
+def _items(path: Path) -> None:
+    from relfit.extract.sources import list_items
+
+    for item in list_items(path, "text"):
+        item.decode(item.payload(), "text")
+
+
+def _places(path: Path) -> None:
+    from relfit.experiments.chicago_data import read_file
+
+    read_file(path)
+
+
+_ZIP = ("zipfile",)
+_NUMPY = ("numpy.lib._format_impl", "numpy.lib._npyio_impl")
+
+TARGETS: dict[str, Target] = {
+    "npy": Target("a.npy", npy_seeds, _rows, watched=_NUMPY),
+    "npz": Target("a.npz", npz_seeds, _rows, store_npz, (*_NUMPY, *_ZIP)),
+    "csv": Target("a.csv", csv_seeds, _rows),
+    "csv.gz": Target("a.csv.gz", gz_seeds, _rows, store_gz, ("gzip", "_compression")),
+    "labels": Target("a.tsv", csv_seeds, _labels),
+    "parquet": Target("a.parquet", parquet_seeds, _rows),
+    "parquet labels": Target("a.parquet", parquet_seeds, _labels),
+    "arrow": Target("a.arrow", arrow_seeds, _rows),
+    "pt": Target("a.pt", pt_seeds, _rows, store_pt, ("torch._weights_only_unpickler", "torch.serialization", *_ZIP)),
+    "pt, old": Target("a.pt", legacy_seeds, _rows, watched=("torch._weights_only_unpickler", "torch.serialization")),
+    "safetensors": Target("a.safetensors", safetensors_seeds, _rows, store_safetensors),
+    "zarr": Target("a.zarr", zarr_seeds, _rows, store_zarr, ("zarr",)),
+    "zarr in zip": Target("a.zip", zarr_zip_seeds, _rows, store_zarr_zip, ("zarr", *_ZIP)),
+    "result": Target("a.json", json_seeds, _result, store_json),
+    "image": Target("a.png", image_seeds, _image, watched=("PIL",)),
+    "jsonl": Target("a.jsonl", lambda: [b'{"text": "a"}\n{"text": "\\u00e9"}\n', b'{"text": [1]}'], _items),
+    "places": Target("a.csv", lambda: [b"lon,lat\n-87.6,41.8\n", b"latitude,longitude,x\n41.9,-87.7,1\n,,\n"], _places),
+}

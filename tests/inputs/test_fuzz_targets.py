@@ -1,0 +1,51 @@
+"""What `make fuzz` runs for hours, for a moment: every reader with its seeds, and with a few of them spoilt."""
+
+import numpy as np
+import pytest
+from fuzz.targets import TARGETS, attempt
+
+MUTATIONS = 40
+NEEDED = {
+    "parquet": "pyarrow",
+    "arrow": "pyarrow",
+    "pt": "torch",
+    "safetensors": "safetensors",
+    "zarr": "zarr",
+    "image": "PIL",
+}
+
+
+@pytest.fixture(params=sorted(TARGETS))
+def target(request):
+    for word, library in NEEDED.items():
+        if request.param.startswith(word):
+            pytest.importorskip(library)
+    return TARGETS[request.param]
+
+
+def test_seeds_are_read_or_refused_and_some_are_read(target, tmp_path):
+    accepted = [attempt(target, seed, tmp_path) for seed in target.seeds()]
+    assert any(accepted)
+
+
+def test_spoilt_seeds_are_read_or_refused(target, tmp_path):
+    """Bytes changed, cut out and doubled: anything but InputError fails."""
+    rng = np.random.default_rng(20)
+    seeds = target.seeds()
+    for _ in range(MUTATIONS):
+        attempt(target, _spoilt(seeds[rng.integers(len(seeds))], rng), tmp_path)
+
+
+def _spoilt(seed: bytes, rng: np.random.Generator) -> bytes:
+    data = bytearray(seed)
+    for _ in range(rng.integers(1, 4)):
+        at = int(rng.integers(len(data) + 1))
+        length = int(rng.integers(1, 9))
+        kind = rng.integers(3)
+        if kind == 0:
+            data[at : at + length] = rng.bytes(length)
+        elif kind == 1:
+            del data[at : at + length]
+        else:
+            data[at:at] = data[at : at + length]
+    return bytes(data)

@@ -1,0 +1,204 @@
+"""Hostile files of other libraries' formats: tensors, Parquet, Zarr. Refused in one line, with little memory."""
+
+import io
+import json
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.inputs import read_rows, room
+
+resource = pytest.importorskip("resource", reason="POSIX")
+pytestmark = pytest.mark.filterwarnings("error")
+
+ROWS = np.arange(6.0).reshape(3, 2)
+
+
+@pytest.fixture
+def cramped(monkeypatch):
+    """A machine with one megabyte to spare."""
+    monkeypatch.setattr(room, "free_memory", lambda: 1e6)
+
+
+def _peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _zip(members, **options):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", **options) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+# --- pickles that make much of little
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def _pt(pickled, **options):
+    records = {"a/data/0": bytes(96), "a/data/1": bytes(64)}
+    return _zip({"a/data.pkl": pickled, "a/byteorder": b"little", **records, "a/version": b"3\n"}, **options)
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R.",
+        b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x06\x00\x00\x00latin1\x86R.",
+        b"\x80\x02ctorch\nTensor\nJ\xff\xff\xff\x7f\x85R.",
+        b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.",
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R.",
+        b"(S'true'\niposix\nsystem\n.",
+    ],
+    ids=["bytearray", "encode", "Tensor", "system", "by the stack", "by a mark"],
+)
+@pytest.mark.parametrize("zipped", [True, False])
+def test_calls_that_no_tensor_needs(torch, tmp_path, pickled, zipped):
+    (tmp_path / "a.pt").write_bytes(_pt(pickled) if zipped else pickled)
+    before = _peak()
+    refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: holds Python objects or code")
+    assert _peak() - before < 100_000, "kB"
+
+
+def test_a_packed_archive_of_tensors(torch, tmp_path):
+    (tmp_path / "a.pt").write_bytes(_pt(pickle.dumps({}, 2), compression=zipfile.ZIP_DEFLATED))
+    refused(lambda: read_rows(tmp_path / "a.pt"), "or is packed")
+
+
+def test_positions_outside_a_sparse_tensor(torch, tmp_path):
+    """Followed unchecked they end the process: found by fuzzing."""
+    whole = io.BytesIO()
+    torch.save(torch.from_numpy(ROWS).to_sparse(), whole)
+    with zipfile.ZipFile(whole) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    indices = next(name for name, data in members.items() if len(data) == 80)
+    members[indices] = struct.pack("<10q", *range(10**12, 10**12 + 10))
+    (tmp_path / "a.pt").write_bytes(_zip(members))
+    refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: cannot be read")
+
+
+@pytest.mark.parametrize("make", ["expanded", "sparse"])
+def test_tensors_larger_than_what_they_hold(torch, tmp_path, cramped, make):
+    one = torch.ones(1, dtype=torch.float64)
+    tensor = one.expand(10**6) if make == "expanded" else torch.sparse_coo_tensor([[0]], one, (10**6,))
+    torch.save(tensor, tmp_path / "a.pt")
+    assert (tmp_path / "a.pt").stat().st_size < 5000
+    refused(lambda: read_rows(tmp_path / "a.pt"), "expected what fits into memory")
+
+
+# --- safetensors: a length, a header that says where each tensor lies, the numbers
+
+
+def _tensors(header, data=bytes(48), length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def _entry(dtype="F64", shape=(3, 2), offsets=(0, 48)):
+    return {"x": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _tensors(_entry(), length=2**63),
+        _tensors(_entry(), length=10**9),
+        _tensors(_entry(), length=0),
+        _tensors(_entry(offsets=(0, 480))),
+        _tensors(_entry(offsets=(0, 24))),
+        _tensors(_entry(offsets=(48, 0))),
+        _tensors(_entry(offsets=(-8, 40))),
+        _tensors(_entry(offsets=(2**63, 2**63 + 48))),
+        _tensors(_entry(shape=(2**32, 2**32))),
+        _tensors(_entry(shape=(-3, -2))),
+        _tensors(_entry(dtype="O")),
+        _tensors({**_entry(), "y": _entry()["x"]}),
+        _tensors({"x": 5}),
+        _tensors([]),
+        _tensors(b"{" * 1000),
+        _tensors(b"\xff" * 100),
+        b"",
+    ],
+)
+def test_safetensors_that_lie(tmp_path, content):
+    pytest.importorskip("safetensors")
+    (tmp_path / "a.safetensors").write_bytes(_tensors(_entry(), ROWS.tobytes()))
+    np.testing.assert_array_equal(read_rows(tmp_path / "a.safetensors"), ROWS)
+    (tmp_path / "a.safetensors").write_bytes(content)
+    refused(lambda: read_rows(tmp_path / "a.safetensors"), "a.safetensors: ")
+
+
+# --- Parquet and Arrow
+
+
+def test_equal_numbers_without_end(tmp_path, cramped):
+    """Ten million equal numbers take a few kilobytes of a Parquet file."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    tables = {
+        "numbers": arrow.table({"x": np.zeros(10**6)}),
+        "lists": arrow.table({"x": arrow.FixedSizeListArray.from_arrays(np.zeros(10**6), 10)}),
+    }
+    for name, table in tables.items():
+        path = tmp_path / f"{name}.parquet"
+        parquet.write_table(table, path)
+        assert path.stat().st_size < 50_000
+        refused(lambda path=path: read_rows(path), "expected what fits into memory")
+
+
+# --- Zarr: the description and the chunks are files of their own
+
+
+def _zarr(folder, **changes):
+    folder.mkdir()
+    described = {
+        **{"zarr_format": 2, "shape": [3, 2], "chunks": [3, 2], "dtype": "<f8", "compressor": None, "filters": None},
+        **{"fill_value": 0.0, "order": "C", **changes},
+    }
+    (folder / ".zarray").write_text(json.dumps(described))
+    (folder / "0.0").write_bytes(ROWS.tobytes())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shape": [10**18, 2]}, "expected at most 1000000 chunks"),
+        ({"shape": [10**6, 2]}, "expected what fits into memory"),
+        ({"chunks": [10**6, 2]}, "expected what fits into memory"),
+        ({"shape": [-3, 2]}, "a.zarr: "),
+        ({"shape": [3, 2], "chunks": [0, 2]}, "a.zarr: "),
+        ({"shape": [3, 2], "chunks": [3]}, "a.zarr: "),
+        ({"dtype": "|O"}, "a.zarr: "),
+        ({"dtype": "<f8" * 9}, "a.zarr: "),
+        ({"chunks": [2, 2]}, "a.zarr: "),
+    ],
+)
+def test_descriptions_that_lie(tmp_path, cramped, changes, said):
+    pytest.importorskip("zarr")
+    np.testing.assert_array_equal(read_rows(_zarr(tmp_path / "good.zarr")), ROWS)
+    refused(lambda: read_rows(_zarr(tmp_path / "a.zarr", **changes)), said)
+
+
+def test_chunks_without_end(tmp_path):
+    pytest.importorskip("zarr")
+    folder = _zarr(tmp_path / "a.zarr", shape=[2_000_000, 1], chunks=[1, 1])
+    refused(lambda: read_rows(folder), "expected at most 1000000 chunks, got 2000000")
+
+
+def test_groups_that_lead_back_to_themselves(tmp_path):
+    pytest.importorskip("zarr")
+    folder = tmp_path / "a.zarr"
+    folder.mkdir()
+    (folder / ".zgroup").write_text('{"zarr_format": 2}')
+    for name in ("one", "two"):
+        (folder / name).symlink_to(folder, target_is_directory=True)
+    refused(lambda: read_rows(folder), "a.zarr: ")

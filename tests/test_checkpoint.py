@@ -1,0 +1,212 @@
+"""Checkpoints: a killed comparison goes on where it stopped, and never with other inputs."""
+
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit import patches
+from relfit.checkpoint import Checkpoint
+
+N = 900
+
+
+@pytest.fixture(autouse=True)
+def _small_patches(monkeypatch):
+    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
+    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+
+
+@pytest.fixture
+def samples(rng):
+    """A reference and two models."""
+    return rng.normal(size=(N, 3)), {k: rng.normal(s, 1, (N, 3)) for k, s in {"a": 0.0, "b": 0.2}.items()}
+
+
+def counts(path):
+    """Finished parts, and parts."""
+    with Checkpoint(path) as checkpoint:
+        return checkpoint.counts()
+
+
+class Stop(Exception):
+    """What ends a run half-way."""
+
+
+def stopping(after):
+    """A progress function that ends the run when so many pairs are done."""
+
+    def progress(done, _):
+        if done > after:
+            raise Stop
+
+    return progress
+
+
+@pytest.mark.parametrize("test", ["best-set", "relmulti"])
+def test_goes_on_where_it_stopped(test, samples, tmp_path):
+    plain = relfit.compare(*samples, test=test, rng=0).to_json()
+    path = tmp_path / "run.sqlite"
+    with pytest.raises(Stop):
+        relfit.compare(*samples, test=test, rng=0, checkpoint=path, progress=stopping(600_000))
+    before, _ = counts(path)
+    assert before > 0
+    seen = []
+    again = relfit.compare(*samples, test=test, rng=0, checkpoint=path, progress=lambda *now: seen.append(now))
+    assert again.to_json() == plain
+    # The first report counts what was there.
+    assert seen[0][0] > 100_000
+    done, known = counts(path)
+    assert done == known > before
+    assert relfit.compare(*samples, test=test, rng=0, checkpoint=path).to_json() == plain
+    assert counts(path) == (done, known)
+
+
+def test_densities_go_on_too(samples, tmp_path):
+    models = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=3) for s in (0.1, 0.3)}
+    path = tmp_path / "run.sqlite"
+    plain = relfit.compare(samples[0], models, rng=0).to_json()
+    with pytest.raises(Stop):
+        relfit.compare(samples[0], models, rng=0, checkpoint=path, progress=stopping(100_000))
+    assert relfit.compare(samples[0], models, rng=0, checkpoint=path).to_json() == plain
+    other = {**models, "s0.1": relfit.Density(score=lambda x: 0.11 - x, dim=3)}
+    with pytest.raises(relfit.InputError, match=r"the scores at them .* have changed"):
+        relfit.compare(samples[0], other, rng=0, checkpoint=path)
+
+
+def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
+    reference, models = samples
+    path = tmp_path / "run.sqlite"
+    relfit.compare(reference, models, rng=0, checkpoint=path)
+    moved = {**models, "b": models["b"] + 1e-9}
+    for call, said in (
+        (lambda: relfit.compare(reference, moved, rng=0, checkpoint=path), "model 'b' has changed"),
+        (lambda: relfit.compare(reference[1:], models, rng=0, checkpoint=path), "reference has changed"),
+        (lambda: relfit.compare(reference, models, rng=1, checkpoint=path), "seed was 0, is 1"),
+        (lambda: relfit.compare(reference, models, rng=0, kernel=relfit.IMQ(), checkpoint=path), "kernel was"),
+        (lambda: relfit.compare(reference, {**models, "c": reference + 1}, rng=0, checkpoint=path), "'c' is new"),
+    ):
+        with pytest.raises(relfit.InputError, match=said):
+            call()
+    assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
+
+
+def test_what_is_not_cut_into_parts_is_refused(samples, tmp_path):
+    path = tmp_path / "run.sqlite"
+    for options, said in (
+        ({"estimator": "linear"}, "linear is quick"),
+        ({"discrepancy": "ume"}, "ume is quick"),
+        (
+            {"kernel": relfit.Radial(lambda t: np.exp(-t), lambda t: -np.exp(-t), lambda t: np.exp(-t))},
+            "functions of your own",
+        ),
+    ):
+        with pytest.raises(relfit.InputError, match=said):
+            relfit.compare(*samples, rng=0, checkpoint=path, **options)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\x00" + b"\x00" * 4096])
+def test_files_that_are_no_checkpoint(content, samples, tmp_path):
+    path = tmp_path / "run.sqlite"
+    path.write_bytes(content)
+    if content:
+        with pytest.raises(relfit.InputError, match=r"^checkpoint: "):
+            relfit.compare(*samples, rng=0, checkpoint=path)
+        assert path.read_bytes() == content
+    else:
+        relfit.compare(*samples, rng=0, checkpoint=path)
+
+
+def test_folder_that_does_not_exist(samples, tmp_path):
+    with pytest.raises(relfit.InputError, match=r"^checkpoint: cannot open .*folder that exists"):
+        relfit.compare(*samples, rng=0, checkpoint=tmp_path / "no" / "run.sqlite")
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import relfit
+from relfit import patches, cli
+patches.PATCH_ROWS = patches.BLOCK_ROWS = 448
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def command(folder, *options):
+    """`relfit compare` on the files in a folder, with small patches, as a process."""
+    files = [str(folder / f"{name}.npy") for name in ("r", "a", "b")]
+    arguments = ["compare", *files, "--seed", "1", "--checkpoint", str(folder / "run.sqlite"), *options]
+    return [sys.executable, "-c", SCRIPT, *arguments]
+
+
+@pytest.fixture
+def files(tmp_path, rng):
+    """Enough rows for a few seconds of work."""
+    for name, shift in {"r": 0.0, "a": 0.02, "b": 0.05}.items():
+        np.save(tmp_path / f"{name}.npy", rng.normal(shift, 1, (9000, 4)))
+    return tmp_path
+
+
+def wait_for_parts(folder, process, fewest=3):
+    """Until so many parts are noted."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        path = folder / "run.sqlite"
+        try:
+            if path.exists() and counts(path)[0] >= fewest:
+                return
+        except (relfit.InputError, sqlite3.Error):
+            pass
+        time.sleep(0.02)
+    raise AssertionError("the run ended, or noted nothing")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_command_goes_on(how, files):
+    process = subprocess.Popen(command(files), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_parts(files, process)
+    process.send_signal(how)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    if how == signal.SIGINT:
+        assert "finished parts" in said
+        assert "Traceback" not in said
+    done, known = counts(files / "run.sqlite")
+    assert 0 < done < known
+    json = files / "result.json"
+    again = subprocess.run(
+        command(files, "--json", str(json)), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    (files / "run.sqlite").unlink()
+    for leftover in files.glob("run.sqlite-*"):
+        leftover.unlink()
+    fresh = files / "fresh.json"
+    subprocess.run(command(files, "--json", str(fresh)), capture_output=True, timeout=120, check=True)
+    one, other = (relfit.Comparison.from_json(path.read_text()) for path in (json, fresh))
+    np.testing.assert_array_equal(one.discrepancy, other.discrepancy)
+    np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def test_full_disk_keeps_what_is_there(files):
+    limit = 60_000
+
+    def little_room():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    process = subprocess.run(
+        command(files), capture_output=True, text=True, timeout=120, check=False, preexec_fn=little_room
+    )
+    assert process.returncode == 2
+    assert process.stderr.startswith("relfit: error: checkpoint: cannot")
+    assert "Traceback" not in process.stderr
+    assert (files / "run.sqlite").exists()
+    again = subprocess.run(command(files), capture_output=True, text=True, timeout=120, check=False)
+    assert again.returncode == 0, again.stderr

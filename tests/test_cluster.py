@@ -1,0 +1,165 @@
+"""Dask on real processes: the same bits, and every kind of loss made up for or told in one line."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit import patches
+from relfit.checkpoint import Checkpoint
+from relfit.crews import ClusterCrew, cluster
+from relfit.errors import WorkersLost
+
+pytest.importorskip("distributed", reason="needs dask.distributed")
+
+from cluster import running
+
+N = 2500
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    monkeypatch.setattr(patches, "PATCH_ROWS", 500)
+    monkeypatch.setattr(patches, "BLOCK_ROWS", 500)
+    monkeypatch.setattr(cluster, "GLANCE", 0.2)
+
+
+@pytest.fixture(scope="module")
+def samples():
+    """A reference and two models."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(N, 5)), {k: rng.normal(s, 1, (N, 5)) for k, s in {"a": 0.0, "b": 0.1}.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(samples):
+    """The answer of this process, with the same patches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patches, "PATCH_ROWS", 500)
+        patch.setattr(patches, "BLOCK_ROWS", 500)
+        return relfit.estimate(*samples, rng=0)
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    """A cluster of two workers for the tests that leave it whole."""
+    with running(tmp_path_factory.mktemp("cluster"), 2) as both:
+        yield both
+
+
+def same(found, expected):
+    """The same bits."""
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.covariance, expected.covariance)
+
+
+def at(share, action):
+    """A progress function that does something once, when this share is done."""
+    done = threading.Event()
+
+    def progress(now, total):
+        if now >= share * total and not done.is_set():
+            done.set()
+            action()
+
+    return progress
+
+
+def test_same_bits_from_a_client_and_from_its_executor(samples, expected, up):
+    _, client = up
+    seen = []
+    same(relfit.estimate(*samples, rng=0, executor=client, progress=lambda *now: seen.append(now)), expected)
+    assert seen[-1][0] == seen[-1][1]
+    same(relfit.estimate(*samples, rng=0, executor=client.get_executor()), expected)
+
+
+def test_densities_and_splits(samples, up):
+    _, client = up
+    reference, models = samples
+    densities = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=5) for s in (0.1, 0.3)}
+    same(
+        relfit.estimate(reference, densities, rng=0, executor=client),
+        relfit.estimate(reference, densities, rng=0),
+    )
+    one, other = (
+        relfit.compare(reference, models, test="relmulti", rng=0, executor=e).to_json() for e in (None, client)
+    )
+    assert one == other
+
+
+def test_rows_are_sent_once(samples, up):
+    _, client = up
+    reference, models = samples
+    relfit.estimate(reference, models, rng=0, executor=client)
+    held = client.run(lambda dask_worker: len(dask_worker.data))
+    # Nothing stays behind once the answer is there.
+    deadline = time.monotonic() + 20
+    while any(held.values()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        held = client.run(lambda dask_worker: len(dask_worker.data))
+    assert not any(held.values())
+
+
+def test_a_killed_worker_is_made_up_for(samples, expected, tmp_path):
+    with running(tmp_path, 2) as (up, client):
+        same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.2, up.kill_worker)), expected)
+
+
+def test_all_workers_lost_then_new_ones(samples, expected, tmp_path):
+    with running(tmp_path, 1) as (up, client):
+
+        def replaced():
+            up.kill_worker()
+            up.start_worker()
+
+        same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.3, replaced)), expected)
+
+
+def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(ClusterCrew.__init__, "__defaults__", (2.0,))
+    path = tmp_path / "run.sqlite"
+    with (
+        running(tmp_path, 1) as (up, client),
+        pytest.raises(WorkersLost, match="no workers for 2 s; with a checkpoint"),
+    ):
+        relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.4, up.kill_worker))
+    with Checkpoint(path) as checkpoint:
+        done, known = checkpoint.counts()
+    assert 0 < done < known
+    same(relfit.estimate(*samples, rng=0, checkpoint=path), expected)
+
+
+def test_scheduler_restarted(samples, expected, tmp_path):
+    with running(tmp_path, 1) as (up, client):
+
+        def restart():
+            up.scheduler.kill()
+            up.scheduler.wait()
+            up.kill_worker()
+            up.start_scheduler()
+            up.start_worker()
+
+        path = tmp_path / "run.sqlite"
+        try:
+            found = relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.3, restart))
+        except WorkersLost:
+            # The client may give up: then the checkpoint is what counts.
+            found = relfit.estimate(*samples, rng=0, checkpoint=path)
+        same(found, expected)
+
+
+def test_too_little_memory_is_refused_before_anything_is_killed(samples, up, monkeypatch):
+    _, client = up
+    monkeypatch.setattr(cluster, "USABLE", 1e-9)
+    with pytest.raises(relfit.InputError, match=r"executor: worker tcp://.* needs about .* give memory= for smaller"):
+        relfit.estimate(*samples, rng=0, executor=client)
+
+
+def test_errors_of_the_work_come_through(samples, up):
+    _, client = up
+    # Fails on tiles only, so that it passes the checks; a lambda, which is sent as it is.
+    kernel = relfit.Radial(lambda t: np.exp(-t) if t.size < 10_000 else 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        relfit.estimate(*samples, kernel=kernel, rng=0, executor=client)

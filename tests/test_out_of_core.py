@@ -1,0 +1,468 @@
+"""Rows that stay in their files: the same answers, checks and complaints as for rows in memory, in bounded parts."""
+
+import gzip
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit import Density, InputError, memory, stored
+from relfit.backends import NumpyBackend
+from relfit.cli import main
+from relfit.inputs.files.opened import FileRows, open_rows
+from relfit.memory import Budget, parse_memory
+from relfit.stored import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
+
+ROWS, COLUMNS = 401, 3
+SHIFTS = {"reference": 0.0, "a": 0.0, "b": 0.3, "c": 0.8}
+DENSITIES = {
+    "right": Density(score=lambda x: -x),
+    "off": Density(score=lambda x: 0.5 - x),
+    "by log density": Density(log_prob=lambda x: -0.5 * np.square(x - 1.0).sum(axis=1)),
+}
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(5)
+    return {name: rng.normal(shift, 1, (ROWS, COLUMNS)).astype("f4") for name, shift in SHIFTS.items()}
+
+
+@pytest.fixture
+def files(samples, tmp_path):
+    for name, rows in samples.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+    return {name: str(tmp_path / f"{name}.npy") for name in samples}
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Every check and every patch sees a few rows only, so that seams are everywhere."""
+    monkeypatch.setattr(stored, "PART_NUMBERS", 200)
+    monkeypatch.setattr(Budget, "working", lambda self, kept, fewest: 100_000)
+
+
+def both(reference, models, **options):
+    """The comparison without a budget and with one."""
+    return [relfit.compare(reference, models, rng=3, memory=budget, **options) for budget in (None, "1GB")]
+
+
+def assert_same(first, second):
+    np.testing.assert_allclose(second.discrepancy, first.discrepancy, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(second.covariance, first.covariance, rtol=1e-9, atol=1e-15)
+    np.testing.assert_array_equal(second.worse, first.worse)
+    assert second.inputs == first.inputs
+    assert second.warnings == first.warnings
+
+
+DESIGNS = [
+    {},
+    {"variance": "corrected"},
+    {"dependence": "paired"},
+    {"dependence": "shared", "variance": "corrected"},
+    {"estimator": "linear"},
+    {"estimator": "linear", "shuffle": False},
+    {"estimator": "incomplete"},
+    {"estimator": "block"},
+    {"test": "relmulti"},
+    {"kernel": "select"},
+    {"kernel": "select", "estimator": "incomplete", "test": "relmulti"},
+    {"kernel": [relfit.Gaussian(1.0), relfit.IMQ()]},
+    {"preset": "kid"},
+    {"discrepancy": "ume"},
+    {"discrepancy": relfit.UME(locations=3, choose="optimise")},
+    {"discrepancy": "nystroem", "test": "relmulti"},
+]
+
+
+@pytest.mark.parametrize("options", DESIGNS, ids=range(len(DESIGNS)))
+def test_samples_in_files_give_the_same_answer(files, options, small_parts):
+    reference, models = files.pop("reference"), files
+    assert_same(*both(reference, models, **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"estimator": "linear"}, {"estimator": "incomplete"}, {"estimator": "block"}, {"discrepancy": "fssd"},
+     {"test": "relmulti"}, {"kernel": "select"}, {"kernel": relfit.IMQ()}],
+    ids=range(8),
+)  # fmt: skip
+def test_densities_at_data_in_a_file_give_the_same_answer(files, options, small_parts):
+    assert_same(*both(files["reference"], DENSITIES, **options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"estimator": "linear"}, {"estimator": "incomplete"}, {"dependence": "shared", "variance": "corrected"}],
+    ids=range(4),
+)
+def test_a_target_and_samples_in_files_give_the_same_answer(files, options, small_parts):
+    del files["reference"]
+    assert_same(*both(DENSITIES["right"], files, **options))
+
+
+def test_a_pair_and_an_estimate_take_a_budget(files):
+    reference, a, b = files["reference"], files["a"], files["b"]
+    pairs = [relfit.compare_pair(reference, b, a, rng=0, memory=budget) for budget in (None, 10**9)]
+    assert pairs[0].pvalue == pytest.approx(pairs[1].pvalue, rel=1e-9)
+    values = [relfit.estimate(reference, {"a": a}, rng=0, memory=budget).values for budget in (None, "1 GiB")]
+    np.testing.assert_allclose(*values, rtol=0, atol=1e-12)
+
+
+def test_whatever_holds_the_rows(samples, files, tmp_path, small_parts):
+    np.save(tmp_path / "columns.npy", np.asfortranarray(samples["b"]))
+    mapped = np.load(files["c"], mmap_mode="r")
+    changed = np.load(files["c"], mmap_mode="c")
+    changed[0] = 7.0
+    models = {
+        "file": files["a"],
+        "column by column": str(tmp_path / "columns.npy"),
+        "mapped": mapped,
+        "part of a mapped one": mapped[11:],
+        "every other row": mapped[::2],
+        "mapped by columns": np.load(tmp_path / "columns.npy", mmap_mode="r")[1:],
+        "changed in memory only": changed,
+        "float32": samples["b"][5:],
+        "whole numbers": (100 * samples["b"]).astype("i2"),
+        "Fortran": np.asfortranarray(samples["c"][7:].astype(float)),
+        "list": samples["a"][:60].tolist(),
+        "sample": relfit.Sample(samples["a"][9:]),
+        "sampler": relfit.Sampler(lambda n, rng: rng.normal(size=(n, COLUMNS))),
+    }
+    assert_same(*both(files["reference"], models))
+
+
+def test_every_kind_of_file(samples, tmp_path, small_parts):
+    rows = samples["b"].astype(float)
+    text = "\n".join(["x,y,z", *(",".join(map(repr, map(float, row))) for row in rows)])
+    (tmp_path / "t.csv").write_text(text)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
+    np.savez(tmp_path / "t.npz", rows=rows)
+    np.save(tmp_path / "t.npy", rows)
+    np.save(tmp_path / "swapped.npy", rows.astype(">f8"))
+    found = {path.name: path for path in tmp_path.iterdir()}
+    found |= _tables(rows, tmp_path)
+    budget = Budget(10**9, tmp_path)
+    for name, path in found.items():
+        opened = open_rows(FileRows(str(path)), budget)
+        assert isinstance(opened, LazyRows), name
+        np.testing.assert_array_equal(opened[:], rows, err_msg=name)
+        chosen = open_rows(FileRows(str(path), "2,0"), budget)
+        np.testing.assert_array_equal(chosen[:], rows[:, [2, 0]], err_msg=name)
+
+
+def _tables(rows, folder):
+    """The files whose libraries are there."""
+    found = {}
+    try:
+        import pandas as pd
+
+        frame = pd.DataFrame(rows, columns=["x", "y", "z"])
+        frame.to_parquet(folder / "t.parquet", row_group_size=37)
+        frame.to_feather(folder / "t.feather")
+        found |= {name: folder / name for name in ("t.parquet", "t.feather")}
+    except ImportError:
+        pass
+    try:
+        import zarr
+
+        for name, chunks in (("t.zarr", (50, 2)), ("one.zarr", (ROWS, 3))):
+            zarr.create_array(folder / name, data=rows, chunks=chunks)
+            found[name] = folder / name
+    except ImportError:
+        pass
+    return found
+
+
+def test_embeddings_in_a_column_of_lists_stay_float32(samples, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.FixedSizeListArray.from_arrays(samples["a"].ravel(), COLUMNS)
+    pyarrow.parquet.write_table(pyarrow.table({"embedding": column}), tmp_path / "e.parquet", row_group_size=100)
+    opened = open_rows(FileRows(str(tmp_path / "e.parquet")), Budget(10**9, tmp_path))
+    assert opened.dtype == "<f4"
+    np.testing.assert_array_equal(opened[:], samples["a"].astype(float))
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2", "?", "<f2"])
+def test_rows_of_a_file_are_those_of_the_array(dtype, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = (3 * rng.normal(size=(5_000, 4))).astype(dtype)
+    np.save(tmp_path / "x.npy", rows)
+    here, there = rows.astype(float), stored_rows(tmp_path / "x.npy")
+    some = rng.integers(5_000, size=700)
+    few = np.array([4_999, 0, 17, 17])
+    for wanted in (slice(None), slice(10, 20), slice(20, 10), slice(3, 4_000, 7), some, few, few[:0]):
+        np.testing.assert_array_equal(there[wanted], here[wanted])
+    picked = SomeRows(there, some)
+    np.testing.assert_array_equal(picked[few % 700], here[some][few % 700])
+    np.testing.assert_array_equal(picked[5:9], here[some[5:9]])
+    with pytest.raises(IndexError):
+        there[np.array([5_000])]
+
+
+def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((10, 2)))
+    rows = stored_rows(path)
+    np.save(path, np.ones((11, 2)))
+    refused(lambda: rows[:5], "x.npy", "changed while it was being read")
+    path.unlink()
+    refused(lambda: rows[np.array([1])], "x.npy", "cannot be read any more")
+
+
+def test_a_file_shorter_than_it_should_be_is_refused(tmp_path):
+    path = tmp_path / "x.rows"
+    path.write_bytes(bytes(8 * 19))
+    refused(lambda: bare_rows(path, "<f8", (10, 2))[:], "ends before row 10")
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    def full():
+        yield np.ones((2, 2))
+        raise OSError(28, "No space left on device")
+
+    refused(lambda: written_rows(full(), tmp_path), "TMPDIR: cannot write rows to", "No space left")
+
+
+def _complaints(reference, models, **options):
+    said = []
+    for budget in (None, "1GB"):
+        with pytest.raises(InputError) as error:
+            relfit.compare(reference, models, rng=0, memory=budget, **options)
+        said.append(str(error.value))
+    return said
+
+
+def _broken(samples, name, place, value):
+    samples[name] = samples[name].astype(float)
+    for row in place:
+        samples[name][row, 1] = value
+    return samples
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e200])
+def test_bad_numbers_are_counted_over_all_parts(samples, value, small_parts):
+    _broken(samples, "b", (30, 31, 333), value)
+    first, second = _complaints(samples.pop("reference"), samples)
+    assert first == second
+    assert "3 of 401 rows (first: row 30)" in first
+
+
+def test_bad_scores_are_counted_over_all_parts(samples, small_parts):
+    samples["reference"][[20, 301], 0] = 50.0
+
+    def log_prob(x):
+        return np.where(np.abs(x[:, 0]) > 40.0, -np.inf, -0.5 * np.square(x).sum(axis=1))
+
+    def score(x):
+        return np.where(np.abs(x[:, :1]) > 40.0, np.nan, -x)
+
+    for broken in (Density(score=score, log_prob=log_prob), Density(score=score)):
+        models = {"whole": DENSITIES["right"], "bounded": broken}
+        first, second = _complaints(samples["reference"], models)
+        assert first == second
+        assert "2 of 401 rows (first: row 20" in first
+
+
+def test_one_point_and_whole_numbers_are_refused_alike(small_parts):
+    same = {"a": np.ones((50, 3)), "b": np.ones((60, 3))}
+    first, second = _complaints(np.ones((40, 3)), same)
+    assert first == second
+    assert "all pooled rows coincide" in first
+    whole = np.random.default_rng(0).integers(9, size=(100, 3)).astype(float)
+    first, second = _complaints(whole, DENSITIES)
+    assert first == second
+    assert "whole numbers only" in first
+
+
+def test_copies_and_rows_in_common_are_seen(samples, small_parts):
+    reference = samples.pop("reference")
+    reference[:, 2] = 4.0
+    models = {
+        **samples,
+        "copy of a": samples["a"].copy(),
+        "b in another order": samples["b"][::-1],
+        "c with data": np.concatenate([samples["c"], reference[:200]]),
+    }
+    first, second = both(reference, models)
+    assert_same(first, second)
+    words = " ".join(second.warnings)
+    for said in ("1 of 3 columns is constant", "200 of 601 rows of 'c with data'", "'b in another order' holds"):
+        assert said in words
+    assert "duplicate of a" in second.status[second.names.index("copy of a")]
+
+
+def test_densities_with_the_same_scores_are_copies(files, small_parts):
+    densities = {**DENSITIES, "again": Density(score=lambda x: -(x + 0.0))}
+    first, second = both(files["reference"], densities)
+    assert_same(first, second)
+    assert "duplicate of right" in second.status[-1]
+
+
+def test_atoms_have_a_bandwidth(small_parts):
+    rng = np.random.default_rng(1)
+    rows = [np.where(rng.random((3_000, 1)) < 0.001, rng.normal(size=(3_000, 2)), 1.0) for _ in range(3)]
+    first, second = both(rows[0], {"a": rows[1], "b": rows[2]})
+    assert first.kernel.bandwidth == second.kernel.bandwidth
+    assert_same(first, second)
+
+
+@pytest.mark.parametrize(("given", "size"), [("1GB", 10**9), ("1.5 gib", 1610612736), ("200 MB", 2 * 10**8), (77, 77)])
+def test_sizes(given, size):
+    assert parse_memory(given) == size
+
+
+@pytest.mark.parametrize("given", ["", "GB", "-1GB", "1PB", "1e9", 0, -5, True, 1.5, "٣GB", "9" * 25])
+def test_no_sizes(given):
+    refused(lambda: parse_memory(given), "memory: expected a number of bytes or a size")
+
+
+def test_the_work_gets_a_half_a_quarter_of_the_budget_whatever_the_interpreter_holds(tmp_path):
+    budget = Budget(2**40, tmp_path)
+    assert budget.working(0, 1) == 2**39
+    assert budget.working(2**39, 1) == 2**38
+    # Never less than what is needed, once that fits.
+    assert budget.working(2**39, 2**38 + 1) == 2**38 + 1
+
+
+def test_a_checkpoint_goes_on_under_the_same_budget(files, tmp_path, monkeypatch):
+    reference, checkpoint = files.pop("reference"), tmp_path / "run.sqlite"
+    first = relfit.compare(reference, files, rng=0, memory="1GB", checkpoint=checkpoint)
+    monkeypatch.setattr(NumpyBackend, "block_sums", None)
+    again = relfit.compare(reference, files, rng=0, memory="1GB", checkpoint=checkpoint)
+    assert again.to_json() == first.to_json()
+    refused(
+        lambda: relfit.compare(files["a"], files, rng=0, memory="1GB", checkpoint=checkpoint), "belongs to another run"
+    )
+
+
+def test_a_budget_too_small_names_one_that_does(files):
+    reference = files.pop("reference")
+
+    def run(budget):
+        return relfit.compare(reference, files, rng=0, memory=budget)
+
+    message = refused(lambda: run("20MB"), "memory: expected at least", "got 20 MB")
+    smallest = int(re.search(r"at least (\d+) MB", message)[1])
+    run(f"{smallest + 10}MB")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"groups": {"reference": np.arange(ROWS)}}, "groups"),
+        ({"preset": "cmmd"}, "cmmd"),
+        ({"backend": "torch"}, "torch"),
+        ({"kernel": relfit.Precomputed(np.eye(4))}, "precomputed"),
+    ],
+    ids=["groups", "preset", "backend", "table"],
+)
+def test_what_needs_all_rows_is_refused(files, options, what):
+    reference = files.pop("reference")
+    refused(lambda: relfit.compare(reference, files, memory="1GB", **options), "memory: not known with", what)
+
+
+def test_large_files_that_must_be_read_whole_are_refused(samples, tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", rows=np.zeros((200_000, 10)))
+    refused(lambda: open_rows(FileRows(str(tmp_path / "x.npz")), Budget(10**8, tmp_path)), "read whole", ".parquet")
+
+
+def test_the_folder_is_removed_whatever_happens(samples, files, tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    seen = []
+    density = Density(score=lambda x: seen.append(len(list(scratch.iterdir()))) or -x)
+    reference = samples["reference"]
+    relfit.compare(files["reference"], {**DENSITIES, "seen": density}, rng=0, memory="1GB")
+    assert set(seen) == {1}
+    assert not list(scratch.iterdir())
+    np.save(tmp_path / "columns.npy", np.asfortranarray(reference.astype(float)))
+    reference[3, 1] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        relfit.compare(str(tmp_path / "columns.npy"), {"a": files["a"], "b": reference}, memory="1GB")
+    assert not list(scratch.iterdir())
+
+
+def test_the_command_line_takes_a_budget(files, tmp_path, capsys):
+    names = [files[name] for name in ("reference", "a", "b", "c")]
+    result = tmp_path / "result.json"
+    assert main(["compare", *names, "--memory", "1GB", "--columns", "0-1", "--json", str(result)]) == 0
+    recorded = relfit.Comparison.from_json(result.read_text())
+    plain = relfit.compare(*_first_two(files), rng=0)
+    np.testing.assert_allclose(recorded.discrepancy, plain.discrepancy, rtol=0, atol=1e-12)
+    assert main(["rerun", str(result)]) == 0
+    assert "Agrees" in capsys.readouterr().out
+    assert main(["pair", *names[:3], "--memory", "1GB"]) == 0
+    for option in (["--rows", "50"], ["--groups", "x"], ["--items", "x", "--html", str(tmp_path / "r.html")]):
+        assert main(["compare", *names, "--memory", "1GB", *option]) == 2
+        assert "without --memory" in capsys.readouterr().err
+
+
+def _first_two(files):
+    reference, *models = (np.load(path)[:, :2] for path in files.values())
+    return reference, dict(zip(list(files)[1:], models, strict=True))
+
+
+def test_a_report_under_a_budget_has_no_rows(files, tmp_path):
+    names = [files[name] for name in ("reference", "a", "b")]
+    assert main(["compare", *names, "--memory", "1GB", "--html", str(tmp_path / "r.html")]) == 0
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+import relfit
+folder, budget = sys.argv[1], int(sys.argv[2])
+models = {k: f"{folder}/{k}.npy" for k in "abc"}
+relfit.compare(f"{folder}/reference.npy", models, rng=0, memory=budget, estimator="linear")
+print(1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """Four files of 170 MB; one of them is another's second name, and still read like all."""
+    folder = tmp_path_factory.mktemp("wide")
+    rng = np.random.default_rng(0)
+    for name in ("reference", "a", "b"):
+        out = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype="f4", shape=(42_500, 1_000))
+        for start in range(0, len(out), 2_500):
+            rng.standard_normal(dtype="f4", out=(block := np.empty((2_500, 1_000), "f4")))
+            out[start : start + 2_500] = block
+    os.link(folder / "b.npy", folder / "c.npy")
+    yield folder
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def test_the_process_stays_within_its_budget(wide):
+    """Data of three times the budget; benchmarks/out_of_core.py has ten times, and more designs."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("peak memory is read from /proc")
+    budget = 220_000_000
+    assert sum(path.stat().st_size for path in wide.iterdir()) > 3 * budget
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", PEAK, str(wide), str(budget)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert int(done.stdout) < 1.2 * budget
+
+
+def test_resident_size_is_known():
+    block = np.ones(4_000_000)
+    assert memory.resident() > block.nbytes
+    assert memory._peak() >= memory.resident() - 2**20
+
+
+def test_cast_rows_copy_nothing_they_need_not(samples):
+    rows = samples["a"].astype(float)
+    assert np.shares_memory(CastRows(rows)[3:9], rows)

@@ -1,0 +1,144 @@
+"""Patches: the same sums however a kernel matrix is cut, and the same bits whoever computes them."""
+
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit import patches
+from relfit.crews.local import LocalBackend, has_cuda
+from relfit.kernels import Gaussian
+
+N = 700
+
+
+@pytest.fixture
+def small_patches(monkeypatch):
+    """Patches of 200 rows, so that small samples have several."""
+    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
+    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+
+
+@pytest.fixture
+def samples(rng):
+    """A reference and models of unequal sizes."""
+    return rng.normal(size=(N, 3)), {"a": rng.normal(0.1, 1, (500, 3)), "b": rng.normal(0.3, 1, (N, 3))}
+
+
+def densities():
+    """Models whose scores need several columns."""
+    return {f"s{s}": relfit.Density(score=Cubic(s), dim=3) for s in (0.1, 0.4)}
+
+
+class Cubic:
+    """The score of exp(−‖x − s‖⁴/4), as an object that another process can import."""
+
+    def __init__(self, shift):
+        self.shift = shift
+
+    def __call__(self, x):
+        gap = x - self.shift
+        return -gap * (gap**2).sum(axis=1, keepdims=True)
+
+
+KERNELS = [Gaussian(1.5), relfit.IMQ(), relfit.Gaussian(1.0) + relfit.IMQ(), relfit.Tilted(relfit.IMQ())]
+
+
+def both(reference, models, kernel, **options):
+    """MMD of samples and KSD of densities."""
+    return (
+        relfit.estimate(reference, models, kernel=kernel, rng=0, **options),
+        relfit.estimate(reference, densities(), kernel=kernel, rng=0, **options),
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.describe())
+def test_cutting_into_patches_changes_rounding_only(kernel, samples, monkeypatch):
+    whole = both(*samples, kernel)
+    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
+    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+    cut = both(*samples, kernel)
+    for one, other in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(other.values, one.values, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(other.covariance, one.covariance, rtol=1e-9, atol=1e-16)
+        np.testing.assert_allclose(other.second_order, one.second_order, rtol=1e-9, atol=1e-18)
+
+
+def test_paired_rows_are_left_out_in_every_patch(samples, monkeypatch):
+    reference, models = samples
+    pairs = {name: np.resize(x, reference.shape) for name, x in models.items()}
+    whole = relfit.estimate(reference, pairs, dependence="paired", rng=0)
+    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
+    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+    cut = relfit.estimate(reference, pairs, dependence="paired", rng=0)
+    np.testing.assert_allclose(cut.values, whole.values, rtol=1e-10)
+    np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("small_patches")
+@pytest.mark.parametrize("kernel", [Gaussian(1.5), relfit.Tilted(relfit.IMQ())], ids=lambda k: k.describe())
+def test_same_bits_whoever_computes(kernel, samples):
+    here = both(*samples, kernel)
+    # Spawned, not forked: another test may have loaded a library with threads of its own.
+    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        for executor in (threads, processes):
+            there = both(*samples, kernel, executor=executor, backend="numpy")
+            for one, other in zip(here, there, strict=True):
+                np.testing.assert_array_equal(other.values, one.values)
+                np.testing.assert_array_equal(other.covariance, one.covariance)
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_progress_counts_every_pair_once(samples):
+    seen = []
+    relfit.estimate(*samples, kernel=Gaussian(1.0), rng=0, progress=lambda done, total: seen.append((done, total)))
+    n, (a, b) = N, (500, N)
+    pairs = sum(m * (m - 1) // 2 for m in (n, a, b)) + n * (a + b)
+    assert seen[-1] == (pairs, pairs)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_patches_cover_every_pair_once():
+    sizes = {0: 1000, 1: 450}
+    own = patches._patches(0, 0, sizes, 300)
+    across = patches._patches(1, 0, sizes, 300)
+    assert sum(patch.pairs for patch in own) == 1000 * 999 // 2
+    assert sum(patch.pairs for patch in across) == 450 * 1000
+    assert len(own) == 4 * 5 // 2
+    assert len(across) == 2 * 4
+
+
+def test_patches_shrink_where_each_pair_is_expensive():
+    easy, hard = (patches.patch_rows(width, relfit.tiles.NUMPY) for width in (11, 2048))
+    assert easy == patches.PATCH_ROWS
+    # A quarter of the side would be √(2048/256) = 2.8 times less: whole blocks, rounded up.
+    assert hard == 7 * patches.BLOCK_ROWS
+
+
+def test_kernels_of_functions_are_refused_by_processes(samples):
+    kernel = relfit.Radial(lambda t: np.exp(-t), lambda t: -np.exp(-t), lambda t: np.exp(-t))
+    with (
+        ProcessPoolExecutor(1, get_context("spawn")) as processes,
+        pytest.raises(relfit.InputError, match="cannot be sent to other processes"),
+    ):
+        relfit.estimate(*samples, kernel=kernel, executor=processes)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_cuda(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_workers_use_their_device(precision, samples):
+    here = both(*samples, Gaussian(1.5))
+    with ProcessPoolExecutor(1, get_context("spawn")) as processes:
+        there = both(*samples, Gaussian(1.5), executor=processes, precision=precision)
+        assert processes.submit(_place, precision).result().startswith("torch" if precision == "double" else "triton")
+    for one, other in zip(here, there, strict=True):
+        bound = 1e-10 if precision == "double" else 1e-3 * one.standard_error.min()
+        assert np.abs(other.values - one.values).max() <= bound
+
+
+def _place(precision):
+    """The backend of a worker, as it names itself."""
+    return LocalBackend(precision, fused=precision == "single").there.name
