@@ -7,7 +7,6 @@ part that was noted may be computed again.
 """
 
 import argparse
-import os
 import random
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from cluster import running
+from cluster import ENVIRONMENT, running
 
 import relfit
 from relfit import patches
@@ -90,6 +89,9 @@ def kill_clients(folder, address, expected, kills, rng):
     """Clients that are killed at a random moment and started again, until one ends by itself: (right, killed, lost)."""
     right = killed = lost = rounds = 0
     path, result = folder / "run.sqlite", folder / "result.json"
+    start = time.monotonic()
+    subprocess.run(command(folder, address), stdout=subprocess.DEVNULL, check=True, env=ENVIRONMENT)
+    usual = time.monotonic() - start
     while killed < kills:
         for file in [*folder.glob("run.sqlite*"), result]:
             file.unlink(missing_ok=True)
@@ -99,10 +101,10 @@ def kill_clients(folder, address, expected, kills, rng):
                 command(folder, address, "--json", str(result)),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                env=ENVIRONMENT,
             )
             try:
-                process.communicate(timeout=rng.uniform(1.0, 5.0) if killed < kills else None)
+                process.communicate(timeout=rng.uniform(0.3, 1.0) * usual if killed < kills else None)
                 break
             except subprocess.TimeoutExpired:
                 process.kill()

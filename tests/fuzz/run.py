@@ -19,6 +19,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BEGIN, END = "<!-- fuzz: begin -->\n", "<!-- fuzz: end -->\n"
+RUNS, SECONDS = 10**6, 600.0
 EMPTY = {"executions": 0, "accepted": 0, "seconds": 0.0, "findings": 0}
 
 
@@ -29,8 +30,8 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
-    parser.add_argument("--runs", type=int, default=10**6)
-    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--turn", type=float, default=60.0, help="seconds for one reader before the next has its turn")
     parser.add_argument("--again", action="store_true", help="count from nothing, also for those that are done")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz")
@@ -77,6 +78,8 @@ def write_table(page: Path, results: dict[str, dict[str, Any]]) -> None:
         f"| {name} | {told['executions']:,} | {told['accepted']:,} | {told['seconds']:.0f} | {told['findings']} |"
         for name, told in results.items()
     ]
+    done = sum(told["executions"] >= RUNS or told["seconds"] >= SECONDS - 1.0 for told in results.values())
+    lines += ["", f"{done} of {len(results)} readers have had their share so far; `make fuzz` goes on with the others."]
     page.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + tail, encoding="utf-8")
 
 
