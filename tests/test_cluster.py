@@ -12,9 +12,9 @@ from relfit.checkpoint import Checkpoint
 from relfit.crews import ClusterCrew, cluster
 from relfit.errors import WorkersLost
 
-pytest.importorskip("distributed", reason="needs dask.distributed")
+distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
 
-from cluster import running
+from cluster import running  # noqa: E402
 
 N = 2500
 
@@ -163,3 +163,20 @@ def test_errors_of_the_work_come_through(samples, up):
     kernel = relfit.Radial(lambda t: np.exp(-t) if t.size < 10_000 else 1 // 0)
     with pytest.raises(ZeroDivisionError):
         relfit.estimate(*samples, kernel=kernel, rng=0, executor=client)
+
+
+def test_a_task_the_scheduler_forgot_is_given_out_again(samples, expected, up, monkeypatch):
+    """A scheduler that loses a worker at the wrong moment leaves tasks queued for ever (seen with dask 2026.8)."""
+    _, client = up
+    real, forgotten = client.submit, []
+
+    def submit(*args, **options):
+        if len(forgotten) == 0:
+            # Never finishes, and is on no worker: a future of a key that nobody computes.
+            forgotten.append(options["key"])
+            return distributed.Future(options["key"], client)
+        return real(*args, **options)
+
+    monkeypatch.setattr(client, "submit", submit)
+    same(relfit.estimate(*samples, rng=0, executor=client), expected)
+    assert forgotten

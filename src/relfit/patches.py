@@ -114,9 +114,8 @@ class Work:
 class Crew(Protocol):
     """Workers elsewhere that compute patches."""
 
-    @property
-    def scale(self) -> int:
-        """How many times as long the sides of their patches are: 1 for cores, more for devices."""
+    def scale(self, backend: Backend) -> int:
+        """How many times as long the sides of their patches are with this backend: 1 for cores, more for devices."""
 
     def sums(self, work: Work, runtime: Runtime) -> Generator[Sums]:
         """The sums of every patch in turn; progress is reported by the caller."""
@@ -151,7 +150,7 @@ def matrix_sums(
     Arrays are where the backend computes if a matrix is a single patch, on the host otherwise.
     """
     lengths = {k: len(sources[k]) for pair in matrices for k in pair}
-    scale = 1 if runtime.crew is None else runtime.crew.scale
+    scale = 1 if runtime.crew is None else runtime.crew.scale(runtime.backend)
     size = patch_rows(measure.width(sources), runtime.backend, runtime.patch_rows, scale)
     cut = [(k, patch) for k, (x, y) in enumerate(matrices) for patch in _patches(x, y, lengths, size)]
     work = Work(measure, tuple(sources), tuple(patch for _, patch in cut))

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from relfit.backends import LookupBackend
-from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend
+from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend, fits_fused
 from relfit.checkpoint import Checkpoint
-from relfit.crews import crew_of
+from relfit.crews import LocalBackend, Precision, crew_of
 from relfit.discrepancies import AT_LOCATIONS, KSD, MMD, AtLocations, Dependence
 from relfit.errors import InputError
 from relfit.inputs import Data, Seed, check_choice, load, make_seed
@@ -303,5 +303,9 @@ def _with_backend(plan: Plan, data: Data, options: Options) -> tuple[Plan, tuple
         executor=options.executor is not None,
     )
     name = "numpy" if options.memory is not None else options.backend
+    if plan.runtime.crew is not None and name == "auto":
+        fused = options.precision == "single" and fits_fused(work)
+        local = LocalBackend(cast(Precision, options.precision), fused)
+        return replace(plan, runtime=replace(plan.runtime, backend=local)), ()
     backend, notes = chosen_backend(name, options.precision, work)
     return replace(plan, runtime=replace(plan.runtime, backend=backend)), notes

@@ -11,7 +11,8 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
 
-from relfit.crews.local import DEVICE_SCALE, has_cuda, patch_sums, sources_for
+from relfit.backends import Backend
+from relfit.crews.local import DEVICE_SCALE, LocalBackend, has_cuda, patch_sums, sources_for
 from relfit.errors import InputError, RelfitError, WorkersLost
 from relfit.patches import Patch, Sums, Work
 from relfit.stored import StoredRows
@@ -19,6 +20,8 @@ from relfit.tiles import Runtime
 
 # How long a cluster may be without any worker, and how often it is looked at meanwhile.
 PATIENCE, GLANCE = 60.0, 2.0
+# Times in a row that all workers may be seen idle while a patch waits.
+IDLE_GLANCES = 3
 # Times that a patch may be lost with its worker.
 ATTEMPTS = 5
 # Of a worker's memory, the part that rows and one patch may fill: Dask pauses workers at 0.8 of it.
@@ -33,9 +36,10 @@ class ClusterCrew:
     client: Any
     patience: float = PATIENCE
 
-    @property
-    def scale(self) -> int:
+    def scale(self, backend: Backend) -> int:
         """See `Crew`."""
+        if not isinstance(backend, LocalBackend):
+            return 1
         with contextlib.suppress(Exception):
             answers = self.client.run(has_cuda)
             return DEVICE_SCALE if answers and all(answers.values()) else 1
@@ -91,10 +95,12 @@ class _Shift:
             return found
 
     def stop(self) -> None:
-        """Take back what has not come."""
+        """Take back what has not come, and the rows."""
+        rows = [source for source in self.sources if hasattr(source, "release")]
+        self.sources = []
         # The cluster may be gone, and says so in many ways; there is nothing to take back then.
         with contextlib.suppress(Exception):
-            self.client.cancel([given.future for given in self.given])
+            self.client.cancel([*(given.future for given in self.given), *rows])
 
     def _hand_out(self) -> None:
         """Keep two patches for every thread of the cluster with it."""
@@ -128,13 +134,17 @@ class _Shift:
             )
 
     def _wait(self, given: _Given) -> Sums:
-        lonely = None
+        lonely, idle = None, 0
         while True:
             try:
                 with _losses():
                     found: Sums = given.future.result(timeout=GLANCE)
                     return found
             except TimeoutError:
+                # A scheduler that has just lost a worker may leave a task queued for ever while the others are idle.
+                idle = idle + 1 if given.future.status == "pending" and _all_idle(self.client) else 0
+                if idle >= IDLE_GLANCES:
+                    raise _Lost("left waiting by the scheduler while workers were idle") from None
                 lonely = None if _workers(self.client) else (lonely or time.monotonic())
                 if lonely is not None and time.monotonic() - lonely > self.patience:
                     raise WorkersLost(
@@ -194,6 +204,15 @@ def _workers(client: Any) -> dict[str, Any]:
         return dict(client.scheduler_info(n_workers=-1)["workers"])
     except Exception:  # noqa: BLE001  (a scheduler that is gone says so in many ways)
         return {}
+
+
+def _all_idle(client: Any) -> bool:
+    """Whether there are workers and none of them has anything to do."""
+    try:
+        tasks = client.processing().values()
+    except Exception:  # noqa: BLE001  (a scheduler that is gone says so in many ways)
+        return False
+    return bool(tasks) and not any(tasks)
 
 
 def _check_room(client: Any, work: Work) -> None:

@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from relfit.crews.local import DEVICE_SCALE, has_cuda, patch_sums, sources_for
+from relfit.backends import Backend
+from relfit.crews.local import DEVICE_SCALE, LocalBackend, has_cuda, patch_sums, sources_for
 from relfit.errors import InputError, WorkersLost
 from relfit.patches import Sums, Work
 from relfit.stored import StoredRows, parts, written_rows
@@ -26,10 +27,9 @@ class ProcessCrew:
 
     executor: Executor
 
-    @property
-    def scale(self) -> int:
+    def scale(self, backend: Backend) -> int:
         """See `Crew`; the processes are taken to be on this machine, or on machines like it."""
-        return DEVICE_SCALE if has_cuda() else 1
+        return DEVICE_SCALE if isinstance(backend, LocalBackend) and has_cuda() else 1
 
     def sums(self, work: Work, runtime: Runtime) -> Generator[Sums]:
         """The sums of every patch in turn."""
