@@ -23,3 +23,9 @@ def golden():
 @pytest.fixture
 def rng():
     return np.random.default_rng(20191208)
+
+
+@pytest.fixture
+def as_a_fresh_process(monkeypatch):
+    """Budgets of memory as in a new process: this one may hold gigabytes of libraries that other tests loaded."""
+    monkeypatch.setattr("relfit.memory.resident", lambda: 120_000_000)

@@ -20,6 +20,8 @@ from relfit.inputs.files.opened import FileRows, open_rows
 from relfit.memory import Budget, parse_memory
 from relfit.stored import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
 
+pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
+
 ROWS, COLUMNS = 401, 3
 SHIFTS = {"reference": 0.0, "a": 0.0, "b": 0.3, "c": 0.8}
 DENSITIES = {

@@ -13,6 +13,7 @@ from relfit.inputs.files import SUFFIXES
 PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("as_a_fresh_process")
 def test_every_command_and_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

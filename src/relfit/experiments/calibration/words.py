@@ -45,14 +45,10 @@ D₁ − D₂ over its true variance, mean-shift pair, and the level of the l = 
 {variance}
 """
 
-# Written after the results were seen; take it out once every setting has its 1000 trials.
 REMARKS = """\
-A setting with a few hundred trials says little: its bound is wide. One level that is kept above, for want of
-trials, is known not to be: with 50 tied models at n = 500 RelPSI on MMD had FPR 0.064 ± 0.005 over 1000 trials,
-and its worst model 0.080, beyond the bound (an earlier table of this script, on the same draws). MMD estimates
-are skewed, and each moves with its own estimated variance, so a model that looks good by chance also looks
-precise. `compare` says so wherever RelPSI selects among more than 20 samples; the best set and carving do not
-suffer from it."""
+RelPSI on MMD among many tied samples: MMD estimates are skewed, and each moves with its own estimated variance, so a
+model that looks good by chance also looks precise. `compare` says so wherever RelPSI selects among more than 20
+samples; the best set and carving do not suffer from it."""
 
 LEVELS = """# Levels
 
