@@ -56,8 +56,8 @@ class NumpyBackend:
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
         """Whole numbers of tiles; about five blocks a side keep a few workers evenly busy.
 
-        Two do for plain sums, which come with several matrices at once and are done quickly: handing blocks out took
-        a sixth of the time of n = 2000.
+        Two do for plain sums, which come with several matrices at once and are done so quickly that handing blocks out
+        would be felt.
         """
         affordable = memory // (BLOCKS_IN_FLIGHT * 8 * 2 * max(sides, 1))
         parts = 2 if sides <= 2 else 5
@@ -192,8 +192,8 @@ def _fits_single(block: Block) -> bool:
 def _tile_width(block: Block, dtype: Any) -> int:
     """Square tiles of float64, as many bytes of float32; strips where many columns are multiplied.
 
-    Adding up the products of square tiles with many columns took a tenth of the time. Other kernels than the Gaussian
-    need several tiles at once, which are kept small.
+    With many columns, adding up the products of square tiles would be felt. Other kernels than the Gaussian need
+    several tiles at once, which are kept small.
     """
     if block.kernel.unit_rate is not None and _most_columns(block) >= MANY_COLUMNS:
         return max(TILE, len(block.y))
