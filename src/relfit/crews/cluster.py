@@ -20,8 +20,8 @@ from relfit.tiles import Runtime
 
 # How long a cluster may be without any worker, and how often it is looked at meanwhile.
 PATIENCE, GLANCE = 60.0, 2.0
-# Times in a row that all workers may be seen idle while a patch waits.
-IDLE_GLANCES = 3
+# Times in a row that all workers may be seen idle while a patch waits: twenty seconds, enough for any answer to arrive.
+IDLE_GLANCES = 10
 # Times that a patch may be lost with its worker.
 ATTEMPTS = 5
 # Of a worker's memory, the part that rows and one patch may fill: Dask pauses workers at 0.8 of it.
@@ -141,8 +141,9 @@ class _Shift:
                     found: Sums = given.future.result(timeout=GLANCE)
                     return found
             except TimeoutError:
-                # A scheduler that has just lost a worker may leave a task queued for ever while the others are idle.
-                idle = idle + 1 if given.future.status == "pending" and _all_idle(self.client) else 0
+                # A scheduler that has just lost a worker may leave a task queued for ever while the others are idle,
+                # and the future call itself finished: its answer went with the worker.
+                idle = idle + 1 if _all_idle(self.client) else 0
                 if idle >= IDLE_GLANCES:
                     raise _Lost("left waiting by the scheduler while workers were idle") from None
                 lonely = None if _workers(self.client) else (lonely or time.monotonic())
