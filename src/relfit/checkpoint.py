@@ -11,12 +11,11 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.database import Format, open_database, transaction
+from relfit.database import Database, Format, transaction
 from relfit.errors import InputError
 from relfit.patches import Sums, Work
 from relfit.stored import parts
@@ -41,7 +40,7 @@ CREATE TABLE patches (
 CHECKPOINT = Format("checkpoint", "a checkpoint of relfit", 0x72656C63, 1, _CREATE)
 
 
-class Checkpoint:
+class Checkpoint(Database):
     """A checkpoint file, open; use it as a context manager, and give it to `Runtime` as the notebook.
 
     >>> import tempfile
@@ -54,21 +53,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        self._connection = open_database(self.path, CHECKPOINT)
+        super().__init__(path, CHECKPOINT)
         self._works = 0
-
-    def __enter__(self) -> Checkpoint:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file; closing twice is harmless."""
-        self._connection.close()
 
     def claim(self, run: Mapping[str, str]) -> None:
         """Note the inputs and settings of this run; refuse the file where it belongs to others."""

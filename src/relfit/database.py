@@ -5,12 +5,14 @@ WAL mode with synchronous=FULL: what is committed survives a power cut. Not for 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from relfit.errors import InputError
 
@@ -28,6 +30,26 @@ class Format:
     application: int
     schema: int
     create: str
+
+
+class Database:
+    """A file of this format, open; use it as a context manager."""
+
+    def __init__(self, path: str | os.PathLike[str], form: Format) -> None:
+        self.path = os.fspath(path)
+        self._connection = open_database(self.path, form)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._connection.close()
 
 
 @contextmanager

@@ -34,6 +34,7 @@ OPTIONAL = {
     "triton": ("triton", "fused kernels on a CUDA device"),
     "jax": ("jax", "scores by jax.grad"),
     "scikit-learn": ("sklearn", "mixtures and kernel densities as models"),
+    "distributed": ("distributed", "Dask clusters"),
 }
 # n/2 rows at each of two points; q is the kernel's value between them.
 ROWS = 20

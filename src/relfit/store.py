@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any
 
-from relfit.database import Format, open_database, transaction
+from relfit.database import Database, Format, transaction
 from relfit.errors import InputError
 
 _CREATE = """
@@ -56,7 +55,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-class Store:
+class Store(Database):
     """A store file, open; use it as a context manager.
 
     `version` names the version of the computation. Rows of another version stay in the file but are neither
@@ -71,21 +70,8 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, version: str = "1") -> None:
-        self.path = os.fspath(path)
+        super().__init__(path, STORE)
         self.version = version
-        self._connection = open_database(self.path, STORE)
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file; closing twice is harmless."""
-        self._connection.close()
 
     def done(self, experiment: str, setting: Mapping[str, Any]) -> set[int]:
         """The seeds whose trials are stored."""
