@@ -97,6 +97,15 @@ def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
     assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
 
 
+def test_refused_input_leaves_no_file_behind(samples, tmp_path):
+    reference, models = samples
+    path = tmp_path / "run.sqlite"
+    with pytest.raises(relfit.InputError, match="at least 20 rows"):
+        relfit.compare(reference[:5], models, rng=0, checkpoint=path)
+    assert not path.exists()
+    assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
+
+
 def test_what_is_not_cut_into_parts_is_refused(samples, tmp_path):
     path = tmp_path / "run.sqlite"
     for options, said in (

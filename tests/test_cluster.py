@@ -180,3 +180,21 @@ def test_a_task_the_scheduler_forgot_is_given_out_again(samples, expected, up, m
     monkeypatch.setattr(client, "submit", submit)
     same(relfit.estimate(*samples, rng=0, executor=client), expected)
     assert forgotten
+
+
+def test_losses_while_making_up_for_losses(samples, expected, up, monkeypatch):
+    _, client = up
+    real, tries = client.scatter, []
+
+    def scatter(*args, **options):
+        tries.append(None)
+        if len(tries) < 3:
+            raise OSError("connection lost")
+        return real(*args, **options)
+
+    monkeypatch.setattr(client, "scatter", scatter)
+    same(relfit.estimate(*samples, rng=0, executor=client), expected)
+    assert len(tries) == 3
+    monkeypatch.setattr(client, "scatter", lambda *_, **__: scatter(tries.clear()))
+    with pytest.raises(WorkersLost, match=r"lost 5 times \(connection lost\)"):
+        relfit.estimate(*samples, rng=0, executor=client)

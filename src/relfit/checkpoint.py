@@ -41,7 +41,7 @@ CHECKPOINT = Format("checkpoint", "a checkpoint of relfit", 0x72656C63, 1, _CREA
 
 
 class Checkpoint(Database):
-    """A checkpoint file, open; use it as a context manager, and give it to `Runtime` as the notebook.
+    """A checkpoint file, open; use it as a context manager.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,6 +85,27 @@ class Checkpoint(Database):
 
     def _refusal(self, why: str) -> InputError:
         return InputError(f"checkpoint: {self.path!r} belongs to another run ({why}); give a new file, or delete it")
+
+
+@dataclass
+class Notebook:
+    """The checkpoint of a run, which is opened when the work begins: input that is refused leaves no file behind."""
+
+    path: str | os.PathLike[str]
+    run: Mapping[str, str]
+    _file: Checkpoint | None = None
+
+    def resume(self, work: Work, runtime: Runtime) -> Noted:
+        """See `Checkpoint.resume`; the first call makes or claims the file."""
+        if self._file is None:
+            self._file = Checkpoint(self.path)
+            self._file.claim(self.run)
+        return self._file.resume(work, runtime)
+
+    def close(self) -> None:
+        """Close the file, if it was opened."""
+        if self._file is not None:
+            self._file.close()
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from relfit.backends.choice import BACKENDS, PRECISIONS
 from relfit.cli_features import features_command
 from relfit.cli_gate import check_gate, gate_options, gate_status
 from relfit.cli_inputs import (
-    DISCREPANCIES,
-    KERNELS,
     check_inputs,
-    discrepancy_of,
     input_options,
-    kernel_of,
     named_models,
     read_inputs,
 )
+from relfit.cli_options import json_option, measured_settings, measuring_options, name_option
 from relfit.cli_plan import plan_command
 from relfit.cli_report import REFERENCE, command_line, items_options, read_items, report_command
 from relfit.cli_reproduce import reproduce_command
@@ -34,130 +29,11 @@ from relfit.doctor import doctor_command
 from relfit.errors import InputError, RelfitError
 from relfit.files import write_text_atomic
 from relfit.outputs import check_outputs, say, say_utf8
-from relfit.presets import PRESETS
 from relfit.procedures import CORRECTIONS
 from relfit.result import Comparison, PairComparison
-from relfit.task import DEPENDENCE, ESTIMATORS, VARIANCES
 from relfit.version import __version__
 
 DONE, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 2, 70, 130
-
-
-class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4 only
-    name = "median|NUMBER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "median":
-            return value
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 0.0 < number < float("inf"):
-            self.fail(f'expected "median" or a positive number, got {value!r}', param, ctx)
-        return number
-
-
-def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Several click options as one decorator, in the order in which the help shows them."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-_NAMES = click.option(
-    "--name", "names", metavar="NAME", multiple=True, help="Name of a model, once for each; otherwise the file names."
-)
-_MEASURING = _options(
-    click.option("--alpha", metavar="LEVEL", type=float, default=0.05, show_default=True, help="Error rate allowed."),
-    click.option(
-        "--margin",
-        metavar="DELTA",
-        type=float,
-        default=0.0,
-        help="A difference that does not matter: test “worse by more than DELTA”, and say where “equivalent” is shown.",
-    ),
-    click.option(
-        "--kernel",
-        type=click.Choice([*KERNELS, "select"]),
-        default="gaussian",
-        show_default=True,
-        help="select: the bandwidth of a Gaussian chosen on a fifth of the rows, the test on the others.",
-    ),
-    click.option(
-        "--bandwidth",
-        metavar="median|NUMBER",
-        type=_Bandwidth(),
-        help="Length of the kernel.  [default: the median distance; 1 for imq]",
-    ),
-    click.option(
-        "--preset",
-        type=click.Choice(list(PRESETS)),
-        help="Of features: kid: cubic kernel; cmmd: rows of unit length, Gaussian kernel of bandwidth 10.",
-    ),
-    click.option(
-        "--discrepancy",
-        type=click.Choice(DISCREPANCIES),
-        default="auto",
-        show_default=True,
-        help="auto: mmd for samples, ksd for densities; ume, nystroem, fssd: by some locations, in linear time.",
-    ),
-    click.option(
-        "--locations", metavar="NUMBER", type=click.IntRange(min=1), help="How many.  [default: 10; nystroem: 2√n]"
-    ),
-    click.option(
-        "--estimator",
-        type=click.Choice(ESTIMATORS),
-        default="complete",
-        show_default=True,
-        help="complete: all pairs of rows; incomplete: 25 for each row; block: within blocks; linear: n/2; auto: by n.",
-    ),
-    click.option("--pairs", metavar="NUMBER", type=int, help="incomplete: pairs of rows.  [default: 25 for each row]"),
-    click.option("--blocks", metavar="NUMBER", type=int, help="block: number of blocks.  [default: √n or 40]"),
-    click.option(
-        "--variance",
-        type=click.Choice(VARIANCES),
-        default="auto",
-        show_default=True,
-        help="corrected: the second-order part of complete's variance counted once.",
-    ),
-    click.option(
-        "--dependence",
-        type=click.Choice(DEPENDENCE),
-        default="independent",
-        show_default=True,
-        help="shared: the models used the same prompts or random numbers; paired: with the reference rows too.",
-    ),
-    click.option(
-        "--seed",
-        metavar="NUMBER",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="The same seed gives the same answer.",
-    ),
-    click.option(
-        "--backend",
-        type=click.Choice(BACKENDS),
-        default="auto",
-        show_default=True,
-        help="Where the work is done; triton: fused kernels on a CUDA device, in single precision.",
-    ),
-    click.option("--precision", type=click.Choice(PRECISIONS), default="double", show_default=True),
-    click.option(
-        "--memory",
-        metavar="SIZE",
-        help="Hold no more than this, such as 2GB, whatever the size of the files.  [default: files are read whole]",
-    ),
-    click.option("--progress/--no-progress", default=None, help="Show a bar; by default on terminals only."),
-)
-_JSON = click.option(
-    "--json", "json_path", metavar="PATH", help="Write the result as JSON; - prints it instead of the table."
-)
 
 
 @click.group(
@@ -181,9 +57,9 @@ def cli(ctx: click.Context) -> None:
 )
 @click.argument("reference")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@_NAMES
+@name_option
 @click.option("--html", "html_path", metavar="PATH", help="Write a report that opens in any browser.")
-@_JSON
+@json_option
 @gate_options
 @items_options
 @click.option(
@@ -207,7 +83,7 @@ def cli(ctx: click.Context) -> None:
     "--correction", type=click.Choice(CORRECTIONS), help="Of the p-values.  [default: by for relmulti, otherwise none]"
 )
 @input_options
-@_MEASURING
+@measuring_options
 @worker_options
 def compare_command(
     reference: str,
@@ -250,7 +126,7 @@ def compare_command(
     fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
     inputs = read_inputs(reference, named, settings)
     with computing({**settings, **fraction}) as wanted:
-        compared = compare(inputs.reference, inputs.models, test=test, **_prepared(wanted))
+        compared = compare(inputs.reference, inputs.models, test=test, **measured_settings(wanted))
     result = recorded(_noted(compared, inputs.notes))
     _write_json(result, json_path)
     if html_path is not None:
@@ -270,8 +146,8 @@ def compare_command(
 @click.argument("reference")
 @click.argument("a")
 @click.argument("b")
-@_NAMES
-@_JSON
+@name_option
+@json_option
 @click.option(
     "--test",
     type=click.Choice(["z", "relpsi"]),
@@ -280,7 +156,7 @@ def compare_command(
     help="relpsi: given which of the two looks better; less power.",
 )
 @input_options
-@_MEASURING
+@measuring_options
 @worker_options
 def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path: str | None, **settings: Any) -> int:
     """Test whether model A is significantly worse than model B.
@@ -292,7 +168,9 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
     check_outputs({"--json": _file(json_path)}, [reference, a, b])
     inputs = read_inputs(reference, named, settings)
     with computing(settings) as wanted:
-        compared = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **_prepared(wanted))
+        compared = compare_pair(
+            inputs.reference, *inputs.models.values(), names=tuple(named), **measured_settings(wanted)
+        )
     result = _noted(compared, inputs.notes)
     _write_json(result, json_path)
     if json_path != "-":
@@ -366,23 +244,6 @@ def _refuse(message: str) -> int:
 def _where_help(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return "" if context is None else f" (see {context.command_path} --help)"
-
-
-def _prepared(settings: dict[str, Any]) -> dict[str, Any]:
-    """The options as arguments of `compare` and `compare_pair`."""
-    kernel, bandwidth, preset = (settings.pop(name) for name in ("kernel", "bandwidth", "preset"))
-    if preset is not None:
-        _refuse_own_kernel(preset)
-    chosen = kernel_of(kernel, bandwidth) if preset is None else None
-    discrepancy = discrepancy_of(settings.pop("discrepancy"), settings.pop("locations"))
-    return {"discrepancy": discrepancy, "kernel": chosen, "preset": preset, "rng": settings.pop("seed"), **settings}
-
-
-def _refuse_own_kernel(preset: str) -> None:
-    context = click.get_current_context()
-    for name in ("kernel", "bandwidth"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"--{name}: --preset {preset} has a kernel of its own; leave out one of the two")
 
 
 def _noted(result: Any, notes: Sequence[str]) -> Any:

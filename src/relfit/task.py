@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from relfit.backends import LookupBackend
 from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend, fits_fused
-from relfit.checkpoint import Checkpoint
+from relfit.checkpoint import Notebook
 from relfit.crews import LocalBackend, Precision, crew_of
 from relfit.discrepancies import AT_LOCATIONS, KSD, MMD, AtLocations, Dependence
 from relfit.errors import InputError
@@ -121,8 +121,7 @@ def prepared(
             yield task
             return
         _check_checkpoint(task)
-        with Checkpoint(options.checkpoint) as notebook:
-            notebook.claim(_run_of(task))
+        with closing(Notebook(options.checkpoint, _run_of(task))) as notebook:
             runtime = replace(task.plan.runtime, notebook=notebook)
             yield replace(task, plan=replace(task.plan, runtime=runtime))
 

@@ -10,30 +10,20 @@ import zipfile
 
 import numpy as np
 import pytest
+from hostile import peak, zipped
 from refusals import refused
 
 from relfit.cli_report import read_result
 from relfit.experiments.chicago_data import read_file
 from relfit.extract.sources import list_items
-from relfit.inputs import as_rows, read_rows, room
+from relfit.inputs import as_rows, read_rows
 from relfit.inputs.bounded import bounded_rows
 from relfit.inputs.files.labels import read_labels, split_labels
 from relfit.memory import Budget
 
 pytestmark = pytest.mark.filterwarnings("error")
-resource = pytest.importorskip("resource", reason="POSIX")
 
 ROWS = np.arange(6.0).reshape(3, 2)
-
-
-@pytest.fixture
-def cramped(monkeypatch):
-    """A machine with one megabyte to spare."""
-    monkeypatch.setattr(room, "free_memory", lambda: 1e6)
-
-
-def _peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 # --- .npy: a header is text, and may claim anything
@@ -81,10 +71,10 @@ def _header(shape="(3, 2)", descr="'<f8'", order="False"):
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
 def test_headers_that_claim_the_absurd(tmp_path, content, ending):
     path = tmp_path / f"a{ending}"
-    path.write_bytes(content if ending == ".npy" else _zip({"x.npy": content}))
-    before = _peak()
+    path.write_bytes(content if ending == ".npy" else zipped({"x.npy": content}))
+    before = peak()
     refused(lambda: as_rows("rows", path))
-    assert _peak() - before < 100_000, "kB"
+    assert peak() - before < 100_000, "kB"
 
 
 def test_a_sound_header_made_the_same_way_is_read(tmp_path):
@@ -99,19 +89,11 @@ def test_text_and_records_under_a_budget(tmp_path, ending):
     """Found by fuzzing: what is no number was cast when its first part was read."""
     for array in (np.array(["a", "b"]), np.zeros(2, dtype=[("a", "f8"), ("b", "i4", (2,))])):
         path = tmp_path / f"a{ending}"
-        path.write_bytes(_saved(array) if ending == ".npy" else _zip({"x.npy": _saved(array)}))
+        path.write_bytes(_saved(array) if ending == ".npy" else zipped({"x.npy": _saved(array)}))
         refused(lambda path=path: bounded_rows("rows", str(path), Budget(10**9, tmp_path)), "expected numbers")
 
 
 # --- bombs: small files that unpack to large ones
-
-
-def _zip(members, **options):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", **options) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return out.getvalue()
 
 
 def _saved(array):
@@ -121,7 +103,7 @@ def _saved(array):
 
 
 def test_an_archive_that_unpacks_to_more_than_there_is(tmp_path, cramped):
-    bomb = _zip({"x.npy": _saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED)
+    bomb = zipped({"x.npy": _saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED)
     assert len(bomb) < 10_000
     (tmp_path / "a.npz").write_bytes(bomb)
     refused(lambda: read_rows(tmp_path / "a.npz"), "a.npz: expected what fits into memory", "got 0.008 GB")
@@ -129,7 +111,7 @@ def test_an_archive_that_unpacks_to_more_than_there_is(tmp_path, cramped):
 
 def test_an_archive_that_hides_its_size(tmp_path, cramped):
     """The directory says 1,000 bytes; what follows is never unpacked further than that."""
-    bomb = bytearray(_zip({"x.npy": _saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED))
+    bomb = bytearray(zipped({"x.npy": _saved(np.zeros(10**6))}, compression=zipfile.ZIP_DEFLATED))
     entry = bomb.rindex(b"PK\x01\x02")
     bomb[entry + 24 : entry + 28] = struct.pack("<I", 1000)
     (tmp_path / "a.npz").write_bytes(bomb)
@@ -138,7 +120,7 @@ def test_an_archive_that_hides_its_size(tmp_path, cramped):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_archive_packed_by_what_numpy_never_uses(tmp_path, method):
-    (tmp_path / "a.npz").write_bytes(_zip({"x.npy": _saved(ROWS)}, compression=method))
+    (tmp_path / "a.npz").write_bytes(zipped({"x.npy": _saved(ROWS)}, compression=method))
     refused(lambda: read_rows(tmp_path / "a.npz"), "packed in another way")
 
 
@@ -267,7 +249,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ending, gro
     rows = np.random.default_rng(0).normal(size=(5000, 2))
     path = tmp_path / f"a{ending}"
     data = "".join(f"{a!r},{b!r}\n" for a, b in rows.tolist()).encode()
-    path.write_bytes({".csv": data, ".csv.gz": gzip.compress(data), ".npz": _zip({"x.npy": _saved(rows)})}[ending])
+    path.write_bytes({".csv": data, ".csv.gz": gzip.compress(data), ".npz": zipped({"x.npy": _saved(rows)})}[ending])
     opened, plain = type(path).open, gzip.open
 
     def changed(stream):

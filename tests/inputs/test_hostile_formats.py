@@ -8,32 +8,14 @@ import zipfile
 
 import numpy as np
 import pytest
+from hostile import peak, zipped
 from refusals import refused
 
-from relfit.inputs import read_rows, room
+from relfit.inputs import read_rows
 
-resource = pytest.importorskip("resource", reason="POSIX")
 pytestmark = pytest.mark.filterwarnings("error")
 
 ROWS = np.arange(6.0).reshape(3, 2)
-
-
-@pytest.fixture
-def cramped(monkeypatch):
-    """A machine with one megabyte to spare."""
-    monkeypatch.setattr(room, "free_memory", lambda: 1e6)
-
-
-def _peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _zip(members, **options):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", **options) as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return out.getvalue()
 
 
 # --- pickles that make much of little
@@ -46,7 +28,7 @@ def torch():
 
 def _pt(pickled, **options):
     records = {"a/data/0": bytes(96), "a/data/1": bytes(64)}
-    return _zip({"a/data.pkl": pickled, "a/byteorder": b"little", **records, "a/version": b"3\n"}, **options)
+    return zipped({"a/data.pkl": pickled, "a/byteorder": b"little", **records, "a/version": b"3\n"}, **options)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +46,9 @@ def _pt(pickled, **options):
 @pytest.mark.parametrize("zipped", [True, False])
 def test_calls_that_no_tensor_needs(torch, tmp_path, pickled, zipped):
     (tmp_path / "a.pt").write_bytes(_pt(pickled) if zipped else pickled)
-    before = _peak()
+    before = peak()
     refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: holds Python objects or code")
-    assert _peak() - before < 100_000, "kB"
+    assert peak() - before < 100_000, "kB"
 
 
 def test_a_packed_archive_of_tensors(torch, tmp_path):
@@ -82,7 +64,7 @@ def test_positions_outside_a_sparse_tensor(torch, tmp_path):
         members = {name: archive.read(name) for name in archive.namelist()}
     indices = next(name for name, data in members.items() if len(data) == 80)
     members[indices] = struct.pack("<10q", *range(10**12, 10**12 + 10))
-    (tmp_path / "a.pt").write_bytes(_zip(members))
+    (tmp_path / "a.pt").write_bytes(zipped(members))
     refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: cannot be read")
 
 

@@ -63,11 +63,10 @@ class ClusterCrew:
 
 @dataclass
 class _Given:
-    """A patch that was handed out, and how often."""
+    """A patch that was handed out; its future is None where that was lost."""
 
     patch: Patch
-    future: Any
-    times: int = 1
+    future: Any = None
 
 
 @dataclass
@@ -83,16 +82,22 @@ class _Shift:
     handed_out: int = 0
 
     def next_result(self) -> Sums:
-        """The sums of the first patch that has not been asked for yet."""
-        while True:
+        """The sums of the first patch that has not been asked for yet; what is lost meanwhile is handed out again."""
+        for attempt in range(1, 1 + ATTEMPTS):
             try:
                 self._hand_out()
                 found = self._wait(self.given[0])
             except _Lost as error:
-                self._again(error)
-                continue
-            self.given.popleft()
-            return found
+                if attempt == ATTEMPTS:
+                    raise WorkersLost(
+                        f"executor: the same part of the work was lost {ATTEMPTS} times ({error}); workers with too "
+                        f"little memory end like this: give memory= for smaller parts; {ADVICE}"
+                    ) from error
+                self.stop()
+            else:
+                break
+        self.given.popleft()
+        return found
 
     def stop(self) -> None:
         """Take back what has not come, and the rows."""
@@ -100,12 +105,16 @@ class _Shift:
         self.sources = []
         # The cluster may be gone, and says so in many ways; there is nothing to take back then.
         with contextlib.suppress(Exception):
-            self.client.cancel([*(given.future for given in self.given), *rows])
+            self.client.cancel([*(given.future for given in self.given if given.future is not None), *rows])
+        for given in self.given:
+            given.future = None
 
     def _hand_out(self) -> None:
-        """Keep two patches for every thread of the cluster with it."""
+        """Keep two patches for every thread of the cluster with it; rows went with the worker that held them."""
         if not self.sources:
             self.sources = self._scattered()
+        for given in self.given:
+            given.future = self._submit(given.patch) if given.future is None else given.future
         wanted = 2 * max(1, sum(worker["nthreads"] for worker in _workers(self.client).values())) + 2
         while len(self.given) < wanted and self.handed_out < len(self.work.patches):
             patch = self.work.patches[self.handed_out]
@@ -151,20 +160,6 @@ class _Shift:
                     raise WorkersLost(
                         f"executor: the cluster has had no workers for {self.patience:.0f} s; {ADVICE}"
                     ) from None
-
-    def _again(self, error: _Lost) -> None:
-        """Scatter afresh and hand out again what was handed out: rows went with the worker that held them."""
-        first = self.given[0] if self.given else None
-        if first is not None and first.times >= ATTEMPTS:
-            raise WorkersLost(
-                f"executor: the same part of the work was lost {ATTEMPTS} times with its worker ({error}); workers "
-                f"with too little memory end like this: give memory= for smaller parts; {ADVICE}"
-            ) from error
-        self._require_workers()
-        self.stop()
-        self.sources = self._scattered()
-        for given in self.given:
-            given.future, given.times = self._submit(given.patch), given.times + 1
 
     def _require_workers(self) -> None:
         """Wait for a worker, or give up."""

@@ -52,10 +52,8 @@ def read_arrow(path: Path, wanted: Wanted | None) -> Array:
     pyarrow = needed(path, "pyarrow", _OLDEST)
     ipc = needed(path, "pyarrow.ipc", ())
     with pyarrow.memory_map(os.fspath(path)) as source:
-        schema = _opened(ipc, source).schema
-        names = _names(path, schema, wanted)
-        fields = [schema.get_field_index(name) for name in names]
-        table = _opened(ipc, source, ipc.IpcReadOptions(included_fields=fields)).read_all()
+        names, opened = _wanted(path, ipc, source, wanted)
+        table = opened.read_all()
         return arrow_rows(path, names, table.to_batches(), table.num_rows)
 
 
@@ -76,14 +74,19 @@ def ipc_parts(path: Path, wanted: Wanted | None) -> Iterator[NDArray[Any]]:
     pyarrow = needed(path, "pyarrow", _OLDEST)
     ipc = needed(path, "pyarrow.ipc", ())
     with pyarrow.OSFile(os.fspath(path)) as source:
-        schema = _opened(ipc, source).schema
-        names = _names(path, schema, wanted)
-        fields = [schema.get_field_index(name) for name in names]
-        opened = _opened(ipc, source, ipc.IpcReadOptions(included_fields=fields, use_threads=False))
+        names, opened = _wanted(path, ipc, source, wanted, use_threads=False)
         batches = (
             opened if hasattr(opened, "read_next_batch") else map(opened.get_batch, range(opened.num_record_batches))
         )
         yield from _released(pyarrow, arrow_parts(path, names, batches))
+
+
+def _wanted(path: Path, ipc: Any, source: Any, wanted: Wanted | None, **options: Any) -> tuple[list[str], Any]:
+    """The wanted columns' names, and a reader of those alone."""
+    schema = _opened(ipc, source).schema
+    names = _names(path, schema, wanted)
+    fields = [schema.get_field_index(name) for name in names]
+    return names, _opened(ipc, source, ipc.IpcReadOptions(included_fields=fields, **options))
 
 
 def _counted(path: Path, blocks: Iterator[NDArray[Any]], rows: int) -> Iterator[NDArray[Any]]:
