@@ -17,7 +17,7 @@ from relfit.experiments.summaries import rate
 from relfit.kernels import Gaussian
 from relfit.models import Density
 from relfit.problems import draw, mean_shift_l10, stream
-from relfit.procedures import Decision, best_set, carve, regret_bounds, relpsi, seeded
+from relfit.procedures import Decision, best_set, carve, pair_intervals, regret_bounds, relpsi, seeded
 from relfit.procedures.carve import DRAWS as CARVE_DRAWS
 from relfit.procedures.carve import GAMMA, conditional_law, select
 from relfit.procedures.decision import difference_variance
@@ -52,6 +52,11 @@ def data_cells() -> list[dict[str, Any]]:
     return [{"measure": measure, "n": n} for measure in ("mmd", "ksd") for n in (200, 500)]
 
 
+def pair_cells() -> list[dict[str, Any]]:
+    """All of them once more, for the intervals of all pairs."""
+    return known_cells() + data_cells()
+
+
 def group_cells() -> list[dict[str, Any]]:
     """Tied models, rows in groups, with the groups and without."""
     return [
@@ -70,16 +75,23 @@ def known_covariance() -> Array:
 
 def known_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """One D ~ N(θ, V)."""
-    covariance, theta = known_covariance(), MEANS[setting["setting"]]
-    values = stream(seed, f"coverage {setting['setting']}").multivariate_normal(theta, covariance)
-    names = tuple(f"P{k}" for k in range(1, 11))
-    return _bounds(JointEstimate(names, values, covariance, (200,)), theta, seed)
+    return _bounds(*_known(setting, seed), seed)
 
 
 def data_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """One draw of meanshift-l10."""
     joint, theta = _estimated(setting, seed)
     return _bounds(joint, theta, seed)
+
+
+def pair_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Whether the intervals of all 45 differences hold, and their median length."""
+    joint, theta = (_known if "setting" in setting else _estimated)(setting, seed)
+    ends = pair_intervals(joint, LEVEL, rng=seeded(seed, "pairs"), draws=DRAWS)
+    truth = np.subtract.outer(theta, theta)
+    held = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
+    upper = np.triu_indices(len(theta), 1)
+    return {"interval": bool(held.all()), "length": float(np.median(np.ptp(ends, axis=2)[upper]))}
 
 
 def margin_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -148,6 +160,14 @@ def coverage_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any
     return rows
 
 
+def pair_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Coverage of all differences at once."""
+    words = setting.get("setting") or f"{setting['measure'].upper()}, n = {setting['n']}"
+    length = float(np.median([result["length"] for result in results]))
+    covered = rate([float(result["interval"]) for result in results])
+    return [{"setting": words, "all intervals": covered, "median length": f"{length:.3g}"}]
+
+
 def margin_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """How often P10, worse by exactly δ, is called worse by more, and how often any claim "equivalent" is wrong."""
     rows = []
@@ -181,6 +201,13 @@ def population(measure: str) -> Array:
     wide = BANDWIDTH**2 + 2.0
     c = (BANDWIDTH**2 / wide) ** (DIM / 2)
     return np.asarray(c * squares if measure == "ksd" else -2.0 * c * np.expm1(-squares / (2.0 * wide)))
+
+
+def _known(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:
+    covariance, theta = known_covariance(), MEANS[setting["setting"]]
+    values = stream(seed, f"coverage {setting['setting']}").multivariate_normal(theta, covariance)
+    names = tuple(f"P{k}" for k in range(1, 11))
+    return JointEstimate(names, values, covariance, (200,)), theta
 
 
 def _estimated(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:

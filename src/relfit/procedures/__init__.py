@@ -7,7 +7,7 @@ from relfit.procedures.collection import CollectionDecision, collection_best_set
 from relfit.procedures.corrections import CORRECTIONS, adjust
 from relfit.procedures.decision import Decision
 from relfit.procedures.pairwise import PairDecision, fixed_relpsi, relative_z
-from relfit.procedures.ranks import pairwise_matrix, rank_sets
+from relfit.procedures.ranks import pair_intervals, pairwise_matrix, rank_sets
 from relfit.procedures.regret import RegretBounds, regret_bounds
 from relfit.procedures.relmulti import relmulti
 from relfit.procedures.relpsi import relpsi
@@ -30,6 +30,7 @@ __all__ = [
     "check_scale",
     "collection_best_set",
     "fixed_relpsi",
+    "pair_intervals",
     "pairwise_matrix",
     "rank_sets",
     "regret_bounds",

@@ -146,6 +146,16 @@ class Comparison:
         """
         return ranking.pairs(self, correction)
 
+    def pair_intervals(self, level: float = 0.95) -> Array:
+        """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+        >>> result.pair_intervals()[2, 0].round(1).tolist()  # c − a
+        [1.7, 2.3]
+        """
+        return ranking.intervals(self, check_level(level))
+
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then by discrepancy."""
         order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.inputs import check_choice
-from relfit.procedures import CORRECTIONS, pairwise_matrix, rank_sets, seeded
+from relfit.procedures import CORRECTIONS, pair_intervals, pairwise_matrix, rank_sets, seeded
 from relfit.result import serial
 from relfit.result.distinct import distinct, places
 
@@ -104,3 +104,10 @@ def pairs(result: Comparison, correction: str) -> PairMatrix:
         alpha=result.alpha,
         correction=found.correction,
     )
+
+
+def intervals(result: Comparison, level: float) -> Array:
+    """(l, l, 2) intervals for all differences at once; a copy's are its original's."""
+    source = seeded(result.seed or 0, "pairs")
+    at = places(result)
+    return pair_intervals(distinct(result), level, rng=source)[np.ix_(at, at)]
