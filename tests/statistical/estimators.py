@@ -24,7 +24,7 @@ VERSION = "1"  # raise it when a change of the code changes results: stored tria
 PARTS = {
     "truth": (truth.cells, truth.trial, 100),
     "noise": (noise.cells, noise.trial, 50),
-    "power": (power.cells, power.trial, 800),
+    "power": (power.cells, power.trial, 600),
     "lags": (power.lag_cells, power.lag_trial, 100),
     "shrinkage": (shrinkage.cells, shrinkage.trial, 600),
     "costs to 10,000": (partial(costs.cells, 0, 20_000), costs.trial, 200),

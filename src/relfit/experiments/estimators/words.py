@@ -26,11 +26,12 @@ P = ψᵀψ/(n(n−1)), ψ = 2(g − ḡ), and C the covariance of h over the M 
 
     E P = ((n−4)V + nσ²/M)/(n−1),   E C = σ² − V,   so   V̂ = ((n−1)P − (n/M)C)/(n − 4 + n/M)
 
-is unbiased for V = Cov D; relfit uses PSD₊(V̂ − C/M) + C/M, where PSD₊ drops negative eigenvalues *relative to C*: with
-C = LLᵀ it is L(L⁻¹·L⁻ᵀ)₊Lᵀ. (Ordinary eigenvalues let the large noise that similar models have in common spill into
-their small differences: on rbm-l7 they made KSD's standard errors up to 1.16 times too large.) For large n this is
-PSD₊(P − (2/M)C) + C/M. With q = 1 it is the linear estimator's cov(h)/M exactly. Block values are independent:
-V = cov(block values)/B; fewer than five blocks for each model are refused.
+is unbiased for V = Cov D; relfit uses PSD₊(V̂ − C/M) + C/M, where PSD₊ is the nearest covariance of the same trace, both
+*relative to C*: with C = LLᵀ it is L(A − τ)₊Lᵀ, A = L⁻¹·L⁻ᵀ, and τ such that the trace stays. (Ordinary eigenvalues let
+the large noise that similar models have in common spill into their small differences, and negative eigenvalues dropped
+without τ would make V too large by their sum.) For large n this is PSD₊(P − (2/M)C) + C/M. With q = 1 it is the linear
+estimator's cov(h)/M exactly. Block values are independent: V = cov(block values)/B; fewer than five blocks for each
+model are refused.
 
 `variance="corrected"` of the complete estimator is PSD₊(V − 2S2) + S2, relative to S2, the second-order part, which the
 projection form V counts twice: for MMD of independent samples
@@ -59,7 +60,7 @@ data (D₁ − D₂ of tied models; D₁ of a model that equals the data), relat
 ## Power at equal cost
 
 Blocks of 2R + 1 rows hold as many pairs as the cyclic design with R. TPR and FPR at α = .05, Gaussian kernel with the
-median bandwidth, every design on the same draws; "not below" allows two standard errors of the paired difference. The
+median bandwidth, every design on the same draws; "not below" allows three standard errors of the paired difference. The
 linear estimator has n/2 pairs of n rows and cannot use more; a second row gives it as many pairs as R = 5, which takes
 {more} times the rows. (Where rows are free, that is the best use of so many pairs: no two of them share a row.)
 The RBMs by samples are hopeless at the paper's n = 1000 with any of the cheap designs; n = 5000 was added after that
@@ -68,8 +69,10 @@ was seen.
 {power_goals}
 
 {power}
-The models of KSD rows differ from the data in few directions (means, one weight of the RBM): the differences of their
-KSD values have hardly any second-order part, and n/2 pairs say as much as all of them.
+Blocks estimate V from few values (35 of 141 rows): where the power is low, that noise by itself brings a few more
+rejections, right and wrong ones. The models of KSD rows differ from the data in few directions (means, one weight of
+the RBM): the differences of their KSD values have hardly any second-order part, and n/2 pairs say as much as all of
+them. "Nothing to gain" is said where even the complete estimator finds less than .1 more than the linear one.
 
 ### What more pairs gain
 
