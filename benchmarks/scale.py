@@ -25,6 +25,9 @@ DIM, MODELS, LAGS = 16, 5, 25
 SIZES, DEVICES = (10**6, 10**7, 10**8), (1, 8, 64)
 # A scheduler hands out about a thousand tasks a second.
 SCHEDULER_TASKS = 1000.0
+# What two workers were measured to give, of twice what one gives (benchmarks/cluster.py).
+EFFICIENCY = 0.97
+SIDE = PATCH_ROWS * DEVICE_SCALE
 
 
 def pairs_of(n):
@@ -57,8 +60,30 @@ def in_words(seconds):
     """Seconds, minutes, hours or days."""
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:,.3g} {unit}"
+            return f"{_number(seconds / size)} {unit}"
     return f"{seconds:.2g} s"
+
+
+def _number(value):
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
+def patches_of(n):
+    """Into how many patches a complete MMD is cut for devices."""
+    cuts = -(-n // SIDE)
+    return (1 + MODELS) * cuts * (cuts + 1) // 2 + MODELS * cuts * cuts
+
+
+def on_devices(n, k, speed):
+    """Seconds on k devices: one more than there are patches has nothing to do."""
+    busy = min(k, patches_of(n))
+    return pairs_of(n) / (speed * busy * (EFFICIENCY if busy > 1 else 1.0))
+
+
+def priced(seconds, devices, dollars):
+    """A time, and what so many devices cost meanwhile."""
+    price = devices * seconds / 3600 * dollars
+    return f"{in_words(seconds)}, {f'{price:,.2f}' if price >= 0.01 else '< 0.01'} $"
 
 
 def speeds():
@@ -84,30 +109,25 @@ def main():
         (
             f"{n:,}",
             in_words(pairs_of(n) / complete),
-            *(
-                f"{in_words(pairs_of(n) / (k * device))}, {pairs_of(n) / device / 3600 * options.dollars:,.2f} $"
-                for k in DEVICES
-            ),
-            in_words(n / incomplete),
-            in_words(n / linear),
+            *(priced(on_devices(n, k, device), k, options.dollars) for k in DEVICES),
+            priced(n / incomplete, 1, options.dollars),
+            priced(n / linear, 1, options.dollars),
         )
         for n in SIZES
     ]
-    side = PATCH_ROWS * DEVICE_SCALE
     limits = []
     for n in SIZES:
-        cuts = -(-n // side)
-        patches = (1 + MODELS) * cuts * (cuts + 1) // 2 + MODELS * cuts * cuts
+        patches = patches_of(n)
         rows = (1 + MODELS) * n * DIM * 8
-        back = 16.0 * pairs_of(n) / min(side, n)
-        seconds = pairs_of(n) / (64 * device)
+        back = 16.0 * pairs_of(n) / min(SIDE, n)
+        seconds = on_devices(n, 64, device)
         limits.append(
             (
                 f"{n:,}",
                 f"{patches:,}",
-                f"{rows / 1e9:,.3g} GB",
+                f"{_number(rows / 1e9)} GB",
                 in_words(64 * rows / (options.link * 1e9)),
-                f"{back / 1e9:,.3g} GB",
+                f"{_number(back / 1e9)} GB",
                 in_words(back / (options.link * 1e9)),
                 in_words(patches / SCHEDULER_TASKS),
                 in_words(seconds),
@@ -117,14 +137,16 @@ def main():
         device / 1e9:,.0f} on one H200
 (whole comparison, {how}, `precision="single"`); "incomplete" with {LAGS} pairs a row {
         incomplete / 1e3:,.0f} thousand rows a second
-and "linear" {linear / 1e3:,.0f} thousand, both on {cores} cores. Everything else is division: perfect efficiency, {
-        options.dollars:g} dollars
-for an hour of a device (put your own price), and estimators that are not complete where the call is made, since they do
-not use the device.
+and "linear" {linear / 1e3:,.0f} thousand, both on {
+        cores
+    } cores. Everything else is division: no more devices at work than there
+are patches, {EFFICIENCY:g} of perfect with several (measured with two workers), {options.dollars:g} dollars
+for an hour of a device, idle or not (put your own price). Estimators that are not complete run where the call is made
+and use no device: theirs is the time and the price of one machine with {cores} cores, however many devices there are.
 
 {table(["n", f"complete, {cores} cores", *(f"complete, {k} × H200" for k in DEVICES), "incomplete", "linear"], times)}
 
-Where something else becomes the limit, for 64 devices, patches of {side:,} rows and a network of {
+Where something else becomes the limit, for 64 devices, patches of {SIDE:,} rows and a network of {
         options.link:g} GB/s at the
 client. Rows are sent to every worker once, sums come back for both sides of every patch (16 bytes times pairs
 divided by the patch's rows), and a scheduler hands out about {SCHEDULER_TASKS:,.0f} tasks a second.
@@ -147,7 +169,7 @@ divided by the patch's rows), and a scheduler hands out about {SCHEDULER_TASKS:,
 
 Sending the rows to 64 workers over one such link takes longer than the work itself at each of these sizes: let them
 read a folder they share. The sums are the limit from {
-        options.link * 1e9 * side / 16.0 / device:,.0f} devices on: they come back
+        options.link * 1e9 * SIDE / 16.0 / device:,.0f} devices on: they come back
 faster than the client's network takes them. The scheduler is not the limit at any of
 these sizes. No run with more than one device was made."""
     print(text)

@@ -120,9 +120,37 @@ PAGE = """# Any loss: the best set beside arch's model confidence set
 held-out rows, errors on benchmark questions, forecast losses. `relfit.decide` then runs any test but RelMulti on it,
 with the same table and report. Items that belong together (questions about one text) are said with `groups=`.
 
-This page was written by `python examples/losses_mcs.py --trials {trials} --docs docs/losses.md`.
+This page was written by `python examples/losses_mcs.py --trials {trials} --docs docs/losses.md`, which needs
+`pip install arch scikit-learn` besides.
 
-## An example
+## Your own losses
+
+```console
+$ pip install .
+```
+
+in a checkout of relfit (`pip install relfit` once it is on PyPI). A row for every item, a column for every model; in
+results `score` is the mean loss, and smaller is better:
+
+```python
+import numpy as np
+import relfit
+
+losses = np.random.default_rng(0).exponential([1.0, 1.05, 1.5], size=(400, 3))
+joint = relfit.from_losses(losses, ["old", "new", "small"])
+print(relfit.decide(joint, rng=0))
+```
+
+```text
+best set · score · n = 400 · α = 0.05
+model  score  s.e.   Δ to best  p-value  verdict
+old    1.008  0.050  —          0.96     best of the sample
+new    1.136  0.054  0.129      0.037    worse
+small  1.487  0.075  0.479      3.0e-8   worse
+old has the smallest score; new and small are significantly worse.
+```
+
+## Beside MCS
 
 Log losses of five classifiers on the same 285 held-out items (scikit-learn's breast cancer data):
 

@@ -31,10 +31,8 @@ Written by `make new-user` (`scripts/new_user.py`): an empty folder, a new virtu
 then what the README says, nothing else. From the empty folder to the report on three files of one's own:
 **{seconds:.0f} seconds** (the aim is under five minutes).
 
-{machine}. Nearly all of it is making the environment and installing, and depends on what else the machine does: every
-run so far, the one below last, took
-
-{runs}
+{machine}. Nearly all of it is making the environment and installing, and depends on what else the
+machine does. Runs so far, the one below last: {runs} s.
 
 {steps}
 The report is one file of {size:.0f} kB. How it reads: [the report](report.md).
@@ -50,7 +48,8 @@ def readme_steps(text):
 
 def _earlier_runs(page):
     text = page.read_text(encoding="utf-8") if page.exists() else ""
-    return re.findall(r"^- \d+ s.*$", text, flags=re.MULTILINE)
+    found = re.search(r"Runs so far[^:]*: ([\d, ]+) s", text)
+    return found[1].split(", ") if found else []
 
 
 def main():
@@ -61,7 +60,6 @@ def main():
     (install, compare), example = readme_steps(README.read_text(encoding="utf-8"))
     names = re.findall(r"[\w-]+\.npy", compare)
     wheel = arguments.wheel.resolve()
-    busy = f", load average {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
     with tempfile.TemporaryDirectory() as name:
         folder, steps, begun = Path(name), [], time.perf_counter()
 
@@ -85,7 +83,7 @@ def main():
         step("python example.py", "python example.py")
         size = report.stat().st_size / 1000
     machine = f"{platform.system()}, Python {platform.python_version()}, {os.cpu_count()} cores"
-    runs = "\n".join([*_earlier_runs(arguments.docs), f"- {finished:.0f} s{busy}"])
+    runs = ", ".join([*_earlier_runs(arguments.docs), f"{finished:.0f}"])
     page = PAGE.format(machine=machine, seconds=finished, steps="\n".join(steps), size=size, runs=runs)
     arguments.docs.write_text(page, encoding="utf-8")
     print(f"{finished:.0f} s to the report; {arguments.docs.name} written")

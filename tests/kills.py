@@ -88,18 +88,30 @@ def noted(path):
         return set(checkpoint._connection.execute("SELECT work, patch FROM patches").fetchall())
 
 
-def kill_clients(folder, address, expected, kills, rng):
-    """Clients that are killed at a random moment and started again, until one ends by itself: (right, killed, lost)."""
-    right = killed = lost = rounds = 0
-    path, result = folder / "run.sqlite", folder / "result.json"
+def executed(client):
+    """How many parts the workers have computed so far, once they are idle."""
+    while any(client.processing().values()):
+        time.sleep(0.05)
+    return sum(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
+
+
+def kill_clients(folder, client, expected, kills, rng):
+    """Clients that are killed at a random moment and started again, until one ends by itself.
+
+    Returns how many runs ended right, how many there were, the kills, and how many noted parts were lost, and computed
+    once more by the run that ended.
+    """
+    right = killed = lost = again = rounds = 0
+    path, result, address = folder / "run.sqlite", folder / "result.json", client.scheduler.address
     start = time.monotonic()
     subprocess.run(command(folder, address), stdout=subprocess.DEVNULL, check=True, env=ENVIRONMENT)
     usual = time.monotonic() - start
+    parts = len(noted(path))
     while killed < kills:
         for file in [*folder.glob("run.sqlite*"), result]:
             file.unlink(missing_ok=True)
         while True:
-            before = noted(path)
+            before, so_far = noted(path), executed(client)
             process = subprocess.Popen(
                 command(folder, address, "--json", str(result)),
                 stdout=subprocess.DEVNULL,
@@ -115,9 +127,10 @@ def kill_clients(folder, address, expected, kills, rng):
                 killed += 1
             lost += not before <= noted(path)
         rounds += 1
+        again += executed(client) - so_far - (parts - len(before))
         found = relfit.Comparison.from_json(result.read_text(encoding="utf-8")) if result.exists() else None
         right += found is not None and same((found.discrepancy, found.covariance), expected)
-    return right, rounds, killed, lost
+    return right, rounds, killed, lost, again
 
 
 def main():
@@ -134,12 +147,12 @@ def main():
         here = relfit.estimate(*samples, rng=0)
         expected = (here.values, here.covariance)
         workers = kill_workers(cluster, client, samples, expected, options.kills, rng)
-        right, rounds, killed, lost = kill_clients(folder, cluster.address, expected, options.kills, rng)
+        right, rounds, killed, lost, again = kill_clients(folder, client, expected, options.kills, rng)
     text = table(
-        ["killed", "kills", "runs that ended", "with the same bits", "noted parts lost"],
+        ["killed", "kills", "runs that ended", "with the same bits", "noted parts lost", "noted parts computed again"],
         [
-            ("a worker, at a random moment", options.kills, options.kills, workers, ""),
-            ("the client, then the same command again", killed, rounds, right, lost),
+            ("a worker, at a random moment", options.kills, options.kills, workers, "", ""),
+            ("the client, then the same command again", killed, rounds, right, lost, again),
         ],
     )
     print(text)

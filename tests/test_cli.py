@@ -109,7 +109,9 @@ def test_kernels(data, capsys, options, kernel):
 
 def test_outputs_are_written(data, capsys):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
-    assert "gpt is significantly worse" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "gpt is significantly worse" in out
+    assert out.endswith("\nReport: out.html\nResult: out.json\n")
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
     assert "gpt is significantly worse" in (data / "out.html").read_text(encoding="utf-8")
@@ -147,6 +149,20 @@ def test_gate(data, capsys):
     assert (data / "out.json").exists()
     assert main([*files, "--gate", "claude"]) == 0
     assert "Gate passed: no evidence that claude is worse" in capsys.readouterr().out
+    assert main([*files, "--gate", "claude", "--junit", "gate.xml"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()[-2:]] == ["JUnit", "Gate passed"]
+
+
+def test_a_gate_that_cannot_see_is_no_verdict(data, capsys):
+    files = ["compare", "human.npy", "gpt.npy", "claude.npy"]
+    for gate in (["--gate", "gpt"], ["--gate", "claude"], ["--gate", "gpt", "--gate-against", "claude"]):
+        assert main([*files, *gate, "--bandwidth", "1e-9", "--junit", "gate.xml"]) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith("relfit: error: kernel: expected one that can tell ")
+        assert len(err.splitlines()) == 1
+        assert "The models cannot be told apart with this kernel" in out
+        assert "Gate passed" not in out
+        assert not (data / "gate.xml").exists()
 
 
 def test_gate_status_is_the_verdict(data, capsys):

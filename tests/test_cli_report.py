@@ -135,7 +135,7 @@ def test_report_formats(result, capsys, form):
 def test_report_pages_with_and_without_data(data, result, capsys):
     assert main(["report", "result.json", "--html", "bare.html"]) == 0
     assert main(["report", "result.json", *FILES, "--html", "full.html", "--items", "gpt=gpt.txt"]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "Report: bare.html\nReport: full.html\n"
     bare, full = (Path(name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
     assert "Where the models and the data differ" not in bare
     assert "Where the models and the data differ" in full
@@ -146,6 +146,10 @@ def test_report_refusals(data, result, capsys):
     assert "none.json: no such file" in _refused(capsys, "report", "none.json")
     Path("other.json").write_text(json.dumps({"a": 1}), encoding="utf-8")
     assert "expected a result written by relfit compare --json" in _refused(capsys, "report", "other.json")
+    assert "got something else of schema None" in _refused(capsys, "report", "other.json")
+    assert main(["pair", *FILES[:3], "--json", "pair.json"]) == 0
+    capsys.readouterr()
+    assert "got a relfit.PairComparison of schema 1" in _refused(capsys, "report", "pair.json")
     assert "expected a result" in _refused(capsys, "report", "gpt.npy")
     assert "give --html PATH too" in _refused(capsys, "report", "result.json", *FILES)
     assert "expected 3 files, one for each model, got 2" in _refused(

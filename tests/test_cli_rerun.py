@@ -46,6 +46,8 @@ def test_changed_input_is_named(folder, capsys):
     np.save("far.npy", np.load("far.npy") + 1e-9)
     assert main(["rerun", "result.json"]) == 2
     assert "model 'far' is no longer what was compared then" in capsys.readouterr().err
+    assert main(["rerun", "--help"]) == 0
+    assert "Exit status 1 if the answer differs, 2 if the files do" in " ".join(capsys.readouterr().out.split())
 
 
 def test_another_answer_is_said(folder, capsys):

@@ -1,13 +1,15 @@
 """--workers, --cluster and --checkpoint."""
 
+import socket
 import sys
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import relfit
-from relfit import cli, patches
+from relfit import InputError, cli, cli_workers, patches
 
 
 @pytest.fixture
@@ -21,7 +23,8 @@ def files(tmp_path, rng, monkeypatch):
     return ["r.npy", "a.npy", "b.npy"]
 
 
-def test_workers_give_the_same_bits(files):
+def test_workers_give_the_same_bits(files, monkeypatch):
+    monkeypatch.setattr(cli_workers, "FEW_PAIRS", 0.0)
     assert cli.main(["compare", *files, "--json", "here.json"]) == 0
     assert cli.main(["compare", *files, "--json", "there.json", "--workers", "2"]) == 0
     here, there = (relfit.Comparison.from_json(Path(name).read_text()) for name in ("here.json", "there.json"))
@@ -30,16 +33,74 @@ def test_workers_give_the_same_bits(files):
     assert cli.main(["pair", *files, "--workers", "1"]) == 0
 
 
+def test_no_process_for_a_few_rows(files, monkeypatch):
+    """The same bits, computed here: to start a process would take longer."""
+    started = []
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", lambda pool, *args: started.append(args))
+    assert cli.main(["compare", *files, "--json", "here.json"]) == 0
+    assert cli.main(["compare", *files, "--json", "there.json", "--workers", "8"]) == 0
+    assert started == []
+    here, there = (relfit.Comparison.from_json(Path(name).read_text()) for name in ("here.json", "there.json"))
+    np.testing.assert_array_equal(here.covariance, there.covariance)
+
+
+def test_processes_once_there_is_enough_to_do(files, monkeypatch):
+    """Patches of 300 rows: the first has 300 · 299/2 pairs, the second 300²; the third and all after it are sent."""
+    monkeypatch.setattr(cli_workers, "FEW_PAIRS", 44_850 + 90_000)
+    sent = []
+
+    def here(pool, fn, *args):
+        sent.append(args)
+        done = Future()
+        done.set_result(fn(*args))
+        return done
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", here)
+    assert cli.main(["compare", *files, "--workers", "2"]) == 0
+    # 800 rows in 3 parts: 6 patches of a sample with itself, 9 of two samples; 3 and 2 times.
+    assert len(sent) == 3 * 6 + 2 * 9 - 2
+
+
+def test_a_failure_here_is_that_of_the_work(files, monkeypatch, capsys):
+    def broken(*_):
+        raise InputError("rows: no longer what they were")
+
+    monkeypatch.setattr(cli_workers, "patch_sums", broken)
+    monkeypatch.setattr("relfit.crews.processes.patch_sums", broken)
+    assert cli.main(["compare", *files, "--workers", "2"]) == 2
+    assert capsys.readouterr().err == "relfit: error: rows: no longer what they were\n"
+
+
 def test_both_is_refused(files, capsys):
     assert cli.main(["compare", *files, "--workers", "2", "--cluster", "tcp://127.0.0.1:1"]) == 2
     assert "--workers: expected without --cluster" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1"])
+class _Never:
+    def __init__(self, *_, **__):
+        raise AssertionError("a client was made")
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "127.0.0.1", "localhost:x", ""])
 def test_nobody_there(files, address, capsys, monkeypatch):
-    pytest.importorskip("distributed", reason="needs dask.distributed")
-    monkeypatch.setattr("relfit.cli_workers.PATIENCE", 1)
+    """Said at once, before there is a client that would have to be cleared away."""
+    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
+    monkeypatch.setattr(distributed, "Client", _Never)
     assert cli.main(["compare", *files, "--cluster", address]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("relfit: error: --cluster: no Dask scheduler answers at")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "tls", "nonsense"])
+def test_somebody_else_there(files, scheme, capsys, monkeypatch):
+    """A server that is not Dask's and says nothing, or whose address Dask cannot use: no client is made either."""
+    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
+    monkeypatch.setattr(distributed, "Client", _Never)
+    monkeypatch.setattr(cli_workers, "PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
+        assert cli.main(["compare", *files, "--cluster", address]) == 2
     said = capsys.readouterr().err
     assert said.startswith("relfit: error: --cluster: no Dask scheduler answers at")
     assert said.count("\n") == 1

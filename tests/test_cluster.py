@@ -89,17 +89,30 @@ def test_densities_and_splits(samples, up):
     assert one == other
 
 
-def test_rows_are_sent_once(samples, up):
+def test_rows_do_not_stay(samples, up):
     _, client = up
-    reference, models = samples
-    relfit.estimate(reference, models, rng=0, executor=client)
+    relfit.estimate(*samples, rng=0, executor=client)
     held = client.run(lambda dask_worker: len(dask_worker.data))
-    # Nothing stays behind once the answer is there.
     deadline = time.monotonic() + 20
     while any(held.values()) and time.monotonic() < deadline:
         time.sleep(0.2)
         held = client.run(lambda dask_worker: len(dask_worker.data))
     assert not any(held.values())
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["files that workers see", "files that they do not see"])
+def test_files_go_by_their_path(samples, expected, up, tmp_path, monkeypatch, seen):
+    _, client = up
+    reference, models = samples
+    for name, rows in {"r": reference, **models}.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+    sent, scatter = [], client.scatter
+    monkeypatch.setattr(client, "scatter", lambda rows, **options: sent.extend(rows) or scatter(rows, **options))
+    if not seen:
+        monkeypatch.setattr(cluster, "seen_here", lambda rows: False)
+    files = {name: str(tmp_path / f"{name}.npy") for name in models}
+    same(relfit.estimate(str(tmp_path / "r.npy"), files, rng=0, executor=client), expected)
+    assert len(sent) == (0 if seen else 3)
 
 
 def test_a_killed_worker_is_made_up_for(samples, expected, tmp_path):
@@ -150,11 +163,15 @@ def test_scheduler_restarted(samples, expected, tmp_path):
         same(found, expected)
 
 
-def test_too_little_memory_is_refused_before_anything_is_killed(samples, up, monkeypatch):
-    _, client = up
-    monkeypatch.setattr(cluster, "USABLE", 1e-9)
-    with pytest.raises(relfit.InputError, match=r"executor: worker tcp://.* needs about .* give memory= for smaller"):
-        relfit.estimate(*samples, rng=0, executor=client)
+def test_too_little_memory_is_refused_before_anything_is_killed(tmp_path):
+    """A worker of 64 MB, of which 60% may be filled, and two samples of 24 MB each for one patch."""
+    wide = np.random.default_rng(0).normal(size=(3, 1500, 2000))
+    with running(tmp_path, 1, "--memory-limit=64MB") as (_, client):
+        with pytest.raises(
+            relfit.InputError, match=r"worker tcp://.* has 0.064 GB and needs about .* give memory= for"
+        ):
+            relfit.estimate(wide[0], dict(zip("ab", wide[1:], strict=True)), rng=0, executor=client)
+        assert len(client.scheduler_info(n_workers=-1)["workers"]) == 1
 
 
 def test_errors_of_the_work_come_through(samples, up):

@@ -213,3 +213,13 @@ def test_a_near_tie_for_best_that_masks_a_bad_model_is_said():
     clear = relfit.decide(relfit.JointEstimate(("a", "b", "far"), [1.0, 2.0, 3.0], 0.05 * np.eye(3)), test="relpsi")
     assert clear.worse[2]
     assert not clear.warnings
+
+
+def test_pairs_are_not_called_near_degenerate_for_their_common_noise():
+    """Models that are the reference's rows, moved: of first order almost alone (C/M is 2% of V)."""
+    rows = np.random.default_rng(1).normal(size=(400, 2))
+    noise = 0.05 * np.random.default_rng(2).normal(size=(2, 400, 2))
+    models = {"a": rows + [0.5, 0.0] + noise[0], "b": rows + [0.0, 0.5] + noise[1]}
+    result = relfit.compare(rows, models, kernel=relfit.Gaussian(1.0), dependence="paired", rng=0)
+    assert result.near_degeneracy.max() < 0.1
+    assert result.status == ((), ())

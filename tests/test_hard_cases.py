@@ -730,7 +730,7 @@ def test_other_options_are_refused_in_one_line(monkeypatch, rng):
     reference, models = rng.normal(size=(40, 2)), normals(rng, 40, a=0.0, b=1.0)
     wide = np.eye(30)
     for call in (compare, estimate):
-        refused(lambda call=call: call(reference, models, kernel="gaussian"), "kernel: expected a relfit kernel", "str")
+        refused(lambda call=call: call(reference, models, kernel="rbf"), "kernel: expected gaussian,", "got 'rbf'")
         refused(lambda call=call: call(reference, models, estimator="fast"), "estimator: expected one of", "'fast'")
         refused(lambda call=call: call(reference, models, backend="cuda"), "backend: expected one of auto, numpy")
         refused(lambda call=call: call(reference, models, backend=wide), "backend: expected one of auto, numpy")

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
-from relfit import IMQ, Gaussian, InputError, Matern, MultiScale, Polynomial, RationalQuadratic
-from relfit.kernels import Sum, kernel_from_dict, median_distance
+from relfit import IMQ, MMD, Gaussian, InputError, Matern, MultiScale, Polynomial, RationalQuadratic, Tilted, compare
+from relfit.cli_inputs import KERNELS as KERNELS_BY_OPTION
+from relfit.kernels import Sum, as_kernel, kernel_from_dict, median_distance
+from relfit.kernels.choice import NAMED
 
 KERNELS = [
     Gaussian(0.7),
@@ -150,3 +152,44 @@ def test_median_distance_scales(scale, rng):
 def test_coinciding_rows_have_no_median_distance():
     with pytest.raises(InputError, match="coincide"):
         median_distance(np.ones((30, 2)))
+
+
+@pytest.mark.parametrize(
+    "kernel", [Polynomial(), Polynomial(1, 0.0), Polynomial(4, 2.0, 1e-9), Polynomial(2) + Polynomial(3)], ids=range(4)
+)
+def test_entries_that_polynomials_can_bear(kernel):
+    """The largest value, of two rows with every entry at the bound, is 1e70: (γ d A² + c)^p."""
+    d = 5
+    kernel = kernel.with_dimension(d)
+    most = kernel.largest_entry(d)
+    row = np.full((1, d), most)
+    assert kernel.pairs(row, row)[0] == pytest.approx(1e70, rel=1e-9)
+    assert Gaussian(1.0).largest_entry(d) == np.inf
+    assert Polynomial(50, offset=100.0).with_dimension(d).largest_entry(d) == 0.0
+
+
+@pytest.mark.parametrize("discrepancy", ["mmd", "ume", "nystroem"])
+@pytest.mark.parametrize("kernel", [Polynomial(), Polynomial(1, 0.0), Tilted(Polynomial())], ids=range(3))
+@pytest.mark.filterwarnings("error")
+def test_polynomials_never_overflow(kernel, discrepancy, rng):
+    """Just below the bound every number is finite, without a complaint of NumPy; just above it is refused."""
+    most = kernel.with_dimension(3).largest_entry(3)
+    data, a, b = rng.uniform(-most, most, (3, 60, 3))
+    result = compare(data, {"a": a, "b": b}, kernel=kernel, discrepancy=discrepancy, rng=0)
+    assert np.isfinite(result.covariance).all()
+    b[7, 1] = 1.001 * most
+    with pytest.raises(InputError, match=r"model 'b': expected numbers below \S+ in size for the Polynomial kernel"):
+        compare(data, {"a": a, "b": b}, kernel=kernel, discrepancy=discrepancy, rng=0)
+    with pytest.raises(InputError, match="kernel: expected an offset"):
+        compare(data, {"a": a, "b": b}, kernel=Polynomial(50, offset=100.0), rng=0)
+
+
+def test_kernels_by_name_are_those_of_the_command_line(rng):
+    assert NAMED == KERNELS_BY_OPTION
+    data, a, b = rng.normal(size=(3, 30, 2))
+    for name, kernel in NAMED.items():
+        assert as_kernel(name) is kernel
+    assert compare(data, {"a": a, "b": b}, kernel="imq", rng=0).kernel == IMQ()
+    assert compare(data, {"a": a, "b": b}, discrepancy=MMD("matern32"), rng=0).kernel.smoothness == 1.5
+    with pytest.raises(InputError, match=r"kernel: expected gaussian, imq, .* or a relfit kernel, got 'rbf'"):
+        compare(data, {"a": a, "b": b}, kernel="rbf")

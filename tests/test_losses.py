@@ -4,6 +4,15 @@ import pytest
 import relfit
 
 
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [({"a": 1.0, "b": 2.0}, r"losses\['a'\]"), ({"a": [1.0, [2.0]], "b": [1.0, 2.0]}, r"losses\['a'\]")],
+)
+def test_losses_of_another_shape_are_refused_in_a_line(losses, words):
+    with pytest.raises(relfit.InputError, match=words):
+        relfit.from_losses(losses)
+
+
 def test_means_and_covariance_of_the_means(rng):
     losses = rng.normal([0.0, 0.1, 0.5], size=(50, 3))
     joint = relfit.from_losses(losses)

@@ -226,12 +226,20 @@ def test_a_file_shorter_than_it_should_be_is_refused(tmp_path):
     refused(lambda: bare_rows(path, "<f8", (10, 2))[:], "ends before row 10")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is the disk that is full")
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    def full():
-        yield np.ones((2, 2))
-        raise OSError(28, "No space left on device")
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode: opened(Path("/dev/full"), "wb", buffering=0))
+    refused(lambda: written_rows([np.ones((2, 2))], tmp_path), "TMPDIR: cannot write rows to", "No space left")
 
-    refused(lambda: written_rows(full(), tmp_path), "TMPDIR: cannot write rows to", "No space left")
+
+def test_what_cannot_be_read_is_not_taken_for_a_full_disk(tmp_path):
+    def damaged():
+        yield np.ones((2, 2))
+        raise OSError("Unexpected end of stream")
+
+    with pytest.raises(OSError, match="Unexpected end"):
+        written_rows(damaged(), tmp_path)
 
 
 def _complaints(reference, models, **options):
@@ -352,7 +360,9 @@ def test_a_budget_too_small_names_one_that_does(files):
     def run(budget):
         return relfit.compare(reference, files, rng=0, memory=budget)
 
-    message = refused(lambda: run("20MB"), "memory: expected at least", "got 20 MB")
+    message = refused(lambda: run("20MB"), "memory: expected at least", "got '20MB'")
+    refused(lambda: run("1KB"), "got '1KB'")
+    refused(lambda: run(2), "got 2 bytes")
     smallest = int(re.search(r"at least (\d+) MB", message)[1])
     run(f"{smallest + 10}MB")
 

@@ -8,8 +8,10 @@ import pytest
 
 import relfit
 from relfit import patches
+from relfit.crews import processes
 from relfit.crews.local import LocalBackend, has_cuda
 from relfit.kernels import Gaussian
+from relfit.stored import mapped_rows, written_rows
 
 N = 700
 
@@ -78,16 +80,47 @@ def test_paired_rows_are_left_out_in_every_patch(samples, monkeypatch):
 
 
 @pytest.mark.usefixtures("small_patches")
-@pytest.mark.parametrize("kernel", [Gaussian(1.5), relfit.Tilted(relfit.IMQ())], ids=lambda k: k.describe())
-def test_same_bits_whoever_computes(kernel, samples):
+@pytest.mark.parametrize(
+    ("kernel", "workers"),
+    [(Gaussian(1.5), 2), (Gaussian(1.5), 4), (relfit.Tilted(relfit.IMQ()), 1)],
+    ids=lambda part: part if isinstance(part, int) else part.describe(),
+)
+def test_same_bits_whoever_computes(kernel, workers, samples):
     here = both(*samples, kernel)
     # Spawned, not forked: another test may have loaded a library with threads of its own.
-    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(2, get_context("spawn")) as processes:
-        for executor in (threads, processes):
+    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(workers, get_context("spawn")) as others:
+        for executor in (threads, others):
             there = both(*samples, kernel, executor=executor, backend="numpy")
             for one, other in zip(here, there, strict=True):
                 np.testing.assert_array_equal(other.values, one.values)
                 np.testing.assert_array_equal(other.covariance, one.covariance)
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
+    """Mapped rows reach other processes by their path; only arrays are written for them."""
+    reference, models = samples
+    written = []
+    monkeypatch.setattr(processes, "written_rows", lambda *given: written.append(1) or written_rows(*given))
+    np.save(tmp_path / "r.npy", reference)
+    with ProcessPoolExecutor(1, get_context("spawn")) as workers:
+        found = relfit.estimate(str(tmp_path / "r.npy"), models, rng=0, executor=workers, backend="numpy")
+    np.testing.assert_array_equal(found.values, relfit.estimate(reference, models, rng=0).values)
+    assert len(written) == len(models)
+
+
+def test_mapped_rows_are_those_of_the_array(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(8000.0).reshape(2000, 4))
+    mapped = np.load(path, mmap_mode="r")
+    part = mapped[1000:1500][7:]
+    np.testing.assert_array_equal(mapped_rows(part)[:], part)
+    np.testing.assert_array_equal(mapped_rows(np.asarray(mapped))[5:9], mapped[5:9])
+    for other in (np.array(mapped), mapped[:, :2], mapped[::2], mapped.astype(np.float32), mapped[:, 0], [[1.0]]):
+        assert mapped_rows(other) is None
+    np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
+    (tmp_path / "y.npy").replace(path)
+    assert mapped_rows(part) is None  # another file has taken its place
 
 
 @pytest.mark.usefixtures("small_patches")

@@ -422,6 +422,18 @@ def test_the_order_of_the_models_changes_nothing_but_the_order(five, made):
             assert again.needed(name, test) == pytest.approx(made.needed(name, test), rel=1e-3)
 
 
+def test_auto_is_the_correction_that_the_test_uses():
+    settings = Settings(0.05, 0.25, "auto")
+    assert [settings.corrected(test) for test in ("relpsi", "carve", "best-set", "relmulti")] == ["by"] * 3 + ["auto"]
+
+
+def test_three_models_of_which_one_differs_by_a_constant():
+    x, y = np.random.default_rng(0).normal(size=(2, 200))
+    made = plan(relfit.from_losses(np.column_stack([x, x + 0.5, y + 0.05]), names=["a", "b", "c"]), rng=0, trials=100)
+    for test in made.tests:
+        assert made.needed("b", test) <= 200
+
+
 def test_constant_differences_need_no_rows():
     """A model that is another plus a constant is found for certain; an exact copy never is."""
     covariance = 0.01 * np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], dtype=float)
@@ -569,3 +581,23 @@ def test_the_command_refuses_in_one_line(files, capsys, args, words):
     assert out == ""
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_comparison_is_a_pilot(rng):
+    """The same plan as from the estimates of its distinct models."""
+    data, a = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
+    result = relfit.compare(data, {"a": a, "copy": a, "far": rng.normal(1, 1, (60, 2))}, rng=0)
+    made = plan(result, tests=["best-set"], rng=0)
+    at = [0, 2]
+    joint = JointEstimate(("a", "far"), result.discrepancy[at], result.covariance[np.ix_(at, at)], (60, 60, 60))
+    assert made.to_json() == plan(joint, tests=["best-set"], rng=0).to_json()
+
+
+def test_two_identical_models_have_no_detectable_gap(rng, tmp_path, monkeypatch, capsys):
+    """Their difference does not vary in the pilot, which is not to say that a gap of 0 could be found."""
+    monkeypatch.chdir(tmp_path)
+    np.save("r.npy", rng.normal(size=(40, 2)))
+    for name in ("a.npy", "b.npy"):
+        np.save(name, np.load("r.npy")[::-1] + 0.5)
+    assert main(["plan", "r.npy", "a.npy", "b.npy", "--test", "best-set", "--trials", "100"]) == 0
+    assert re.search(r"^b +best set .* 0\.00 +—$", capsys.readouterr().out, re.MULTILINE)

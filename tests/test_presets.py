@@ -175,6 +175,19 @@ def test_the_table_says_which_preset(files, capsys):
     assert "bad" in out
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("huge", [1e30, -1e100, 1e150])
+def test_one_huge_number_is_refused(files, capsys, huge):
+    rows = np.load(files[1]).astype(np.float64)
+    rows[3, 0] = huge
+    np.save(files[1], rows)
+    assert main(["compare", *files, "--preset", "kid"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("relfit: error: model ")
+    assert f"got {abs(huge):g}; rescale the data" in said
+    assert len(said.splitlines()) == 1
+
+
 @pytest.mark.parametrize("option", [["--kernel", "gaussian"], ["--bandwidth", "2"]])
 def test_a_preset_leaves_no_choice_of_kernel(files, capsys, option):
     assert main(["compare", *files, "--preset", "kid", *option]) == 2

@@ -163,7 +163,7 @@ def test_refusals(data):
     refused(lambda: Select((Gaussian(), Gaussian())), "candidates of Select", "twice")
     for share in (0.0, 1.0, "half", True):
         refused(lambda share=share: Select(share=share), "share of Select")
-    refused(lambda: relfit.compare(reference, models, kernel="choose"), "kernel", '"select"', "str")
+    refused(lambda: relfit.compare(reference, models, kernel="choose"), "kernel", '"select"', "got 'choose'")
     small = {name: x[:60] for name, x in models.items()}
     refused(lambda: relfit.compare(reference, small, kernel="select"), "'P1'", "at least 20", "held out", "got 12")
     one = {"P1": models["P1"]}

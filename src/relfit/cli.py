@@ -20,7 +20,7 @@ from relfit.cli_inputs import (
 )
 from relfit.cli_options import json_option, measured_settings, measuring_options, name_option
 from relfit.cli_plan import plan_command
-from relfit.cli_report import REFERENCE, command_line, items_options, read_items, report_command
+from relfit.cli_report import REFERENCE, command_line, items_options, read_items, report_command, say_written
 from relfit.cli_reproduce import reproduce_command
 from relfit.cli_rerun import recorded, rerun_command
 from relfit.cli_workers import computing, worker_options
@@ -139,6 +139,7 @@ def compare_command(
         say(styled(result))
         for table in show:
             say(f"\n{result.ranks() if table == 'ranks' else result.pairs()}")
+        say_written(Report=html_path, Result=json_path)
     return gate_status(result, gate, against, junit_path, quiet=json_path == "-")
 
 
@@ -177,6 +178,7 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
         from relfit.report.table import pair_styled
 
         say(pair_styled(result))
+        say_written(Result=json_path)
     return DONE
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from relfit.cli_report import say_written
 from relfit.errors import InputError
 from relfit.files import write_text_atomic
 from relfit.gate import judge
@@ -44,6 +45,8 @@ def gate_status(result: Comparison, gate: str | None, against: str | None, junit
     found = None if gate is None else judge(result, gate, against)
     if junit is not None:
         write_text_atomic(junit, f'<?xml version="1.0" encoding="UTF-8"?>\n{junit_xml(result, found)}\n')
+        if not quiet:
+            say_written(JUnit=junit)
     if found is None:
         return PASSED
     if found.failed:

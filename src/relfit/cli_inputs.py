@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from relfit.discrepancies import AT_LOCATIONS, AtLocations
 from relfit.errors import InputError
 from relfit.inputs import name_of, read_rows, stream
+from relfit.inputs.alignment import aligned
+from relfit.inputs.columns import NoSuchColumn
 from relfit.inputs.files.labels import read_labels, split_labels
 from relfit.inputs.files.opened import FileRows
 from relfit.inputs.objects import load_object, names_object
@@ -69,13 +71,16 @@ def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, A
     groups, memory = settings.pop("groups", None), settings.get("memory")
     if memory is not None:
         return _unread(reference, models, columns, rows, groups)
+    others: Mapping[str | None, Sequence[int]] = {}
     if groups is not None:
         if rows is not None:
             raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
-        settings["groups"], columns = read_groups(reference, models, groups, columns)
-    data, *candidates = [_read(source, columns) for source in (reference, *models.values())]
-    named = dict(zip(models, candidates, strict=True))
-    taken = Inputs(data, named, ()) if rows is None else _subsample(data, named, rows, settings)
+        settings["groups"], others = read_groups(reference, models, groups)
+    opened = {name: _opened(source, columns) for name, source in models.items()}
+    unread = aligned(_opened(reference, columns), opened, others if columns is None else {})
+    data, named = _read(unread[0]), {name: _read(source) for name, source in unread[1].items()}
+    taken = Inputs(data, named, unread[2])
+    taken = taken if rows is None else _subsample(taken, rows, settings)
     if verbose is False:
         settings["progress"] = settings["progress"] or False
     elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
@@ -89,28 +94,23 @@ def _unread(reference: Any, models: Mapping[str, Any], columns: str | None, rows
         if value is not None:
             raise InputError(f"{option}: expected without --memory, which takes whole files; leave out one of the two")
 
-    def file(source: Any) -> Any:
-        named = isinstance(source, str) and not names_object(source)
-        return FileRows(source, columns) if named else _read(source, columns)
-
-    return Inputs(file(reference), {name: file(source) for name, source in models.items()}, ())
+    opened = {name: _opened(source, columns) for name, source in models.items()}
+    return Inputs(_opened(reference, columns), opened, ())
 
 
 def read_groups(
-    reference: Any, models: Mapping[str, Any], groups: str, columns: Any
-) -> tuple[dict[str | None, Any] | NDArray[Any], Any]:
-    """Labels of the rows, from a file of them or from a column of every file, and the columns that are data."""
+    reference: Any, models: Mapping[str, Any], groups: str
+) -> tuple[dict[str | None, Any] | NDArray[Any], dict[str | None, list[int]]]:
+    """Labels of the rows, from a file of them or from a column of every file, and each file's other columns."""
     if Path(groups).exists():
-        return read_labels(groups), columns
-    labels: dict[str | None, Any] = {}
-    others: list[list[int]] = []
-    for key, source in ((None, reference), *models.items()):
-        if isinstance(source, str) and not names_object(source):
-            labels[key], left = split_labels(source, groups)
-            others.append(left)
-    if columns is None and any(left != others[0] for left in others):
-        raise InputError(f"--groups: the column {groups!r} stands elsewhere in some files; name the data by --columns")
-    return labels, columns if columns is not None or not others else others[0]
+        return read_labels(groups), {}
+    given = ((None, reference), *models.items())
+    files = {key: source for key, source in given if isinstance(source, str) and not names_object(source)}
+    try:
+        found = {key: split_labels(source, groups) for key, source in files.items()}
+    except NoSuchColumn as error:
+        raise InputError(f"--groups: there is no such column or file; {error}") from None
+    return {key: labels for key, (labels, _) in found.items()}, {key: left for key, (_, left) in found.items()}
 
 
 def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
@@ -171,18 +171,24 @@ def estimated_seconds(inputs: Inputs, estimator: str) -> float:
     return 1e-9 * pairs * (_PAIR + _PAIR_COLUMN * width) / usable_cores()
 
 
-def _read(source: Any, columns: str | None) -> Any:
+def _opened(source: Any, columns: str | None) -> Any:
+    """The object of that name, or the file, of which nothing is read yet."""
     if isinstance(source, str) and names_object(source):
         return load_object(source)
-    return read_rows(source, columns=columns) if isinstance(source, str) else source
+    return FileRows(source, columns) if isinstance(source, str) else source
 
 
-def _subsample(reference: Any, models: Mapping[str, Any], rows: int, settings: Mapping[str, Any]) -> Inputs:
+def _read(source: Any) -> Any:
+    return read_rows(source.source, columns=source.columns) if isinstance(source, FileRows) else source
+
+
+def _subsample(inputs: Inputs, rows: int, settings: Mapping[str, Any]) -> Inputs:
     """At most `rows` rows of each, drawn without replacement.
 
     All models draw from one stream, so that rows made from common random numbers stay together; the reference
     joins in where its rows are paired with them.
     """
+    reference, models = inputs.reference, inputs.models
     seed, dependence = settings["seed"], settings["dependence"]
     _check_same_rows(reference, models, dependence)
     own = "models" if dependence == "paired" else "reference"
@@ -191,7 +197,7 @@ def _subsample(reference: Any, models: Mapping[str, Any], rows: int, settings: M
     parts = [_drawn(value, rows, stream(seed, "rows", key)) for value, key in zip(wholes.values(), keys, strict=True)]
     cut = [f"{what} ({_count(whole)})" for what, whole in wholes.items() if _count(whole) > rows]
     note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {_listed(cut)}",) if cut else ()
-    return Inputs(parts[0], dict(zip(models, parts[1:], strict=True)), note)
+    return Inputs(parts[0], dict(zip(models, parts[1:], strict=True)), (*inputs.notes, *note))
 
 
 def _check_same_rows(reference: Any, models: Mapping[str, Any], dependence: str) -> None:

@@ -80,6 +80,8 @@ def report_command(
         found = read_items(items, field, dict(zip((REFERENCE, *comparison.names), data, strict=False)))
         comparison.report(html_path, given, items=found, command=command_line())
     _print(comparison, form, said=html_path is None or form != "text")
+    if form == "text":
+        say_written(Report=html_path)
     return 0
 
 
@@ -110,6 +112,15 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
             raise InputError(f"--items: expected NAME=SOURCE with the name of a model or {REFERENCE!r}, got {pair!r}")
         found[name] = _listed(source, field, split_key(files[name])[0])
     return found
+
+
+def say_written(**files: str | None) -> None:
+    """A line for each file that was written: `Report: report.html`."""
+    from relfit.report.words import visible
+
+    for what, path in files.items():
+        if path is not None:
+            say(f"{what}: {visible(path)}")
 
 
 def command_line() -> str | None:

@@ -25,6 +25,8 @@ ROUNDING = 1e-8
 # Options that say what is written or shown, not what is computed; True where a value follows.
 _OUTPUTS = {
     **{"--json": True, "--html": True, "--junit": True, "--gate": True, "--gate-against": True},
+    # A checkpoint would answer for the run that it notes.
+    "--checkpoint": True,
     **{"--items": True, "--field": True, "--show": True},
     **{"--progress": False, "--no-progress": False, "--verbose": False, "--quiet": False},
 }
@@ -51,7 +53,8 @@ def recorded(result: Any) -> Any:
 def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
     """Repeat the comparison that RESULT.json records and say whether the answer is the same.
 
-    Run it where the first run was: files are found under the names typed then. Exit status 1 if anything differs.
+    Run it where the first run was: files are found under the names typed then. Exit status 1 if the answer differs, 2
+    if the files do.
     """
     before = read_result(result)
     args = _command(result, before, run_code)

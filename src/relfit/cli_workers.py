@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import socket
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from multiprocessing import active_children, get_context
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from relfit.checkpoint import Checkpoint
+from relfit.crews.local import patch_sums
 from relfit.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
+from relfit.patches import EASY, Measure, Patch
 
+# Pairs of rows, of few numbers each, that take about as long as the start of a process.
+FEW_PAIRS = 2e8
 # Seconds to wait for a scheduler to answer.
-PATIENCE = 20
+PATIENCE = 10
 
 
 def worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,10 +70,35 @@ def _executor(workers: int | None, cluster: str | None) -> Iterator[Any]:
             yield client
 
 
+class _Processes(ProcessPoolExecutor):
+    """A pool that starts a process for each patch until there are enough of them, and none for the first small ones.
+
+    Those are computed here, up to FEW_PAIRS in all: before a process has started they are done.
+    """
+
+    pairs_here = 0.0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See `Executor`."""
+        if fn is not patch_sums or not self._is_small(*args):
+            return super().submit(fn, *args, **kwargs)
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001  (raised where the result is asked for, as those of a process are)
+            done.set_exception(error)
+        return done
+
+    def _is_small(self, measure: Measure, sources: Sequence[Any], patch: Patch, *_: Any) -> bool:
+        width = measure.width([source for source in sources if source is not None])
+        self.pairs_here += measure.passes * patch.pairs * max(1.0, width / EASY)
+        return self.pairs_here <= FEW_PAIRS
+
+
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes; what goes wrong ends them at once, with their work half done."""
-    with ProcessPoolExecutor(workers, get_context("spawn"), _leave_interrupts) as pool:
+    with _Processes(workers, get_context("spawn"), _leave_interrupts) as pool:
         try:
             yield pool
         except BaseException:
@@ -94,14 +126,32 @@ def cluster_client(address: str | None) -> Iterator[Any]:
             "--cluster: dask.distributed is not installed; install it with  pip install distributed"
         ) from None
     try:
+        # A client that finds nobody is half made, and waits for the scheduler once more when it is cleared away.
+        _call(address)
+        asyncio.run(_greet(distributed, address))
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise InputError(
-            f"--cluster: no Dask scheduler answers at {address!r} ({error or 'time is up'}); "
+            f"--cluster: no Dask scheduler answers at {address!r} ({str(error) or 'time is up'}); "
             "expected an address such as tcp://HOST:8786"
         ) from None
     with client:
         yield client
+
+
+def _call(address: str) -> None:
+    """Whether anybody takes calls there, without waiting for one who is not there."""
+    found = urlsplit(address if "://" in address else f"tcp://{address}")
+    if not found.hostname or not found.port:
+        raise ValueError("no port")
+    socket.create_connection((found.hostname, found.port), PATIENCE).close()
+
+
+async def _greet(distributed: Any, address: str) -> None:
+    """Whether it is Dask's: a client would wait for a greeting without end."""
+    options = distributed.Security().get_connection_args("client")
+    comm = await asyncio.wait_for(distributed.core.connect(address, PATIENCE, **options), PATIENCE)
+    await comm.close()
 
 
 def _progress(path: str) -> str:

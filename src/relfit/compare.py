@@ -86,9 +86,10 @@ def compare(
         discrepancy: "mmd", "ksd", `MMD(kernel)`, `KSD(kernel)` or "auto"; linear in the rows, "ume" and "nystroem"
             (samples) and "fssd" (densities) look at some locations only: `UME(...)`, `Nystroem(...)`, `FSSD(...)`.
         estimator: "complete" (all pairs of rows), "incomplete" (each row with some others: far cheaper, nearly as
-            powerful), "block" (all pairs within blocks), "linear" (n/2 pairs) or "auto" (by the sizes, said in a
-            warning). Of samples, all but "complete" need equal sizes.
-        kernel: None is Gaussian with the median bandwidth. "select" or `Select(...)` chooses one on rows held
+            powerful where the noise of single pairs is small beside that of rows), "block" (all pairs within
+            blocks), "linear" (n/2 pairs) or "auto" (by the sizes, said in a warning). Of samples, all but
+            "complete" need equal sizes.
+        kernel: None is Gaussian with the median bandwidth, as is "gaussian"; also "imq" and others by name. "select" or `Select(...)` chooses one on rows held
             out, several kernels (`Collection`) are used all at once (best-set), `Precomputed(matrix)` holds its values.
             In a relative test the kernel also decides which model counts as best.
         alpha: the level.

@@ -61,6 +61,10 @@ class JointEstimate:
         if self.near_degeneracy is not None:
             share = _finite("near_degeneracy", self.near_degeneracy, (count,))
             object.__setattr__(self, "near_degeneracy", share)
+        if self.psi is not None and not isinstance(self.psi, Psi):
+            raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
         if self.second_order is not None:
             object.__setattr__(self, "second_order", _finite("second_order", self.second_order, (count, count)))
 
@@ -84,11 +88,12 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _sizes(sizes: Any, count: int) -> tuple[int, ...]:
+def _sizes(sizes: Any, count: int, argument: str = "sizes") -> tuple[int, ...]:
     whole = np.iterable(sizes) and all(isinstance(n, int | np.integer) and n >= 0 for n in sizes)
     if not whole or len(sizes) not in (1, 1 + count) or 0 in sizes[1:] or tuple(sizes) == (0,):
+        what = "rows" if argument == "sizes" else argument
         raise InputError(
-            f"sizes: expected the reference's number of rows, alone or followed by those of {count} models, "
+            f"{argument}: expected the reference's number of {what}, alone or followed by those of {count} models, "
             f"got {reprlib.repr(sizes)}"
         )
     return tuple(int(n) for n in sizes)

@@ -11,6 +11,7 @@ from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.procedures.pairwise import relative_z
 from relfit.result import Comparison
+from relfit.result.distinct import unseen
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
 
     Without `against` it is the comparison's verdict. With it the fixed hypothesis D_name ≤ D_against + margin is tested
     at the comparison's level: a one-sided z test on the same estimates, which no choice of a best model has touched.
+    A kernel that cannot see the models gives no answer: it is refused.
 
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3)))
@@ -47,11 +49,12 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     for argument, value in (("name", name), ("against", against)):
         if value is not None and value not in comparison.names:
             raise InputError(f"{argument}: expected the name of a model, got {value!r}")
+    if against == name:
+        raise InputError(f"against: expected another model than {name!r}")
+    _check_seen(comparison, name, against)
     if against is None:
         row = next(row for row in comparison.rows() if row["name"] == name)
         return Gate(name, comparison.best, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
-    if against == name:
-        raise InputError(f"against: expected another model than {name!r}")
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
     originals = comparison._originals()
@@ -60,3 +63,16 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
     return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
+
+
+def _check_seen(comparison: Comparison, name: str, against: str | None) -> None:
+    """Refuse an answer that no data could have changed: a kernel that takes one value on all pairs of rows."""
+    others = unseen(comparison, name)
+    opponent = comparison.best if against is None else against
+    if comparison.kernel is None or not (others if opponent == name else opponent in others):
+        return
+    whom = "the other models" if opponent == name else repr(opponent)
+    raise InputError(
+        f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes one "
+        "value on all their pairs of rows; choose a bandwidth near the median distance"
+    )

@@ -36,10 +36,11 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
     """
     if isinstance(losses, Mapping):
         names = list(losses) if names is None else names
-        lengths = {key: len(value) for key, value in losses.items()}
+        columns = {key: as_rows(f"losses[{key!r}]", value) for key, value in losses.items()}
+        lengths = {key: len(column) for key, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"losses: expected as many losses for every model, got {lengths}")
-        losses = np.stack([np.asarray(column) for column in losses.values()], axis=1) if losses else []
+        losses = np.hstack(list(columns.values())) if columns else []
     elif names is None and hasattr(losses, "columns"):
         names = [str(column) for column in losses.columns]
     rows = as_rows("losses", losses)

@@ -27,10 +27,11 @@ _SHARE = 0.75
 
 @dataclass(frozen=True)
 class Budget:
-    """`total` bytes that the process may hold, and the `folder` for what does not fit."""
+    """`total` bytes that the process may hold, as `given`, and the `folder` for what does not fit."""
 
     total: int
     folder: Path
+    given: int | str | None = None
 
     def working(self, kept: int, fewest: int) -> int:
         """The bytes that the work itself may use, besides `kept` ones; refuses where they are less than `fewest`.
@@ -42,9 +43,10 @@ class Budget:
         room = int(_SHARE * (self.total - held - kept))
         if room < fewest:
             smallest = held + kept + int(fewest / _SHARE)
+            came = repr(self.given) if isinstance(self.given, str) else f"{self.total} bytes"
             raise InputError(
                 f"memory: expected at least {in_words(smallest)} for these sizes (the process itself holds "
-                f"{in_words(held)}, numbers for every row take {in_words(kept)}), got {in_words(self.total)}"
+                f"{in_words(held)}, numbers for every row take {in_words(kept)}), got {came}"
             )
         halvings = next(k for k in range(1, 64) if self.total >> k <= room)
         return max(fewest, self.total >> halvings)
@@ -58,7 +60,7 @@ def budget_of(memory: Any) -> Iterator[Budget | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="relfit-", ignore_cleanup_errors=True) as folder:
-        yield Budget(total, Path(folder))
+        yield Budget(total, Path(folder), memory)
 
 
 def parse_memory(memory: Any) -> int | None:

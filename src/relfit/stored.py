@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -191,23 +193,57 @@ def bare_rows(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, int], 
     return StoredRows(place, offset, np.dtype(dtype).str, shape, _stamp(place))
 
 
+def mapped_rows(array: Any) -> StoredRows | None:
+    """The rows of a float64 array that is a part of a mapped file, by the file's path; None for any other array.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.arange(6.0).reshape(3, 2))
+    ...     rows = mapped_rows(np.load(f"{folder}/x.npy", mmap_mode="r")[1:])
+    ...     rows.shape, rows[:1].tolist()
+    ((2, 2), [[2.0, 3.0]])
+    """
+    base = array
+    while isinstance(base, np.ndarray) and not isinstance(base.base, mmap.mmap):
+        base = base.base
+    path = getattr(base, "filename", None)
+    if path is None or array.dtype != np.float64 or array.ndim != 2 or not array.flags.c_contiguous:
+        return None
+    # A view keeps the `offset` with which the file was mapped, and the map begins at the page that holds it.
+    start = base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
+    address = np.frombuffer(base.base, np.uint8).ctypes.data
+    try:
+        rows = bare_rows(path, array.dtype, array.shape, start + array.ctypes.data - address)
+        ends = np.array([0, len(array) - 1])[: len(array)]
+        # Another file may have taken the path since this one was mapped.
+        return rows if np.array_equal(rows[ends], array[ends]) else None
+    except (OSError, InputError):
+        return None
+
+
 def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:
     """Blocks of rows (·, d) written one after the other into a new file of the folder, as `kept_type` says."""
     path = folder / f"{uuid.uuid4().hex}.rows"
     kind, width, rows = np.dtype(np.float64), 0, 0
+    with _writing(folder):
+        path.touch(exist_ok=False)
+    for block in blocks:
+        if not rows:
+            kind, width = kept_type(block.dtype), block.shape[1]
+        with _writing(folder), np.errstate(over="ignore"), path.open("ab") as stream:
+            stream.write(np.ascontiguousarray(block, kind).data)
+        rows += len(block)
+    return bare_rows(path, kind, (rows, width))
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        with path.open("xb") as stream:
-            for block in blocks:
-                if not rows:
-                    kind, width = kept_type(block.dtype), block.shape[1]
-                with np.errstate(over="ignore"):
-                    stream.write(np.ascontiguousarray(block, kind).data)
-                rows += len(block)
+        yield
     except OSError as error:
         raise InputError(
             f"TMPDIR: cannot write rows to {folder} ({error.strerror}); set it to a folder with more room"
         ) from None
-    return bare_rows(path, kind, (rows, width))
 
 
 def kept_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -221,6 +257,14 @@ def _spans(wanted: Rows, row_bytes: int) -> Iterator[tuple[int, int]]:
     apart = (np.diff(wanted) * row_bytes > _GAP) & (np.diff(wanted) > 1)
     cuts = (np.flatnonzero(apart | (np.diff(stretch) > 0)) + 1).tolist()
     return zip([0, *cuts], [*cuts, len(wanted)], strict=True) if len(wanted) else iter(())
+
+
+def seen_here(rows: Iterable[StoredRows]) -> bool:
+    """Whether this process, on whatever machine, finds the same files unchanged."""
+    try:
+        return all(_stamp(part.path) == part.stamp for part in rows)
+    except OSError:
+        return False
 
 
 def _stamp(path: str) -> tuple[int, int]:

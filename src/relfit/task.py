@@ -11,7 +11,7 @@ from typing import Any, cast
 from relfit.backends import LookupBackend
 from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend, fits_fused
 from relfit.checkpoint import Notebook
-from relfit.crews import LocalBackend, Precision, crew_of
+from relfit.crews import LocalBackend, Precision, crew_of, has_cuda
 from relfit.discrepancies import AT_LOCATIONS, KSD, MMD, AtLocations, Dependence
 from relfit.errors import InputError
 from relfit.inputs import Data, Seed, check_choice, load, make_seed
@@ -23,6 +23,7 @@ from relfit.measure.extent import largest_norm, pair_count
 from relfit.measure.groups import with_groups
 from relfit.measure.room import within
 from relfit.memory import Budget, budget_of
+from relfit.patches import PATCH_ROWS
 from relfit.presets import preset_note, preset_of
 from relfit.progress import Progress, reporting
 from relfit.tiles import Runtime
@@ -107,6 +108,7 @@ class Task:
             },
             "seed": self.plan.seed,
             "backend": self.plan.runtime.backend.name,
+            "plan": {"memory": self.plan.runtime.memory, "patch_rows": self.plan.runtime.patch_rows or PATCH_ROWS},
         }
 
 
@@ -197,7 +199,8 @@ def prepare(
     if estimator == "auto" and wanted is not None:
         estimator = "complete"
     if estimator == "auto":
-        estimator, pairs, why = chosen_estimator(data, dependence, grouped=options.groups is not None)
+        device = options.backend != "numpy" and options.memory is None and options.executor is None and has_cuda()
+        estimator, pairs, why = chosen_estimator(data, dependence, grouped=options.groups is not None, device=device)
     check_design(data, estimator, dependence, grouped=options.groups is not None)
     check_variance(data, "" if wanted is not None else estimator, dependence, variance)
     select = kernel if isinstance(kernel, Select) else None
@@ -293,10 +296,13 @@ def _in_place(options: Options, kernel: Any) -> bool:
 
 def _with_backend(plan: Plan, data: Data, options: Options) -> tuple[Plan, tuple[str, ...]]:
     """The plan with its backend chosen, and what the reader should be told about it."""
-    pairs = pair_count(data) if plan.estimator == "complete" else 0
+    if plan.estimator != "complete":
+        asked = options.backend in ("torch", "triton") or options.precision != "double"
+        note = f"the {plan.estimator} estimator works in numpy and in double precision, whatever was asked for"
+        return plan, (note,) if asked else ()
     kernel = plan.kernel.untilted
     work = Work(
-        *(data.device, pairs, kernel, lambda: largest_norm(data, kernel)),
+        *(data.device, pair_count(data), kernel, lambda: largest_norm(data, kernel)),
         dim=data.reference.shape[1],
         sides=data.measure == "ksd",
         executor=options.executor is not None,

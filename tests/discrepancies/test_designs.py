@@ -3,11 +3,12 @@ import itertools
 import numpy as np
 import pytest
 from oracle import dense
+from scipy.linalg import eigh
 
 from relfit import IMQ, Gaussian
 from relfit.discrepancies import designs, windows
 from relfit.discrepancies.bands import ksd_values, mmd_values
-from relfit.discrepancies.psi import Estimates, Psi, centred, nearest_positive
+from relfit.discrepancies.psi import Estimates, Psi, centred, positive_part
 from relfit.discrepancies.windows import Source
 from relfit.tiles import Runtime
 
@@ -172,30 +173,19 @@ def test_threads_change_no_bit(rng, monkeypatch):
     np.testing.assert_allclose(three.values, serial.values, rtol=1e-13)
 
 
-def test_nearest_positive_maps_with_the_estimates_and_leaves_covariances(rng):
-    """L (A − τ)₊ Lᵀ: a linear map of the estimates, scales of 1e±6 included, maps the result; a covariance stays."""
+def test_positive_part_keeps_what_is_positive_and_maps_with_the_estimates(rng):
+    """L A₊ Lᵀ: a linear map of the estimates, scales of 1e±6 included, maps the result; a covariance stays."""
     a, b, c = rng.normal(size=(3, 4, 6))
-    unit, matrix = a @ a.T, b @ b.T - 0.5 * c @ c.T
-    cut = nearest_positive(matrix, unit)
+    unit, matrix = a @ a.T, b @ b.T - c @ c.T
+    cut = positive_part(matrix, unit)
     change = rng.normal(size=(4, 4)) * np.array([1.0, 1e-6, 1e6, 1.0])[:, None]
-    mapped = nearest_positive(change @ matrix @ change.T, change @ unit @ change.T)
+    mapped = positive_part(change @ matrix @ change.T, change @ unit @ change.T)
     size = np.sqrt(np.diag(change @ unit @ change.T))
     np.testing.assert_allclose(mapped / np.outer(size, size), change @ cut @ change.T / np.outer(size, size), atol=1e-9)
-    np.testing.assert_allclose(nearest_positive(unit, matrix @ matrix + unit), unit, rtol=1e-9)
-
-
-def test_nearest_positive_is_the_nearest_of_its_trace(rng):
-    """No other positive semi-definite matrix of this trace is nearer, by the optimality condition and by trying."""
-    for _ in range(20):
-        half = rng.normal(size=(5, 5))
-        matrix = half + half.T + 1.5 * np.eye(5)
-        found = nearest_positive(matrix, np.eye(5))
-        assert np.linalg.eigvalsh(found)[0] > -1e-12
-        assert np.trace(found) == pytest.approx(max(np.trace(matrix), 0.0), abs=1e-9)
-        # Nearest in a convex set: from the matrix, every other point of the set lies beyond the one found.
-        others = (a @ a.T * np.trace(found) / np.trace(a @ a.T) for a in rng.normal(size=(50, 5, 2)))
-        assert all(np.sum((matrix - found) * (other - found)) <= 1e-9 for other in others)
-    np.testing.assert_array_equal(nearest_positive(np.diag([1.0, -2.0]), np.eye(2)), 0.0)
+    np.testing.assert_allclose(positive_part(unit, matrix @ matrix + unit), unit, rtol=1e-9)
+    found, kept = (eigh(part, unit, eigvals_only=True) for part in (matrix, cut))
+    lowered = [max(value - max(-found[0] - value, 0.0), 0.0) for value in found]
+    np.testing.assert_allclose(kept, np.sort(lowered), atol=1e-9)
 
 
 def test_common_noise_does_not_spill_into_differences(rng):
@@ -214,12 +204,12 @@ def test_common_noise_does_not_spill_into_differences(rng):
 
 
 def test_corrected_covariance_counts_the_second_order_part_once(rng):
-    """In units in which S2 is the identity and V is diagonal: V − 2 S2 = (−1.3, −0.5, 2.5, 38), of which 0.9 is τ."""
-    v = np.array([0.7, 1.5, 4.5, 40.0])
+    """In units in which S2 is the identity and V is diagonal, V − 2 S2 is −1.3, 0.5, 1, 38; 1 is .3 short of 1.3."""
+    v = np.array([0.7, 2.5, 3.0, 40.0])
     change = rng.normal(size=(4, 4))
     orthogonal = np.linalg.qr(np.column_stack([np.ones(50), rng.normal(size=(50, 4))]))[0][:, 1:]
     psi = orthogonal * np.sqrt(v * 50 * 49)
     made = Estimates(np.zeros(4), Psi(psi @ change.T), change @ change.T)
     np.testing.assert_allclose(made.projection, change @ np.diag(v) @ change.T, rtol=1e-9, atol=1e-12)
-    expected = change @ np.diag([1.0, 1.0, 2.6, 38.1]) @ change.T
+    expected = change @ np.diag([1.0, 1.0, 1.7, 39.0]) @ change.T
     np.testing.assert_allclose(made.corrected, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())

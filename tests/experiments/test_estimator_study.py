@@ -52,7 +52,8 @@ def test_shrinking_keeps_the_variances_it_should():
 def found():
     """Every part with two tiny trials."""
     parts = {
-        "truth": (truth.cells()[:1] + truth.cells()[3:5] + truth.cells()[-1:], truth.trial),
+        "truth": (truth.tied_cells()[:1] + truth.tied_cells()[3:5], truth.trial),
+        "exact": (truth.exact_cells()[-1:], truth.trial),
         "noise": (noise.cells()[:1], noise.trial),
         "power": (power.cells()[3:4], power.trial),
         "lags": (power.lag_cells()[-1:], power.lag_trial),

@@ -35,6 +35,14 @@ def test_broken_files_are_named(png):
         refused(lambda payload=payload: decode("cat/1.png", payload), "image 'cat/1.png'", "cannot be decoded")
 
 
+def test_a_tiny_file_of_many_pixels_is_refused():
+    """A run-length BMP of 262 bytes kept its decoder busy for 80 million pixels: found by fuzzing."""
+    header = struct.pack("<2sIHHI", b"BM", 262, 0, 0, 54) + struct.pack(
+        "<IiiHHIIiiII", 40, 16_121_860, 5, 1, 8, 1, *[0] * 5
+    )
+    refused(lambda: decode("a.bmp", header + bytes(208)), "no more pixels than 262 bytes can hold", "16121860 × 5")
+
+
 def test_a_bomb_is_refused_by_its_header():
     """A PNG of 20000 × 20000 pixels in a few bytes: refused before anything is unpacked."""
 

@@ -149,11 +149,11 @@ def arrow_seeds() -> list[bytes]:
 # --- tensors
 
 
-def _saved(held: Any, *, zipped: bool) -> bytes:
+def _saved(held: Any) -> bytes:
     import torch
 
     out = io.BytesIO()
-    torch.save(held, out, _use_new_zipfile_serialization=zipped)
+    torch.save(held, out)
     return out.getvalue()
 
 
@@ -165,16 +165,12 @@ def _held() -> list[Any]:
 
 
 def pt_seeds() -> list[bytes]:
-    whole = [_saved(held, zipped=True) for held in _held()]
+    whole = [_saved(held) for held in _held()]
     inside = []
     for data in whole:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             inside.append(INSIDE + archive.read(next(n for n in archive.namelist() if n.endswith("data.pkl"))))
     return [*whole, *inside]
-
-
-def legacy_seeds() -> list[bytes]:
-    return [_saved(held, zipped=False) for held in _held()]
 
 
 def store_pt(data: bytes, path: Path) -> None:

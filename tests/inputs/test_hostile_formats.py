@@ -1,10 +1,12 @@
 """Hostile files of other libraries' formats: tensors, Parquet, Zarr. Refused in one line, with little memory."""
 
+import base64
 import io
 import json
 import pickle
 import struct
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from hostile import peak, zipped
 from refusals import refused
 
 from relfit.inputs import read_rows
+from relfit.inputs.bounded import bounded_rows
+from relfit.memory import Budget
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -43,9 +47,8 @@ def _pt(pickled, **options):
     ],
     ids=["bytearray", "encode", "Tensor", "system", "by the stack", "by a mark"],
 )
-@pytest.mark.parametrize("zipped", [True, False])
-def test_calls_that_no_tensor_needs(torch, tmp_path, pickled, zipped):
-    (tmp_path / "a.pt").write_bytes(_pt(pickled) if zipped else pickled)
+def test_calls_that_no_tensor_needs(torch, tmp_path, pickled):
+    (tmp_path / "a.pt").write_bytes(_pt(pickled))
     before = peak()
     refused(lambda: read_rows(tmp_path / "a.pt"), "a.pt: holds Python objects or code")
     assert peak() - before < 100_000, "kB"
@@ -120,6 +123,26 @@ def test_safetensors_that_lie(tmp_path, content):
 
 
 # --- Parquet and Arrow
+
+
+# A Parquet file of 628 bytes, found by fuzzing, one page of which says that it has 792,548,551.
+PAGE = """
+eNoLcAwyFGUQrRCt0BHlATLYRNlkJDgYGBoq31+e6gRigQDHATEGDSyigoJAigmImbVAJA8zROKDPQNYCYsDTKHH+j2zPl2fZQfh
+izjAjAJb3Xf51WcqWs1ApNUskjWmDBJsxckZqbmJoiwMpkwSjGWiTKJsPjZAhaYsEiw5mcUlokwMolyqTBLsqTmpual5JWBl5YSV
+ibFLykjqqDHIiHJJqrIxSFowloEVwhSIMojxiH1jBCI1DhuSvC0pAwwsBqCFNppqbGySbiDfAzGyVeW4rPrHSBW7xN4wi7GpcQAp
+Bg2FgsSiwtLUEt3kggLdxKKi/HKFstSi4sz8PAUjMz0DPUNJHRkGBiBiKGJkYAgApjcAlyt7ag==
+"""
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_parquet_page_that_claims_much(tmp_path, in_parts):
+    pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(zlib.decompress(base64.b64decode(PAGE)))
+    before = peak()
+    read = (lambda: bounded_rows("rows", str(path), Budget(10**9, tmp_path))) if in_parts else (lambda: read_rows(path))
+    refused(read, "a.parquet: cannot be read", "Page was smaller")
+    assert peak() - before < 200_000, "kB"
 
 
 def test_equal_numbers_without_end(tmp_path, cramped):

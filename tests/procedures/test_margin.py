@@ -23,6 +23,11 @@ def correlated(l, seed=1):
     return root @ root.T / l + 0.2 * np.eye(l)
 
 
+def test_a_constant_difference_within_the_margin_is_still_called_known():
+    joint = JointEstimate(("a", "b"), [0.0, 0.5], 0.01 * np.ones((2, 2)), (100,))
+    assert best_set(joint, 0.05, rng=np.random.default_rng(0), margin=1.0).status[1] == ("deterministic",)
+
+
 def test_pair_z_by_hand():
     """s = 1: p = Φ(δ − t), threshold δ + z. Equivalent where t ≤ δ − z."""
     estimate = joint([2.0, 0.0], 0.5 * np.eye(2))

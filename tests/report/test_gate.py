@@ -55,6 +55,27 @@ def test_copies_pass(rng):
     assert judge(result, "copy", "a").pvalue == 1.0
 
 
+@pytest.mark.parametrize("bandwidth", [1e-6, 1e12])
+def test_a_kernel_that_sees_nothing_gives_no_answer(rng, bandwidth):
+    """Whoever is asked about, the model called best included; but a copy is its original whatever the kernel sees."""
+    data, a = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    models = {"a": a, "far": rng.normal(3, 1, (40, 2)), "copy": a}
+    result = relfit.compare(data, models, kernel=relfit.Gaussian(bandwidth), rng=0)
+    for name, against in [("a", None), ("far", None), ("far", "a"), ("a", "far"), ("copy", "far")]:
+        refused(lambda name=name, against=against: judge(result, name, against), "kernel: expected one that can tell")
+    assert not judge(result, "copy", "a").failed
+    assert "cannot be told apart with this kernel" in str(result)
+    pair = relfit.compare_pair(data, a, models["far"], kernel=relfit.Gaussian(bandwidth), rng=0)
+    assert "cannot be told apart with this kernel" in str(pair)
+
+
+def test_scores_without_variance_are_no_blind_kernel():
+    """No kernel: equal scores that never vary are equal."""
+    result = relfit.decide(relfit.JointEstimate(("a", "b"), [1.0, 1.0], np.zeros((2, 2))))
+    assert not judge(result, "b").failed
+    assert "kernel" not in str(result)
+
+
 def test_names_must_be_models(make):
     result = make([0.0, 1.0])
     refused(lambda: judge(result, "m3"), "name: expected the name of a model, got 'm3'")

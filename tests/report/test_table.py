@@ -34,6 +34,13 @@ def test_str_is_the_text(make):
     assert str(result) == text(result)
 
 
+def test_repr_is_one_short_line(make, rng):
+    assert repr(make([0.1, 5.0, 6.0])) == "<Comparison: relpsi, 3 models, best 'm1', 2 worse>"
+    data, far = rng.normal(size=(2, 40, 2))
+    pair = relfit.compare_pair(data, far + 3.0, rng.normal(size=(40, 2)), names=("far", "near"), rng=0)
+    assert re.fullmatch(r"<PairComparison: relmmd, 'far' worse than 'near', p-value \S+>", repr(pair))
+
+
 @pytest.mark.parametrize("count", [2, 10, 50])
 def test_columns_are_aligned(make, count):
     rng = np.random.default_rng(count)

@@ -57,7 +57,7 @@ not quite often enough.
 
 `Comparison.pair_intervals`: D_i − D_j for all 45 pairs of the same ten models; a trial counts only if every interval
 holds. A difference of two models can lie on either side of 0, so that, unlike a regret, nothing is held for free: with
-V known the coverage is exact wherever the models are.
+V known the coverage is exact wherever the models are. Draws are normal at every n.
 
 {pairs}
 ## Margins: the level at the boundary

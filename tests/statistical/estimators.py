@@ -22,9 +22,10 @@ ROOT = Path(__file__).parents[2]
 VERSION = "1"  # raise it when a change of the code changes results: stored trials of another version are left alone
 # Settings, trial, and the number of trials of each setting.
 PARTS = {
-    "truth": (truth.cells, truth.trial, 100),
+    "truth": (truth.tied_cells, truth.trial, 100),
+    "exact": (truth.exact_cells, truth.trial, 200),
     "noise": (noise.cells, noise.trial, 50),
-    "power": (power.cells, power.trial, 600),
+    "power": (power.cells, power.trial, 300),
     "lags": (power.lag_cells, power.lag_trial, 100),
     "shrinkage": (shrinkage.cells, shrinkage.trial, 600),
     "costs to 10,000": (partial(costs.cells, 0, 20_000), costs.trial, 200),

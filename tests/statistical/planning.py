@@ -92,7 +92,8 @@ In Python: `relfit.plan(relfit.Assumed({{"a": 0.0, "b": 0.01}}, standard_error=0
 Losses, linear estimators and assumed gaps: estimates with n rows are N(D, V n₀/n), D and V from n₀ rows. Two models
 have closed forms: Φ(r − z(1−α/2)) for RelPSI, Φ(r − z(1−α)) for the best set, Φ(√ρ r − z(1−α)) Φ(√(1−ρ) r) for RelMulti
 with a test share ρ, r the gap over its standard error; an integral for carving. More models are simulated: the tests
-themselves, on a thousand draws a size, with the same random numbers for every size, so that curves are smooth.
+themselves, on a thousand draws a size, with the same random numbers for every size, so that a curve
+wavers less; plots join the sizes that were simulated by straight lines.
 
 Complete estimates of MMD and KSD are squared lengths of vectors whose estimates are normal, and are simulated so for
 any number of models (`relfit.planning.laws` has the formulas). Their variance has a part that shrinks like 1/n and one

@@ -6,12 +6,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 from relfit.crews.cluster import ClusterCrew
-from relfit.crews.local import LocalBackend, Precision
+from relfit.crews.local import LocalBackend, Precision, has_cuda
 from relfit.crews.processes import ProcessCrew
 from relfit.errors import InputError
 from relfit.patches import Crew
 
-__all__ = ["ClusterCrew", "LocalBackend", "Precision", "ProcessCrew", "crew_of"]
+__all__ = ["ClusterCrew", "LocalBackend", "Precision", "ProcessCrew", "crew_of", "has_cuda"]
 
 
 def crew_of(executor: Any) -> Crew | None:

@@ -1,4 +1,4 @@
-"""A dask.distributed cluster. Rows reach every worker once; lost workers are made up for."""
+"""A dask.distributed cluster. Rows reach every worker once, or by their file's path; lost workers are made up for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relfit.backends import Backend
 from relfit.crews.local import DEVICE_SCALE, LocalBackend, has_cuda, patch_sums, sources_for
 from relfit.errors import InputError, RelfitError, WorkersLost
 from relfit.patches import Patch, Sums, Work
-from relfit.stored import StoredRows
+from relfit.stored import StoredRows, mapped_rows, seen_here
 from relfit.tiles import Runtime
 
 # How long a cluster may be without any worker, and how often it is looked at meanwhile.
@@ -122,15 +122,20 @@ class _Shift:
             self.handed_out += 1
 
     def _scattered(self) -> list[Any]:
-        """The rows, sent to one worker each; the others fetch them from there when they first need them."""
+        """Rows in a file by its path; others sent to one worker each, from where the rest fetch them when first needed.
+
+        A file counts as such where every worker sees it.
+        """
         self._require_workers()
-        arrays = [k for k, source in enumerate(self.work.sources) if not isinstance(source, StoredRows)]
-        with _losses():
-            futures = self.client.scatter([self.work.sources[k] for k in arrays], hash=False)
         sources = list(self.work.sources)
-        for k, future in zip(arrays, futures, strict=True):
-            sources[k] = future
-        return sources
+        files = {k: mapped_rows(rows) for k, rows in enumerate(sources) if not isinstance(rows, StoredRows)}
+        with _losses():
+            found = [rows for rows in files.values() if rows is not None]
+            shared = bool(found) and all(self.client.run(seen_here, found).values())
+            arrays = [k for k, rows in files.items() if rows is None or not shared]
+            futures = self.client.scatter([sources[k] for k in arrays], hash=False) if arrays else []
+        sent: dict[int, Any] = {**files, **dict(zip(arrays, futures, strict=True))}
+        return [sent.get(k, rows) for k, rows in enumerate(sources)]
 
     def _submit(self, patch: Patch) -> Any:
         runtime = self.runtime

@@ -17,13 +17,16 @@ from relfit.backends import Backend
 from relfit.crews.local import DEVICE_SCALE, LocalBackend, has_cuda, patch_sums, sources_for
 from relfit.errors import InputError, WorkersLost
 from relfit.patches import Sums, Work
-from relfit.stored import StoredRows, parts, written_rows
+from relfit.stored import StoredRows, mapped_rows, parts, written_rows
 from relfit.tiles import Runtime, usable_cores
 
 
 @dataclass(frozen=True)
 class ProcessCrew:
-    """Patches by an executor. Arrays are written once to a temporary folder, and every process reads what it needs."""
+    """Patches by an executor. Every process reads the rows it needs from their files.
+
+    Arrays that are not a mapped file are written once to a temporary folder.
+    """
 
     executor: Executor
 
@@ -86,8 +89,10 @@ def _check_sendable(work: Work, runtime: Runtime) -> None:
 def _in_files(sources: Sequence[Any]) -> Iterator[list[Any]]:
     """The sources as rows in files; those in memory are written to a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="relfit-") as folder:
-        yield [source if isinstance(source, StoredRows) else _written(source, Path(folder)) for source in sources]
+        yield [_stored(source, Path(folder)) for source in sources]
 
 
-def _written(source: Any, folder: Path) -> StoredRows:
-    return written_rows((source[part] for part in parts(source.shape)), folder)
+def _stored(source: Any, folder: Path) -> StoredRows:
+    if isinstance(source, StoredRows):
+        return source
+    return mapped_rows(source) or written_rows((source[part] for part in parts(source.shape)), folder)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.discrepancies.psi import Estimates, Psi, centred, mixed, nearest_positive
+from relfit.discrepancies.psi import Estimates, Psi, centred, mixed, positive_part
 from relfit.discrepancies.windows import Source, each_part, pairs_at_once
 from relfit.tiles import Runtime
 
@@ -86,11 +86,11 @@ def regular_covariance(projection: Array, spread: Array, rows: int, pairs: int) 
     With h = θ + (first-order parts) + …, σ² = Cov h, and P = ψᵀψ/(n(n−1)), C = the covariance of h over the pairs:
     ``E P = ((n−4) V + nσ²/M)/(n−1)`` and ``E C = σ² − V``, so that ``V̂ = ((n−1)P − (n/M)C)/(n − 4 + n/M)`` is
     unbiased for V. P alone counts the pairs' own noise σ²/M twice. What V holds beyond that noise is no less than 0,
-    so it is estimated by `nearest_positive` of ``V̂ − C/M``. With disjoint pairs this is C/(M−1), exactly.
+    so it is estimated by the positive part of ``V̂ − C/M``. With disjoint pairs this is C/(M−1), exactly.
     """
     own = spread / pairs
     unbiased = ((rows - 1) * projection - rows * own) / (rows - 4 + rows / pairs)
-    return nearest_positive(unbiased - own, mixed(own, projection)) + own
+    return positive_part(unbiased - own, mixed(own, projection)) + own
 
 
 def block(source: Source, size: int, runtime: Runtime) -> Estimates:

@@ -73,7 +73,7 @@ class Estimates:
         if self.second_order is None or self.second_order.ndim != 2:
             return self.projection
         whole = self.projection
-        return self.second_order + nearest_positive(whole - 2.0 * self.second_order, mixed(self.second_order, whole))
+        return self.second_order + positive_part(whole - 2.0 * self.second_order, mixed(self.second_order, whole))
 
 
 def centred(g: Array) -> Array:
@@ -86,17 +86,18 @@ def mixed(unit: Array, whole: Array) -> Array:
     return np.asarray(unit + TRACE * whole)
 
 
-def nearest_positive(matrix: Array, unit: Array) -> Array:
-    """The covariance nearest to a symmetric matrix and of the same trace, relative to `unit`; 0 if that is below 0.
+def positive_part(matrix: Array, unit: Array) -> Array:
+    """A symmetric matrix without negative eigenvalues relative to `unit`, and with less of what may be noise.
 
-    `unit` is a covariance of the same estimates. With unit = L Lᵀ it is L (A − τ)₊ Lᵀ, A = L⁻¹ matrix L⁻ᵀ, with the
-    τ ≥ 0 for which (A − τ)₊ has the trace of A: a change of basis of the estimates changes nothing, and no difference
-    of two gains more than a multiple of its own variance in `unit`. Ordinary eigenvalues would let the large common
-    noise of similar models spill into their small differences, and dropping the negative ones (τ = 0) would make the
-    trace of an unbiased estimate too large.
+    `unit` is a covariance of the same estimates. With unit = L Lᵀ it is L A₊ Lᵀ; A₊ has the eigenvalues of
+    A = L⁻¹ matrix L⁻ᵀ, each lowered by as much as it falls short of −λ, λ ≤ 0 the lowest one, and not below 0. Where
+    the matrix is an unbiased estimate of a covariance, λ tells how far noise reaches; to keep all of it above 0 and
+    none below would make the sum too large. A change of basis of the estimates changes nothing, and no difference of
+    two gains more than a multiple of its own variance in `unit`. Ordinary eigenvalues would let the large common noise
+    of similar models spill into their differences.
 
-    >>> nearest_positive(np.diag([4.0, 2.0, -1.0]), np.eye(3)).round(9).tolist()
-    [[3.5, 0.0, 0.0], [0.0, 1.5, 0.0], [0.0, 0.0, 0.0]]
+    >>> positive_part(np.diag([4.0, 0.75, 0.25, -1.0]), np.eye(4)).diagonal().round(9).tolist()
+    [4.0, 0.5, 0.0, 0.0]
     """
     scale = np.sqrt(np.diag(unit))
     scale = np.where(scale > 0.0, scale, 1.0)
@@ -106,21 +107,9 @@ def nearest_positive(matrix: Array, unit: Array) -> Array:
     sides = np.sqrt(sizes[kept])
     inverse, root = axes[:, kept] / sides, axes[:, kept] * sides
     values, vectors = np.linalg.eigh(inverse.T @ (matrix / outer) @ inverse)
-    half = scale[:, None] * (root @ (vectors * np.sqrt(_lowered(values))))
+    short = np.maximum(-values.min(initial=0.0) - values, 0.0)
+    half = scale[:, None] * (root @ (vectors * np.sqrt(np.maximum(values - short, 0.0))))
     return np.asarray(half @ half.T)
-
-
-def _lowered(values: Array) -> Array:
-    """``(λ − τ)₊`` with the sum of the ascending λ; 0 if that is negative.
-
-    If the k largest stay above 0, τ = −(sum of the others)/k; the right k is the largest whose own λ stays.
-    """
-    others = np.cumsum(values) - values
-    count = np.arange(len(values), 0, -1)
-    stays = np.flatnonzero(count * values + others > 0.0)
-    if values.sum() <= 0.0 or not len(stays):
-        return np.zeros_like(values)
-    return np.asarray(np.maximum(values + others[stays[0]] / count[stays[0]], 0.0))
 
 
 def _gram(psi: Array) -> Array:

@@ -87,7 +87,7 @@ def data_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
 def pair_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """Whether the intervals of all 45 differences hold, and their median length."""
     joint, theta = (_known if "setting" in setting else _estimated)(setting, seed)
-    ends = pair_intervals(joint, LEVEL, rng=seeded(seed, "pairs"), draws=DRAWS)
+    ends = pair_intervals(replace(joint, psi=None), LEVEL, rng=seeded(seed, "pairs"), draws=DRAWS)
     truth = np.subtract.outer(theta, theta)
     held = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
     upper = np.triu_indices(len(theta), 1)

@@ -16,6 +16,8 @@ from relfit.extract.base import library
 
 # A small file may unpack to gigabytes; no picture of a model's size comes near this.
 MOST_PIXELS = 100_000_000
+# Beyond so many pixels, no more than so many for each byte: a tiny file that claims them keeps a decoder busy for long.
+LARGE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 10_000
 # Only formats that Pillow decodes itself: EPS, for one, would start another program.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
@@ -34,7 +36,7 @@ def decode(name: str, payload: bytes) -> Any:
             # Pillow's own bomb warning comes at its own limit; ours is below, on the size in the header.
             warnings.simplefilter("ignore")
             with image_module.open(io.BytesIO(payload), formats=FORMATS) as image:
-                _refuse_unusable(name, image)
+                _refuse_unusable(name, image, len(payload))
                 return image.convert("RGB")
     except InputError:
         raise
@@ -45,8 +47,13 @@ def decode(name: str, payload: bytes) -> Any:
         raise InputError(f"image {name!r}: cannot be decoded ({reason}); repair it or leave it out") from None
 
 
-def _refuse_unusable(name: str, image: Any) -> None:
+def _refuse_unusable(name: str, image: Any, size: int) -> None:
     width, height = image.size
+    if width * height > max(LARGE_PIXELS, PIXELS_PER_BYTE * size):
+        raise InputError(
+            f"image {name!r}: expected no more pixels than {size:,} bytes can hold, got {width} × {height}; repair it "
+            "or leave it out"
+        )
     if width * height > MOST_PIXELS:
         raise InputError(
             f"image {name!r}: expected at most {MOST_PIXELS // 10**6} million pixels, got {width} × {height}; shrink it"

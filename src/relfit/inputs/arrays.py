@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.inputs.files import read_rows
+from relfit.inputs.files.opened import as_file
 from relfit.inputs.frames import frame_array
 from relfit.inputs.tensors import computed, exchanged, is_tensor, tensor_array
 from relfit.models import Sample
@@ -32,8 +32,9 @@ def as_rows(argument: str, value: Any) -> Array:
         return cast(Array, value)
     if isinstance(value, Sample):
         value = value.x
-    if isinstance(value, str | os.PathLike):
-        value = read_rows(value)
+    file = as_file(value)
+    if file is not None:
+        value = read_rows(file.source, columns=file.columns)
     rows = _numeric(argument, _array(argument, value))
     if rows.ndim == 1:
         rows = rows[:, None]

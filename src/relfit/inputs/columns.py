@@ -14,7 +14,13 @@ from relfit.errors import InputError
 Wanted = tuple[str | int, ...]
 
 _MOST_NAMES = 8
+# What stands between fields in files that are not what their ending says.
+_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+class NoSuchColumn(InputError):
+    """A column asked for by its name that a table does not have."""
 
 
 def wanted_columns(columns: Any) -> Wanted | None:
@@ -67,7 +73,7 @@ def is_named(wanted: Wanted, first: Sequence[str]) -> bool:
 def refuse_not_numbers(where: object, columns: Sequence[tuple[str, str]], mend: str) -> None:
     """Refuse columns, given as (name, type), that hold no numbers."""
     if columns:
-        shown = _listed([f"{name!r} ({kind})" for name, kind in columns])
+        shown = listed([f"{name!r} ({kind})" for name, kind in columns])
         raise InputError(f"{where}: expected columns of numbers, got {shown}; {mend}")
 
 
@@ -75,7 +81,7 @@ def refuse_nulls(where: object, nulls: Mapping[str, int]) -> None:
     """Refuse missing values, counted by column."""
     found = [f"{count} in {name!r}" for name, count in nulls.items() if count]
     if found:
-        raise InputError(f"{where}: expected complete columns, got nulls: {_listed(found)}; fill or drop them")
+        raise InputError(f"{where}: expected complete columns, got nulls: {listed(found)}; fill or drop them")
 
 
 def _split(text: str) -> list[str]:
@@ -105,6 +111,8 @@ def _places(where: object, choice: str | int, named: Mapping[str, list[int]], co
 
 
 def _range(where: object, choice: str, first: int, last: int, count: int) -> range:
+    if first > last:
+        raise InputError(f"{where}: expected a range such as {last}-{first}, got {choice}, which runs backwards")
     if not 0 <= first <= last < count:
         raise InputError(f"{where}: expected columns from 0 to {count - 1}, got {choice}")
     return range(first, last + 1)
@@ -112,14 +120,30 @@ def _range(where: object, choice: str, first: int, last: int, count: int) -> ran
 
 def _no_such_column(where: object, choice: str, named: Mapping[str, list[int]], count: int) -> list[int]:
     if not named:
-        raise InputError(f"{where}: its columns have no names; choose by number, 0 to {count - 1}, got {choice!r}")
-    raise InputError(f"{where}: expected a column called {choice!r}, got {_listed([repr(name) for name in named])}")
+        raise NoSuchColumn(f"{where}: its columns have no names; choose by number, 0 to {count - 1}, got {choice!r}")
+    found = listed([repr(name) for name in named])
+    raise NoSuchColumn(f"{where}: expected a column called {choice!r}, got {found}{separated_by(list(named))}")
 
 
 def _shown(place: int, names: Sequence[str] | None) -> str:
     return f"column {place}" if names is None else repr(names[place])
 
 
-def _listed(words: Sequence[str]) -> str:
-    more = len(words) - _MOST_NAMES
-    return ", ".join(words[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+def listed(words: Sequence[str], most: int = _MOST_NAMES) -> str:
+    """The words, cut short where there are many.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def separated_by(fields: Sequence[str]) -> str:
+    """What to add to a refusal where a line's only field looks like several.
+
+    >>> separated_by(["a;b"]), separated_by(["a", "b"])
+    ("; separated by ';'?", '')
+    """
+    marks = [said for mark, said in _SEPARATORS.items() if len(fields) == 1 and mark in fields[0].strip()]
+    return f"; separated by {marks[0]}?" if marks else ""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from relfit.adapters import adapt
 from relfit.errors import InputError
+from relfit.inputs.alignment import aligned
 from relfit.inputs.arrays import as_rows
 from relfit.inputs.bounded import bounded_rows
 from relfit.inputs.drawing import DEFAULT_ROWS, Progress, columns_drawn, with_samples_drawn
@@ -88,11 +89,11 @@ def load(
 ) -> Data:
     """Check the reference and the models (a mapping of names, or a sequence) and collapse copies.
 
-    Models given as generators are drawn from once, with the seed; `all_samples` draws from densities too. With
-    `in_place`, samples of which some live on a CUDA device become tensors there; others come to the host. With a
-    `budget` no sample is held as a whole: all of them are `LazyRows`.
+    Columns with names are matched to the reference's by name. Models given as generators are drawn from once, with the
+    seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device become
+    tensors there; others come to the host. With a `budget` no sample is held as a whole: all of them are `LazyRows`.
     """
-    named = _named(models)
+    reference, named, moved = aligned(reference, _named(models))
     rows_of: RowsOf = as_rows
     if budget is not None:
         rows_of = cast(RowsOf, partial(bounded_rows, budget=budget))
@@ -119,6 +120,7 @@ def load(
     kept = {name: model for name, model in checked.items() if name not in copies}
     distinct = {name: x for name, x in samples.items() if name in kept}
     notes = (
+        *moved,
         *drawn,
         *_constant_columns(rows, "the reference"),
         *(rows_in_common(rows, distinct, own, prints) if distinct else ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,30 @@ def frame_array(argument: str, value: Any) -> Array | None:
         if array is not None:
             return array
     return None
+
+
+def frame_names(value: Any) -> list[str] | None:
+    """The names of a frame's columns; None for anything that is none. What a series is called is no column's name."""
+    polars, pyarrow = loaded("polars"), loaded("pyarrow")
+    if polars is not None and isinstance(value, polars.DataFrame | polars.LazyFrame):
+        return list(value.lazy().collect_schema().names())
+    if pyarrow is not None and isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
+        return list(value.schema.names)
+    return list(map(str, value.columns)) if _is_pandas(value) else None
+
+
+def frame_columns(value: Any, places: Sequence[int]) -> Any:
+    """The frame with these of its columns, in this order. Names are known to differ."""
+    if _is_pandas(value):
+        return value.iloc[:, list(places)]
+    names = frame_names(value) or []
+    return value.select([names[k] for k in places])
+
+
+def _is_pandas(value: Any) -> bool:
+    """Whether the value is a frame of pandas, or of dask, which has the same columns."""
+    libraries = (loaded("pandas"), loaded("dask.dataframe"))
+    return any(library is not None and isinstance(value, library.DataFrame) for library in libraries)
 
 
 def _pandas(argument: str, value: Any) -> Array | None:

@@ -29,17 +29,19 @@ def load_object(text: str) -> Any:
     3.141592653589793
     """
     head, _, name = text.rpartition(":")
-    module = _run_file(Path(head)) if head.endswith(".py") else _import(head)
+    module = _run_file(Path(head)) if head.endswith(".py") else _import(head, name)
     if not hasattr(module, name):
         raise InputError(f"{text}: {head} has no object called {name!r}")
     return getattr(module, name)
 
 
-def _import(name: str) -> Any:
+def _import(module: str, name: str) -> Any:
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module)
     except Exception as error:
-        raise InputError(f"{name}: cannot be imported ({type(error).__name__}: {error})") from error
+        file = Path(*module.split(".")).with_suffix(".py")
+        mend = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
+        raise InputError(f"{module}: cannot be imported ({type(error).__name__}: {error}){mend}") from error
 
 
 def _run_file(path: Path) -> Any:

@@ -57,6 +57,10 @@ class Kernel(ABC):
         """The shortest distance over which the kernel changes noticeably."""
         return math.inf
 
+    def largest_entry(self, dim: int) -> float:
+        """Rows (n, dim) of numbers up to this size keep φ, and sums of its powers, within float64."""
+        return math.inf
+
     @property
     def needs_median(self) -> bool:
         """Whether a length is still the word "median"."""

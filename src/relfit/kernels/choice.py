@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from relfit.errors import InputError
-from relfit.kernels.base import Array, Kernel
+from relfit.kernels.base import Array, Kernel, ScaledKernel
 from relfit.kernels.precomputed import Precomputed
-from relfit.kernels.radial import Gaussian
+from relfit.kernels.radial import IMQ, Gaussian, Matern, RationalQuadratic
+from relfit.kernels.sums import MultiScale
 
 # Bandwidths tried by default, as multiples of the median distance.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)
+# The kernels that go by a name, as on the command line.
+NAMED: dict[str, ScaledKernel] = {
+    "gaussian": Gaussian(),
+    "imq": IMQ(),
+    "matern12": Matern(0.5),
+    "matern32": Matern(1.5),
+    "matern52": Matern(2.5),
+    "rational-quadratic": RationalQuadratic(),
+    "multiscale": MultiScale(),
+}
 
 
 @dataclass(frozen=True)
@@ -91,9 +102,15 @@ class Collection(Kernel):
 
 
 def as_kernel(value: Any) -> Kernel | Select | None:
-    """What `kernel=` may be: a kernel, None, a `Select` or the word for it, or several kernels at once."""
-    if isinstance(value, str) and value == "select":
-        return Select()
+    """What `kernel=` may be: a kernel, None, a `Select`, the word for any of these, or several kernels at once.
+
+    >>> as_kernel("imq")
+    IMQ(scale=1.0, exponent=-0.5)
+    """
+    if isinstance(value, str):
+        if value in NAMED or value == "select":
+            return Select() if value == "select" else NAMED[value]
+        raise InputError(f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, got {value!r:.40}')
     if isinstance(value, tuple | list):
         return Collection(tuple(value))
     if value is None or isinstance(value, Kernel | Select):

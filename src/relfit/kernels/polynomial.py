@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from relfit.backends.base import Power, Variable
 from relfit.errors import InputError
 from relfit.kernels.base import Array, Kernel, check_positive
+
+# Kernel values up to this: sums of their fourth powers, which variances take (UME, tilted), stay within float64.
+LARGEST_VALUE = 1e70
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,16 @@ class Polynomial(Kernel):
     def with_dimension(self, dim: int) -> Polynomial:
         """The kernel with γ = 1/dim if it was not given."""
         return self if self.scale is not None else replace(self, scale=1.0 / dim)
+
+    def largest_entry(self, dim: int) -> float:
+        """The A for which (γ dim A² + c)^p, the most that |k| can be, is LARGEST_VALUE; 0 where c alone is too much.
+
+        >>> f"{Polynomial(2, offset=0.0).with_dimension(7).largest_entry(7):.3g}"  # A⁴ = 1e70
+        '3.16e+17'
+        """
+        room = max(LARGEST_VALUE ** (1.0 / self.degree) - self.offset, 0.0)
+        # However small γ is, A² must be within float64 too.
+        return min(math.sqrt(room) / math.sqrt(self.power.slope) / math.sqrt(dim), LARGEST_VALUE)
 
     @property
     def power(self) -> Power:

@@ -32,6 +32,10 @@ class Sum(Kernel):
         """The shortest length among the terms."""
         return min(term.length for term in self.terms)
 
+    def largest_entry(self, dim: int) -> float:
+        """The smallest among the terms'."""
+        return min(term.largest_entry(dim) for term in self.terms)
+
     @property
     def writable(self) -> bool:
         """Whether every term is."""

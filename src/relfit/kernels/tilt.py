@@ -149,6 +149,10 @@ class Tilted(Kernel):
         """That of the kernel."""
         return self.kernel.length
 
+    def largest_entry(self, dim: int) -> float:
+        """That of the kernel, which is evaluated before it is weighed."""
+        return self.kernel.largest_entry(dim)
+
     @property
     def needs_median(self) -> bool:
         """Whether the kernel or the weight needs it."""

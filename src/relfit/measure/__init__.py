@@ -12,6 +12,7 @@ from relfit.estimate import JointEstimate
 from relfit.inputs import Data
 from relfit.measure.bandwidth import resolve_candidates, resolve_kernel
 from relfit.measure.checks import check_design, check_rows
+from relfit.measure.columns import column_notes
 from relfit.measure.densities import of_densities
 from relfit.measure.groups import group_counts, grouped_estimates, share_rows
 from relfit.measure.locations import choose_locations, of_locations, sizes_left, without_used_rows
@@ -51,7 +52,8 @@ def joint_estimate(data: Data, plan: Plan) -> JointEstimate:
         covariance = estimates.corrected if plan.variance == "corrected" else estimates.projection
         share = _second_order_share(estimates)
     sizes = sizes_left(data, plan.locations)
-    notes = (plan.why, *estimates.notes) if plan.why else estimates.notes
+    why = (plan.why,) if plan.why else ()
+    notes = (*why, *estimates.notes, *column_notes(data, plan.kernel))
     groups = group_counts(data, plan)
     second = _counted_twice(estimates, plan)
     return JointEstimate(

@@ -14,13 +14,23 @@ PATIENCE = 10.0
 TILE, TILE_COLUMN = 1.6, 0.05
 BAND, BAND_COLUMN = 8.0, 0.15
 RIGHT_HAND_SIDE = 0.09
+# A CUDA device does the complete estimate as fast as so many cores, at the least.
+DEVICE_CORES = 200
 
 
-def chosen_estimator(data: Data, dependence: Dependence, *, grouped: bool = False) -> tuple[str, int | None, str]:
-    """(estimator, pairs, why): complete if its time is short or nothing else fits, else incomplete in that time."""
+def chosen_estimator(
+    data: Data, dependence: Dependence, *, grouped: bool = False, device: bool = False
+) -> tuple[str, int | None, str]:
+    """(estimator, pairs, why): complete if its time is short or nothing else fits, else incomplete in that time.
+
+    `device`: all pairs would be computed on a CUDA device. The incomplete estimate is always made on the host.
+    """
     sizes = {len(x) for x in (data.reference, *data.samples.values()) if len(x)}
     rows, whole = max(sizes), complete_seconds(data)
-    where = f"for {rows:,} rows, {len(data.models)} models and {data.reference.shape[1]} columns on {_cores()}"
+    if device:
+        whole *= usable_cores() / DEVICE_CORES
+    place = "a CUDA device" if device else _cores()
+    where = f"for {rows:,} rows, {len(data.models)} models and {data.reference.shape[1]} columns on {place}"
     picked = 'estimator="auto": the complete one, '
     if whole <= PATIENCE:
         return "complete", None, f"{picked}as all pairs take about {_duration(whole)} {where}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -52,7 +53,29 @@ def _resolved(data: Data, kernel: Kernel, median: float, seed: int, rule: str) -
             f"kernel: expected a bandwidth between {1.0 / largest:g} and {largest:g}, got {resolved.length:g} "
             f"({rule}); rescale the data"
         )
+    _check_entries(data, resolved)
     return resolved
+
+
+def _check_entries(data: Data, kernel: Kernel) -> None:
+    """Refuse numbers whose kernel values, or sums of their squares, would leave float64."""
+    most = kernel.largest_entry(data.reference.shape[1])
+    if math.isinf(most):
+        return
+    if not most > 0.0:
+        raise InputError(f"kernel: expected an offset whose power stays within float64, got {kernel.describe()}")
+    named = {"reference": data.reference, **{f"model {name!r}": rows for name, rows in data.samples.items()}}
+    for argument, rows in named.items():
+        largest = max((_largest(rows[part]) for part in parts(rows.shape)), default=0.0)
+        if largest > most:
+            raise InputError(
+                f"{argument}: expected numbers below {most:.3g} in size for the {kernel.describe()}, got {largest:g}; "
+                "rescale the data"
+            )
+
+
+def _largest(rows: Array) -> float:
+    return max(-float(rows.min()), float(rows.max()))
 
 
 def centre_of(rows: Array) -> Array:

@@ -31,7 +31,8 @@ def of_samples(data: Data, plan: Plan) -> Estimates:
         return _of_pairs(data, plan, centre)
     kernel, samples = plan.kernel.moved(centre), list(data.samples.values())
     found = mmd.complete(data.reference, samples, kernel, plan.dependence, plan.runtime, centre=centre)
-    if plan.variance == "corrected" and plan.dependence != "independent":
+    # That of `mmd.complete` is of independent samples: near the truth for shared ones, not for pairs.
+    if plan.dependence == "paired" or (plan.variance == "corrected" and plan.dependence != "independent"):
         return replace(found, second_order=_second_order(data, plan))
     return found
 

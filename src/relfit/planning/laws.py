@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.discrepancies.psi import nearest_positive
+from relfit.discrepancies.psi import positive_part
 from relfit.estimate import JointEstimate
 from relfit.planning.geometry import Geometry
 from relfit.procedures.streams import covariance_root
@@ -103,11 +103,11 @@ def law_of(joint: JointEstimate, rows: int) -> Law:
     second = joint.second_order
     if second is None or not second.any():
         return Plain(joint.covariance, rows)
-    first = nearest_positive(joint.covariance - 2.0 * second, joint.covariance)
+    first = positive_part(joint.covariance - 2.0 * second, joint.covariance)
     variance, most = np.diag(first), np.sqrt(np.maximum(np.diag(second), 0.0) / 2.0)
     along = np.divide(variance, 4.0 * joint.values, out=most.copy(), where=joint.values > 0.0)
     length = np.sqrt(np.minimum(along, most))
     error = np.sqrt(variance)
     unit = np.divide(length, error, out=np.zeros_like(error), where=error > 0.0)
     along = first * np.outer(unit, unit)
-    return Squared(along, nearest_positive(second - 2.0 * along**2, second), rows)
+    return Squared(along, positive_part(second - 2.0 * along**2, second), rows)

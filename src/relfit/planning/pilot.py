@@ -16,6 +16,7 @@ from relfit.estimate import JointEstimate
 from relfit.measure.checks import FEWEST_ROWS, FEWEST_SELECTION_ROWS
 from relfit.planning.laws import Law, law_of
 from relfit.procedures.differences import differences, psi_rows, smallest_sample
+from relfit.result import Comparison
 
 Array = NDArray[np.float64]
 
@@ -103,12 +104,14 @@ class Pilot:
 
 
 def as_pilot(pilot: Any) -> Pilot:
-    """A JointEstimate or `Assumed`, checked."""
+    """A JointEstimate, the one behind a Comparison, or `Assumed`; checked."""
+    if isinstance(pilot, Comparison):
+        pilot = pilot._distinct()
     measured = isinstance(pilot, JointEstimate)
     if not isinstance(pilot, JointEstimate | Assumed):
         raise InputError(
-            f"pilot: expected a JointEstimate (relfit.estimate, relfit.from_losses) or relfit.Assumed gaps, got "
-            f"{type(pilot).__name__}"
+            f"pilot: expected a JointEstimate (relfit.estimate, relfit.from_losses), a Comparison or relfit.Assumed "
+            f"gaps, got {type(pilot).__name__}"
         )
     joint = pilot.joint() if isinstance(pilot, Assumed) else pilot
     if len(joint.names) < 2:

@@ -22,7 +22,9 @@ from relfit.planning.result import Forecast, Plan
 from relfit.planning.search import climb, detectable_gap, rows_needed, sizes_between, spread
 from relfit.planning.simulate import Settings, Simulation, simulation
 from relfit.procedures import CORRECTIONS
+from relfit.procedures.differences import differences
 from relfit.progress import Progress, reporting
+from relfit.result import Comparison
 
 Array = NDArray[np.float64]
 
@@ -57,7 +59,7 @@ _Outcome = tuple[list[Forecast], Array]
 
 
 def plan(
-    pilot: JointEstimate | Assumed,
+    pilot: JointEstimate | Comparison | Assumed,
     *,
     power: float = 0.8,
     alpha: float = 0.05,
@@ -82,7 +84,8 @@ def plan(
     gaps to it are too large where several models are nearly tied: lean towards the upper end.
 
     Args:
-        pilot: a JointEstimate with its sizes, from `relfit.estimate` or `relfit.from_losses`; or `relfit.Assumed` gaps.
+        pilot: a JointEstimate with its sizes, from `relfit.estimate` or `relfit.from_losses`; a `Comparison`, whose
+            distinct models' estimates it is; or `relfit.Assumed` gaps.
         power: the wanted probability that a model is declared worse.
         alpha: the level of the tests.
         tests: of "relpsi", "relmulti", "best-set", "carve".
@@ -160,6 +163,8 @@ def _sizes(asked: _Asked, two: bool) -> list[int]:
     reach = float(ndtri(asked.power) - ndtri(asked.settings.alpha))
     easiest = pilot.rows * (reach / signal) ** 2 / START if signal > 0.0 else math.inf
     fewest = min(asked.fewest(test) for test in asked.tests)
+    if differences(pilot.joint).certain.any():
+        easiest = 0.0  # a constant difference is found with any number of rows
     start = min(max(fewest, math.floor(min(easiest, pilot.most))), pilot.most // 2)
     doubling = sizes_between(start, pilot.most)
     if not two:

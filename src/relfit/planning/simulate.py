@@ -34,9 +34,12 @@ class Settings:
     correction: str | None
 
     def corrected(self, test: str) -> str:
-        """The correction of one test: as in `relfit.compare`, BY for relmulti and none otherwise, unless given."""
+        """The correction of one test: as in `relfit.compare`, BY for relmulti and none otherwise, unless given.
+
+        "auto" is BH for relmulti where its condition holds, and BY in the other tests.
+        """
         if self.correction is not None:
-            return self.correction
+            return "by" if self.correction == "auto" and test != "relmulti" else self.correction
         return "by" if test == "relmulti" else "none"
 
 

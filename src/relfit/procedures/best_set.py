@@ -103,7 +103,7 @@ def best_set(
         log_pvalue=log_p,
         adjusted_pvalue=adjusted,
         worse=worse,
-        status=_status(pairs, best, tied),
+        status=status_words(differences(joint), best, tied),
         correction=used,
         statistic=statistic,
         beaten_by=tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse))),
@@ -150,7 +150,8 @@ def _penalty(correction: str, count: int) -> float:
     return float(count * np.reciprocal(np.arange(1.0, count + 1.0)).sum()) if correction == "by" else float(count)
 
 
-def _status(pairs: Differences, best: int, tied: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+def status_words(pairs: Differences, best: int, tied: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
+    """Ties, and differences without variance: known ones and those that are rounding."""
     words = [["tie"] if tie else [] for tie in tied]
     for i, own in enumerate(words):
         if pairs.certain[i].any():

@@ -25,7 +25,7 @@ from relfit.discrepancies.psi import Psi
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.inputs import make_seed
-from relfit.procedures.best_set import DRAWS, BestSetDecision, moment_selection
+from relfit.procedures.best_set import DRAWS, BestSetDecision, moment_selection, status_words
 from relfit.procedures.bootstrap import Pairs
 from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import lowest
@@ -84,7 +84,7 @@ def collection_best_set(
         log_pvalue=log_p,
         adjusted_pvalue=adjusted,
         worse=worse,
-        status=tuple(("tie",) if tie else () for tie in tied),
+        status=status_words(_joined(pairs), best, tied),
         correction=used,
         statistic=statistic,
         beaten_by=_where(by, worse),
@@ -105,7 +105,15 @@ def mean_estimate(joints: Sequence[JointEstimate]) -> JointEstimate:
     psi = Psi(reference, models, first.shared)
     values = np.mean([joint.values for joint in joints], axis=0)
     whole = {"values": values, "covariance": psi.covariance(), "psi": psi}
-    return replace(joints[0], **whole, near_degeneracy=None, second_order=None)
+    shares = [joint.near_degeneracy for joint in joints if joint.near_degeneracy is not None]
+    largest = np.max(shares, axis=0) if len(shares) == len(joints) else None
+    return replace(joints[0], **whole, near_degeneracy=largest, second_order=None)
+
+
+def _joined(pairs: Sequence[Differences]) -> Differences:
+    """Certain under any kernel, the same under all of them."""
+    certain, same = np.any([each.certain for each in pairs], axis=0), np.all([each.same for each in pairs], axis=0)
+    return replace(pairs[0], certain=certain, same=same)
 
 
 def joint_covariance(parts: Sequence[Psi]) -> Array:

@@ -109,6 +109,9 @@ def _cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> list[str
 
 
 def _gap(row: dict[str, Any]) -> str:
+    if row["detectable_gap"] == 0.0:
+        # The difference to the best does not vary: the pilot says nothing about what other data would show.
+        return "—"
     return f"{row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from relfit.kernels import Collection
 from relfit.result import Comparison, PairComparison
+from relfit.result.distinct import blind
 
 TEST_NAMES = {
     "relpsi": "RelPSI",
@@ -140,6 +141,8 @@ def summary(comparison: Comparison) -> str:
     >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
     a has the smallest score; b is significantly worse.
     """
+    if blind(comparison):
+        return "The models cannot be told apart with this kernel: it takes one value on all pairs of rows."
     rows = comparison.rows()
     worse, same, open_ = grouped(rows)
     within = [row["name"] for row in rows if row["name"] in open_ and row["equivalent"]]
@@ -175,6 +178,8 @@ def grouped(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[str], list[
 def pair_summary(pair: PairComparison) -> str:
     """One sentence: is the first model worse than the second?"""
     a, b = (quoted(name) for name in pair.names)
+    if "indistinguishable" in pair.status and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
+        return f"{a} and {b} cannot be told apart with this kernel: it takes one value on all pairs of rows."
     if "indistinguishable" in pair.status:
         return f"{a} and {b} cannot be told apart: as far as these data go they are the same model."
     than = f" by more than {pair.margin:g}" if pair.margin else ""

@@ -45,6 +45,7 @@ class Comparison:
         groups: the numbers of groups those rows are in; None for independent rows.
         locations: (J, d), of UME, Nystroem and FSSD.
         inputs: a digest of the reference's rows and of each sample's, None for densities.
+        plan: what decides the order of sums, and so their last digits: bytes for tiles, most rows of a patch.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
     """
 
@@ -88,6 +89,7 @@ class Comparison:
     variance: str | None = None
     locations: Array | None = None
     inputs: dict[str, Any] | None = None
+    plan: dict[str, int] | None = None
     command: tuple[str, ...] | None = None
 
     @property
@@ -148,6 +150,8 @@ class Comparison:
 
     def pair_intervals(self, level: float = 0.95) -> Array:
         """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
+
+        From V and normal draws, also with few rows.
 
         >>> from relfit import JointEstimate, decide
         >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
@@ -260,6 +264,10 @@ class Comparison:
         from relfit.report.html import write_report
 
         write_report(self, path, data, items=items, command=command)
+
+    def __repr__(self) -> str:
+        worse = f"{int(self.worse.sum())} worse"
+        return f"<Comparison: {self.test}, {len(self.names)} models, best {self.best!r}, {worse}>"
 
     def __str__(self) -> str:
         from relfit.report.table import text

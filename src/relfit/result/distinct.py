@@ -35,6 +35,27 @@ def distinct(result: Comparison) -> JointEstimate:
     )
 
 
+def unseen(result: Comparison, name: str) -> set[str]:
+    """The other models that the kernel cannot tell from this one: neither D varies, both are the same number.
+
+    A kernel that takes one value on all pairs of rows leaves that behind. Copies are the same model, and not meant.
+    """
+    if result.kernel is None:
+        return set()
+    stand_for = dict(zip(result.names, originals(result), strict=True))
+    value = {other: (result.discrepancy[i], result.standard_error[i]) for i, other in enumerate(result.names)}
+    if value[name][1] > 0.0:
+        return set()
+    return {other for other in result.names if value[other] == value[name] and stand_for[other] != stand_for[name]}
+
+
+def blind(result: Comparison) -> bool:
+    """Whether the kernel can tell no model from any other."""
+    others = unseen(result, result.best)
+    stand_for = zip(result.names, originals(result), strict=True)
+    return bool(others) and all(name in others or original == result.best for name, original in stand_for)
+
+
 def _of(counts: tuple[int, ...] | None, index: list[int]) -> tuple[int, ...] | None:
     return counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + i] for i in index))
 

@@ -86,6 +86,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "randomised": (_is_flag, "true or false"),
     "versions": (_table(_is_word), "versions by name"),
     "inputs": (_maybe(_inputs), "digests"),
+    "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
     "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
     "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
     "equivalent": (_maybe(_each(_is_flag)), "true or false for each, or null"),

@@ -52,6 +52,7 @@ class PairComparison:
     variance: str | None = None
     locations: NDArray[np.float64] | None = field(default=None, compare=False)
     inputs: dict[str, Any] | None = None
+    plan: dict[str, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form."""
@@ -60,6 +61,10 @@ class PairComparison:
     def to_json(self) -> str:
         """The dictionary as JSON text."""
         return serial.as_json(self.to_dict())
+
+    def __repr__(self) -> str:
+        (a, b), verdict = self.names, "worse" if self.worse else "not worse"
+        return f"<PairComparison: {self.test}, {a!r} {verdict} than {b!r}, p-value {self.pvalue:.2g}>"
 
     def __str__(self) -> str:
         from relfit.report.table import pair_text

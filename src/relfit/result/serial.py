@@ -54,7 +54,7 @@ def _no_number(word: str) -> None:
 def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparison:
     """The comparison that `as_dict` described; another schema number is refused."""
     if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
-        came = f"schema {data.get('schema')!r}" if isinstance(data, Mapping) else type(data).__name__
+        came = _kind(data) if isinstance(data, Mapping) else type(data).__name__
         raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {came}")
     try:
         known = {item.name for item in fields(kind)}
@@ -66,6 +66,12 @@ def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparis
         return revived
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
+
+
+def _kind(data: Mapping[str, Any]) -> str:
+    kind = data.get("type")
+    named = f"a {kind}" if isinstance(kind, str) and kind.startswith("relfit.") else "something else"
+    return f"{named} of schema {data.get('schema')!r:.20}"
 
 
 def plain(value: Any) -> Any:

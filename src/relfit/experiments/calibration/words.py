@@ -158,9 +158,9 @@ otherwise BY. BH and BY should hold the FDR, Holm the FWER; BH is proved for pos
 
 ## Carving once, and over several randomisations
 
-`procedures.carve.carve_repeated` takes twice the median p-value of 21 randomisations (valid under any dependence: Rüger
-1978; Meinshausen, Meier and Bühlmann 2009). Each trial is decided with two seeds on the same estimate; 100 random draws
-each.
+`carve_repeated` (`from relfit.procedures.carve import carve_repeated`) takes twice the median p-value of 21
+randomisations (valid under any dependence: Rüger 1978; Meinshausen, Meier and Bühlmann 2009). Each trial is decided
+with two seeds on the same estimate; 100 random draws each.
 
 {averaging}
 """

@@ -12,7 +12,7 @@ from relfit.experiments.estimators import costs, memory, noise, power, shrinkage
 from relfit.experiments.estimators.words import TEXT
 from relfit.experiments.summaries import markdown_table, rate
 
-WELL_ABOVE = 0.1
+WELL_ABOVE, BIAS = 0.1, 4.0
 
 Found = Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]
 
@@ -33,11 +33,10 @@ def text(found: Mapping[str, Found], machine: str) -> str:
     """The page, from the results of every part."""
     cost = [cell for part, cells in found.items() if part.startswith("costs") for cell in cells]
     cost.sort(key=lambda cell: (cell[0]["kind"], list(costs.LOOKS).index(cell[0]["design"]), cell[0]["n"]))
-    tied = [cell for cell in found["truth"] if cell[0]["problem"] == "tied"]
-    exact = [cell for cell in found["truth"] if cell[0]["problem"] == "exact"]
+    tied, exact = found["truth"], found["exact"]
     return TEXT.format(
         machine=machine,
-        truth_goals=_lines(truth_goals(found["truth"])),
+        truth_goals=_lines([unbiased([*tied, *exact]), *truth_goals(tied)]),
         tied=_table(truth.rows, tied),
         exact=_table(truth.rows, exact),
         noise=_table(noise.rows, found["noise"]),
@@ -55,9 +54,16 @@ def text(found: Mapping[str, Found], machine: str) -> str:
     )
 
 
-def truth_goals(cells: Found) -> list[Goal]:
+def unbiased(cells: Found) -> Goal:
+    """Four standard errors: beyond that lies one of 100 such errors with a chance of .006."""
+    found = [truth.bias(results, form) for setting, results in cells for form in truth.forms_of(setting["designs"])]
+    largest = float(np.abs(found).max())
+    text = f"unbiased, no mean error of D₁ or D₁ − D₂ beyond {BIAS:g} standard errors"
+    return Goal(text, largest <= BIAS, f"at most {largest:.1f} in {2 * len(found)} means")
+
+
+def truth_goals(tied: Found) -> list[Goal]:
     """Within 5% for the cheaper designs, .95 − 3/n for the projection, .9 to 1.1 for the corrected form."""
-    tied = [cell for cell in cells if cell[0]["problem"] == "tied"]
     wide = [cell for cell in tied if cell[0]["d"] > 100 and "sizes" in cell[0]]
     plain = [cell for cell in tied if cell not in wide]
     projection, corrected = truth.COMPLETE

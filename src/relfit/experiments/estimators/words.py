@@ -11,7 +11,7 @@ standard errors.
 | --- | --- | --- |
 | `complete` | all | the default; up to some 10,000 rows |
 | `incomplete` | nR: each row with the R after it in random order, cyclically | beyond that; R = 25, or by `pairs=` |
-| `block` | all within each of B blocks | to compare with others' results: it finds no more than `incomplete` |
+| `block` | all within each of B blocks | to compare with others' results; V from few values |
 | `linear` | n/2, each row in one | very many rows that cost nothing |
 
 `estimator="auto"` takes the complete one where it needs less than about ten seconds on the cores there are, and
@@ -26,12 +26,12 @@ P = ψᵀψ/(n(n−1)), ψ = 2(g − ḡ), and C the covariance of h over the M 
 
     E P = ((n−4)V + nσ²/M)/(n−1),   E C = σ² − V,   so   V̂ = ((n−1)P − (n/M)C)/(n − 4 + n/M)
 
-is unbiased for V = Cov D; relfit uses PSD₊(V̂ − C/M) + C/M, where PSD₊ is the nearest covariance of the same trace, both
-*relative to C*: with C = LLᵀ it is L(A − τ)₊Lᵀ, A = L⁻¹·L⁻ᵀ, and τ such that the trace stays. (Ordinary eigenvalues let
-the large noise that similar models have in common spill into their small differences, and negative eigenvalues dropped
-without τ would make V too large by their sum.) For large n this is PSD₊(P − (2/M)C) + C/M. With q = 1 it is the linear
-estimator's cov(h)/M exactly. Block values are independent: V = cov(block values)/B; fewer than five blocks for each
-model are refused.
+is unbiased for V = Cov D; relfit uses PSD₊(V̂ − C/M) + C/M. PSD₊ takes eigenvalues *relative to C* (with C = LLᵀ it is
+L(L⁻¹·L⁻ᵀ)₊Lᵀ), lowers each by as much as it falls short of −λ, λ ≤ 0 the lowest one, and sets it to 0 if that is
+negative: how far noise reaches below 0 tells how far it reaches above, and to keep all of it above and none below would
+make V too large. (Ordinary eigenvalues would let the large noise that similar models have in common spill into their
+small differences.) For large n this is PSD₊(P − (2/M)C) + C/M. With q = 1 it is the linear estimator's cov(h)/M
+exactly. Block values are independent: V = cov(block values)/B; fewer than five blocks for each model are refused.
 
 `variance="corrected"` of the complete estimator is PSD₊(V − 2S2) + S2, relative to S2, the second-order part, which the
 projection form V counts twice: for MMD of independent samples
@@ -60,11 +60,11 @@ data (D₁ − D₂ of tied models; D₁ of a model that equals the data), relat
 ## Power at equal cost
 
 Blocks of 2R + 1 rows hold as many pairs as the cyclic design with R. TPR and FPR at α = .05, Gaussian kernel with the
-median bandwidth, every design on the same draws; "not below" allows three standard errors of the paired difference. The
-linear estimator has n/2 pairs of n rows and cannot use more; a second row gives it as many pairs as R = 5, which takes
-{more} times the rows. (Where rows are free, that is the best use of so many pairs: no two of them share a row.)
-The RBMs by samples are hopeless at the paper's n = 1000 with any of the cheap designs; n = 5000 was added after that
-was seen.
+median bandwidth, every design on the same draws; "not below" allows three standard errors of the paired difference (two
+in an earlier run of 40 trials; among thirty such differences one beyond two is likely where all are 0). The linear
+estimator has n/2 pairs of n rows and cannot use more; a second row gives it as many pairs as R = 5, which takes {more}
+times the rows. (Where rows are free, that is the best use of so many pairs: no two of them share a row.) The RBMs by
+samples are hopeless at the paper's n = 1000 with any of the cheap designs; n = 5000 was added after that was seen.
 
 {power_goals}
 
@@ -97,9 +97,10 @@ default test. RelMulti copies its shares of the rows, and needs as much as the i
 {memory_goals}
 
 {memory}
-## More models than n/5
+## Many models for the rows
 
-RelPSI with MMD, all models tied, d = 10, α = .05. Shrinking ψRᵀψR/(n(n−1)) by Ledoit and Wolf's weight towards a
-multiple of the identity, or towards one common correlation:
+RelPSI with MMD, all models tied, d = 10, α = .05, with more models than n/5 and with fewer. Shrinking ψRᵀψR/(n(n−1)) by
+Ledoit and Wolf's weight towards a multiple of the identity, or towards one common correlation, does not bring the FPR
+back to α: relfit leaves V as it is, and warns.
 
 {shrinkage}"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,23 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.inputs.columns import Wanted, column_places, wanted_columns
-from relfit.inputs.files.arrow import read_arrow, read_parquet
+from relfit.inputs.files.arrow import arrow_names, parquet_names, read_arrow, read_parquet
 from relfit.inputs.files.npy import read_npy, read_npz
 from relfit.inputs.files.paths import SUFFIXES, check_file, damage_told, name_of, split_key
 from relfit.inputs.files.tensors import read_pt, read_safetensors
-from relfit.inputs.files.text import read_text
+from relfit.inputs.files.text import read_text, text_names
 from relfit.inputs.files.zarr import read_zarr
 
-__all__ = ["SUFFIXES", "name_of", "read_rows", "split_key"]
+__all__ = ["SUFFIXES", "name_of", "read_names", "read_rows", "split_key"]
 
+_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 _TABLES = {
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), read_text),
+    **dict.fromkeys(_TEXT, read_text),
     **{".parquet": read_parquet, ".feather": read_arrow, ".arrow": read_arrow},
+}
+_NAMES: dict[str, Callable[[Path], list[str] | None]] = {
+    **dict.fromkeys(_TEXT, text_names),
+    **{".parquet": parquet_names, ".feather": arrow_names, ".arrow": arrow_names},
 }
 _ARRAYS = {".npy": read_npy, ".npz": read_npz, ".pt": read_pt, ".safetensors": read_safetensors}
 
@@ -40,6 +46,16 @@ def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray
     suffix = check_file(path)
     with damage_told(path):
         return _read(path, suffix, key, wanted)
+
+
+def read_names(source: str | os.PathLike[str]) -> list[str] | None:
+    """The names of all columns of a file, of which no row is read; None where they have none."""
+    path, _ = split_key(source)
+    suffix = check_file(path)
+    if suffix not in _NAMES:
+        return None
+    with damage_told(path):
+        return _NAMES[suffix](path)
 
 
 def _read(path: Path, suffix: str, key: str | None, wanted: Wanted | None) -> NDArray[Any]:

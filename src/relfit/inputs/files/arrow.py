@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 _OLDEST = (14, 0, 1)
 # Of a file read a part at a time: bytes of a column, and rows.
 _BUFFER, _BATCH_ROWS = 2**16, 2**16
+# Files up to this size are mapped instead: room for a page would be taken before it is known to be there.
+_SMALL_FILE = 2**24
 
 
 def read_parquet(path: Path, wanted: Wanted | None) -> Array:
@@ -32,6 +34,13 @@ def read_parquet(path: Path, wanted: Wanted | None) -> Array:
         names = _names(path, file.schema_arrow, wanted)
         require_room(path, 8 * file.metadata.num_rows * _width(file, names))
         return arrow_rows(path, names, file.iter_batches(columns=names), file.metadata.num_rows)
+
+
+def parquet_names(path: Path) -> list[str]:
+    """The names of all columns."""
+    needed(path, "pyarrow", _OLDEST)
+    with needed(path, "pyarrow.parquet", ()).ParquetFile(os.fspath(path), memory_map=True) as file:
+        return list(file.schema_arrow.names)
 
 
 def _width(file: Any, names: list[str]) -> int:
@@ -57,12 +66,22 @@ def read_arrow(path: Path, wanted: Wanted | None) -> Array:
         return arrow_rows(path, names, table.to_batches(), table.num_rows)
 
 
+def arrow_names(path: Path) -> list[str]:
+    """The names of all columns of an Arrow file or stream."""
+    pyarrow = needed(path, "pyarrow", _OLDEST)
+    ipc = needed(path, "pyarrow.ipc", ())
+    with pyarrow.memory_map(os.fspath(path)) as source:
+        return list(_opened(ipc, source).schema.names)
+
+
 def parquet_parts(path: Path, wanted: Wanted | None, numbers: int) -> Iterator[NDArray[Any]]:
     """The wanted columns, at most so many numbers at a time; neither the file nor a row group is held."""
     pyarrow = needed(path, "pyarrow", _OLDEST)
     parquet = needed(path, "pyarrow.parquet", ())
     # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would become resident.
-    with parquet.ParquetFile(os.fspath(path), buffer_size=_BUFFER, pre_buffer=False) as file:
+    small = path.stat().st_size <= _SMALL_FILE
+    how = {"memory_map": True} if small else {"buffer_size": _BUFFER, "pre_buffer": False}
+    with parquet.ParquetFile(os.fspath(path), **how) as file:
         names = _names(path, file.schema_arrow, wanted)
         size = min(_BATCH_ROWS, max(1, numbers // max(1, _width(file, names))))
         batches = file.iter_batches(batch_size=size, columns=names, use_threads=False)

@@ -38,7 +38,10 @@ def suffix_of(path: Path) -> str:
 
 def check_plain(path: Path) -> None:
     """Refuse what is not there, and what is no plain file: a device or a pipe might never end."""
-    if not os.path.exists(path):  # noqa: PTH110
+    there = os.path.exists(path)  # noqa: PTH110
+    if path.is_fifo() if there else str(path) == "-":
+        raise InputError(f"{path}: pipes cannot be read; save to a file first")
+    if not there:
         raise InputError(f"{path}: no such file")
     if not path.is_file():
         raise InputError(f"{path}: expected a file, got a folder or device")

@@ -18,17 +18,16 @@ _HARMLESS = re.compile(
     r"collections OrderedDict|torch (?:[a-z]\w*|\w*Storage|Size)|torch\.storage \w+Storage|torch\._utils _rebuild_\w+"
     r"|torch\.serialization _get_layout|torch\.nn\.parameter Parameter|torch\._tensor _rebuild_from_type_v2"
 )
-# A file of old torch holds a mark, a version, a note on the machine and the tensors, one pickle each.
-_OLD_PICKLES = 4
 
 
 def check_pickle(path: Path) -> None:
-    """Refuse a file whose pickle names what tensors are not made of, or that is packed: torch packs nothing."""
+    """Refuse a file in torch's old format, that is packed (torch packs nothing), or that names what no tensor needs."""
     if not zipfile.is_zipfile(path):
-        with path.open("rb") as stream:
-            for _ in range(_OLD_PICKLES):
-                _check(path, stream)
-        return
+        # The old format can name tensors that it does not hold; torch then gives whatever was in memory.
+        raise InputError(
+            f"{path}: truncated, damaged or a bare pickle, such as torch before 1.6 wrote and relfit never loads; load "
+            "it there and save the tensor again by torch.save"
+        )
     with zipfile.ZipFile(path) as archive:
         if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
             raise _refusal(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def _weights(torch: Any, path: Path) -> Any:
     with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(True):
         warnings.simplefilter("ignore")
         try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except (pickle.UnpicklingError, RuntimeError) as error:
             if not isinstance(error, pickle.UnpicklingError) and "weights_only" not in str(error):
                 raise

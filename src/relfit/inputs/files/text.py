@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.errors import InputError
-from relfit.inputs.columns import Wanted, column_places, is_named
+from relfit.inputs.columns import Wanted, column_places, is_named, separated_by
 from relfit.inputs.files.paths import suffix_of
 from relfit.inputs.room import require_room
 
@@ -51,6 +51,13 @@ def text_parts(path: Path, wanted: Wanted | None, numbers: int) -> Iterator[Arra
             values = _values(path, itertools.islice(numbered, size), places, names)
 
 
+def text_names(path: Path) -> Fields | None:
+    """The names in the first line, None where it holds numbers."""
+    with open_text(path) as text:
+        first = next(read_fields(path, text), [])
+    return first if first and _is_header(path, first) else None
+
+
 def _table(path: Path, text: TextIO, wanted: Wanted | None) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
     """The rows of a table, which of their fields are wanted, and the names of all fields where it has them."""
     lines = read_fields(path, text)
@@ -58,7 +65,7 @@ def _table(path: Path, text: TextIO, wanted: Wanted | None) -> tuple[Iterator[Fi
     if not first:
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
     places, header = _layout(path, first, wanted)
-    rows = _rows(path, lines if header else itertools.chain([first], lines), len(first))
+    rows = _rows(path, lines if header else itertools.chain([first], lines), first)
     return rows, places, first if header else None
 
 
@@ -90,15 +97,17 @@ def _refuse_counting(path: Path, first: Fields) -> None:
         )
 
 
-def _rows(path: Path, lines: Iterator[Fields], count: int) -> Iterator[Fields]:
+def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields]:
     """The rows, blank lines left out. With one column a blank line is a missing value, unless none follows."""
     number = blanks = 0
+    count = len(first)
     for fields in lines:
         if not fields or (len(fields) == 1 and fields[0].isspace()):
             blanks += 1
             continue
         if len(fields) != count:
-            raise InputError(f"{path}: expected {count} fields like the first line, got {len(fields)} in row {number}")
+            came = f"{len(fields)} in row {number}{separated_by(first)}"
+            raise InputError(f"{path}: expected {count} fields like the first line, got {came}")
         if blanks and count == 1 and number:
             raise InputError(f"{path}: expected a number in each line, got a blank one before row {number}")
         number, blanks = number + 1, 0
@@ -127,9 +136,8 @@ def _not_a_number(path: Path, row: int, fields: Fields, places: Sequence[int], n
     place = next(k for k in places if not _is_number(fields[k]))
     column = place if names is None else repr(names[place].strip())
     came = repr(fields[place][:40]) if fields[place].strip() else "a missing value"
-    return InputError(
-        f"{path}: expected numbers, got {came} in row {row}, column {column}; mend it or choose the columns of numbers"
-    )
+    mend = separated_by(fields) or "; mend it or choose the columns of numbers"
+    return InputError(f"{path}: expected numbers, got {came} in row {row}, column {column}{mend}")
 
 
 def _is_number(field: str) -> bool:

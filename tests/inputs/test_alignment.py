@@ -1,0 +1,280 @@
+"""Columns with names are compared by name, wherever they stand."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.cli import main
+from relfit.inputs import load
+from relfit.inputs.alignment import aligned
+
+NAMES = ["age", "height", "pulse"]
+# The columns of "good" stand in this order in its file.
+MOVED = [2, 0, 1]
+NOTE = "columns of 'good' matched to those of the reference by name, not by position"
+
+
+def _arrays():
+    """Columns around 40, 170 and 70: by position "good" would be far off, by name "meh" is."""
+    rng = np.random.default_rng(5)
+    real, good, meh = rng.normal([40, 170, 70], 3, (3, 80, 3))
+    return {"real": real, "good": good, "meh": meh + 2}
+
+
+def _csv(path, rows, names=None, separator=","):
+    header = "" if names is None else separator.join(names)
+    np.savetxt(path, rows, fmt="%.17g", delimiter=separator, header=header, comments="")
+
+
+def _table(path, rows, names):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet, feather = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.feather")
+    table = pyarrow.table(dict(zip(names, rows.T, strict=True)))
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path, row_group_size=30)
+    else:
+        feather.write_feather(table, path)
+
+
+def _written(kind, name, rows, names):
+    path = name.with_suffix(f".{kind}")
+    if kind == "tsv":
+        _csv(path, rows, names, "\t")
+    else:
+        (_csv if kind == "csv" else _table)(path, rows, names)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _write(folder, kind, moved=MOVED):
+    arrays = _arrays()
+    for name, rows in arrays.items():
+        places = moved if name == "good" else [0, 1, 2]
+        _written(kind, folder / name, rows[:, places], [NAMES[k] for k in places])
+    return arrays
+
+
+def _expected():
+    arrays = _arrays()
+    return relfit.compare(arrays.pop("real"), arrays, rng=0)
+
+
+def _same(found, expected):
+    assert found["discrepancy"] == expected.discrepancy.tolist()
+    assert found["worse"] == expected.worse.tolist() == [False, True]
+
+
+def _json(capsys, *args):
+    assert main(["compare", *args, "--json", "-"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def _refused(capsys, *args):
+    assert main(["compare", *args]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def _files(kind):
+    return [f"{name}.{kind}" for name in ("real", "good", "meh")]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "feather"])
+def test_files_are_matched_by_name_and_the_result_says_so(folder, capsys, kind):
+    _write(folder, kind)
+    found = _json(capsys, *_files(kind))
+    _same(found, _expected())
+    assert found["warnings"][0] == NOTE
+    real, good, meh = _files(kind)
+    again = relfit.compare(real, {"good": good, "meh": relfit.Sample(meh)}, rng=0)
+    _same(again.to_dict(), _expected())
+    assert again.warnings[0] == NOTE
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_files_under_a_budget_of_memory_are_too(folder, capsys, kind):
+    _write(folder, kind)
+    found = _json(capsys, *_files(kind), "--memory", "2GB")
+    np.testing.assert_allclose(found["discrepancy"], _expected().discrepancy, rtol=1e-9)
+    assert found["worse"] == [False, True]
+    assert NOTE in found["warnings"]
+    real, good, meh = _files(kind)
+    again = relfit.compare(real, {"good": good, "meh": meh}, rng=0, memory="2GB")
+    assert again.to_dict()["discrepancy"] == found["discrepancy"]
+    _written(kind, folder / "good", _arrays()["good"], ["age", "size", "pulse"])
+    said = f"good.{kind}: expected the reference's columns, got 'height' missing, 'size' extra"
+    assert said in _refused(capsys, *_files(kind), "--memory", "2GB")
+
+
+def test_a_choice_of_columns_decides(folder, capsys):
+    """By name it has always been right; numbers are positions, also in files with names."""
+    arrays = _write(folder, "csv")
+    _same(_json(capsys, *_files("csv"), "--columns", "age,height,pulse"), _expected())
+    by_number = _json(capsys, *_files("csv"), "--columns", "0-2")
+    moved = {"good": arrays["good"][:, MOVED], "meh": arrays["meh"]}
+    assert by_number["discrepancy"] == relfit.compare(arrays["real"], moved, rng=0).discrepancy.tolist()
+    assert by_number["worse"] == [True, False]
+    assert not any("matched" in note for note in by_number["warnings"])
+    streamed = _json(capsys, *_files("csv"), "--columns", "0-2", "--memory", "2GB")
+    assert streamed["worse"] == [True, False]
+
+
+def test_columns_in_one_order_are_left_alone(folder, capsys):
+    _write(folder, "csv", [0, 1, 2])
+    found = _json(capsys, *_files("csv"))
+    _same(found, _expected())
+    assert not any("matched" in note for note in found["warnings"])
+
+
+@pytest.mark.parametrize("nameless", ["real", "good"])
+def test_without_names_on_one_side_position_counts(folder, capsys, nameless):
+    arrays = _write(folder, "csv", [0, 1, 2])
+    _csv(folder / f"{nameless}.csv", arrays[nameless])
+    _same(_json(capsys, *_files("csv")), _expected())
+
+
+def test_models_that_disagree_need_a_reference_with_names(folder, capsys):
+    arrays = _write(folder, "csv")
+    _csv(folder / "real.csv", arrays["real"])
+    said = (
+        "meh.csv: has the columns of good.csv in another order, and the reference has no names to tell which is right"
+    )
+    assert said in _refused(capsys, *_files("csv"))
+
+
+def test_other_names_are_refused_with_a_few_of_them(folder, capsys):
+    arrays = _write(folder, "csv", [0, 1, 2])
+    _csv(folder / "good.csv", arrays["good"], ["a", "height", "b"])
+    assert _refused(capsys, *_files("csv")).endswith(
+        "good.csv: expected the reference's columns, got 'age', 'pulse' missing, 'a', 'b' extra; rename them, "
+        "choose some (--columns, columns=), or save without names"
+    )
+    found = _json(capsys, *_files("csv"), "--columns", "0-2")
+    _same(found, _expected())
+    _csv(folder / "good.csv", np.ones((5, 50)), [f"{'long' * 30}{k}" for k in range(50)])
+    line = _refused(capsys, *_files("csv"))
+    assert "and 47 more extra" in line
+    assert len(line) < 400
+    _csv(folder / "good.csv", np.ones((5, 2)), ["pulse", "age"])
+    assert "got 'height' missing; rename" in _refused(capsys, *_files("csv"))
+
+
+def test_groups_may_stand_in_another_column(folder, capsys):
+    arrays = _arrays()
+    groups = np.repeat(np.arange(20.0), 4)
+    for name, rows in arrays.items():
+        _csv(folder / f"{name}.csv", np.column_stack([groups, rows]), ["prompt", *NAMES])
+    expected = _json(capsys, *_files("csv"), "--groups", "prompt")
+    _csv(folder / "good.csv", np.column_stack([arrays["good"][:, MOVED], groups]), ["pulse", "age", "height", "prompt"])
+    found = _json(capsys, *_files("csv"), "--groups", "prompt")
+    assert found["discrepancy"] == expected["discrepancy"]
+    assert found["groups"] == [20, 20, 20]
+    assert found["warnings"] == [NOTE, *expected["warnings"]]
+    _csv(folder / "good.csv", np.column_stack([groups, arrays["good"]]), ["prompt", "age", "height", "size"])
+    assert "got 'pulse' missing, 'size' extra" in _refused(capsys, *_files("csv"), "--groups", "prompt")
+
+
+def test_rows_drawn_and_columns_moved_are_both_said(folder, capsys):
+    _write(folder, "csv")
+    found = _json(capsys, *_files("csv"), "--rows", "60")
+    assert found["worse"] == [False, True]
+    assert found["warnings"][0] == NOTE
+    assert "60 rows drawn" in found["warnings"][1]
+
+
+def _pandas(rows, names):
+    return pytest.importorskip("pandas").DataFrame(rows, columns=names)
+
+
+def _polars(rows, names):
+    return pytest.importorskip("polars").DataFrame(dict(zip(names, rows.T, strict=True)))
+
+
+def _arrow(rows, names):
+    return pytest.importorskip("pyarrow").table(dict(zip(names, rows.T, strict=True)))
+
+
+def _batch(rows, names):
+    return pytest.importorskip("pyarrow").RecordBatch.from_pydict(dict(zip(names, rows.T, strict=True)))
+
+
+def _dask(rows, names):
+    return pytest.importorskip("dask.dataframe").from_pandas(_pandas(rows, names), npartitions=2)
+
+
+FRAMES = {"pandas": _pandas, "polars": _polars, "arrow": _arrow, "batch": _batch, "dask": _dask}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize("wrap", [lambda x: x, relfit.Sample], ids=["bare", "sample"])
+def test_frames_are_matched_by_name(library, wrap):
+    arrays, make = _arrays(), FRAMES[library]
+    good = wrap(make(arrays["good"][:, MOVED], [NAMES[k] for k in MOVED]))
+    data = load(make(arrays["real"], NAMES), {"good": good, "meh": make(arrays["meh"], NAMES)})
+    np.testing.assert_array_equal(data.models["good"], arrays["good"])
+    np.testing.assert_array_equal(data.models["meh"], arrays["meh"])
+    assert data.warnings[0] == NOTE
+    other = {"good": make(arrays["good"], ["age", "height", "size"]), "meh": arrays["meh"]}
+    said = "model 'good': expected the reference's columns, got 'pulse' missing, 'size' extra; rename them"
+    refused(lambda: load(make(arrays["real"], NAMES), other), said, "or give bare arrays")
+
+
+def test_frames_and_files_are_matched_with_each_other(folder):
+    arrays = _write(folder, "csv")
+    data = load(_pandas(arrays["real"], NAMES), {"good": "good.csv", "meh": "meh.csv"})
+    np.testing.assert_array_equal(data.models["good"], arrays["good"])
+
+
+def test_a_frame_named_on_the_command_line_is_matched_with_files(folder, capsys):
+    """The file would be an array without names by the time that both are compared."""
+    pytest.importorskip("pandas")
+    _write(folder, "csv")
+    (folder / "made.py").write_text("import pandas\ngood = pandas.read_csv('good.csv')\n")
+    found = _json(capsys, "real.csv", "made.py:good", "meh.csv")
+    _same(found, _expected())
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        (["a", "b", "c"], [0, 1, 2]),
+        ([0, 1, 2], ["a", "b", "c"]),
+        (["a", "b", "c"], ["0", "1", "2"]),
+        (["a", "b", "c"], ["column_0", "column_1", "column_2"]),
+        (["a", "b", "c"], ["b", "b", "a"]),
+        (["a", "a", "c"], ["a", "b", "c"]),
+    ],
+)
+def test_names_that_tell_nothing_are_no_names(own, theirs):
+    arrays = _arrays()
+    data = load(_pandas(arrays["real"], own), {"good": _pandas(arrays["good"], theirs), "meh": arrays["meh"]})
+    np.testing.assert_array_equal(data.models["good"], arrays["good"])
+
+
+def test_numbers_moved_with_their_columns_still_tell_the_order():
+    arrays = _arrays()
+    good = _pandas(arrays["good"], [0, 1, 2])[MOVED]
+    data = load(_pandas(arrays["real"], [0, 1, 2]), {"good": good, "meh": arrays["meh"]})
+    np.testing.assert_array_equal(data.models["good"], arrays["good"])
+
+
+def test_series_of_different_names_are_one_column_each():
+    frame = _pandas(_arrays()["real"], ["real", "good", "meh"])
+    data = load(frame["real"], {"good": frame["good"], "meh": frame["meh"]})
+    assert data.reference.shape == (80, 1)
+
+
+def test_a_frame_that_needs_no_change_is_not_copied():
+    frame = _pandas(_arrays()["real"], NAMES)
+    reference, models, notes = aligned(frame, {"a": frame, "b": 3})
+    assert reference is frame
+    assert models["a"] is frame
+    assert models["b"] == 3
+    assert notes == ()
