@@ -341,7 +341,8 @@ def test_auto_is_complete_for_thousands_of_rows_and_incomplete_for_a_million():
     assert "1,000,000 rows" in why
 
 
-def test_auto_knows_what_a_device_can_do():
+def test_auto_knows_what_a_device_can_do(monkeypatch):
+    monkeypatch.setattr(automatic, "usable_cores", lambda: 2)
     data = relfit.inputs.Data(np.empty((10**5, 10)), {"a": densities()["m0"]}, ("a",), {}, ())
     assert automatic.chosen_estimator(data, "independent")[0] == "incomplete"
     estimator, _, why = automatic.chosen_estimator(data, "independent", device=True)

@@ -89,9 +89,10 @@ def compare(
             powerful where the noise of single pairs is small beside that of rows), "block" (all pairs within
             blocks), "linear" (n/2 pairs) or "auto" (by the sizes, said in a warning). Of samples, all but
             "complete" need equal sizes.
-        kernel: None is Gaussian with the median bandwidth, as is "gaussian"; also "imq" and others by name. "select" or `Select(...)` chooses one on rows held
-            out, several kernels (`Collection`) are used all at once (best-set), `Precomputed(matrix)` holds its values.
-            In a relative test the kernel also decides which model counts as best.
+        kernel: None is Gaussian with the median bandwidth; a kernel, or the name of one ("imq"). "select" or
+            `Select(...)` chooses one on rows held out, several kernels (`Collection`) are used all at once (best-set),
+            `Precomputed(matrix)` holds its values. In a relative test the kernel also decides which model counts as
+            best.
         alpha: the level.
         select_fraction: the share of rows relmulti selects with.
         correction: "by", "bh", "holm", "bonferroni", "none", "auto"; None is BY for relmulti, none otherwise.

@@ -283,7 +283,7 @@ def _in_place(options: Options, kernel: Any) -> bool:
     scaled = options.preset is not None and preset_of(options.preset).unit_length
     at_locations = isinstance(options.discrepancy, AtLocations) or options.discrepancy in AT_LOCATIONS
     return (
-        options.estimator == "complete"
+        options.estimator in ("complete", "auto")
         and options.backend != "numpy"
         and options.memory is None
         and options.executor is None

@@ -37,6 +37,7 @@ def chosen_estimator(
     alone = {
         'with dependence="chain"': dependence == "chain",
         "for rows in groups": grouped,
+        "for rows that live on a device": hasattr(data.reference, "is_cuda"),
         "for samples of different sizes": data.kind == "samples" and len(sizes) > 1,
     }
     if any(alone.values()):
