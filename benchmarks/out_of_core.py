@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,7 @@ last row. Peak is the largest resident size of the process, Python and all libra
 # name: what it shows, (rows, columns) of every sample, models, ending, arguments of compare
 CASES = {
     "complete": ("MMD, all pairs of rows", (1_000, 5_000), 100, ".npy", {}),
+    "cluster": ("the same, two Dask workers: the largest process", (1_000, 5_000), 100, ".npy", {}),
     "linear": ("MMD, linear", (250_000, 1_000), 3, ".npy", {"estimator": "linear"}),
     "incomplete": ("MMD, incomplete", (250_000, 1_000), 3, ".npy", {"estimator": "incomplete"}),
     "ume": ("UME, 10 locations", (250_000, 1_000), 3, ".npy", {"discrepancy": "ume"}),
@@ -86,7 +88,7 @@ def make(name, folder, scale):
     _, (rows, columns), models, ending, _ = CASES[name]
     rng = np.random.default_rng(0)
     # The complete estimate works through n² pairs: its files are large by their type instead.
-    kind = np.float64 if name == "complete" else np.float32
+    kind = np.float64 if name in ("complete", "cluster") else np.float32
     for k in range(1 + models):
         shift = 0.0 if k < 2 else 0.02 * k / (1 + models)
         write(folder / f"{k}{ending}", int(scale * rows), columns, kind, shift, rng)
@@ -140,6 +142,24 @@ def run(name, folder, args):
     return {"data": data, **json.loads(done.stdout)}
 
 
+@contextmanager
+def workers(count):
+    """A client of so many Dask workers, each a process of one thread; None for none."""
+    if not count:
+        yield None
+        return
+    from dask.distributed import Client, LocalCluster
+
+    cluster = LocalCluster(count, threads_per_worker=1, memory_limit=0, dashboard_address=None)
+    with cluster, Client(cluster) as client:
+        yield client
+
+
+def largest_size():
+    """The largest resident size this process has had, in bytes."""
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+
+
 def measured(name, folder, scale):
     import relfit
 
@@ -148,10 +168,12 @@ def measured(name, folder, scale):
     if not models:
         shift = np.float64(0.01)
         files = {"right": relfit.Density(score=lambda x: -x), "off": relfit.Density(score=lambda x: shift - x)}
-    start = time.perf_counter()
-    result = relfit.compare(str(folder / f"0{ending}"), files, rng=0, memory=budget(name), **options)
-    seconds = time.perf_counter() - start
-    peak = 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
+    with workers(2 if name == "cluster" else 0) as client:
+        start = time.perf_counter()
+        given = {"rng": 0, "memory": budget(name), "executor": client, **options}
+        result = relfit.compare(str(folder / f"0{ending}"), files, **given)
+        seconds = time.perf_counter() - start
+        peak = max([largest_size(), *(client.run(largest_size).values() if client else ())])
     return {"seconds": seconds, "peak": peak, "worse": int(result.worse.sum()), "models": len(result.names)}
 
 
