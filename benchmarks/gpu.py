@@ -263,7 +263,7 @@ def compare_times(sizes):
 
 
 def growth(sizes, d, repeats):
-    """Time against n, and the exponent of the last two sizes; then against l."""
+    """Time against n, and the exponent of the last two sizes."""
     times = []
     for n in sizes:
         job = row_sum_job(relfit_backend("triton"), normal(n, d, n).double(), math.sqrt(2.0 * d))
