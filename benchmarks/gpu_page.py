@@ -15,10 +15,10 @@ TEXT = """## On a CUDA device
 Written by `make bench-gpu` (`benchmarks/gpu.py`) on an {device}, torch {torch}. Times are medians of warm
 runs on the host's clock; data lie on the device, and sums come back to the host. Plain torch is the only peer: nothing
 could be installed on that machine, which had no pykeops, torchmetrics or torch-fidelity. nvidia-smi read a clock of
-{clock:.0f} MHz while the fused kernel ran: {exponentials:,.0f} G exponentials/s on the special-function units is then
-the limit for short rows. Matrix products were measured at {half:.0f} (float16), {single:.0f} (float32) and {double:.0f} (float64)
-TFLOP/s. A pair is a kernel value that was really evaluated: relfit evaluates each pair of a symmetric matrix once,
-plain torch twice.
+{clock:.0f} MHz while the fused kernel ran: {exponentials:,.0f} G exponentials/s on the special-function units is
+then the limit for short rows. Matrix products were measured at {half:.0f} (float16), {single:.0f} (float32) and
+{double:.0f} (float64) TFLOP/s. A pair is a kernel value that was really evaluated: relfit evaluates each pair of a
+symmetric matrix once, plain torch twice.
 
 ### Gaussian row sums of a symmetric matrix, with Σk²
 
