@@ -80,8 +80,7 @@ is the fastest trial's time for one estimate on one core.
 
 {power}
 Where optimising moves the best-set TPR by more than three standard errors: {optimised}. It costs a fifth of the rows,
-and needs enough of them to see the differences: FSSD gains nothing where every location sees the same (RBM), and loses
-where a hundred held-out rows are too few (blobs, n = 500).
+and needs enough of them to see the differences.
 
 ## Memory
 
