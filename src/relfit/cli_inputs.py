@@ -21,8 +21,8 @@ from relfit.inputs.columns import NoSuchColumn
 from relfit.inputs.files.labels import read_labels, split_labels
 from relfit.inputs.files.opened import FileRows
 from relfit.inputs.objects import load_object, names_object
-from relfit.kernels import IMQ, Gaussian, Kernel, Matern, MultiScale, RationalQuadratic, Select
-from relfit.kernels.base import ScaledKernel
+from relfit.kernels import Kernel, Select
+from relfit.kernels.choice import NAMED
 from relfit.measure.layout import DEFAULT_LAGS
 from relfit.tiles import usable_cores
 
@@ -31,16 +31,6 @@ LONG_RUN = 2.0
 # Nanoseconds of one core for one pair of rows, and for each of its columns: rough, for the decision above only.
 _PAIR, _PAIR_COLUMN = 6.0, 0.2
 _MOST_NAMES = 3
-
-KERNELS: dict[str, ScaledKernel] = {
-    "gaussian": Gaussian(),
-    "imq": IMQ(),
-    "matern12": Matern(0.5),
-    "matern32": Matern(1.5),
-    "matern52": Matern(2.5),
-    "rational-quadratic": RationalQuadratic(),
-    "multiscale": MultiScale(),
-}
 
 DISCREPANCIES = ("auto", "mmd", "ksd", *AT_LOCATIONS)
 
@@ -146,7 +136,7 @@ def kernel_of(name: str | None, length: Any) -> Kernel | Select:
         if length is not None:
             raise InputError("--bandwidth: --kernel select chooses it; leave out one of the two")
         return Select()
-    kernel = KERNELS[name or "gaussian"]
+    kernel = NAMED[name or "gaussian"]
     return kernel if length is None else replace(kernel, **{kernel.length_field: length})
 
 

@@ -9,8 +9,9 @@ import click
 from click.core import ParameterSource
 
 from relfit.backends.choice import BACKENDS, PRECISIONS
-from relfit.cli_inputs import DISCREPANCIES, KERNELS, discrepancy_of, kernel_of
+from relfit.cli_inputs import DISCREPANCIES, discrepancy_of, kernel_of
 from relfit.errors import InputError
+from relfit.kernels.choice import NAMED
 from relfit.presets import PRESETS
 from relfit.task import DEPENDENCE, ESTIMATORS, VARIANCES
 
@@ -55,7 +56,7 @@ measuring_options = _options(
     ),
     click.option(
         "--kernel",
-        type=click.Choice([*KERNELS, "select"]),
+        type=click.Choice([*NAMED, "select"]),
         default="gaussian",
         show_default=True,
         help="select: the bandwidth of a Gaussian chosen on a fifth of the rows, the test on the others.",

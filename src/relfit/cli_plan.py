@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from relfit.cli_inputs import KERNELS, input_options, kernel_of, named_models, read_inputs
+from relfit.cli_inputs import input_options, kernel_of, named_models, read_inputs
 from relfit.compare import estimate
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.files import write_bytes_atomic, write_text_atomic
 from relfit.kernels import Kernel, Select
+from relfit.kernels.choice import NAMED
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.planning import Assumed, plan
 from relfit.planning.plan import TESTS
@@ -59,7 +60,7 @@ PICTURES = ("png", "svg", "pdf")
 @click.option("--json", "json_path", metavar="PATH", help="Write the plan as JSON; - prints it instead of the table.")
 @click.option("--plot", "plot_path", metavar="PATH", help="Draw the power curves: .png, .svg or .pdf.")
 @click.option("--name", "names", metavar="NAME", multiple=True, help="Name of a model, once for each.")
-@click.option("--kernel", type=click.Choice(list(KERNELS)), default=None, help="[default: gaussian]")
+@click.option("--kernel", type=click.Choice(list(NAMED)), default=None, help="[default: gaussian]")
 @click.option("--bandwidth", metavar="NUMBER", type=float, help="Length of the kernel.  [default: the median distance]")
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="Of features, as in relfit compare.")
 @click.option("--estimator", type=click.Choice(ESTIMATORS), default="complete", show_default=True)

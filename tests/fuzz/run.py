@@ -79,7 +79,8 @@ def write_table(page: Path, results: dict[str, dict[str, Any]]) -> None:
         for name, told in results.items()
     ]
     done = sum(told["executions"] >= RUNS or told["seconds"] >= SECONDS - 1.0 for told in results.values())
-    lines += ["", f"{done} of {len(results)} readers have had their share so far; `make fuzz` goes on with the others."]
+    others = "" if done == len(results) else "; `make fuzz` goes on with the others"
+    lines += ["", f"{done} of {len(results)} readers have had their share{others}."]
     page.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + tail, encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """Simulate error rates, power and laws of every procedure and write docs/calibration/. Long, and resumable.
 
-python tests/statistical/calibrate.py [--trials 1000] [--workers 2] [--only levels] [--store calibration.sqlite]
+python tests/statistical/calibrate.py [--trials 1000] [--workers 2 | --cluster ADDRESS] [--only levels]
 """
 
 import argparse
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from relfit.cli_workers import cluster_client
 from relfit.experiments import variance
 from relfit.experiments.calibration import averaging, corrected, levels, negative, order, pages, power
 from relfit.experiments.runner import run_trials
@@ -31,14 +32,15 @@ PARTS: dict[str, tuple[str, Callable[[], Sequence[dict[str, Any]]], Callable[...
 ROUNDS = (0.1, 1.0)
 
 
-def run(store: Store, part: str, trials: int, workers: int | None) -> pages.Found:
+def run(store: Store, part: str, trials: int, workers: int | None, client: Any = None) -> pages.Found:
     """Run what is missing of one part."""
     name, cells, trial, share = PARTS[part]
     settings = cells()
     results: list[list[dict[str, Any]]] = []
     start = time.monotonic()
     for done in ROUNDS:
-        results = run_trials(store, name, settings, max(1, round(done * share * trials)), trial, workers=workers)
+        count = max(1, round(done * share * trials))
+        results = run_trials(store, name, settings, count, trial, workers=workers, executor=client)
         print(f"{part}: {done:.0%} of the trials after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
     return list(zip(settings, results, strict=True))
 
@@ -53,13 +55,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000, help="trials per setting of the levels (default 1000)")
     parser.add_argument("--workers", type=int, default=None, help="processes (default: one per core)")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, instead of processes here")
     parser.add_argument("--only", choices=PARTS, action="append", help="run these parts and write no page")
     parser.add_argument("--store", default=str(ROOT / "calibration.sqlite"), help="where finished trials are kept")
     parser.add_argument("--as-is", action="store_true", help="run nothing: the pages from the trials that are there")
     arguments = parser.parse_args()
-    with Store(arguments.store, version=VERSION) as store:
+    asked = arguments.trials, arguments.workers
+    with Store(arguments.store, version=VERSION) as store, cluster_client(arguments.cluster) as client:
         found = {
-            part: stored(store, part) if arguments.as_is else run(store, part, arguments.trials, arguments.workers)
+            part: stored(store, part) if arguments.as_is else run(store, part, *asked, client)
             for part in arguments.only or PARTS
         }
     if arguments.only:

@@ -6,8 +6,8 @@ MMD and KSD look at all pairs of rows. Three discrepancies look at J locations v
 linear in the rows, and samples may have different sizes.
 
 ```py
-relfit.compare(data, samples, discrepancy="ume")                       # 10 locations, drawn from the data
-relfit.compare(data, samples, discrepancy="nystroem")                  # 2√n locations: nearly the MMD itself
+relfit.compare(data, samples, discrepancy="ume")  # 10 locations, drawn from the data
+relfit.compare(data, samples, discrepancy="nystroem")  # 2√n locations: nearly the MMD itself
 relfit.compare(data, densities, discrepancy=relfit.FSSD(locations=20))
 relfit.compare(data, samples, discrepancy=relfit.UME(relfit.Gaussian(1.0), choose="optimise", share=0.2))
 relfit.compare(data, samples, discrepancy=relfit.UME(locations=points))  # an array (J, d)
