@@ -17,11 +17,8 @@ from relfit.experiments.summaries import rate
 from relfit.kernels import Gaussian
 from relfit.models import Density
 from relfit.problems import draw, mean_shift_l10, stream
-from relfit.procedures import Decision, best_set, carve, pair_intervals, regret_bounds, relpsi, seeded
-from relfit.procedures.carve import DRAWS as CARVE_DRAWS
-from relfit.procedures.carve import GAMMA, conditional_law, select
+from relfit.procedures import Decision, best_set, carve, carve_bounds, pair_intervals, regret_bounds, relpsi, seeded
 from relfit.procedures.decision import difference_variance
-from relfit.procedures.streams import streams
 from relfit.truncnorm import selective_log_pvalue
 
 Array = NDArray[np.float64]
@@ -223,16 +220,8 @@ def _estimated(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Ar
 
 
 def _bounds(joint: JointEstimate, theta: Array, seed: int) -> dict[str, Any]:
-    """For each test the shares of bounds that hold (relpsi, carve) or whether all of them do (best-set).
-
-    relpsi, carve: a lower bound at 95% is below μ exactly where P_μ(t' > t) ≥ 0.05, an upper bound above μ where it
-    is ≤ 0.95, and the interval holds μ where it is between 0.025 and 0.975: nothing need be solved.
-    """
-    out: dict[str, Any] = {}
-    for test, p in (("relpsi", _relpsi_pivots(joint, theta)), ("carve", _carve_pivots(joint, theta, seed))):
-        tail = 1.0 - LEVEL
-        held = {"lower": p >= tail, "upper": p <= LEVEL, "interval": (p >= tail / 2.0) & (p <= 1.0 - tail / 2.0)}
-        out[test] = {key: float(flags.mean()) for key, flags in held.items()}
+    """For each test the shares of bounds that hold (relpsi, carve) or whether all of them do (best-set)."""
+    out: dict[str, Any] = {"relpsi": _relpsi_held(joint, theta), "carve": _carve_held(joint, theta, seed)}
     regret = theta - theta.min() + 1e-12
     plain, source = replace(joint, psi=None), seeded(seed, "best-set")
     one, two = (regret_bounds(plain, level, rng=source, draws=DRAWS) for level in (LEVEL, (1.0 + LEVEL) / 2.0))
@@ -247,8 +236,12 @@ def _bounds(joint: JointEstimate, theta: Array, seed: int) -> dict[str, Any]:
     return out
 
 
-def _relpsi_pivots(joint: JointEstimate, theta: Array) -> Array:
-    """P_μ(T > t | V⁻, V⁺) at the true μ of every model that was not selected."""
+def _relpsi_held(joint: JointEstimate, theta: Array) -> dict[str, float]:
+    """Shares over the models that were not selected.
+
+    A lower bound at 95% is below μ exactly where p = P_μ(T > t | V⁻, V⁺) ≥ 0.05, an upper bound above μ where p ≤ 0.95,
+    and the interval holds μ where p is between 0.025 and 0.975: nothing need be solved.
+    """
     decision = relpsi(joint, ALPHA)
     assert decision.truncation is not None  # noqa: S101  (relpsi has one)
     others = np.flatnonzero(np.arange(len(theta)) != decision.best)
@@ -256,17 +249,19 @@ def _relpsi_pivots(joint: JointEstimate, theta: Array) -> Array:
     s = np.sqrt([difference_variance(joint.covariance, int(i), decision.best) for i in others])
     t = joint.values[others] - joint.values[decision.best]
     lower, upper = decision.truncation[others].T
-    return np.asarray(np.exp(selective_log_pvalue(t - mean, s, lower - mean, upper - mean)))
+    p, tail = np.exp(selective_log_pvalue(t - mean, s, lower - mean, upper - mean)), 1.0 - LEVEL
+    held = {"lower": p >= tail, "upper": p <= LEVEL, "interval": (p >= tail / 2.0) & (p <= 1.0 - tail / 2.0)}
+    return {key: float(flags.mean()) for key, flags in held.items()}
 
 
-def _carve_pivots(joint: JointEstimate, theta: Array, seed: int) -> Array:
-    """The same for carving."""
-    selection = select(joint, streams(seeded(seed, "carve"), joint.names), CARVE_DRAWS, GAMMA)
-    best, out = selection.best, []
-    for i in np.flatnonzero(np.arange(len(theta)) != selection.best).tolist():
-        law = conditional_law(joint, selection, i)
-        out.append(law.log_pvalue(float(theta[i] - theta[best]) / law.s))
-    return np.exp(out)
+def _carve_held(joint: JointEstimate, theta: Array, seed: int) -> dict[str, float]:
+    """The same for carving, from the bounds themselves."""
+    found = carve_bounds(joint, LEVEL, rng=seeded(seed, "carve"))
+    others = np.arange(len(theta)) != found.best
+    gap = theta - theta[found.best]
+    low, high = found.interval.T
+    held = {"lower": found.lower <= gap, "upper": found.upper >= gap, "interval": (low <= gap) & (gap <= high)}
+    return {key: float(flags[others].mean()) for key, flags in held.items()}
 
 
 def _equivalent(decision: Decision) -> bool:

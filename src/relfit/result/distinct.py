@@ -31,6 +31,7 @@ def distinct(result: Comparison) -> JointEstimate:
         result.discrepancy[index],
         result.covariance[np.ix_(index, index)],
         _of(result.sizes, index),
+        near_degeneracy=None if result.near_degeneracy is None else result.near_degeneracy[index],
         groups=_of(result.groups, index),
     )
 
