@@ -88,6 +88,7 @@ docs: $(DOCS) ## build the documentation into build/site; a warning is an error
 
 pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
 	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/faq.md docs/guides/*.md
+	$(BIN)/python scripts/options.py
 
 package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the wheel in an empty environment
 	rm -rf dist

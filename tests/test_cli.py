@@ -111,7 +111,7 @@ def test_outputs_are_written(data, capsys):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
     out = capsys.readouterr().out
     assert "gpt is significantly worse" in out
-    assert out.endswith("\nReport: out.html\nResult: out.json\n")
+    assert out.endswith("\nResult: out.json\nReport: out.html\n")
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
     assert "gpt is significantly worse" in (data / "out.html").read_text(encoding="utf-8")

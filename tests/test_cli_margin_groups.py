@@ -23,6 +23,7 @@ def folder(tmp_path, monkeypatch):
         lines = [f"{x:.17g},p{p},{y:.17g}" for (x, y), p in zip(rows, prompts, strict=True)]
         (tmp_path / f"{name}.csv").write_text("x,prompt,y\n" + "\n".join(lines) + "\n")
     (tmp_path / "prompts.csv").write_text("prompt\n" + "\n".join(map(str, prompts)) + "\n")
+    (tmp_path / "named.csv").write_text("prompt\n" + "\n".join(f"p{p}" for p in prompts) + "\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -80,6 +81,34 @@ def test_groups_by_a_column_of_every_table(folder, capsys):
     np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-9)
 
 
+@pytest.mark.parametrize("folder_there", [True, False])
+def test_what_is_called_like_the_column_does_not_hide_it(folder, capsys, folder_there):
+    _, wanted = run(capsys, *data(folder, "csv"), "--groups", "prompt")
+    if folder_there:
+        (folder / "prompt").mkdir()
+    else:
+        (folder / "prompt").write_text("1\n2\n")
+    assert run(capsys, *data(folder, "csv"), "--groups", "prompt") == (0, wanted)
+    assert main(["compare", *data(folder), "--groups", "prompt"]) == 2
+    said = "--groups: there is no such column, and prompt is no file of labels; "
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_of_labels_that_is_a_column_too(folder, capsys):
+    for path in data(folder, "csv"):
+        text = (folder / path).read_text()
+        (folder / path).write_text(text.replace("x,prompt,y", "x,prompts.csv,y"))
+    files = data(folder, "csv")
+    assert main(["compare", *files, "--groups", "prompts.csv", "--dependence", "paired"]) == 2
+    err = capsys.readouterr().err
+    assert "--groups: prompts.csv is a file, and a column of " in err
+    assert "write ./prompts.csv for the file" in err
+    chosen = ("--groups", "./prompts.csv", "--dependence", "paired", "--columns", "x,y")
+    _, got = run(capsys, *files, *chosen)
+    wanted = expected(folder, groups=np.repeat(np.arange(40), 3), dependence="paired")
+    np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-9)
+
+
 def test_groups_by_the_number_of_a_column_of_every_array(folder, capsys):
     files = [str(folder / f"{name}-labelled.npy") for name in SHIFTS]
     names = ("--name", "good", "--name", "off")
@@ -98,7 +127,12 @@ def test_groups_by_a_file_of_labels_for_paired_rows(folder, capsys):
     ("kind", "options", "words"),
     [
         ("csv", ["--groups", "nothing"], "expected a column called 'nothing'"),
-        ("npy", ["--groups", "prompts.csv"], "expected a mapping"),
+        ("npy", ["--groups", "prompts.csv"], "(dependence independent), got one list for all (ndarray); name a column"),
+        (
+            "npy",
+            ["--groups", "named.csv", "--dependence", "paired"],
+            "got 121; one more than rows: is the first a header?",
+        ),
         ("npy", ["--groups", "7"], "expected columns from 0 to 1"),
         ("csv", ["--groups", "prompt", "--rows", "50"], "--rows"),
         ("npy", ["--groups", "human.npy", "--dependence", "paired"], "one label per row"),
@@ -109,3 +143,22 @@ def test_refusals(folder, capsys, kind, options, words):
     err = capsys.readouterr().err
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_the_note_on_models_near_the_data_fits_both():
+    """It is shown in Python and on the command line: no argument of the one or option of the other is in it."""
+    rng = np.random.default_rng(0)
+    same = {name: rng.normal(size=(100, 2)) for name in ("reference", "a", "b")}
+    (note,) = [note for note in relfit.compare(same.pop("reference"), same, rng=0).warnings if "second order" in note]
+    assert note.endswith("; the estimators linear and incomplete have no such weakness but need more rows")
+
+
+def test_a_page_of_rows_in_groups(folder, capsys):
+    files = data(folder, "csv")
+    status = main(["compare", *files, "--groups", "prompt", "--gate", "off", "--alpha", "0.3", "--html", "page.html"])
+    assert status == 1
+    assert "off is significantly worse" in capsys.readouterr().out
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert "Where the models and the data differ" in page
+    assert "the rows are in groups, and a result does not hold which" in page
+    assert "bandwidth multiplied" not in page

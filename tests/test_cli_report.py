@@ -169,3 +169,38 @@ def test_demo_page_has_pictures(data, capsys):
     assert page.count("data:image/png;base64,") >= 6 * 3 * 4
     assert "relfit demo --html demo.html" in page
     assert len(page) < 1_000_000
+
+
+def test_the_verdict_is_told_before_the_page_is_made(data, capsys, monkeypatch):
+    """What fails while the page is made costs neither the table nor the gate nor its file."""
+
+    def broken(*_args, **_options):
+        raise relfit.InputError("page: broken")
+
+    monkeypatch.setattr(relfit.Comparison, "report", broken)
+    assert main(["compare", *FILES, "--html", "page.html", "--gate", "gpt", "--junit", "gate.xml"]) == 2
+    out, err = capsys.readouterr()
+    assert "gpt is significantly worse" in out
+    assert "gate: gpt is significantly worse" in err
+    assert ElementTree.parse("gate.xml").getroot().find(".//failure") is not None
+
+
+def test_a_wrong_number_of_items_is_refused_before_the_work(data, capsys, monkeypatch):
+    (data / "few.txt").write_text("one\ntwo", encoding="utf-8")
+    monkeypatch.setattr("relfit.cli.compare", lambda *_args, **_options: pytest.fail("compared"))
+    refusal = _refused(capsys, "compare", *FILES, "--html", "page.html", "--items", "gpt=few.txt")
+    assert "items of 'gpt': expected one for each of its 120 rows, got 2" in refusal
+
+
+def test_a_later_page_shows_the_command_of_the_result(data, capsys):
+    assert main(["compare", *FILES, "--json", "result.json", "--seed", "4"]) == 0
+    assert main(["report", "result.json", "--html", "page.html"]) == 0
+    page = (data / "page.html").read_text(encoding="utf-8")
+    assert "<pre>relfit compare human.npy gpt.npy claude.npy llama.npy --seed 4</pre>" in page
+    assert "relfit report result.json" not in page
+
+
+def test_a_checkpoint_is_no_other_file(data, capsys):
+    for other in ("--json", "--html"):
+        refusal = _refused(capsys, "compare", *FILES, other, "same.db", "--checkpoint", "same.db")
+        assert f"--checkpoint: cannot write 'same.db': it is the file for {other} too" in refusal

@@ -37,7 +37,9 @@ def test_record_is_the_same_wherever_the_result_goes(folder):
     run()
     first = (folder / "result.json").read_text()
     main(["compare", "ref.npy", "near.npy", "far.npy", "--json=other.json", "--gate", "near"])
-    assert (folder / "other.json").read_text() == first
+    other = json.loads((folder / "other.json").read_text())
+    assert other.pop("gate")["verdict"] == "passed"
+    assert other == json.loads(first)
     assert Comparison.from_json(first).command == ("compare", "ref.npy", "near.npy", "far.npy")
 
 
@@ -53,8 +55,8 @@ def test_changed_input_is_named(folder, capsys):
 def test_another_answer_is_said(folder, capsys):
     run()
     record = json.loads((folder / "result.json").read_text())
-    record["worse"] = [False, False]
-    record["pvalue"] = [1.0, 0.5]
+    record["worse"], record["confidence_set"], record["beaten_by"] = [False, False], ["near", "far"], [None, None]
+    record["pvalue"] = record["adjusted_pvalue"] = [1.0, 0.5]
     record["versions"]["numpy"] = "1.0"
     (folder / "result.json").write_text(json.dumps(record))
     capsys.readouterr()
@@ -84,11 +86,48 @@ def test_code_is_not_run_unless_allowed(folder, capsys):
     assert main(["rerun", "result.json", "--run-code"]) == 0
 
 
-def test_result_made_in_python(folder, capsys):
-    result = compare("ref.npy", ["near.npy", "far.npy"], rng=0)
-    (folder / "result.json").write_text(result.to_json())
-    assert main(["rerun", "result.json"]) == 2
-    assert "got one that Python made" in capsys.readouterr().err
+def test_result_without_a_command(folder, capsys):
+    """Made in Python, or written before results held their command."""
+    made = compare("ref.npy", ["near.npy", "far.npy"], rng=0).to_dict()
+    older = {key: value for key, value in made.items() if key != "command"}
+    for record in (made, older):
+        (folder / "result.json").write_text(json.dumps(record))
+        assert main(["rerun", "result.json"]) == 2
+        said = "result.json: holds no command to repeat: it was made in Python, or by an older version of relfit\n"
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("edit", [{"alpha": 1e-30}, {"worse": [False, False]}, {"worse": [True, True]}])
+@pytest.mark.parametrize("command", ["report", "rerun"])
+def test_verdicts_that_are_not_those_of_alpha(folder, capsys, edit, command):
+    run()
+    record = json.loads((folder / "result.json").read_text())
+    assert record["worse"] == [False, True]
+    (folder / "result.json").write_text(json.dumps({**record, **edit}))
+    capsys.readouterr()
+    assert main([command, "result.json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "contradicts itself: " in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({"alpha": 0.051}, "alpha was 0.051 and is 0.05"),
+        ({"margin": 0.5}, "margin was 0.5 and is 0.0"),
+        ({"test": "relpsi"}, "test was 'relpsi' and is 'best-set'"),
+        ({"correction": "holm"}, "correction was 'holm' and is 'none'"),
+    ],
+)
+def test_changed_settings_are_said(folder, capsys, edit, said):
+    run()
+    record = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**record, **edit}))
+    capsys.readouterr()
+    assert main(["rerun", "result.json"]) == 1
+    assert capsys.readouterr().out.startswith(f"Differs: {said}; ")
 
 
 @pytest.mark.parametrize("command", [["reproduce", "all"], ["demo"], ["compare", "--", "--json", "x"]])
@@ -103,3 +142,44 @@ def test_other_commands_in_the_record(folder, capsys, command):
 def test_outputs_are_left_out_of_the_record():
     typed = ["compare", "a", "--json", "x", "--html=y", "b", "--quiet", "--seed", "3", "--", "--json", "c"]
     assert _without_outputs(typed) == ["compare", "a", "b", "--seed", "3", "--", "--json", "c"]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        ["--html", "victim.txt"],
+        ["--json=victim.txt"],
+        ["--junit", "victim.txt"],
+        ["--checkpoint", "victim.txt"],
+        ["--cluster", "tcp://127.0.0.1:9"],
+        ["--workers", "2"],
+    ],
+)
+def test_a_crafted_command_neither_writes_nor_calls(folder, capsys, hidden):
+    """`--` as the value of --name ends the options for a filter, not for click."""
+    (folder / "victim.txt").write_text("mine")
+    run()
+    crafted = json.loads((folder / "result.json").read_text())
+    crafted["command"] = ["compare", "--name", "--", *hidden, "--name", "x", "ref.npy", "near.npy", "far.npy"]
+    (folder / "crafted.json").write_text(json.dumps(crafted))
+    capsys.readouterr()
+    assert main(["rerun", "crafted.json"]) == 2
+    assert f"its command asks for {hidden[0].partition('=')[0]}," in capsys.readouterr().err
+    assert (folder / "victim.txt").read_text() == "mine"
+
+
+def test_who_computes_is_not_recorded(folder, capsys):
+    run("--workers", "2")
+    assert "--workers" not in json.loads((folder / "result.json").read_text())["command"]
+    assert main(["rerun", "result.json"]) == 0
+
+
+def test_a_command_with_other_models_is_refused(folder, capsys):
+    run()
+    np.save("third.npy", np.load("far.npy") + 1.0)
+    crafted = json.loads((folder / "result.json").read_text())
+    crafted["command"], crafted["inputs"] = [*crafted["command"], "third.npy"], None
+    (folder / "crafted.json").write_text(json.dumps(crafted))
+    capsys.readouterr()
+    assert main(["rerun", "crafted.json"]) == 2
+    assert "compares other models than it names" in capsys.readouterr().err

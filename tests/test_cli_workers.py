@@ -1,7 +1,9 @@
 """--workers, --cluster and --checkpoint."""
 
 import socket
+import subprocess
 import sys
+import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
@@ -116,3 +118,35 @@ def test_checkpoint_of_another_run(files, capsys):
     assert cli.main(["compare", *files, "--checkpoint", "run.sqlite"]) == 0
     assert cli.main(["compare", *files, "--checkpoint", "run.sqlite", "--seed", "5"]) == 2
     assert "seed was 0, is 5); give a new file, or delete it" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGTERM to be caught")
+def test_a_cancelled_job_leaves_no_processes(files, tmp_path):
+    """SIGTERM in the middle of the work: exit status 143, and the processes it started end as well."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import os, signal, sys, multiprocessing as m\n"
+        "from relfit import cli, cli_workers, patches\n"
+        "if __name__ == '__main__':\n"
+        "    patches.PATCH_ROWS = patches.BLOCK_ROWS = 100\n"
+        "    cli_workers.FEW_PAIRS = 0.0\n"
+        "    submit = cli_workers._Processes.submit\n"
+        "    def tell(pool, *args, **kwargs):\n"
+        "        out = submit(pool, *args, **kwargs)\n"
+        "        print(*(child.pid for child in m.active_children()), flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        return out\n"
+        "    cli_workers._Processes.submit = tell\n"
+        "    sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), "compare", *files, "--workers", "2"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 143, done.stderr
+    children = [int(word) for word in done.stdout.split()]
+    assert children
+    for _ in range(100):
+        if not any(Path(f"/proc/{pid}").exists() for pid in children):
+            return
+        time.sleep(0.1)
+    pytest.fail("a process is still there")

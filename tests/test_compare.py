@@ -215,6 +215,15 @@ def test_a_near_tie_for_best_that_masks_a_bad_model_is_said():
     assert not clear.warnings
 
 
+def test_results_can_be_keys():
+    """A result is itself and no other, whatever arrays and dictionaries it holds."""
+    rng = np.random.default_rng(0)
+    x, a, b = rng.normal(size=(3, 40, 1))
+    pairs = [relfit.compare_pair(x, a, b, rng=0) for _ in range(2)]
+    found = {*pairs, relfit.compare(x, [a, b], rng=0)}
+    assert len(found) == 3
+
+
 def test_pairs_are_not_called_near_degenerate_for_their_common_noise():
     """Models that are the reference's rows, moved: of first order almost alone (C/M is 2% of V)."""
     rows = np.random.default_rng(1).normal(size=(400, 2))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from relfit import JointEstimate, decide
+from relfit import JointEstimate, compare, decide
 
 
 def result(values, covariance, **options):
@@ -50,3 +50,23 @@ def test_a_constant_difference_is_known(test):
     found = result([0.0, 0.5, 0.0], np.ones((3, 3)), test=test, rng=0)
     assert found.lower_bound()[1] == found.upper_bound()[1] == 0.5
     assert found.upper_bound()[2] == 0.0
+
+
+def test_a_two_sided_interval_spends_half_the_error_on_each_end():
+    """Two models, gap 3, s = 1: the upper end of the best set's interval at 95% is 3 + z.975."""
+    found = decide(JointEstimate(("a", "b"), [0.0, 3.0], 0.5 * np.eye(2)), test="best-set", rng=0)
+    assert found.confidence_interval(0.95)[1, 1] == pytest.approx(3.0 + norm.isf(0.025), rel=1e-9)
+    assert found.upper_bound(0.95)[1] == pytest.approx(3.0 + norm.isf(0.05), rel=1e-9)
+
+
+def test_bounds_know_the_sizes_and_groups_of_distinct_models():
+    rng = np.random.default_rng(0)
+    copied = rng.normal(size=(60, 2))
+    data, models = rng.normal(size=(100, 2)), {"a": copied, "a2": copied, "b": rng.normal(size=(80, 2))}
+    assert compare(data, models, rng=0)._distinct().sizes == (100, 60, 80)
+    labels = {
+        "reference": np.arange(100) // 2,
+        **dict.fromkeys(("a", "a2"), np.arange(60) // 3),
+        "b": np.arange(80) // 4,
+    }
+    assert compare(data, models, groups=labels, rng=0)._distinct().groups == (50, 20, 20)

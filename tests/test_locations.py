@@ -246,6 +246,8 @@ def test_values_are_checked_when_made(given, message):
             relfit.Nystroem(**given)
     with pytest.raises(relfit.InputError, match='choose: expected "data" for Nystroem'):
         relfit.Nystroem(choose="optimise")
+    with pytest.raises(relfit.InputError, match="share: expected a number between 0 and 1"):
+        relfit.Nystroem(share=7.0)
 
 
 def test_one_model_cannot_be_told_apart():

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from refusals import refused
 
 import relfit
+from relfit.report.html import render_report
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,7 @@ def test_pairing_by_item_is_used(rng):
     for test in ("relpsi", "best-set", "carve"):
         result = relfit.decide(relfit.from_losses(losses), test=test, rng=0)
         assert result.worse.tolist() == [False, True]
-    assert result.measure == "score"
+    assert result.measure == "loss"
 
 
 def test_a_loss_plus_a_constant_is_worse_for_certain(rng):
@@ -46,6 +48,79 @@ def test_frames_name_their_columns(rng):
     frame = pandas.DataFrame(rng.normal(size=(30, 2)), columns=["x", "y"])
     assert relfit.from_losses(frame).names == ("x", "y")
     assert relfit.from_losses(frame, names=["p", "q"]).names == ("p", "q")
+
+
+def _written(folder, rows, suffix):
+    """The rows in a file whose columns are gpt, claude and llama."""
+    names, path = ["gpt", "claude", "llama"], folder / f"loss{suffix}"
+    if suffix == ".csv":
+        np.savetxt(path, rows, delimiter=",", header=", ".join(names), comments="")
+    else:
+        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.table(dict(zip(names, rows.T, strict=True))), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_files_name_their_columns(rng, tmp_path, suffix):
+    rows = rng.exponential(size=(30, 3))
+    path = _written(tmp_path, rows, suffix)
+    for losses in (path, str(path)):
+        joint = relfit.from_losses(losses)
+        assert joint.names == ("gpt", "claude", "llama")
+        np.testing.assert_allclose(joint.values, rows.mean(0))
+    assert relfit.from_losses(path, ["a", "b", "c"]).names == ("a", "b", "c")
+    np.save(tmp_path / "bare.npy", rows)
+    assert relfit.from_losses(tmp_path / "bare.npy").names == ("m1", "m2", "m3")
+
+
+def test_arrow_tables_name_their_columns(rng):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    x, y = rng.normal(size=(2, 30))
+    assert relfit.from_losses(pyarrow.table({"x": x, "y": y})).names == ("x", "y")
+
+
+def test_a_column_that_numbers_the_items_is_no_model(rng, tmp_path):
+    rows = np.column_stack([np.arange(1, 31), rng.exponential(size=(30, 2))])
+    path = _written(tmp_path, rows, ".csv")
+    refused(lambda: relfit.from_losses(path), "got 1, 2, 3, … in 'gpt'", "leave that column out")
+    refused(lambda: relfit.from_losses(rows[:, [1, 0]]), "in 'm2'")
+    rows[7, 0] = 3.0
+    assert relfit.from_losses(rows).names == ("m1", "m2", "m3")
+
+
+def test_smaller_is_better_is_said_wherever_the_score_is_named(rng):
+    accuracies = {"phi": rng.random(100) < 0.2, "llama": rng.random(100) < 0.9}
+    result = relfit.decide(relfit.from_losses({name: 1.0 * right for name, right in accuracies.items()}), rng=0)
+    said = "phi has the smallest mean loss (smaller is better); llama is significantly worse."
+    header, *_, sentence = str(result).splitlines()
+    assert sentence == said
+    assert "· mean loss (smaller is better) · n = 100 ·" in header
+    assert said in result._repr_html_()
+    assert f"<h1>{said}</h1>" in render_report(result)
+    assert "a mean loss, smaller being better" in result.methods_text()
+    same = relfit.decide(relfit.JointEstimate(("a", "b"), [1.0, 1.0], np.eye(2)))
+    assert str(same).splitlines()[-1].startswith("a has the smallest score (smaller is better; a tie), but ")
+
+
+def test_items_and_groups_are_counted(rng):
+    losses = rng.normal(size=(50, 6))
+    joint = relfit.from_losses(losses, groups=np.repeat(np.arange(25), 2))
+    result = relfit.decide(joint, rng=0)
+    assert any(note.startswith("6 models are many for 25 groups: ") for note in result.warnings)
+    paragraph = result.methods_text()
+    assert "We compared 6 models on 50 items in 25 groups by a mean loss" in paragraph
+    assert "items of one group being taken for dependent" in paragraph
+    assert "It holds for independent groups of items that no model was fitted to" in render_report(result)
+    alone = relfit.decide(relfit.from_losses(losses), rng=0)
+    assert "We compared 6 models on 50 items by a mean loss" in alone.methods_text()
+    assert "group" not in alone.methods_text().splitlines()[0]
+    assert "It holds for independent items that no model was fitted to" in render_report(alone)
+    given = relfit.decide(relfit.JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2)), rng=0)
+    assert "independent items" not in render_report(given)
+    assert "as far as the covariance that was given" in render_report(given)
 
 
 def test_groups_of_items(rng):

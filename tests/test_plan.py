@@ -22,12 +22,15 @@ from relfit.planning.closed import power_of_two, signal_needed
 from relfit.planning.decisions import Maxima, best_set_pvalues, rejected, relmulti_pvalues, relpsi_pvalues
 from relfit.planning.geometry import Geometry
 from relfit.planning.laws import Plain, Squared, law_of
+from relfit.planning.pilot import as_pilot
+from relfit.planning.search import rows_needed
 from relfit.planning.simulate import Settings, simulation
 from relfit.problems import draw, mean_shift, population_mmd
 from relfit.procedures import adjust, best_set, carve, relmulti, relpsi
 from relfit.procedures.carve import Selection, _log_pvalues
 from relfit.procedures.decision import without_variance
 from relfit.procedures.differences import differences
+from relfit.report.advice import rows_advice
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 ALPHA = 0.05
@@ -586,10 +589,10 @@ def test_the_command_refuses_in_one_line(files, capsys, args, words):
 def test_a_comparison_is_a_pilot(rng):
     """The same plan as from the estimates of its distinct models."""
     data, a = rng.normal(size=(60, 2)), rng.normal(size=(60, 2))
-    result = relfit.compare(data, {"a": a, "copy": a, "far": rng.normal(1, 1, (60, 2))}, rng=0)
+    far = rng.normal(1, 1, (60, 2))
+    result = relfit.compare(data, {"a": a, "copy": a, "far": far}, rng=0)
     made = plan(result, tests=["best-set"], rng=0)
-    at = [0, 2]
-    joint = JointEstimate(("a", "far"), result.discrepancy[at], result.covariance[np.ix_(at, at)], (60, 60, 60))
+    joint = relfit.estimate(data, {"a": a, "far": far}, kernel=result.kernel, rng=0)
     assert made.to_json() == plan(joint, tests=["best-set"], rng=0).to_json()
 
 
@@ -601,3 +604,74 @@ def test_two_identical_models_have_no_detectable_gap(rng, tmp_path, monkeypatch,
         np.save(name, np.load("r.npy")[::-1] + 0.5)
     assert main(["plan", "r.npy", "a.npy", "b.npy", "--test", "best-set", "--trials", "100"]) == 0
     assert re.search(r"^b +best set .* 0\.00 +—$", capsys.readouterr().out, re.MULTILINE)
+
+
+# --- groups and margins -------------------------------------------------------------------------------------------
+
+
+def test_rows_in_groups_are_counted_as_rows(rng):
+    """400 items in 40 groups of 10 whose losses are equal within a group: ten times the rows of one item a group."""
+    own = rng.normal([0.0, 0.3], 1.0, (40, 2))
+    grouped = relfit.from_losses(np.repeat(own, 10, axis=0), ["a", "b"], groups=np.repeat(np.arange(40), 10))
+    single = relfit.from_losses(own, ["a", "b"])
+    many, few = (plan(joint, tests=["best-set"]) for joint in (grouped, single))
+    assert (many.pilot_n, few.pilot_n) == (400, 40)
+    assert many.needed("b", "best-set") == pytest.approx(10 * few.needed("b", "best-set"), rel=0.02)
+    assert "the pilot's 400 rows are in 40 groups: more rows means more groups" in str(many)
+
+
+def test_a_margin_has_no_plan():
+    joint = JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2), (400,))
+    result = relfit.decide(joint, margin=0.2, rng=0)
+    with pytest.raises(InputError, match=r"pilot: expected a comparison without a margin.*, got 0\.2"):
+        plan(result)
+    with pytest.raises(InputError, match="margin: plans know none"):
+        result.plot_power()
+    assert rows_advice(result) == ["Not looked at: plans know no margin."]
+
+
+# --- the pieces ---------------------------------------------------------------------------------------------------
+
+
+def test_both_shares_of_relmulti_have_enough_rows():
+    """5 rows to select and 20 to test: 5/.05, 20/.75 (rounded up) and 20/.1."""
+    pilot = as_pilot(JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2), (100,)))
+    assert [pilot.fewest("relmulti", fraction) for fraction in (0.05, 0.25, 0.9)] == [100, 27, 200]
+
+
+def test_the_error_of_the_rows_needed_by_the_delta_method():
+    """Power Φ(√n/10 − 1) is .8 at √n = 10(z.8 + 1); there dn = 2√n d√n and d√n = 10 dp/φ(z.8)."""
+
+    class Known:
+        trials = 1000
+
+        def power(self, _test, n, _targets):
+            return np.array([[ndtr(0.1 * math.sqrt(n) - 1.0)]])
+
+    sizes = [100, 200, 400, 800]
+    powers = np.array([ndtr(0.1 * math.sqrt(n) - 1.0) for n in sizes])
+    found = rows_needed(Known(), "best-set", sizes, powers, 0, 0.8)
+    root, z = 10.0 * (norm.ppf(0.8) + 1.0), norm.ppf(0.8)
+    assert found.at == pytest.approx(root**2, rel=1e-6)
+    assert found.standard_error == pytest.approx(2 * root * 10.0 * math.sqrt(0.16 / 1000) / norm.pdf(z), rel=1e-3)
+
+
+def test_a_draw_equal_to_the_statistic_counts():
+    """(1 + #{max ≥ T})/(1 + draws): of the differences 1, 2, 2, 3 three reach 2."""
+    known = Maxima(np.array([[1.0, 2.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert known.tail(0, np.array([False, True]), np.array([2.0, 3.5])).tolist() == [4 / 5, 1 / 5]
+
+
+@pytest.mark.parametrize("estimator", ["complete", "linear"])
+def test_a_comparison_is_as_good_a_pilot_as_its_estimate(rng, estimator):
+    """It keeps the second-order part of the variance, and which estimator it was made with; also through its file."""
+    data = rng.normal(size=(120, 2))
+    models = {"a": rng.normal(0.1, 1, (120, 2)), "b": rng.normal(1.0, 1, (120, 2))}
+    options = {"estimator": estimator, "kernel": relfit.Gaussian(1.5), "rng": 0}
+    pilot = relfit.estimate(data, models, **options)
+    result = relfit.compare(data, models, test="relpsi", **options)
+    read = relfit.Comparison.from_json(result.to_json())
+    plans = [plan(start, tests=["relpsi", "best-set"], trials=200, rng=0) for start in (pilot, result, read)]
+    assert len({made.needed("b", "relpsi") for made in plans}) == 1
+    assert len({made.fewest for made in plans}) == 1
+    assert (pilot.second_order is None) == (estimator == "linear")

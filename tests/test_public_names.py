@@ -8,9 +8,9 @@ import pytest
 import relfit
 
 NAMES = {
-    *("compare", "compare_pair", "estimate", "decide"),
+    *("compare", "compare_pair", "estimate", "decide", "from_losses", "plan", "check_score"),
     *("Comparison", "PairComparison", "JointEstimate"),
-    *("Gaussian", "IMQ", "MMD", "KSD", "Sample", "Density"),
+    *("Gaussian", "IMQ", "MultiScale", "Polynomial", "MMD", "KSD", "Sample", "Density"),
     *("RelfitError", "InputError", "BackendUnavailable"),
     "__version__",
 }

@@ -32,6 +32,7 @@ def with_copies(joint: JointEstimate, copies: Mapping[str, str]) -> JointEstimat
         joint.notes,
         _each(joint.groups, index),
         None if second is None else second[np.ix_(index, index)],
+        joint.measure,
     )
 
 
@@ -73,12 +74,13 @@ def comparison_of(
         alpha=alpha,
         test=test,
         correction=decision.correction,
-        measure="score",
+        measure=joint.measure,
         truncation=None if decision.truncation is None else decision.truncation[index],
         beaten_by=_beaten_by(joint, decision, index),
         confidence_set=_confidence_set(whole.names, decision, index),
         randomised=isinstance(decision, CarveDecision),
         near_degeneracy=whole.near_degeneracy,
+        second_order=whole.second_order,
         sizes=whole.sizes,
         versions=versions(),
         groups=whole.groups,

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from relfit.cli_features import features_command
-from relfit.cli_gate import check_gate, gate_options, gate_status
+from relfit.cli_gate import check_gate, gate_options, gate_status, gated_json, judged
 from relfit.cli_inputs import (
     check_inputs,
     input_options,
@@ -20,7 +20,15 @@ from relfit.cli_inputs import (
 )
 from relfit.cli_options import json_option, measured_settings, measuring_options, name_option
 from relfit.cli_plan import plan_command
-from relfit.cli_report import REFERENCE, command_line, items_options, read_items, report_command, say_written
+from relfit.cli_report import (
+    REFERENCE,
+    check_item_counts,
+    command_line,
+    items_options,
+    read_items,
+    report_command,
+    say_written,
+)
 from relfit.cli_reproduce import reproduce_command
 from relfit.cli_rerun import recorded, rerun_command
 from relfit.cli_workers import computing, worker_options
@@ -30,7 +38,6 @@ from relfit.errors import InputError, RelfitError
 from relfit.files import write_text_atomic
 from relfit.outputs import check_outputs, say, say_utf8
 from relfit.procedures import CORRECTIONS
-from relfit.result import Comparison, PairComparison
 from relfit.version import __version__
 
 DONE, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 2, 70, 130
@@ -115,7 +122,7 @@ def compare_command(
     check_inputs(reference, models)
     check_gate(gate, against, named)
     outputs = {"--json": _file(json_path), "--html": html_path, "--junit": junit_path}
-    check_outputs(outputs, [reference, *models])
+    check_outputs({**outputs, "--checkpoint": settings["checkpoint"]}, [reference, *models])
     if items and (html_path is None or settings["rows"] is not None):
         raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")
     if items and settings["memory"] is not None:
@@ -125,22 +132,29 @@ def compare_command(
         raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
     fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
     inputs = read_inputs(reference, named, settings)
+    if found is not None:
+        check_item_counts(found, inputs.reference, inputs.models)
     with computing({**settings, **fraction}) as wanted:
         compared = compare(inputs.reference, inputs.models, test=test, **measured_settings(wanted))
     result = recorded(_noted(compared, inputs.notes))
-    _write_json(result, json_path)
-    if html_path is not None:
-        # The panels that show rows would read the files whole.
-        rows = (inputs.reference, inputs.models) if settings["memory"] is None else None
-        result.report(html_path, rows, items=found, command=command_line())
+    answer = judged(result, gate, against)
+    _write_json(gated_json(result, answer), json_path)
     if json_path != "-":
         from relfit.report.table import styled
 
         say(styled(result))
         for table in show:
             say(f"\n{result.ranks() if table == 'ranks' else result.pairs()}")
-        say_written(Report=html_path, Result=json_path)
-    return gate_status(result, gate, against, junit_path, quiet=json_path == "-")
+        say_written(Result=json_path)
+    status = gate_status(result, gate, against, junit_path, quiet=json_path == "-")
+    # The page comes last: should it fail, the verdict has been told.
+    if html_path is not None:
+        # The panels that show rows would read the files whole.
+        rows = (inputs.reference, inputs.models) if settings["memory"] is None else None
+        result.report(html_path, rows, items=found, command=command_line(), gate=answer)
+        if json_path != "-":
+            say_written(Report=html_path)
+    return status
 
 
 @cli.command("pair", epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
@@ -166,14 +180,14 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
     """
     named = named_models([a, b], names)
     check_inputs(reference, [a, b])
-    check_outputs({"--json": _file(json_path)}, [reference, a, b])
+    check_outputs({"--json": _file(json_path), "--checkpoint": settings["checkpoint"]}, [reference, a, b])
     inputs = read_inputs(reference, named, settings)
     with computing(settings) as wanted:
         compared = compare_pair(
             inputs.reference, *inputs.models.values(), names=tuple(named), **measured_settings(wanted)
         )
     result = _noted(compared, inputs.notes)
-    _write_json(result, json_path)
+    _write_json(result.to_json(), json_path)
     if json_path != "-":
         from relfit.report.table import pair_styled
 
@@ -257,8 +271,8 @@ def _file(json_path: str | None) -> str | None:
     return None if json_path == "-" else json_path
 
 
-def _write_json(result: Comparison | PairComparison, json_path: str | None) -> None:
+def _write_json(text: str, json_path: str | None) -> None:
     if json_path == "-":
-        say_utf8(result.to_json())
+        say_utf8(text)
     elif json_path is not None:
-        write_text_atomic(json_path, result.to_json() + "\n")
+        write_text_atomic(json_path, text + "\n")

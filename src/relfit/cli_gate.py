@@ -11,9 +11,10 @@ import click
 from relfit.cli_report import say_written
 from relfit.errors import InputError
 from relfit.files import write_text_atomic
-from relfit.gate import judge
+from relfit.gate import Gate, judge
 from relfit.outputs import say
 from relfit.result import Comparison
+from relfit.result.serial import as_json
 
 PASSED, FAILED = 0, 1
 
@@ -38,9 +39,27 @@ def check_gate(gate: str | None, against: str | None, names: Collection[str]) ->
             raise InputError(f"{option}: expected the name of a model ({listed(list(names), 'or')}), got {name!r}")
 
 
+def judged(result: Comparison, gate: str | None, against: str | None) -> Gate | None:
+    """The gate's answer for the page and the result file; None without a gate.
+
+    None too where the data give no answer, which `gate_status` says: the files are written all the same.
+    """
+    try:
+        return None if gate is None else judge(result, gate, against)
+    except InputError:
+        return None
+
+
+def gated_json(result: Comparison, gate: Gate | None) -> str:
+    """The result file, with the gate's answer in it where there is one."""
+    from relfit.report.gate import gate_record
+
+    return result.to_json() if gate is None else as_json({**result.to_dict(), "gate": gate_record(result, gate)})
+
+
 def gate_status(result: Comparison, gate: str | None, against: str | None, junit: str | None, *, quiet: bool) -> int:
     """Write the JUnit file, say the gate's answer, and return the exit status."""
-    from relfit.report.gate import gate_words, junit_xml
+    from relfit.report.gate import gate_sentence, gate_words, junit_xml
 
     found = None if gate is None else judge(result, gate, against)
     if junit is not None:
@@ -53,7 +72,7 @@ def gate_status(result: Comparison, gate: str | None, against: str | None, junit
         print(f"relfit: gate: {gate_words(result, found)}", file=sys.stderr)
         return FAILED
     if not quiet:
-        say(f"Gate passed: {gate_words(result, found)}.")
+        say(gate_sentence(result, found))
     return PASSED
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from relfit.errors import InputError
 from relfit.inputs import name_of, read_rows, stream
 from relfit.inputs.alignment import aligned
 from relfit.inputs.columns import NoSuchColumn
+from relfit.inputs.files import SUFFIXES, read_names
 from relfit.inputs.files.labels import read_labels, split_labels
 from relfit.inputs.files.opened import FileRows
+from relfit.inputs.files.paths import suffix_of
 from relfit.inputs.objects import load_object, names_object
 from relfit.kernels import Kernel, Select
 from relfit.kernels.choice import NAMED
@@ -92,15 +95,29 @@ def read_groups(
     reference: Any, models: Mapping[str, Any], groups: str
 ) -> tuple[dict[str | None, Any] | NDArray[Any], dict[str | None, list[int]]]:
     """Labels of the rows, from a file of them or from a column of every file, and each file's other columns."""
-    if Path(groups).exists():
-        return read_labels(groups), {}
     given = ((None, reference), *models.items())
     files = {key: source for key, source in given if isinstance(source, str) and not names_object(source)}
+    there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
+    if there and suffix_of(Path(groups)) in SUFFIXES:
+        _refuse_both(groups, files.values())
+        return read_labels(groups), {}
     try:
         found = {key: split_labels(source, groups) for key, source in files.items()}
     except NoSuchColumn as error:
-        raise InputError(f"--groups: there is no such column or file; {error}") from None
+        what = f"column, and {groups} is no file of labels" if there else "column or file"
+        raise InputError(f"--groups: there is no such {what}; {error}") from None
     return {key: labels for key, (labels, _) in found.items()}, {key: left for key, (_, left) in found.items()}
+
+
+def _refuse_both(groups: str, files: Iterable[str]) -> None:
+    """Refuse a name that is a file of labels and a column as well."""
+    for source in files:
+        names: Sequence[str] = ()
+        with suppress(InputError):  # said when the file is read
+            names = read_names(source) or ()
+        if groups in (name.strip() for name in names):
+            both = f"{groups} is a file, and a column of {source} too"
+            raise InputError(f"--groups: {both}; write ./{groups} for the file, or rename one of the two")
 
 
 def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from relfit.cli_inputs import named_models, read_inputs
 from relfit.errors import InputError
@@ -78,7 +79,7 @@ def report_command(
         raise InputError("REFERENCE: data files and --items are for the page; give --html PATH too")
     if html_path is not None:
         found = read_items(items, field, dict(zip((REFERENCE, *comparison.names), data, strict=False)))
-        comparison.report(html_path, given, items=found, command=command_line())
+        comparison.report(html_path, given, items=found, command=_own_command(comparison))
     _print(comparison, form, said=html_path is None or form != "text")
     if form == "text":
         say_written(Report=html_path)
@@ -123,12 +124,26 @@ def say_written(**files: str | None) -> None:
             say(f"{what}: {visible(path)}")
 
 
+def check_item_counts(items: Mapping[str, Sequence[Any]], reference: Any, models: Mapping[str, Any]) -> None:
+    """Refuse another number of items than a sample has rows, before the work is done."""
+    from relfit.report.examples import check_counts
+
+    given = {REFERENCE: reference, **models}
+    check_counts(items, {name: len(rows) for name, rows in given.items() if isinstance(rows, np.ndarray)})
+
+
 def command_line() -> str | None:
     """The command as it was typed, for the report to show; None where it is not known."""
     context = click.get_current_context(silent=True)
-    args = None if context is None else context.obj
-    if args is None:
-        return None
+    return None if context is None or context.obj is None else _joined(context.obj)
+
+
+def _own_command(comparison: Comparison) -> str | None:
+    """The command that made a result, which is not the one that shows it."""
+    return None if comparison.command is None else _joined(comparison.command)
+
+
+def _joined(args: Sequence[str]) -> str:
     # A file name need not be valid text; a page must be.
     return shlex.join(["relfit", *args]).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

@@ -22,18 +22,24 @@ from relfit.result import Comparison
 AGREES, DIFFERS = 0, 1
 # What another machine's rounding may move: a discrepancy by this part of the largest, a p-value by as much.
 ROUNDING = 1e-8
-# Options that say what is written or shown, not what is computed; True where a value follows.
+# What the verdicts mean; a file in which one was changed by hand is no record of its command.
+_SETTINGS = ("best", "alpha", "margin", "test", "correction", "measure")
+# Options that say what is written or shown, or who computes, not what is computed; True where a value follows.
 _OUTPUTS = {
     **{"--json": True, "--html": True, "--junit": True, "--gate": True, "--gate-against": True},
     # A checkpoint would answer for the run that it notes.
     "--checkpoint": True,
     **{"--items": True, "--field": True, "--show": True},
     **{"--progress": False, "--no-progress": False, "--verbose": False, "--quiet": False},
+    # Who computes changes no bit, and a file must not say whom to call.
+    **{"--workers": True, "--cluster": True},
 }
+# What a command that is taken from a file may not ask for, as click names it.
+_FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "workers", "cluster")
 
 
 def recorded(result: Any) -> Any:
-    """The result with the command that made it, as typed but for what it writes."""
+    """The result with the command that made it, as typed but for what it writes and who computes."""
     context = click.get_current_context(silent=True)
     args = None if context is None else context.obj
     if args is None:
@@ -58,7 +64,10 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
     """
     before = read_result(result)
     args = _command(result, before, run_code)
+    _check_harmless(context, result, args)
     after = _run(context, args)
+    if before.names != after.names:
+        raise InputError(f"{result}: its command compares other models than it names; nothing to repeat")
     changed = _changed_inputs(before, after)
     if changed:
         raise InputError(f"{result}: {_listed(changed)} no longer what was compared then; nothing to repeat")
@@ -68,9 +77,14 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
 
 
 def agreement(before: Comparison, after: Comparison) -> tuple[list[str], bool]:
-    """What to say of two results of one command, and whether they agree: verdicts, and numbers to rounding."""
+    """What to say of two results of one command, and whether they agree: settings, verdicts, numbers to rounding."""
     if before.to_json() == after.to_json():
         return ["Agrees: every number is the same."], True
+    settings = [
+        f"{name} was {getattr(before, name)!r} and is {getattr(after, name)!r}"
+        for name in _SETTINGS
+        if getattr(before, name) != getattr(after, name)
+    ]
     verdicts = [
         f"{name!r} was {_verdict(a)} and is {_verdict(b)}"
         for name, a, b in zip(before.names, before.worse, after.worse, strict=True)
@@ -85,9 +99,9 @@ def agreement(before: Comparison, after: Comparison) -> tuple[list[str], bool]:
         for name, version in after.versions.items()
         if before.versions.get(name) != version
     ]
-    same = not verdicts and moved <= ROUNDING and chance <= ROUNDING
+    same = not settings and not verdicts and moved <= ROUNDING and chance <= ROUNDING
     head = "Agrees to rounding" if same else "Differs"
-    return [f"{head}: {'; '.join([*verdicts, numbers, *versions])}."], same
+    return [f"{head}: {'; '.join([*settings, *verdicts, numbers, *versions])}."], same
 
 
 def _verdict(worse: bool) -> str:
@@ -111,13 +125,28 @@ def _without_outputs(args: Sequence[str]) -> list[str]:
 
 
 def _command(path: str, result: Comparison, run_code: bool) -> list[str]:
-    if not result.command or result.command[0] != "compare":
-        raise InputError(f"{path}: expected a result written by relfit compare --json, got one that Python made")
+    if not result.command:
+        raise InputError(f"{path}: holds no command to repeat: it was made in Python, or by an older version of relfit")
+    if result.command[0] != "compare":
+        raise InputError(f"{path}: expected a result of relfit compare, got one of relfit {result.command[0]!r:.40}")
     args = _without_outputs(result.command)
     objects = [arg for arg in args[1:] if names_object(arg)]
     if objects and not run_code:
         raise InputError(f"{path}: would run the code of {objects[0]!r}; if you trust the file, add --run-code")
     return args
+
+
+def _check_harmless(context: click.Context, path: str, args: Sequence[str]) -> None:
+    """Refuse a command that would write files or call others: a file may be made so that only click sees the option."""
+    group = context.find_root().command
+    compare = group.get_command(context, "compare") if isinstance(group, click.Group) else None
+    if compare is None:
+        raise InputError("rerun: there is no command called compare")
+    found = compare.make_context("compare", list(args[1:]), resilient_parsing=True).params
+    asked = [name for name in _FORBIDDEN if found.get(name)]
+    if asked:
+        option = f"--{asked[0].removesuffix('_path')}"
+        raise InputError(f"{path}: its command asks for {option}, which no recorded command does; nothing was run")
 
 
 def _run(context: click.Context, args: Sequence[str]) -> Comparison:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -98,7 +99,7 @@ class _Processes(ProcessPoolExecutor):
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes; what goes wrong ends them at once, with their work half done."""
-    with _Processes(workers, get_context("spawn"), _leave_interrupts) as pool:
+    with _ended_by_signals(), _Processes(workers, get_context("spawn"), _leave_interrupts) as pool:
         try:
             yield pool
         except BaseException:
@@ -106,6 +107,26 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
             for process in active_children():
                 process.terminate()
             raise
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A cancelled job gets SIGTERM: as an exception it ends the processes too, which would wait for work for ever."""
+    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # Only the main thread may say what signals do; nohup's choice to ignore one is left alone.
+    main = threading.current_thread() is threading.main_thread()
+    kept = {one: signal.getsignal(one) for one in wanted if main and signal.getsignal(one) == signal.SIG_DFL}
+    for one in kept:
+        signal.signal(one, _exit)
+    try:
+        yield
+    finally:
+        for one, handler in kept.items():
+            signal.signal(one, handler)
+
+
+def _exit(number: int, _frame: Any) -> None:
+    raise SystemExit(128 + number)
 
 
 def _leave_interrupts() -> None:

@@ -76,9 +76,9 @@ def compare(
 
     Args:
         reference: the data, an array (n, d) or a file; or a `Density` that samples are compared with.
-        models: mapping of name to model, or a sequence (named m1, m2, …). A model is an array (m, d), a
-            file, a `Density`, a `Sampler` or an object of another library that an adapter knows; all samples
-            (MMD) or all densities (KSD).
+        models: mapping of name to model, or a sequence (files are named after themselves, others m1, m2, …). A model
+            is an array (m, d), a file, a `Density`, a `Sampler` or an object of another library that an adapter
+            knows; all samples (MMD) or all densities (KSD).
         test: "best-set" (which models could be the best? controls the false positive rate), "relpsi" (controls it
             given the selected model), "carve" (relpsi with noise in the selection: more powerful, randomised) or
             "relmulti" (data splitting, controls the false discovery rate); "auto" is best-set. docs/choosing.md

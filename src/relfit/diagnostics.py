@@ -43,7 +43,7 @@ def joint_warnings(joint: JointEstimate, plan: Plan) -> list[str]:
 def _remedy(plan: Plan) -> str:
     if plan.locations is not None:
         return ""
-    return '; estimator="linear" or "incomplete" have no such weakness but need more rows'
+    return "; the estimators linear and incomplete have no such weakness but need more rows"
 
 
 def size_warnings(joint: JointEstimate) -> list[str]:
@@ -52,8 +52,10 @@ def size_warnings(joint: JointEstimate) -> list[str]:
     # A reference of no rows is a density: the covariance is then diagonal and needs no rows per model.
     if sizes is None or not sizes[0] or len(joint.names) <= sizes[0] / 5:
         return []
+    # Rows of the reference alone may be items that losses were taken on, and no reference.
+    whose = "reference " if len(sizes) > 1 else ""
     return [
-        f"{len(joint.names)} models are many for {sizes[0]} reference {what}: their covariance is noisy and the "
+        f"{len(joint.names)} models are many for {sizes[0]} {whose}{what}: their covariance is noisy and the "
         f"error rate can exceed alpha; use at least 5 {what} per model"
     ]
 

@@ -33,6 +33,7 @@ class JointEstimate:
         groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` holds twice;
             None if unknown, or not held twice.
+        measure: what the values are called in results: "score", or "loss" for mean losses.
 
     Any score can be brought in:
 
@@ -50,6 +51,7 @@ class JointEstimate:
     notes: tuple[str, ...] = ()
     groups: tuple[int, ...] | None = None
     second_order: Array | None = field(default=None, repr=False)
+    measure: str = "score"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -65,6 +67,8 @@ class JointEstimate:
             raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
+        if self.measure not in ("score", "loss"):
+            raise InputError(f'measure: expected "score" or "loss", got {self.measure!r}')
         if self.second_order is not None:
             object.__setattr__(self, "second_order", _finite("second_order", self.second_order, (count, count)))
 

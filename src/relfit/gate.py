@@ -21,8 +21,10 @@ class Gate:
     Attributes:
         name, against: the model, and the one it was compared with.
         failed: the answer.
-        pvalue: of "no worse than `against`"; adjusted where the comparison's p-values are.
-        fixed: whether `against` was named beforehand (a one-sided z test of this pair alone) or is the best model.
+        pvalue: of "no worse than `against`", in the best set of "as good as every other model"; adjusted where the
+            comparison's p-values are.
+        fixed: whether `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
+            model, and for one that the best set rejects the model that beats it.
         equivalent: whether the model was shown to be within the margin; None without one.
     """
 
@@ -54,7 +56,10 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     _check_seen(comparison, name, against)
     if against is None:
         row = next(row for row in comparison.rows() if row["name"] == name)
-        return Gate(name, comparison.best, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+        # The best set shows only that some model is better, and that is the one which beats this one most clearly.
+        beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
+        opponent = beaters.get(name) or comparison.best
+        return Gate(name, opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
     originals = comparison._originals()

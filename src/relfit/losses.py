@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from relfit.discrepancies.groups import by_group
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.inputs import as_rows, group_labels
+from relfit.inputs.files import read_names
+from relfit.inputs.frames import frame_names
 
 FEWEST_ITEMS = 20
 
@@ -22,8 +25,9 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
 
     Args:
         losses: (n, l) losses of l models on the same n items: negative log-likelihoods of held-out rows, errors on
-            benchmark questions, forecast losses; or a mapping of names to n losses; or a data frame.
-        names: l names; taken from a mapping's keys or a frame's columns where not given, else m1, m2, ….
+            benchmark questions, forecast losses; or a mapping of names to n losses; or a data frame or a file with a
+            column for each model, and no others.
+        names: l names; where not given, a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
         groups: n labels of items that belong together (questions about one text, days of one week).
 
     ``D = mean of the rows``, ``V = cov(losses)/n``: items are taken as independent, models as paired by item. With
@@ -41,8 +45,8 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
         if len(set(lengths.values())) > 1:
             raise InputError(f"losses: expected as many losses for every model, got {lengths}")
         losses = np.hstack(list(columns.values())) if columns else []
-    elif names is None and hasattr(losses, "columns"):
-        names = [str(column) for column in losses.columns]
+    elif names is None:
+        names = _column_names(losses)
     rows = as_rows("losses", losses)
     n, count = rows.shape
     if n < FEWEST_ITEMS:
@@ -50,12 +54,30 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
     labels = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(names)
     if len(labels) != count:
         raise InputError(f"names: expected {count}, one per column of losses, got {len(labels)}")
+    _refuse_counts(rows, labels)
     values = rows.mean(axis=0)
     psi, counted = Psi(rows - values), None
     if groups is not None:
         psi = _grouped(rows, groups)
         counted = (len(psi.reference),) if psi.reference is not None else None
-    return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=counted)
+    return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=counted, measure="loss")
+
+
+def _column_names(losses: Any) -> list[str] | None:
+    """The names of a file's or a frame's columns; None where they have none."""
+    found = read_names(losses) if isinstance(losses, str | os.PathLike) else frame_names(losses)
+    return None if found is None else [name.strip() for name in found]
+
+
+def _refuse_counts(rows: NDArray[np.float64], labels: Sequence[str]) -> None:
+    """Refuse a column that grows by 1 from item to item: it numbers them, and is nobody's loss."""
+    counts = (np.diff(rows, axis=0) == 1.0).all(axis=0)
+    if counts.any():
+        k = int(counts.argmax())
+        raise InputError(
+            f"losses: expected a model's losses in every column, got {rows[0, k]:g}, {rows[1, k]:g}, {rows[2, k]:g}, … "
+            f"in {labels[k]!r}, which numbers the items; leave that column out (of a frame, frame.drop(columns=...))"
+        )
 
 
 def _grouped(rows: NDArray[np.float64], groups: Any) -> Psi:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from relfit.backends import LookupBackend
 from relfit.backends.choice import BACKENDS, PRECISIONS, Work, chosen_backend, fits_fused
+from relfit.check import score_warnings
 from relfit.checkpoint import Notebook
 from relfit.crews import LocalBackend, Precision, crew_of, has_cuda
 from relfit.discrepancies import AT_LOCATIONS, KSD, MMD, AtLocations, Dependence
@@ -189,7 +190,7 @@ def prepare(
         in_place=_in_place(options, kernel),
         budget=budget,
     )
-    notes = data.warnings
+    notes = (*_score_warnings(data), *data.warnings)
     if options.preset is not None:
         data, kernel = _with_preset(options.preset, data, kernel)
         notes = (preset_note(options.preset), *notes)
@@ -223,6 +224,13 @@ def prepare(
             raise InputError("groups: not known for this kernel; give one by name, such as Gaussian()")
         plan = with_groups(data, plan, options.groups)
     return Task(data, plan, rule, notes, select, candidates, wanted)
+
+
+def _score_warnings(data: Data) -> tuple[str, ...]:
+    """Once, before any work is shared out: whether a density's score contradicts its own log density."""
+    if data.target is None:
+        return score_warnings({repr(name): density for name, density in data.densities.items()}, data.reference)
+    return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
 
 
 def _with_preset(name: str, data: Data, kernel: Kernel | Select | None) -> tuple[Data, Kernel]:

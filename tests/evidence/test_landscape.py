@@ -28,7 +28,7 @@ def test_two_columns_show_the_witness_itself(rng):
     peak = np.unravel_index(drawn.values.argmax(), drawn.values.shape)
     trough = np.unravel_index(drawn.values.argmin(), drawn.values.shape)
     assert drawn.grid[0][peak[1]] > 1.0 > -0.2 > drawn.grid[0][trough[1]]
-    assert (drawn.labels, drawn.projected) == (("column 1", "column 2"), False)
+    assert (drawn.labels, drawn.projected) == (("column 0", "column 1"), False)
 
 
 def test_pictures_of_few_columns_share_their_frame(rng):

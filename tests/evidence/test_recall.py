@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from refusals import refused
 
 import relfit
-from relfit.evidence import differing_rows, recall
+from relfit.evidence import bandwidth_sensitivity, differing_rows, recall
 from relfit.evidence.recall import MOST_ROWS
 
 
@@ -73,9 +75,29 @@ def test_other_data_are_refused(two):
     refused(lambda: recall(result, (data[:50], models)), "at least 60 rows in reference")
     shorter = {**models, "b": models["b"][:49]}
     refused(lambda: recall(result, (data, shorter)), "at least 50 rows in model 'b'")
-    moved = recall(result, (data, {**models, "b": models["b"] + 0.1}))
-    refused(lambda: differing_rows(result, moved, "b"), "expected the data this result was made from", "'b'")
+    moved = data, {**models, "b": models["b"] + 0.1}
+    refused(lambda: recall(result, moved), "expected the data this result was made from", "model 'b'")
+    refused(lambda: recall(result, (data[::-1], models)), "expected the data this result was made from", "reference")
+    unrecorded = replace(result, inputs=None)
+    refused(lambda: differing_rows(unrecorded, recall(unrecorded, moved), "b"), "the discrepancy of 'b' is")
     refused(lambda: differing_rows(result, recall(result, two), "c"), "expected one of 'a', 'b', got 'c'")
+
+
+@pytest.mark.parametrize("options", [{"estimator": "linear"}, {"test": "relmulti"}])
+def test_swapped_models_are_refused_whatever_the_estimator(rng, options):
+    data, one, other = rng.normal(size=(3, 1100, 2))
+    result = relfit.compare(data, {"a": one, "b": other}, rng=0, **options)
+    refused(lambda: recall(result, (data, {"a": other, "b": one})), "the rows of model 'a' are others")
+
+
+def test_rows_in_groups_are_recalled(rng):
+    """Their discrepancy leaves pairs out, which the pictures do not; no other bandwidth can be tried without labels."""
+    labels = np.repeat(np.arange(20), 3)
+    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
+    result = relfit.compare(data, models, rng=0, groups=dict.fromkeys(("reference", "a", "b"), labels))
+    recalled = recall(result, (data, models))
+    assert differing_rows(result, recalled, "b").discrepancy != pytest.approx(result.discrepancy[1], rel=1e-6)
+    assert bandwidth_sensitivity(result, recalled) is None
 
 
 def test_scores_have_no_data(two):

@@ -29,8 +29,12 @@ def test_the_example_keeps_the_models_that_mcs_keeps(shown):
     assert ours.split(":")[1].strip() == theirs.split(":")[1].strip() == "logistic, forest"
 
 
-@pytest.mark.parametrize("case", ["independent", "hard and easy items", "skewed, unequal scales"])
+CASES = ["independent", "hard and easy items", "skewed, unequal scales", "rare wrong answers", "one very skewed model"]
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_both_find_what_nobody_can_miss(script, case):
+    assert case in script.CASES
     losses, best = script.drawn_losses(case, 400, np.random.default_rng(1))
     losses[:, ~best] += 3.0
     for kept in script.kept_models(losses, seed=2).values():

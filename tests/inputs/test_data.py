@@ -42,6 +42,26 @@ def test_a_sequence_is_numbered_from_one(reference, sample):
     assert load(reference, (sample, (sample + 1).tolist())).names == ("m1", "m2")
 
 
+def test_files_in_a_sequence_are_named_as_on_the_command_line(reference, sample, tmp_path):
+    files = [tmp_path / "new.npy", str(tmp_path / "production.csv.gz")]
+    np.save(files[0], sample)
+    np.savetxt(files[1], sample + 1.0, delimiter=",")
+    assert load(reference, files).names == ("new", "production")
+    assert load(reference, [sample - 1.0, files[0]]).names == ("m1", "new")
+    np.savez(tmp_path / "both.npz", x=sample, y=sample + 1.0)
+    assert load(reference, [f"{tmp_path}/both.npz:{key}" for key in "xy"]).names == ("both:x", "both:y")
+
+
+def test_files_of_one_name_are_not_told_apart_by_guessing(reference, sample, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        np.save(tmp_path / folder / "out.npy", sample)
+    np.save(tmp_path / "m1.npy", sample)
+    two = [tmp_path / "a" / "out.npy", tmp_path / "b" / "out.npy"]
+    refused(lambda: load(reference, two), "models: two are called 'out'; give a mapping")
+    refused(lambda: load(reference, [sample, tmp_path / "m1.npy"]), "two are called 'm1'")
+
+
 @pytest.mark.parametrize("name", ["", "  ", "\n", 1, None, ("a",), b"a"])
 def test_names_that_are_no_names_are_refused(reference, sample, name):
     refused(lambda: load(reference, {"a": sample, name: sample}), "models: expected names that are non-empty text")
@@ -126,6 +146,7 @@ def test_too_few_rows_say_which_and_why():
         (lambda x: -x.T, ("expected shape (60, 3), got (3, 60)",)),
         (lambda x: -x[:-1], ("expected shape (60, 3), got (59, 3)",)),
         (lambda x: 0.0, ("expected shape (60, 3), got ()",)),
+        (lambda x: -x[0], ("got (3,); is it a function of one row? then give  lambda x: np.array([f(row)",)),
         (lambda x: None, ("expected real numbers", "NoneType")),
         (lambda x: x + 0j, ("expected real numbers", "complex")),
         (lambda x: [["a"] * 3] * 60, ("expected real numbers", "list")),
@@ -166,6 +187,17 @@ def test_a_density_needs_a_function():
     refused(lambda: Density(log_prob="x"), "Density: expected log_prob to be callable, got str")
     wrong = Density(log_prob=lambda x: x)
     refused(lambda: scores_of("b", wrong, np.ones((4, 2))), "model 'b': log_prob: expected shape (4,), got (4, 2)")
+
+
+def test_a_log_density_of_one_row_is_told_how_to_take_all(reference):
+    def f(row):
+        return -0.5 * np.sum(row**2)
+
+    said = "model 'b': log_prob: expected shape (60,), got (); is it a function of one row? then give  lambda x: "
+    line = refused(lambda: load(reference, {"a": normal(), "b": Density(log_prob=f)}), said)
+    advised = eval(line.removeprefix(said).join(["lambda x: ", ""]), {"np": np, "f": f})
+    mended = load(reference, {"a": normal(), "b": Density(log_prob=advised)})
+    np.testing.assert_allclose(mended.densities["b"].scores(reference), -reference, atol=1e-6)
 
 
 def test_a_score_that_works_in_place_does_not_touch_the_data(reference):

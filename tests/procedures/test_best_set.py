@@ -66,12 +66,12 @@ def test_three_independent_models_by_quadrature():
 
 
 def test_moment_selection_by_hand():
-    """n = 100, √log n = 2.146. V = I/2, s = 1, D = (0, 2, 10).
+    """n = 400, √log n = 2.448. V = I/2, s = 1, D = (0, 2, 10).
 
     i = 1: (D_1 − D_j) = 2 and −8, so K = {0} and p = Φ(−2). i = 0: −2 and −10, K = {1}, p = Φ(2).
     i = 2: K = {0, 1}, T = 10, p ≤ 2Φ(−10). With n unknown K_1 = {0, 2} and p_1 is larger than Φ(−2).
     """
-    decision = decide([0.0, 2.0, 10.0], 0.5 * np.eye(3), n=100)
+    decision = decide([0.0, 2.0, 10.0], 0.5 * np.eye(3), n=400)
     np.testing.assert_allclose(np.exp(decision.log_pvalue[:2]), [norm.cdf(2), norm.sf(2)], rtol=1e-12)
     assert decision.log_pvalue[2] == pytest.approx(np.log(2) + log_ndtr(-10.0), rel=1e-12)
     unknown = decide([0.0, 2.0, 10.0], 0.5 * np.eye(3))

@@ -4,12 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from relfit import InputError, JointEstimate
 from relfit.discrepancies.psi import Psi
 from relfit.procedures.best_set import best_set
 from relfit.procedures.differences import differences
 from relfit.procedures.maxt import law, resolve_method
+from relfit.procedures.ranks import pair_intervals
 
 ALPHA = 0.05
 
@@ -133,8 +135,11 @@ def test_method_is_chosen_by_the_rows():
     values = [0.0, 0.1, 0.2]
     assert resolve_method(joint(values, small.covariance(), psi=small), "auto") == "bootstrap"
     assert resolve_method(joint(values, large.covariance(), psi=large), "auto") == "gaussian"
-    assert resolve_method(joint(values, 0.9 * small.covariance(), psi=small), "auto") == "gaussian"
-    assert resolve_method(joint(values, np.eye(3), n=50), "auto") == "gaussian"
+    assert resolve_method(joint(values, 0.9 * small.covariance(), psi=small), "auto") == "student"
+    assert resolve_method(joint(values, np.eye(3), n=50), "auto") == "student"
+    assert resolve_method(joint(values, np.eye(3), n=300), "auto") == "gaussian"
+    assert resolve_method(joint(values, np.eye(3)), "auto") == "gaussian"
+    assert resolve_method(joint(values, np.eye(3)), "student") == "gaussian"
     with pytest.raises(InputError, match="ψ rows"):
         resolve_method(joint(values, np.eye(3)), "bootstrap")
     with pytest.raises(InputError, match="method"):
@@ -157,3 +162,58 @@ def test_percentile_t_keeps_the_level_on_small_skewed_samples():
     error = np.sqrt(ALPHA * (1 - ALPHA) / trials)
     assert wrong["gaussian"] / trials > ALPHA + 5 * error
     assert wrong["bootstrap"] / trials < ALPHA + 3.5 * error
+
+
+def test_few_rows_that_differ_are_no_evidence():
+    """100 items, two models that differ on two of them: one-sided z of 2 against 0, and a sign test has p = 1/4.
+
+    Resamples of such a difference move with their own standard error, and the bootstrap alone finds p = .02.
+    """
+    losses = np.zeros((100, 2))
+    losses[:20], losses[20:22, 1] = 1.0, 1.0
+    rows = losses - losses.mean(axis=0)
+    psi = Psi(rows, (), shared=False)
+    estimate = joint(losses.mean(axis=0), psi.covariance(), n=100, psi=psi)
+    alone = best_set(estimate, ALPHA, rng=np.random.default_rng(0), method="bootstrap")
+    assert np.exp(alone.log_pvalue[1]) < 0.03
+    both = best_set(estimate, ALPHA, rng=np.random.default_rng(0))
+    z = 0.02 / np.sqrt((0.02 - 0.02**2) / 99)
+    assert np.exp(both.log_pvalue[1]) == pytest.approx(student.sf(z, 99), rel=1e-9)
+    assert not both.worse.any()
+
+
+@pytest.mark.parametrize("two_step", [False, True])
+def test_by_default_the_larger_of_two_pvalues(two_step):
+    psi = skewed_psi(60, 3, seed=2)
+    estimate = joint([0.0, 0.15, 0.3], psi.covariance(), n=60, psi=psi)
+
+    def p(method):
+        options = {"method": method, "two_step": two_step, "draws": 4000}
+        return best_set(estimate, ALPHA, rng=np.random.default_rng(3), **options).log_pvalue
+
+    # The bootstrap comes first and has the same draws; Student's law is drawn after it.
+    assert (p("auto") >= p("bootstrap")).all()
+    np.testing.assert_allclose(np.exp(p("auto")), np.exp(np.maximum(p("bootstrap"), p("student"))), atol=0.03)
+
+
+def test_two_models_by_students_law():
+    """V = I/2, s = 1, n = 12 rows: p = P(t_11 > 1.5), and the interval of the difference reaches t_11's quantile."""
+    estimate = joint([0.0, 1.5], 0.5 * np.eye(2), n=12)
+    decision = best_set(estimate, ALPHA, rng=np.random.default_rng(0))
+    assert decision.method == "student"
+    assert np.exp(decision.log_pvalue[1]) == pytest.approx(student.sf(1.5, 11), rel=1e-9)
+    interval = pair_intervals(estimate, rng=np.random.default_rng(0), draws=100_000)[1, 0]
+    np.testing.assert_allclose(interval, 1.5 + student.ppf([0.025, 0.975], 11), atol=0.05)
+
+
+def test_all_intervals_hold_with_few_rows():
+    """Six tied models, 20 rows: normal draws cover .891 of the time, Student's law .928 (1500 trials)."""
+    rng, trials, held = np.random.default_rng(4), 300, {"gaussian": 0, "auto": 0}
+    for _ in range(trials):
+        losses = rng.normal(size=(20, 6))
+        estimate = joint(losses.mean(axis=0), np.cov(losses.T) / 20, n=20)
+        for method in held:
+            ends = pair_intervals(estimate, rng=np.random.default_rng(0), draws=2000, method=method)
+            held[method] += bool(((ends[:, :, 0] <= 0.0) & (ends[:, :, 1] >= 0.0)).all())
+    assert held["auto"] / trials >= 0.95 - 3.0 * np.sqrt(0.05 * 0.95 / trials)
+    assert held["gaussian"] < held["auto"] - 0.03 * trials

@@ -154,3 +154,24 @@ def test_hard_covariances_never_give_nan():
                 matrix = pairwise_matrix(joint([0.0, 0.0, 1.0], covariance), 0.05)
             assert (got.lower <= got.upper).all()
             assert not np.isnan(matrix.log_pvalue).any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_models_own_family_steps_down_by_itself(seed):
+    """Standard errors that differ fifty-fold: the critical value of a family is its own. Naively, one by one."""
+    covariance = np.diag([0.01, 0.01, 25.0, 25.0])
+    covariance[2, 3] = covariance[3, 2] = 24.9
+    values = np.array([0.0, 0.28, 1.0, 9.0]) + np.random.default_rng(seed).normal(size=4) * [0.02, 0.02, 3.0, 3.0]
+    estimate = JointEstimate(tuple("abcd"), values, covariance)
+    s = np.sqrt(np.add.outer(np.diag(covariance), np.diag(covariance)) - 2 * covariance)
+    drawn = np.random.default_rng(5).multivariate_normal(np.zeros(4), covariance, size=20_000, method="eigh")
+    found = rank_sets(estimate, rng=np.random.default_rng(0), simultaneous=False, draws=20_000)
+    for i in range(4):
+        family = [pair for j in range(4) if j != i for pair in ((i, j), (j, i))]
+        rejected, new = set(), {None}
+        while new and (left := [pair for pair in family if pair not in rejected]):
+            critical = np.quantile(np.max([(drawn[:, a] - drawn[:, b]) / s[a, b] for a, b in left], axis=0), 0.95)
+            new = {(a, b) for a, b in left if (values[a] - values[b]) / s[a, b] > critical}
+            rejected |= new
+        assert found.worse[i].tolist() == [(i, j) in rejected for j in range(4)]
+        assert found.better[i].tolist() == [(j, i) in rejected for j in range(4)]

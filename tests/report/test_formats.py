@@ -17,6 +17,7 @@ from relfit.report.methods import methods_text
 from relfit.report.references import REFERENCES
 from relfit.report.repeat import python_call, settings
 from relfit.report.table import table
+from relfit.report.words import error_words
 
 
 def test_csv_holds_the_rows_exactly(make, odd):
@@ -184,3 +185,40 @@ def test_settings_show_short_digests_and_no_command(rng):
     digests = result.inputs["models"]
     assert f"a {digests['a'][:12]}, b {digests['b'][:12]}" in shown["digests of the data"]
     assert "command" not in shown
+
+
+@pytest.mark.parametrize("test", ["relpsi", "relmulti", "best-set", "carve"])
+def test_the_methods_paragraph_knows_the_margin(rng, test):
+    data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "b": rng.normal(1, 1, (80, 2))}
+    text = relfit.compare(data, models, test=test, margin=0.05, rng=0).methods_text()
+    expected = (
+        "worse by more than 0.05 than no other one" if test == "best-set" else "no worse by more than 0.05 than the"
+    )
+    assert expected in text
+    plain = relfit.compare(data, models, test=test, rng=0).methods_text()
+    assert "by more than" not in plain
+
+
+def test_the_methods_paragraph_says_how_few_rows_were_tested(make):
+    few = relfit.decide(relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.5], 0.01 * np.eye(3), (299,)), rng=0)
+    many = relfit.decide(relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.5], 0.01 * np.eye(3), (300,)), rng=0)
+    assert "critical values from a bootstrap or from Student's law" in few.methods_text()
+    assert "with simulated critical values and moment selection" in many.methods_text()
+
+
+def test_the_methods_paragraph_of_pairs_in_groups_and_of_several_kernels(rng):
+    data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "b": rng.normal(1, 1, (80, 2))}
+    paired = relfit.compare(data, models, dependence="paired", rng=0)
+    assert "paired with the data row by row" in paired.methods_text()
+    grouped = relfit.compare(data, models, dependence="paired", groups=np.arange(80) // 2, rng=0)
+    assert "paired with the data group by group" in grouped.methods_text()
+    several = relfit.compare(data, models, kernel=[relfit.Gaussian(1.0), relfit.Gaussian(3.0)], rng=0)
+    assert "at least as good as every other one under every kernel" in several.methods_text()
+
+
+def test_the_best_set_is_tested_against_all(make):
+    for correction in ("holm", "by"):
+        said = error_words(make([0.0, 0.1, 5.0], test="best-set", correction=correction))
+        assert "as good as the best" in said
+        assert "tested against" not in said
+        assert "tested against" in error_words(make([0.0, 0.1, 5.0], test="relpsi", correction=correction))

@@ -1,7 +1,11 @@
-"""The gate: the verdict, or a fixed pair; and the JUnit file, read by an XML parser."""
+"""The gate: the verdict, or a fixed pair; what the page and the result file say of it; and the JUnit file."""
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
+from html import unescape
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,8 +14,10 @@ from refusals import refused
 from scipy.special import ndtr
 
 import relfit
-from relfit.gate import judge
-from relfit.report.gate import gate_words, junit_xml
+from relfit.cli_gate import gated_json, judged
+from relfit.gate import Gate, judge
+from relfit.report.gate import gate_sentence, gate_words, junit_xml
+from relfit.report.html import render_report
 
 
 def test_without_against_it_is_the_verdict(make):
@@ -29,6 +35,16 @@ def test_a_fixed_pair_by_hand():
     assert gate.pvalue == pytest.approx(ndtr(-2.0), rel=1e-12)
     assert (gate.failed, gate.fixed, gate.against) == (True, True, "old")
     assert not judge(result, "old", "new").failed
+
+
+def test_the_best_set_names_the_model_that_beats_it():
+    """a has the smallest estimate and a large error: c is worse than b, and nothing is known of c and a."""
+    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.2], np.diag([1.0, 1e-4, 1e-4]), (500,))
+    result = relfit.decide(joint, rng=0)
+    gate = judge(result, "c")
+    assert (gate.failed, gate.against, gate.fixed) == (True, "b", False)
+    assert "c is significantly worse than b (p-value" in gate_words(result, gate)
+    assert judge(result, "b").against == "a"
 
 
 def test_a_fixed_pair_is_compare_pair(rng):
@@ -53,6 +69,27 @@ def test_copies_pass(rng):
     result = relfit.compare(data, {"a": a, "copy": a, "b": rng.normal(1, 1, (40, 2))}, rng=0)
     assert not judge(result, "copy", "a").failed
     assert judge(result, "copy", "a").pvalue == 1.0
+
+
+def test_a_copy_is_called_one(rng):
+    """Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn."""
+    data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
+    same = "new holds the same rows as production; draw new samples if it is another model"
+    for order in (("new", "production"), ("production", "new")):
+        result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
+        assert gate_words(result, judge(result, "new", "production")) == same
+        assert gate_words(result, judge(result, "new")).endswith(same)
+        assert "same rows" not in gate_words(result, judge(result, "far", "new"))
+        wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
+        assert gate_words(wide, judge(wide, "new", "production")) == same
+    both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
+    assert gate_words(both, judge(both, "new")).startswith("new is significantly worse than best")
+
+
+def test_densities_that_are_copies_have_no_rows_to_speak_of(rng):
+    densities = {name: relfit.Density(score=lambda x: -x) for name in ("production", "new")}
+    result = relfit.compare(rng.normal(size=(60, 2)), densities, rng=0)
+    assert gate_words(result, judge(result, "new", "production")) == "new is a duplicate of production"
 
 
 @pytest.mark.parametrize("bandwidth", [1e-6, 1e12])
@@ -103,6 +140,84 @@ def test_one_case_for_each_model_and_only_the_gated_one_fails(make):
     assert "significantly worse than a (p-value" in failure.get("message")
     assert str(result) in failure.text
     assert "worse" in cases[2].find("system-out").text
+
+
+@pytest.fixture
+def contrary(make):
+    """The pair differs by 0.24, s = √2 · 0.1: z = 1.697, p = 0.045. RelPSI, given a near tie for best, sees nothing."""
+    result = make([0.0, 0.01, 0.25], names=["best", "production", "new"])
+    gate = judge(result, "new", "production")
+    assert gate.failed
+    assert not result.worse.any()
+    return result, gate
+
+
+def test_the_gated_case_speaks_in_the_gates_words(contrary):
+    result, gate = contrary
+    suite = _suite(junit_xml(result, gate))
+    cases = {case.get("name"): case for case in suite.findall("testcase")}
+    said = cases["new"].find("system-out").text
+    assert "no evidence" not in said
+    assert said.startswith("new is significantly worse than production (p-value 0.045, level 0.05); score 0.25 ± 0.1; ")
+    assert said.endswith("; difference to production 0.24; p-value 0.045")
+    assert cases["production"].find("system-out").text.startswith("no evidence that it is worse; ")
+    assert suite.find("system-out").text == f"{gate_sentence(result, gate)}\n\n{result}"
+    passed = _suite(junit_xml(result, judge(result, "production", "new")))
+    assert "no evidence that production is worse than new" in passed.findall("testcase")[1].find("system-out").text
+
+
+def _shown(page):
+    """The text of the page's header, and its title."""
+    header = re.search(r"<header>(.*?)</header>", page, flags=re.S)[1]
+    return unescape(re.sub(r"<[^>]+>", "", header)), unescape(re.search(r"<title>(.*?)</title>", page)[1])
+
+
+def test_the_page_begins_with_the_gate(contrary):
+    result, gate = contrary
+    sentence = "Gate failed: new is significantly worse than production (p-value 0.045, level 0.05)."
+    header, title = _shown(render_report(result, gate=gate))
+    assert sentence in title
+    assert header.index(sentence) < header.index("this one pair, named beforehand") < header.index("has the smallest")
+    header, _ = _shown(render_report(result, gate=judge(result, "new")))
+    assert "Gate passed: no evidence that new is worse than the best." in header
+    assert "named beforehand" not in header
+    assert "Gate" not in render_report(result)
+
+
+def test_names_in_the_gates_sentence_are_text(odd, tmp_path):
+    gate = judge(odd, odd.names[5], odd.names[0])
+    odd.report(tmp_path / "report.html", gate=gate)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert gate_sentence(odd, gate) in _shown(page)[0]
+
+
+def test_a_gate_of_another_result_is_refused(make):
+    result = make([0.0, 1.0])
+    refused(lambda: render_report(result, gate="failed"), "gate: expected what relfit.gate.judge answered", "got str")
+    other = Gate("m1", "m3", True, 0.01, True, None)
+    refused(lambda: render_report(result, gate=other), "got that of another result")
+
+
+def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
+    result, gate = contrary
+    text = gated_json(result, gate)
+    assert json.loads(text)["gate"] == {
+        "model": "new",
+        "against": "production",
+        "verdict": "failed",
+        "pvalue": pytest.approx(ndtr(-0.24 / np.sqrt(0.02)), rel=1e-12),
+        "sentence": gate_sentence(result, gate),
+    }
+    assert relfit.Comparison.from_json(text).to_json() == result.to_json() == gated_json(result, None)
+
+
+def test_where_the_data_give_no_answer_the_files_have_none(rng):
+    data, models = rng.normal(size=(40, 2)), {"a": rng.normal(size=(40, 2)), "far": rng.normal(3, 1, (40, 2))}
+    blind = relfit.compare(data, models, kernel=relfit.Gaussian(1e-6), rng=0)
+    assert judged(blind, "far", "a") is None
+    assert judged(replace(blind, kernel=None), "far", "a") is not None
+    assert judged(blind, None, None) is None
 
 
 def test_a_gate_that_passes_fails_nothing(make):

@@ -86,7 +86,7 @@ def test_witness_of_the_worst_by_default_and_of_any(compared):
     assert result.plot_witness(data).get_title() == "c"
     named = result.plot_witness(data, "b $x$")
     assert named.get_title() == "b $x$"
-    assert (named.get_xlabel(), named.get_ylabel()) == ("column 1", "column 2")
+    assert (named.get_xlabel(), named.get_ylabel()) == ("column 0", "column 1")
     points = next(line for line in named.lines if line.get_marker() == ".")
     assert {tuple(row) for row in points.get_xydata()} <= {tuple(row) for row in data[0]}
     with pytest.raises(InputError, match="expected one of"):

@@ -20,12 +20,17 @@ def test_looks_as_documented(make):
     """Values by hand: m1 is best; m2's gap 0.02 is 0.14 s.e. of the difference (√2 · 0.1), m3's is 35."""
     shown = text(make([0.10, 0.12, 5.10], kernel=relfit.Gaussian(1.118), bandwidth_rule="median", sizes=(1000,) * 4))
     lines = shown.splitlines()
-    assert lines[0] == "RelPSI · score · Gaussian kernel, bandwidth 1.12 (median) · n = 1000 · α = 0.05"
+    assert lines[0] == (
+        "RelPSI · score (smaller is better) · Gaussian kernel, bandwidth 1.12 (median) · n = 1000 · α = 0.05"
+    )
     assert lines[1] == "model  score  s.e.  Δ to best  p-value  verdict"
     assert lines[2] == "m1     0.10   0.10  —          —        best of the sample"
     assert re.fullmatch(r"m2     0\.12   0\.10  0\.02       0\.\d\d     no evidence that it is worse", lines[3])
     assert re.fullmatch(r"m3     5\.10   0\.10  5\.00       \S+ +worse", lines[4])
-    assert lines[5] == "m1 has the smallest score; m3 is significantly worse; there is no evidence that m2 is worse."
+    assert lines[5] == (
+        "m1 has the smallest score (smaller is better); m3 is significantly worse; there is no evidence that m2 is "
+        "worse."
+    )
     assert len(lines) == 6
 
 

@@ -47,8 +47,8 @@ typical difference has standard error 1.
 ## Estimated from data
 
 The paper's ten-model mean-shift problem, Gaussian kernel of bandwidth {bandwidth} (fixed, so that the truth has a
-closed form), independent samples. best-set's bounds take V from the result and normal draws, also below 300 rows,
-where its p-values come from the bootstrap.
+closed form), independent samples. best-set's bounds take V and the number of rows from the result: below 300 rows
+Student's law, otherwise normal draws.
 
 {data}
 The lowest of these is {lowest}.
@@ -60,7 +60,7 @@ has the formula), relpsi's and best-set's are not.
 
 `Comparison.pair_intervals`: D_i − D_j for all 45 pairs of the same ten models; a trial counts only if every interval
 holds. A difference of two models can lie on either side of 0, so that, unlike a regret, nothing is held for free: with
-V known the coverage is exact wherever the models are. Draws are normal at every n.
+V known the coverage is exact wherever the models are. Below 300 rows the draws are Student's.
 
 {pairs}
 ## Margins: the level at the boundary

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.gradients import finite
-from relfit.models import Density
+from relfit.models import Density, not_finite
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+# Finite differences of log_prob at the rows that are true, with the step times a factor.
+SlopesOf = Callable[[Mask, float], Array]
 
 # A score further off than this share of the typical score is called wrong; float32 can show no less than the second.
 _TOLERANCE = 1e-4
@@ -54,33 +59,75 @@ def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
     if density.by_finite_differences:
         error = finite.error(density.log_probs, x)
         return Finding(f"the score is taken by finite differences, off by about {error:.0e} of the typical score")
-    slopes = _slopes(density, x)
-    sure = np.isfinite(slopes.changes).all(axis=1)
+    tolerance = _tolerance(density.log_probs(x[:1]).dtype)
+    return _finding(lambda rows, widen: finite.gradient(density.log_probs, x[rows], widen=widen), scores, tolerance)
+
+
+def direction_finding(density: Density, x: Array) -> Finding | None:
+    """`gradient_finding` along one direction per row, s·w against the slope of log_prob along w.
+
+    w has random signs and the length of the column's scale in each column. It takes eight log densities per row and not
+    8d, and a score that is wrong in any column is wrong along almost every w. None where there is nothing to go by.
+    """
+    log_probs, scores = density.log_probs(x), density.raw_scores(x)
+    inside = np.isfinite(log_probs) & ~not_finite(scores)
+    if not inside.any():
+        return None
+    x, scores = x[inside].astype(log_probs.dtype).astype(np.float64), scores[inside]
+    epsilon, tolerance = float(np.finfo(log_probs.dtype).eps), _tolerance(log_probs.dtype, scores.dtype)
+    steps = finite.steps_of(x, epsilon)
+    # A step that the rows cannot resolve is another one than it should be, and so is the slope.
+    if (tolerance * steps < 8.0 * epsilon * np.abs(x)).any():
+        return None
+    step = epsilon**0.25
+    ways = np.random.default_rng(0).choice([-1.0, 1.0], x.shape) * (steps / step)
+
+    def slopes_of(rows: Mask, widen: float) -> Array:
+        return _along(density, x[rows], ways[rows], widen * step)[:, None]
+
+    return _finding(slopes_of, (scores.astype(np.float64) * ways).sum(axis=1)[:, None], tolerance, by_column=False)
+
+
+def _along(density: Density, x: Array, ways: Array, step: float) -> Array:
+    """(n,) the slope of log_prob at each row along its way: central differences with one Richardson step."""
+    moved = x + step * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * ways
+    f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64).reshape(4, len(x))
+    with np.errstate(invalid="ignore"):  # −inf − (−inf) outside the support comes out as NaN
+        return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * step))
+
+
+def _tolerance(*types: np.dtype[Any]) -> float:
+    return _TOLERANCE if min(kind.itemsize for kind in types) >= 8 else _LOW_TOLERANCE
+
+
+def _finding(slopes_of: SlopesOf, scores: Array, tolerance: float, *, by_column: bool = True) -> Finding:
+    slopes = _slopes(slopes_of, np.ones(len(scores), dtype=bool))
+    sure = np.asarray(np.isfinite(slopes.changes).all(axis=1))
     if not sure.any():
         return Finding("finite differences of log_prob leave its support, so the score could not be checked")
-    x, scores, slopes = x[sure], scores[sure], _Slopes(slopes.values[sure], slopes.changes[sure])
+    scores, slopes = scores[sure], _Slopes(slopes.values[sure], slopes.changes[sure])
     rough = float((slopes.usual_change() / slopes.size().mean(axis=0)).max())
     if rough > _TOO_ROUGH:
         return Finding(
             f"finite differences of log_prob change by {rough:.0%} with the step, too much to check the score by; try "
             "the model in float64"
         )
-    tolerance = _TOLERANCE if density.log_probs(x[:1]).dtype.itemsize >= 8 else _LOW_TOLERANCE
-    return _agreement(scores, _beside_kinks(density, x, scores, slopes, tolerance), tolerance)
+    slopes = _beside_kinks(lambda widen: _slopes(slopes_of, sure, widen), scores, slopes, tolerance)
+    return _agreement(scores, slopes, tolerance, by_column)
 
 
-def _slopes(density: Density, x: Array, widen: float = 1.0) -> _Slopes:
-    values = finite.gradient(density.log_probs, x, widen=widen)
-    return _Slopes(values, np.abs(values - finite.gradient(density.log_probs, x, widen=2.0 * widen)))
+def _slopes(slopes_of: SlopesOf, rows: Mask, widen: float = 1.0) -> _Slopes:
+    values = slopes_of(rows, widen)
+    return _Slopes(values, np.abs(values - slopes_of(rows, 2.0 * widen)))
 
 
-def _beside_kinks(density: Density, x: Array, scores: Array, slopes: _Slopes, tolerance: float) -> _Slopes:
+def _beside_kinks(again: Callable[[float], _Slopes], scores: Array, slopes: _Slopes, tolerance: float) -> _Slopes:
     """The slopes, with smaller steps where they disagree: beside a kink only these stay on one side of it."""
     for widen in _NARROWER:
         off = np.abs(scores - slopes.values)
         if (off <= tolerance * slopes.size()).all():
             break
-        nearer = _slopes(density, x, widen)
+        nearer = again(widen)
         better = np.abs(scores - nearer.values) + nearer.changes < off + slopes.changes
         slopes = _Slopes(
             np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
@@ -88,7 +135,7 @@ def _beside_kinks(density: Density, x: Array, scores: Array, slopes: _Slopes, to
     return slopes
 
 
-def _agreement(scores: Array, slopes: _Slopes, tolerance: float) -> Finding:
+def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool) -> Finding:
     size = slopes.size()
     # One row's change may be small by chance.
     allowed = tolerance * size + 10.0 * np.maximum(slopes.usual_change(), slopes.changes)
@@ -102,9 +149,10 @@ def _agreement(scores: Array, slopes: _Slopes, tolerance: float) -> Finding:
     if factor and (np.abs(scores - factor * slopes.values) <= max(1.0, abs(factor)) * allowed).all():
         return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
     columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
+    where = f" (columns {columns}, counted from 0)" if by_column else ""
     return Finding(
-        f"the score is not the gradient of log_prob at {int(wrong.any(axis=1).sum())} of {len(scores)} rows checked "
-        f"(columns {columns}, counted from 0): off by up to {error:.2g} of its size",
+        f"the score is not the gradient of log_prob at {int(wrong.any(axis=1).sum())} of {len(scores)} rows checked"
+        f"{where}: off by up to {error:.2g} of its size",
         True,
         error,
     )

@@ -40,8 +40,7 @@ class AtLocations:
 
     def __post_init__(self) -> None:
         check_choice("choose", self.choose, CHOICES)
-        if not isinstance(self.share, float) or not 0.0 < self.share < 1.0:
-            raise InputError(f"share: expected a number between 0 and 1, got {reprlib.repr(self.share)}")
+        _check_share(self.share)
         if isinstance(self.locations, int | np.integer) and not isinstance(self.locations, bool):
             if self.locations < 1:
                 raise InputError(f"locations: expected at least 1, got {self.locations}")
@@ -60,6 +59,11 @@ class AtLocations:
     def count(self, rows: int) -> int:
         """J, for so many rows of the reference."""
         return int(self.locations) if self.given is None else len(self.given)
+
+
+def _check_share(share: Any) -> None:
+    if not isinstance(share, float) or not 0.0 < share < 1.0:
+        raise InputError(f"share: expected a number between 0 and 1, got {reprlib.repr(share)}")
 
 
 class UME(AtLocations):
@@ -99,6 +103,7 @@ class Nystroem(AtLocations):
     def __post_init__(self) -> None:
         if self.choose != "data":
             raise InputError(f'choose: expected "data" for Nystroem, got {reprlib.repr(self.choose)}')
+        _check_share(self.share)
         if self.locations is not None:
             super().__post_init__()
 

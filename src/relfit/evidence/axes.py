@@ -49,7 +49,7 @@ class MainAxes:
 
 def plain_view(d: int) -> View:
     """The one or two columns themselves."""
-    return View(np.zeros(d), np.eye(d), tuple(f"column {k}" for k in range(1, d + 1)), projected=False)
+    return View(np.zeros(d), np.eye(d), tuple(f"column {k}" for k in range(d)), projected=False)
 
 
 def chosen_view(axes: MainAxes, own: Array, reference: Array) -> View:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from relfit.errors import InputError
 from relfit.evidence.axes import MainAxes, main_axes
-from relfit.inputs import Data, load
+from relfit.inputs import Data, is_rows, load
 from relfit.kernels import Kernel, Precomputed, Recorded
 from relfit.kernels.choice import Collection
 from relfit.measure import row_orders
@@ -82,7 +82,7 @@ class Recalled:
 
 
 def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Recalled:
-    """Load ``data = (reference, models)`` as `compare` did for this result; other names or fewer rows are refused.
+    """Load ``data = (reference, models)`` as `compare` did for this result; other names or rows are refused.
 
     Generators are drawn from again with the result's seed. `most` bounds the rows that pictures are made from.
     """
@@ -99,6 +99,7 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
             f"data: expected the models of this result ({_few(comparison.names)}), got {_few(loaded.names)}"
         )
     _check_sizes(comparison, loaded)
+    _check_rows(comparison, reference, models, loaded)
     prepared = _prepared(comparison, loaded)
     bound = affordable_rows(prepared) if most is None else most
     return Recalled(prepared, comparison.kernel, _chosen(comparison, prepared, bound))
@@ -139,6 +140,21 @@ def _check_sizes(comparison: Comparison, data: Data) -> None:
     for (what, size), least in zip(named.items(), wanted, strict=False):
         if size < least:
             raise InputError(f"data: expected at least {least} rows in {what}, as in this result, got {size}")
+
+
+def _check_rows(comparison: Comparison, reference: Any, models: Any, data: Data) -> None:
+    """Refuse other rows than the result's. What is drawn anew may differ, and a result without digests cannot tell."""
+    known = comparison.inputs or {}
+    given = models if isinstance(models, Mapping) else dict(zip(data.names, models, strict=True))
+    pairs = [("the reference", reference, known.get("reference"), data.digests.get(None))]
+    recorded = known.get("models") or {}
+    pairs += [(f"model {name!r}", given[name], recorded.get(name), data.digests.get(name)) for name in data.names]
+    for what, value, then, now in pairs:
+        if then is not None and now is not None and then != now and is_rows(value):
+            raise InputError(
+                f"data: expected the data this result was made from; the rows of {what} are others now (changed, in "
+                "another order, or other rows or columns were chosen)"
+            )
 
 
 def _sampled(data: Data) -> list[str]:

@@ -71,13 +71,16 @@ def bandwidth_sensitivity(
 ) -> Sensitivity | None:
     """The same test on the recalled rows for several multiples of the kernel's length.
 
-    None for a kernel that has no length, and for discrepancies at locations, which were chosen with it.
+    None for a kernel that has no length, for discrepancies at locations, which were chosen with it, and for rows in
+    groups, whose labels a result does not hold.
 
     It tells how far the answer hangs on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
     these data say about the models makes the p-values wrong.
     """
     kernels = [scaled(recalled.kernel, factor) for factor in factors]
     if any(kernel is None for kernel in kernels) or comparison.measure not in ("mmd", "ksd"):
+        return None
+    if comparison.groups is not None:
         return None
     reference, models = recalled.part()
     remembered = {name: _remembering(model) for name, model in models.items()}

@@ -204,7 +204,7 @@ def _known(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]
     covariance, theta = known_covariance(), MEANS[setting["setting"]]
     values = stream(seed, f"coverage {setting['setting']}").multivariate_normal(theta, covariance)
     names = tuple(f"P{k}" for k in range(1, 11))
-    return JointEstimate(names, values, covariance, (200,)), theta
+    return JointEstimate(names, values, covariance), theta
 
 
 def _estimated(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:

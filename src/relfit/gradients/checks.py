@@ -33,6 +33,8 @@ def first_line(error: BaseException) -> str:
 def _hint(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     if len(wanted) == 1 and came == (*wanted, 1):
         return "; drop the last axis, for instance by squeeze(-1)"
+    if came == wanted[1:]:
+        return "; is it a function of one row? then give  lambda x: np.array([f(row) for row in x])"
     if len(wanted) == 1 and len(came) == 2 and came[0] == wanted[0]:
         return "; one number per row is needed, the log density of the whole row"
     return ""

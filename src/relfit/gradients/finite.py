@@ -30,7 +30,7 @@ def gradient(log_prob: LogProb, x: Array, *, widen: float = 1.0) -> Array:
     array([[  0.], [ -4.], [-32.]])
     """
     here = real("log_prob", log_prob(x.copy()), (len(x),))
-    steps = widen * _steps(x, float(np.finfo(here.dtype).eps))
+    steps = widen * steps_of(x, float(np.finfo(here.dtype).eps))
     x = x.astype(here.dtype).astype(np.float64)  # where a function of low precision really looks
     slopes = np.full(x.shape, np.nan)
     todo = np.isfinite(here)
@@ -60,7 +60,7 @@ def jacobian(score: Callable[[Array], Any], x: Array, *, widen: float = 1.0) -> 
     def rows_of(rows: Array) -> NDArray[Any]:
         return real("score", score(rows), rows.shape)
 
-    steps = widen * _steps(x, float(np.finfo(rows_of(x.copy()).dtype).eps))
+    steps = widen * steps_of(x, float(np.finfo(rows_of(x.copy()).dtype).eps))
     return np.stack([_column(rows_of, x, k, h) for k, h in enumerate(steps)], axis=2)
 
 
@@ -86,7 +86,7 @@ def _column(function: Callable[[Array], NDArray[Any]], x: Array, k: int, h: floa
         return np.asarray((4.0 * narrow - wide) / 3.0)
 
 
-def _steps(x: Array, epsilon: float) -> Array:
+def steps_of(x: Array, epsilon: float) -> Array:
     """Each column's step: ε^¼ of its scale, and at least what x can resolve; a power of two, so that x ± h is exact.
 
     The scale is the median distance to the median, which neither an offset nor an outlier moves; columns

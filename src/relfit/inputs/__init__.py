@@ -1,7 +1,7 @@
 """Files and arrays into checked data. Every input check lives in this package, once."""
 
 from relfit.inputs.arrays import as_rows
-from relfit.inputs.data import Data, check_pair_names, load, require_rows
+from relfit.inputs.data import Data, check_pair_names, is_rows, load, require_rows
 from relfit.inputs.drawing import draw
 from relfit.inputs.files import name_of, read_rows, split_key
 from relfit.inputs.labels import group_labels
@@ -29,6 +29,7 @@ __all__ = [
     "check_pair_names",
     "draw",
     "group_labels",
+    "is_rows",
     "load",
     "make_seed",
     "name_of",

@@ -18,7 +18,8 @@ from relfit.inputs.alignment import aligned
 from relfit.inputs.arrays import as_rows
 from relfit.inputs.bounded import bounded_rows
 from relfit.inputs.drawing import DEFAULT_ROWS, Progress, columns_drawn, with_samples_drawn
-from relfit.inputs.files.opened import FileRows
+from relfit.inputs.files import name_of
+from relfit.inputs.files.opened import FileRows, as_file
 from relfit.inputs.names import is_text
 from relfit.inputs.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.inputs.resident import device_of, resident_rows
@@ -104,7 +105,7 @@ def load(
     target = _as_target(reference, named)
     if target is not None:
         return replace(_load_for_target(target, named, seed, progress, rows_of, budget), device=device)
-    if in_place and device is not None and all(map(_is_rows, (reference, *named.values()))):
+    if in_place and device is not None and all(map(is_rows, (reference, *named.values()))):
         rows_of = partial(resident_rows, device=device)
     rows = rows_of("reference", reference)
     if budget is not None:
@@ -134,8 +135,8 @@ def load(
 def _bounded(reference: Any, named: Mapping[str, Any], rows_of: RowsOf) -> tuple[Any, dict[str, Any]]:
     """Samples among these opened as rows that are read a part at a time; other things as they are."""
     return (
-        rows_of("reference", reference) if _is_rows(reference) else reference,
-        {name: rows_of(f"model {name!r}", value) if _is_rows(value) else value for name, value in named.items()},
+        rows_of("reference", reference) if is_rows(reference) else reference,
+        {name: rows_of(f"model {name!r}", value) if is_rows(value) else value for name, value in named.items()},
     )
 
 
@@ -149,9 +150,9 @@ def _as_target(reference: Any, named: Mapping[str, Any]) -> Density | None:
     """The reference as a density, if it is one; the models' columns say of what dimension."""
     if isinstance(reference, Density):
         return reference
-    if _is_rows(reference):
+    if is_rows(reference):
         return None
-    given = [value for value in named.values() if _is_rows(value)]
+    given = [value for value in named.values() if is_rows(value)]
     columns = as_rows("models", given[0]).shape[1] if given else columns_drawn(next(iter(named.values())))
     try:
         return adapt(reference, columns)
@@ -159,7 +160,8 @@ def _as_target(reference: Any, named: Mapping[str, Any]) -> Density | None:
         raise InputError(f"reference: {error}") from None
 
 
-def _is_rows(value: Any) -> bool:
+def is_rows(value: Any) -> bool:
+    """Whether this is a sample: rows or a file of rows, not something that has rows drawn from it."""
     kinds = (str, os.PathLike, list, tuple, Sample, LazyRows, FileRows)
     return isinstance(value, kinds) or hasattr(value, "__array__")
 
@@ -221,7 +223,21 @@ def _named(models: Any) -> dict[str, Any]:
         raise InputError(
             f"models: expected a mapping of names to models, or a list of models, got {type(models).__name__}"
         )
-    return {f"m{k}": model for k, model in enumerate(models, 1)}
+    named: dict[str, Any] = {}
+    for k, model in enumerate(models, 1):
+        name = _file_name(model) or f"m{k}"
+        if name in named:
+            raise InputError(f"models: two are called {name!r}; give a mapping of different names to models")
+        named[name] = model
+    return named
+
+
+def _file_name(model: Any) -> str:
+    """The name that a file gives to a model, as on the command line; none for other things."""
+    file = as_file(model)
+    # A file name need not be valid text; the name of a model must be.
+    name = "" if file is None else name_of(file.source).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return name if name.strip() else ""
 
 
 def _model(name: str, value: Any, dim: int, rows_of: RowsOf) -> Array | Density:

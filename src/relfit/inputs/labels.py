@@ -25,7 +25,8 @@ def group_labels(argument: str, given: Any, rows: int) -> NDArray[Any]:
     if labels.ndim != 1:
         raise InputError(f"{argument}: expected one label per row, got {_shape(given, labels)}")
     if len(labels) != rows:
-        raise InputError(f"{argument}: expected {rows} labels, one per row, got {len(labels)}")
+        more = "; one more than rows: is the first a header?" if len(labels) == rows + 1 else ""
+        raise InputError(f"{argument}: expected {rows} labels, one per row, got {len(labels)}{more}")
     if labels.dtype.kind == "O":
         missing = [k for k, label in enumerate(labels) if label is None or label != label]
         labels = labels if missing else labels.astype(str)

@@ -93,8 +93,9 @@ def _labels(given: Any, data: Data, dependence: Dependence) -> dict[str | None, 
     together = data.kind == "densities" or dependence == "paired" or (data.kind == "target" and dependence == "shared")
     if not together:
         raise InputError(
-            'groups: expected a mapping such as {"reference": labels, "model": labels}, since the samples do not share '
-            f"their groups (dependence={dependence!r}), got {type(given).__name__}"
+            f"groups: expected each sample's own labels, since not all share their groups (dependence {dependence}), "
+            f"got one list for all ({type(given).__name__}); name a column of every file, or in Python give a mapping "
+            '{"reference": labels, "model": labels}'
         )
     keys: list[str | None] = [*([] if data.kind == "target" else [None]), *data.samples]
     return {key: group_labels("groups", given, _size(data, key)) for key in keys}

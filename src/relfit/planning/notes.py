@@ -35,6 +35,12 @@ def plan_notes(pilot: Pilot, forecasts: Sequence[Forecast]) -> tuple[str, ...]:
             f"rows are those of the smallest sample (the pilot's: {min(rows)}, others up to {max(rows)}); all samples "
             "are taken to grow in proportion"
         )
+    groups = pilot.joint.groups
+    if groups is not None:
+        notes.append(
+            f"the pilot's {pilot.rows} rows are in {min(count for count in groups if count > 0)} groups: more rows "
+            "means more groups of that size, not larger ones"
+        )
     share = pilot.joint.near_degeneracy
     if share is not None and isinstance(pilot.law, Plain) and (share > NEAR_DEGENERATE).any():
         notes.append(

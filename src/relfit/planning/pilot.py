@@ -105,8 +105,13 @@ class Pilot:
 
 def as_pilot(pilot: Any) -> Pilot:
     """A JointEstimate, the one behind a Comparison, or `Assumed`; checked."""
+    known = None
     if isinstance(pilot, Comparison):
-        pilot = pilot._distinct()
+        if pilot.margin:
+            raise InputError(
+                f"pilot: expected a comparison without a margin, which plans do not know, got {pilot.margin:g}"
+            )
+        known, pilot = pilot.estimator, pilot._distinct()
     measured = isinstance(pilot, JointEstimate)
     if not isinstance(pilot, JointEstimate | Assumed):
         raise InputError(
@@ -116,12 +121,14 @@ def as_pilot(pilot: Any) -> Pilot:
     joint = pilot.joint() if isinstance(pilot, Assumed) else pilot
     if len(joint.names) < 2:
         raise InputError("pilot: expected at least 2 models, got 1")
-    rows = smallest_sample(joint)
-    if rows is None:
+    counted = smallest_sample(joint)
+    if counted is None:
         raise InputError("pilot: expected an estimate with its sizes, got none; give sizes=(rows,) to JointEstimate")
-    # Fewer ψ rows than rows are pairs: the linear estimator.
-    estimator = "linear" if (psi_rows(joint) or rows) < rows else "complete"
+    # Fewer ψ rows than rows (or groups) are pairs: the linear estimator.
+    estimator = "linear" if known == "linear" or (psi_rows(joint) or counted) < counted else "complete"
     fewest = FEWEST_ROWS[estimator], FEWEST_SELECTION_ROWS[estimator]
+    # Plans count rows, also where rows are in groups: V shrinks like 1/n with more groups of the same size.
+    rows = min((size for size in joint.sizes or () if size > 0), default=counted)
     return Pilot(joint, law_of(joint, rows), rows, measured, *fewest)
 
 

@@ -13,7 +13,7 @@ from relfit.inputs import check_margin
 from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import Decision, lowest
 from relfit.procedures.differences import Differences, differences, smallest_sample
-from relfit.procedures.maxt import Law, law
+from relfit.procedures.maxt import BOOTSTRAP, STUDENT, Law, law
 from relfit.procedures.streams import Source
 from relfit.procedures.upper import upper_regret
 
@@ -29,7 +29,7 @@ class BestSetDecision(Decision):
     """Verdicts of the best set. Unlike in other tests the best model has a p-value too, and it is tested.
 
     `statistic` is T_i; `beaten_by` the index of the model each rejected one is worst against, None for the
-    others; `confidence_set` the indices of the models that may be best; `method` "gaussian" or "bootstrap".
+    others; `confidence_set` the indices of the models that may be best; `method` that of the draws (`maxt.law`).
     """
 
     statistic: Array = field(default_factory=lambda: np.empty(0))
@@ -52,11 +52,15 @@ def best_set(
     """Test, for every i, H_i: "i is as good as every other", D_i ≤ min_j D_j + δ with margin δ.
 
     ``T_i = max_{j≠i} (D_i − D_j − δ)/s_ij`` is compared with ``max_{j∈K_i} Z_ij``, Z_ij = (G_i − G_j)/s_ij,
-    G ~ N(0, V) (or a percentile-t bootstrap below 300 rows), where moment selection keeps the models that i
-    is not far better than: ``K_i = {j : (D_i − D_j − δ)/s_ij > −√log n}``, all j where n is not known.
+    G ~ N(0, V), where moment selection keeps the models that i is not far better than:
+    ``K_i = {j : (D_i − D_j − δ)/s_ij > −√log n}``, all j where n is not known.
     ``p_i = (1 + #{max ≥ T_i})/(1 + draws)``, no larger than Σ_{j∈K_i} Φ(−T_i), exactly that for a single j
-    (two models: the one-sided z test), and 1 for an empty K_i. In a bootstrap the bound has Student's tails
-    and speaks only where no draw reached T_i, below the resolution of the draws.
+    (two models: the one-sided z test), and 1 for an empty K_i.
+
+    Below 300 rows p_i is the larger of two: that of a percentile-t bootstrap of the ψ rows, which knows their
+    skewness, and that of Student's law (`maxt.law`). The bootstrap alone is far too small where a few rows make up a
+    difference, as with 0/1 losses: resampled, such a difference moves with its own standard error. Its union bound
+    has Student's tails and speaks only where no draw reached T_i, below the resolution of the draws.
 
     With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most δ: D_i ≤ min_j D_j + δ for
     all of these at once.
@@ -75,7 +79,7 @@ def best_set(
         correction: "none", "holm", "bonferroni", "bh", "by" or "auto".
         rng: a Generator, or a function from a model's name (None: the reference) to a Generator.
         draws: Monte-Carlo draws at most; fewer where a p-value is plainly large (`Law.exceedances`).
-        method: "gaussian", "bootstrap" (needs ψ rows), or "auto".
+        method: "auto", or one law alone: "gaussian", "student" (needs the number of rows), "bootstrap" (ψ rows).
         two_step: whether to use the two-step variant.
         margin: δ ≥ 0, in the units of D.
 
@@ -87,11 +91,14 @@ def best_set(
     margin = check_margin(margin)
     used = "by" if correction == "auto" else correction
     pairs = differences(joint, margin)
-    reference = law(joint, pairs.error, method, rng, draws)
+    laws = _laws(joint, pairs, method, rng, draws)
     first = FIRST_STEP * alpha / _penalty(used, len(joint.names)) if two_step else 0.0
-    offsets = _two_step(pairs, reference, first) if two_step else moment_selection(pairs, smallest_sample(joint))
     statistic = pairs.ratio.max(axis=1)
-    log_p = _log_pvalues(reference, offsets, statistic)
+    found = []
+    for reference in laws:
+        offsets = _two_step(pairs, reference, first) if two_step else moment_selection(pairs, smallest_sample(joint))
+        found.append(_log_pvalues(reference, offsets, statistic))
+    log_p = np.max(found, axis=0)
     log_p = np.minimum(np.logaddexp(log_p, math.log(first)), 0.0) if two_step else log_p
     log_p[pairs.certain.any(axis=1)] = -math.inf
     best, tied = lowest(joint)
@@ -108,9 +115,22 @@ def best_set(
         statistic=statistic,
         beaten_by=tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse))),
         confidence_set=tuple(np.flatnonzero(~worse).tolist()),
-        method=reference.method,
-        equivalent=upper_regret(differences(joint), reference, 1.0 - alpha) <= margin if margin else None,
+        method=laws[0].method,
+        equivalent=_equivalent(joint, laws, 1.0 - alpha, margin) if margin else None,
     )
+
+
+def _laws(joint: JointEstimate, pairs: Differences, method: str, rng: Source, draws: int) -> list[Law]:
+    """The law of the differences, and where that is a bootstrap by default Student's as well."""
+    first = law(joint, pairs.error, method, rng, draws)
+    both = method == "auto" and first.method == BOOTSTRAP
+    return [first, law(joint, pairs.error, STUDENT, rng, draws)] if both else [first]
+
+
+def _equivalent(joint: JointEstimate, laws: list[Law], level: float, margin: float) -> NDArray[np.bool_]:
+    """Which models every law shows to be within the margin of the best."""
+    bounds = [upper_regret(differences(joint), reference, level) for reference in laws]
+    return np.asarray(np.max(bounds, axis=0) <= margin)
 
 
 def moment_selection(pairs: Differences, n: int | None) -> Array:
@@ -136,7 +156,7 @@ def _log_pvalues(reference: Law, offsets: Array, statistic: Array) -> Array:
     reached, made = reference.exceedances(offsets, statistic)
     log_p = np.log((1.0 + reached) / (1.0 + made))
     union = reference.log_union(offsets, statistic)
-    if reference.method == "gaussian":
+    if reference.method != BOOTSTRAP:
         log_p = np.where(members == 1, union, np.minimum(log_p, union))
     else:
         log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)

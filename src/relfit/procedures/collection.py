@@ -30,7 +30,7 @@ from relfit.procedures.bootstrap import Pairs
 from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import lowest
 from relfit.procedures.differences import Differences, differences, psi_rows, smallest_sample
-from relfit.procedures.maxt import SMALL_SAMPLE, Law, law
+from relfit.procedures.maxt import BOOTSTRAP, GAUSSIAN, SMALL_SAMPLE, STUDENT, Law, law
 from relfit.procedures.streams import Source, covariance_root, seeded, streams
 
 Array = NDArray[np.float64]
@@ -64,12 +64,12 @@ def collection_best_set(
     _check(joints)
     source = seeded(make_seed(rng), "collection") if isinstance(rng, np.random.Generator) else rng
     pairs = [differences(joint) for joint in joints]
-    laws = _laws(joints, pairs, source, draws)
+    families = _laws(joints, pairs, source, draws)
     n = smallest_sample(joints[0])
     offsets = [moment_selection(each, n) for each in pairs]
     ratios = np.stack([each.ratio for each in pairs])
     statistic = ratios.max(axis=(0, 2))
-    log_p = _log_pvalues(laws, offsets, statistic)
+    log_p = np.max([_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
     certain = np.stack([each.certain for each in pairs])
     log_p[certain.any(axis=(0, 2))] = -math.inf
     used = "by" if correction == "auto" else correction
@@ -89,7 +89,7 @@ def collection_best_set(
         statistic=statistic,
         beaten_by=_where(by, worse),
         confidence_set=tuple(np.flatnonzero(~worse).tolist()),
-        method=laws[0].method,
+        method=families[0][0].method,
         beaten_under=_where(under, worse),
         contradicted=contradicted,
     )
@@ -130,24 +130,28 @@ def joint_covariance(parts: Sequence[Psi]) -> Array:
     return total
 
 
-def _laws(joints: Sequence[JointEstimate], pairs: Sequence[Differences], source: Source, draws: int) -> list[Law]:
-    """The law of each kernel's differences; their draws belong together, one by one.
+def _laws(joints: Sequence[JointEstimate], pairs: Sequence[Differences], source: Source, draws: int) -> list[list[Law]]:
+    """The law of each kernel's differences; their draws belong together, one by one. With few rows two such families.
 
     Each law makes its random numbers anew from the same streams: in the bootstrap the same resamples, otherwise the
     same G, of which it takes its own kernel's part.
     """
     rows = psi_rows(joints[0])
-    if rows is not None and rows < SMALL_SAMPLE:
-        return [law(joint, each.error, "bootstrap", source, draws) for joint, each in zip(joints, pairs, strict=True)]
+    few = rows is not None and rows < SMALL_SAMPLE
     root = covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
+    method, freedom = (STUDENT, rows - 1) if rows is not None and few else (GAUSSIAN, None)
+    parts = [_part(root, len(joints), k, each.error, source, joints[0].names, freedom) for k, each in enumerate(pairs)]
+    drawn = [Law(method, draws, rows, each.error, part) for each, part in zip(pairs, parts, strict=True)]
+    if not few:
+        return [drawn]
     return [
-        Law("gaussian", draws, rows, each.error, _part(root, len(joints), k, each.error, source, joints[0].names))
-        for k, each in enumerate(pairs)
+        [law(joint, each.error, BOOTSTRAP, source, draws) for joint, each in zip(joints, pairs, strict=True)],
+        drawn,
     ]
 
 
 def _part(
-    root: Array, kernels: int, k: int, error: Array, source: Source, names: Sequence[str]
+    root: Array, kernels: int, k: int, error: Array, source: Source, names: Sequence[str], freedom: int | None
 ) -> Callable[[int], Pairs]:
     own = streams(source, names)
     scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
@@ -156,6 +160,8 @@ def _part(
     def chunk(draws: int) -> Pairs:
         normal = np.stack([rng.standard_normal((kernels, draws)) for rng in own.models], axis=1)
         g = mine @ normal.reshape(len(root), draws)
+        if freedom is not None:
+            g /= np.sqrt(own.reference.chisquare(freedom, draws) / freedom)
         return lambda i, others: np.asarray((g[i] - g[others]) * scale[i, others, None])
 
     return chunk
@@ -169,7 +175,7 @@ def _log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic: Array
     log_p = np.log((1.0 + reached) / (1.0 + laws[0].draws))
     unions = [law_.log_union(each, statistic) for law_, each in zip(laws, offsets, strict=True)]
     union = np.logaddexp.reduce(unions, axis=0)
-    if laws[0].method == "gaussian":
+    if laws[0].method != BOOTSTRAP:
         log_p = np.where(members == 1, union, np.minimum(log_p, union))
     else:
         log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)

@@ -13,12 +13,13 @@ from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
 from relfit.procedures.bootstrap import Pairs, bootstrap
-from relfit.procedures.differences import psi_rows
+from relfit.procedures.differences import psi_rows, smallest_sample
 from relfit.procedures.streams import Source, Streams, covariance_root, normal_draws, streams
 
 Array = NDArray[np.float64]
 
-METHODS = ("auto", "gaussian", "bootstrap")
+GAUSSIAN, STUDENT, BOOTSTRAP = "gaussian", "student", "bootstrap"
+METHODS = ("auto", GAUSSIAN, STUDENT, BOOTSTRAP)
 # Below this many rows the normal approximation lets too many errors through (KSD: .059–.066 at .05).
 SMALL_SAMPLE = 300
 # Draws at once: temporaries of a few megabytes, near the processor.
@@ -70,9 +71,9 @@ class Law:
         return reached, made
 
     def log_union(self, offsets: Array, statistic: Array) -> Array:
-        """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's in a bootstrap."""
+        """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's with few rows."""
         distance = offsets - statistic[:, None]
-        if self.rows is None or self.method == "gaussian":
+        if self.rows is None or self.method == GAUSSIAN:
             return np.asarray(np.logaddexp.reduce(log_ndtr(distance), axis=1))
         tail = np.maximum(stdtr(self.rows - 1, distance), np.where(distance > -math.inf, 5e-324, 0.0))
         with np.errstate(divide="ignore"):
@@ -82,23 +83,23 @@ class Law:
         """The `level` quantile of these draws of a maximum over `pairs` pairs (offsets ≤ 0).
 
         The ⌈level (draws + 1)⌉-th smallest. Where fewer than ten draws lie beyond it, the union bound instead,
-        and for a single normal pair too, where it is exact.
+        and for a single pair too, where it is exact unless the draws are resamples.
         """
         tail = 1.0 - level
         if pairs == 0:
             return -math.inf
-        if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method == "gaussian"):
+        if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method != BOOTSTRAP):
             return self._union_quantile(tail / pairs)
         place = math.ceil(level * (len(top) + 1)) - 1
         return float(np.partition(top, place)[place])
 
     def _union_quantile(self, tail: float) -> float:
-        if self.rows is None or self.method == "gaussian":
+        if self.rows is None or self.method == GAUSSIAN:
             return -float(ndtri(tail))
         return -float(stdtrit(self.rows - 1, tail))
 
     def _counts(self) -> Iterator[int]:
-        at_once = CHUNK if self.method == "gaussian" else _table_width(self.rows)
+        at_once = _table_width(self.rows) if self.method == BOOTSTRAP else CHUNK
         for start in range(0, self.draws, at_once):
             yield min(at_once, self.draws - start)
 
@@ -106,29 +107,40 @@ class Law:
 def law(joint: JointEstimate, error: Array, method: str, source: Source, draws: int) -> Law:
     """The law of the studentised differences of these estimates (`error` = s_ij).
 
-    "gaussian": Z_ij = (G_i − G_j)/s_ij, G ~ N(0, V). "bootstrap": percentile-t bootstrap of the ψ rows.
-    "auto": the bootstrap where there are fewer than 300 ψ rows and V is theirs, otherwise gaussian.
+    "gaussian": Z_ij = (G_i − G_j)/s_ij, G ~ N(0, V). "student": that over √(χ²_{n−1}/(n−1)), one χ² for all pairs, n
+    the rows (or groups) of the smallest sample: V, too, was estimated from them. "bootstrap": percentile-t bootstrap
+    of the ψ rows. "auto": with fewer than 300 rows the bootstrap where V is that of the ψ rows, Student's law where
+    it is not; otherwise gaussian, and also where the number of rows is not known.
     """
     own = streams(source, joint.names)
-    rows = psi_rows(joint)
-    used, psi = resolve_method(joint, method), joint.psi
-    if used == "bootstrap" and psi is not None:
-        return Law("bootstrap", draws, rows, error, bootstrap(psi, error, own, min(draws, _table_width(rows))))
+    rows, used, psi = rows_behind(joint), resolve_method(joint, method), joint.psi
+    if used == BOOTSTRAP and psi is not None:
+        return Law(BOOTSTRAP, draws, rows, error, bootstrap(psi, error, own, min(draws, _table_width(rows))))
     root = covariance_root(joint.covariance)
-    return Law("gaussian", draws, rows, error, lambda count: _gaussian_chunk(root, error, own, count))
+    freedom = None if used == GAUSSIAN or rows is None else rows - 1
+    return Law(used, draws, rows, error, lambda count: _normal_chunk(root, error, own, count, freedom))
+
+
+def rows_behind(joint: JointEstimate) -> int | None:
+    """The number of rows that V was estimated from: of ψ, otherwise of the smallest sample; None if not known."""
+    rows = psi_rows(joint)
+    return smallest_sample(joint) if rows is None else rows
 
 
 def resolve_method(joint: JointEstimate, method: str) -> str:
-    """The method really used, "gaussian" or "bootstrap"."""
+    """The method really used: "gaussian", "student" or "bootstrap"."""
     if method == "bootstrap" and joint.psi is None:
-        raise InputError('method="bootstrap": expected an estimate with ψ rows, got none; use method="gaussian"')
+        raise InputError('method="bootstrap": expected an estimate with ψ rows, got none; use method="student"')
     if method not in METHODS:
         raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    rows = rows_behind(joint)
+    if method == STUDENT and (rows is None or rows < 2):
+        return GAUSSIAN
     if method != "auto":
         return method
-    rows = psi_rows(joint)
-    small = rows is not None and rows < SMALL_SAMPLE
-    return "bootstrap" if small and _covariance_of_psi(joint) else "gaussian"
+    if rows is None or not 1 < rows < SMALL_SAMPLE:
+        return GAUSSIAN
+    return BOOTSTRAP if _covariance_of_psi(joint) else STUDENT
 
 
 def _covariance_of_psi(joint: JointEstimate) -> bool:
@@ -144,8 +156,10 @@ def _table_width(rows: int | None) -> int:
     return max(64, min(CHUNK, CHUNK_NUMBERS // (rows or 1)))
 
 
-def _gaussian_chunk(root: Array, error: Array, own: Streams, draws: int) -> Pairs:
+def _normal_chunk(root: Array, error: Array, own: Streams, draws: int, freedom: int | None) -> Pairs:
     g = normal_draws(root, own.models, draws)
+    if freedom is not None:
+        g /= np.sqrt(own.reference.chisquare(freedom, draws) / freedom)
     scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
     return lambda i, others: (g[i] - g[others]) * scale[i, others, None]
 

@@ -25,10 +25,20 @@ def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POW
     joint = comparison._distinct()
     if joint.sizes is None or comparison.test not in TESTS:
         raise InputError("sample size: this result does not say how many rows it was made from")
+    if comparison.margin:
+        raise InputError(f"margin: plans know none, got {comparison.margin:g}; plan from the result without it")
     at = [k for k, name in enumerate(joint.names) if name in names]
     sizes = (joint.sizes[0], *(joint.sizes[1 + k] for k in at if len(joint.sizes) > 1))
+    square = np.ix_(at, at)
     return plan(
-        JointEstimate(tuple(joint.names[k] for k in at), joint.values[at], joint.covariance[np.ix_(at, at)], sizes),
+        JointEstimate(
+            tuple(joint.names[k] for k in at),
+            joint.values[at],
+            joint.covariance[square],
+            sizes,
+            near_degeneracy=None if joint.near_degeneracy is None else joint.near_degeneracy[at],
+            second_order=None if joint.second_order is None else joint.second_order[square],
+        ),
         power=power,
         alpha=comparison.alpha,
         tests=[comparison.test],
@@ -47,13 +57,16 @@ def rows_advice(comparison: Comparison) -> list[str]:
     """
     if comparison.sizes is None or comparison.test not in TESTS:
         return []
+    if comparison.margin:
+        return ["Not looked at: plans know no margin."]
     _, _, undecided = grouped(comparison.rows())
     undecided = [row["name"] for row in comparison.rows() if row["name"] in undecided and not row["equivalent"]]
     undecided = [name for name in undecided if name in comparison._distinct().names]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]
     # The few models asked about are planned for by themselves: those found worse by far have no part in it.
-    made = own_plan(comparison, [comparison.best, *undecided[:_MOST_SENTENCES]])
+    # Of many the ones with the largest gaps: for the closest no number of rows may be enough.
+    made = own_plan(comparison, [comparison.best, *undecided[-_MOST_SENTENCES:]])
     said = [_sentence(made, cell) for cell in made.forecasts]
     more = len(undecided) - _MOST_SENTENCES
     if more > 0:

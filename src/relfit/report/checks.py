@@ -62,6 +62,8 @@ def _sensitivity(comparison: Comparison, recalled: Recalled | None, found: Sensi
         return None
     if recalled is None:
         return Check(title, "plain", ("Not looked at: the report was made without the data.",))
+    if found is None and comparison.groups is not None:
+        return Check(title, "plain", ("Not looked at: the rows are in groups, and a result does not hold which.",))
     if found is None:
         return Check(title, "plain", ("Not looked at: this kernel has no bandwidth, or was used at locations.",))
     if found.stable:

@@ -54,12 +54,18 @@ def check_items(items: Any, recalled: Recalled) -> Items:
     data = recalled.data
     sizes = {REFERENCE: len(data.reference)} if data.target is None else {}
     sizes |= {name: len(data.samples[data.copies.get(name, name)]) for name in data.names if _sampled(recalled, name)}
-    for name, own in items.items():
+    for name in items:
         if name not in sizes:
             raise InputError(f"items: expected {REFERENCE!r} or the name of a model with a sample, got {name!r}")
-        if len(own) != sizes[name]:
-            raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(own)}")
+    check_counts(items, sizes)
     return items
+
+
+def check_counts(items: Items, sizes: Mapping[str, int]) -> None:
+    """Refuse another number of items than of rows, where that is known."""
+    for name, own in items.items():
+        if name in sizes and len(own) != sizes[name]:
+            raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(own)}")
 
 
 def strips(found: Differing, items: Items) -> list[Strip]:

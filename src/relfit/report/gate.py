@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree
 
 from relfit.gate import Gate
@@ -15,23 +16,51 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def gate_words(comparison: Comparison, gate: Gate) -> str:
-    """One sentence: the model is significantly worse, or there is no evidence of it."""
+    """One sentence: the model is significantly worse, or there is no evidence of it, or it is a copy."""
     name = words.quoted(gate.name)
-    whom = words.quoted(gate.against) if gate.fixed or gate.failed else "the best"
+    whom = words.quoted(gate.against) if gate.failed else _opponent(gate)
     than = f" by more than {comparison.margin:g}" if comparison.margin else ""
     if gate.failed:
         p = show_pvalue(gate.pvalue, comparison.alpha)
         return f"{name} is significantly worse than {whom}{than} (p-value {p}, level {comparison.alpha:g})"
+    passed = f"no evidence that {name} is worse than {whom}{than}"
     if gate.equivalent:
-        return f"{name} is within {comparison.margin:g} of {whom}"
-    return f"no evidence that {name} is worse than {whom}{than}"
+        passed = f"{name} is within {comparison.margin:g} of {whom}"
+    copied = _copied(comparison, gate)
+    if not copied:
+        return passed
+    same = f"{name} {_same(comparison, gate.name, words.listed(copied))}"
+    return same if gate.against in copied else f"{passed}, but {same}"
+
+
+def gate_sentence(comparison: Comparison, gate: Gate) -> str:
+    """The answer with its words, as the page, the result file and the JUnit file have it.
+
+    >>> from relfit import JointEstimate, decide
+    >>> from relfit.gate import judge
+    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    >>> gate_sentence(result, judge(result, "new", "old"))
+    'Gate failed: new is significantly worse than old (p-value 7.7e-9, level 0.05).'
+    """
+    return f"Gate {_verdict(gate)}: {gate_words(comparison, gate)}."
+
+
+def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
+    """The gate as the result file has it."""
+    return {
+        "model": gate.name,
+        "against": gate.against,
+        "verdict": _verdict(gate),
+        "pvalue": gate.pvalue,
+        "sentence": gate_sentence(comparison, gate),
+    }
 
 
 def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     """A test suite with a case for each model, in the order of the table; the gated one fails if the gate does.
 
     Other models never fail: that a known weak one is worse must not stop a release. What was found about each is
-    its standard output, the whole table that of the suite.
+    its standard output, of the gated one in the gate's words; the gate and the whole table are that of the suite.
 
     >>> from relfit import JointEstimate, decide
     >>> from relfit.gate import judge
@@ -50,17 +79,44 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
             message = _legal(gate_words(comparison, gate))
             failure = ElementTree.SubElement(case, "failure", {"type": "worse", "message": message})
             failure.text = _legal(text(comparison))
-        ElementTree.SubElement(case, "system-out").text = _about(comparison, row["name"])
-    ElementTree.SubElement(suite, "system-out").text = _legal(text(comparison))
+        gated = gate is not None and row["name"] == gate.name
+        ElementTree.SubElement(case, "system-out").text = _legal(_about(comparison, row, gate if gated else None))
+    said = [] if gate is None else [gate_sentence(comparison, gate)]
+    ElementTree.SubElement(suite, "system-out").text = _legal("\n\n".join([*said, text(comparison)]))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
 
 
-def _about(comparison: Comparison, name: str) -> str:
-    row = next(row for row in comparison.rows() if row["name"] == name)
-    p = show_pvalue(row["adjusted_pvalue"], comparison.alpha)
+def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> str:
+    """What was found about a model; about the gated one beside the model that the gate compares it with."""
+    whom, verdict, gap, p = "the best", row["verdict"], row["difference"], row["adjusted_pvalue"]
+    if gate is not None:
+        whom, verdict, p = _opponent(gate), gate_words(comparison, gate), gate.pvalue
+        gap = row["discrepancy"] - comparison.discrepancy[comparison.names.index(gate.against)]
     value = f"{words.measure_name(comparison)} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
-    return f"{row['verdict']}; {value}; difference to the best {row['difference']:.6g}; p-value {p}"
+    return f"{verdict}; {value}; difference to {whom} {gap:.6g}; p-value {show_pvalue(p, comparison.alpha)}"
+
+
+def _verdict(gate: Gate) -> str:
+    return "failed" if gate.failed else "passed"
+
+
+def _opponent(gate: Gate) -> str:
+    return words.quoted(gate.against) if gate.fixed else "the best"
+
+
+def _copied(comparison: Comparison, gate: Gate) -> list[str]:
+    """The models that the gated one is a copy of, or they of it; of a fixed pair only the other one."""
+    stand_for = dict(zip(comparison.names, comparison._originals(), strict=True))
+    others = [gate.against] if gate.fixed else [name for name in comparison.names if name != gate.name]
+    return [name for name in others if stand_for[name] == stand_for[gate.name]]
+
+
+def _same(comparison: Comparison, name: str, whom: str) -> str:
+    """What a copy has in common: its rows, for which new samples are the remedy; a density has none."""
+    if ((comparison.inputs or {}).get("models") or {}).get(name) is None:
+        return f"is a duplicate of {whom}"
+    return f"holds the same rows as {whom}; draw new samples if it is another model"
 
 
 def _legal(shown: str) -> str:

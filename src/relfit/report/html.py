@@ -20,6 +20,7 @@ def write_report(
     *,
     items: Any = None,
     command: str | None = None,
+    gate: Any = None,
 ) -> None:
     """Write a self-contained report to `path`: the old file or the new one is there, never half of it.
 
@@ -29,6 +30,7 @@ def write_report(
         data: the pair (reference, models) that was compared, for the panels that need the rows.
         items: for features of images or texts, name of a model (or "reference") → one file, image or text per row.
         command: the command line that made the result, to be shown.
+        gate: what `relfit.gate.judge` answered, to be shown above everything else.
 
     >>> import tempfile, pathlib
     >>> from relfit import JointEstimate, decide
@@ -38,12 +40,14 @@ def write_report(
     ...     "b is significantly worse" in pathlib.Path(folder, "report.html").read_text(encoding="utf-8")
     True
     """
-    write_text_atomic(path, render_report(comparison, data, items=items, command=command))
+    write_text_atomic(path, render_report(comparison, data, items=items, command=command, gate=gate))
 
 
-def render_report(comparison: Comparison, data: Any = None, *, items: Any = None, command: str | None = None) -> str:
+def render_report(
+    comparison: Comparison, data: Any = None, *, items: Any = None, command: str | None = None, gate: Any = None
+) -> str:
     """The report as text; the same comparison and data give the same text."""
-    return _environment().get_template("report.html.j2").render(**page(comparison, data, items, command))
+    return _environment().get_template("report.html.j2").render(**page(comparison, data, items, command, gate))
 
 
 def notebook_table(comparison: Comparison) -> str:

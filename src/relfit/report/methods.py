@@ -7,6 +7,8 @@ import re
 from relfit.evidence.recall import preset_of
 from relfit.inputs import check_choice
 from relfit.kernels import Gaussian
+from relfit.procedures.maxt import SMALL_SAMPLE
+from relfit.report import words
 from relfit.report.formats import latex_text
 from relfit.report.references import REFERENCES
 from relfit.result import Comparison
@@ -38,7 +40,7 @@ _CORRECTIONS = {
 _DEPENDENCE = {
     "independent": "",
     "shared": "The models' samples came from common random numbers or prompts, and the covariance allows for it.",
-    "paired": "The models' samples were paired with the data row by row, and the covariance allows for it.",
+    "paired": "The models' samples were paired with the data {pairing}, and the covariance allows for it.",
     "chain": "The samples were Markov chains; standard errors are from batch means.",
 }
 _PRESETS = {
@@ -73,7 +75,8 @@ def methods_text(comparison: Comparison, cite: str = "text") -> str:
 def _what(comparison: Comparison) -> str:
     count = len(comparison.names)
     if comparison.measure not in _MEASURES:
-        return f"We compared {count} models by a score, smaller being better, with the covariance of its estimates."
+        given = f"{_items(comparison)} by a {words.measure_name(comparison)}, smaller being better"
+        return f"We compared {count} models{given}, with the covariance of its estimates{_variance(comparison)}."
     against = _rows(comparison)
     how = _ESTIMATORS.get(comparison.estimator or "")
     estimated = f", using {how}" if how and comparison.measure in ("mmd", "ksd") else _locations(comparison)
@@ -85,12 +88,20 @@ def _what(comparison: Comparison) -> str:
 
 def _variance(comparison: Comparison) -> str:
     corrected = ", with its second-order part counted once" if comparison.variance == "corrected" else ""
-    grouped = ", rows of one group being taken for dependent" if comparison.groups else ""
+    what = "rows" if comparison.measure in _MEASURES else "items"
+    grouped = f", {what} of one group being taken for dependent" if comparison.groups else ""
     return corrected + grouped
 
 
 def _locations(comparison: Comparison) -> str:
     return "" if comparison.locations is None else f", at {len(comparison.locations)} locations"
+
+
+def _items(comparison: Comparison) -> str:
+    """On how many items scores were taken; those of samples against a reference are told as for a discrepancy."""
+    if comparison.sizes and len(comparison.sizes) == 1:
+        return f" on {comparison.sizes[0]} items{words.group_words(comparison)}"
+    return _rows(comparison)
 
 
 def _rows(comparison: Comparison) -> str:
@@ -123,34 +134,46 @@ def _kernel(comparison: Comparison) -> str:
 
 
 def _dependence(comparison: Comparison) -> str:
-    return _DEPENDENCE.get(comparison.dependence or "", "")
+    pairing = "row by row" if comparison.groups is None else "group by group"
+    return _DEPENDENCE.get(comparison.dependence or "", "").format(pairing=pairing)
 
 
 def _test(comparison: Comparison) -> str:
+    more = f" by more than {comparison.margin:g}" if comparison.margin else ""
     if comparison.test == "relmulti":
         share = comparison.select_fraction or 0.0
         return (
             f"A random {share:.0%} of the rows selected the model with the smallest discrepancy; on the other rows a "
-            "one-sided test was made for each other model of the hypothesis that it is no worse than the selected one "
-            "(RelMulti [lim2019kernel])."
+            f"one-sided test was made for each other model of the hypothesis that it is no worse{more} than the "
+            "selected one (RelMulti [lim2019kernel])."
         )
     if comparison.test == "best-set":
+        whom = f"at least as good as every other one{words.under_every(comparison)}"
+        hypothesis = f"worse{more} than no other one{words.under_every(comparison)}" if more else whom
         return (
-            "For each model we tested the hypothesis that it is at least as good as every other one by the largest "
-            "studentised difference, with simulated critical values and moment selection [andrews2010inference]; the "
-            "models not rejected form a confidence set for the best [hansen2011model]."
+            f"For each model we tested the hypothesis that it is {hypothesis} by the largest studentised difference, "
+            f"with {_critical(comparison)} and moment selection [andrews2010inference]; the models not rejected form a "
+            f"confidence set for the best{' within that margin' if more else ''} [hansen2011model]."
         )
     if comparison.test == "carve":
         return (
             "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
-            "estimates had been added; for each other model we tested the hypothesis that it is no worse than the "
-            "selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
+            f"estimates had been added; for each other model we tested the hypothesis that it is no worse{more} than "
+            "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
         )
     return (
         "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
-        "is no worse than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with p-values "
-        "from a truncated normal distribution [lee2016exact]."
+        f"is no worse{more} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
+        "p-values from a truncated normal distribution [lee2016exact]."
     )
+
+
+def _critical(comparison: Comparison) -> str:
+    """Where the best set's law came from: with few rows from two of them, as far as the result says how many."""
+    counts = [count for count in comparison.groups or comparison.sizes or () if count > 0]
+    if not counts or min(counts) >= SMALL_SAMPLE:
+        return "simulated critical values"
+    return "critical values from a bootstrap or from Student's law, whichever gave the larger p-value,"
 
 
 def _error(comparison: Comparison) -> str:

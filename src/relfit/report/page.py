@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from relfit.errors import InputError
 from relfit.evidence import Recalled, Sensitivity, bandwidth_sensitivity, recall
+from relfit.gate import Gate
 from relfit.report import plain, words
 from relfit.report.advice import rows_advice
 from relfit.report.checks import checks
 from relfit.report.examples import check_items, strips
 from relfit.report.forest import difference_forest, discrepancy_forest, kind_of
+from relfit.report.gate import gate_sentence
 from relfit.report.methods import methods_text
 from relfit.report.pairs import who_beats_whom
 from relfit.report.repeat import python_call, settings
@@ -23,14 +26,18 @@ LONGEST_NAME, LONGEST_LABEL = 200, 36
 MANY, MOST_PAIRED = 14, 60
 
 
-def page(comparison: Comparison, data: Any = None, items: Any = None, command: str | None = None) -> dict[str, Any]:
-    """What the template is filled with. `data` and `items` as in `Comparison.report`."""
+def page(
+    comparison: Comparison, data: Any = None, items: Any = None, command: str | None = None, gate: Any = None
+) -> dict[str, Any]:
+    """What the template is filled with. `data`, `items` and `gate` as in `Comparison.report`."""
+    told = _gate(comparison, gate)
     recalled = None if data is None else recall(comparison, data)
     sensitivity = None if recalled is None else bandwidth_sensitivity(comparison, recalled)
     differ, examples = _where(comparison, recalled, items)
     names = [row["name"] for row in comparison.rows()]
     return {
         **common(comparison),
+        "gate": told,
         "header": words.header(comparison),
         "tally": _tally(comparison),
         "names": dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
@@ -69,6 +76,17 @@ def common(comparison: Comparison) -> dict[str, Any]:
         "rows": [(kind, (row[0], *map(_minus, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
         "notes": [words.visible(note) for note in comparison.warnings],
     }
+
+
+def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
+    """The gate's sentence, and whether it asks another question than the table."""
+    if gate is None:
+        return None
+    if not isinstance(gate, Gate) or not {gate.name, gate.against} <= set(comparison.names):
+        came = "that of another result" if isinstance(gate, Gate) else type(gate).__name__
+        raise InputError(f"gate: expected what relfit.gate.judge answered for this result, got {came}")
+    kind = "worse" if gate.failed else "best"
+    return {"kind": kind, "sentence": gate_sentence(comparison, gate), "fixed": gate.fixed}
 
 
 def _tally(comparison: Comparison) -> list[tuple[str, str]]:

@@ -32,6 +32,8 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     """
     recalled = recall(comparison, data)
     found = bandwidth_sensitivity(comparison, recalled, FACTORS)
+    if found is None and comparison.groups is not None:
+        raise InputError("groups: a result does not hold which rows belong together; compare at other bandwidths")
     if found is None:
         raise InputError(f"kernel: {recalled.kernel.describe()} has no bandwidth that could be changed")
     ax = new_axes(6.8, 3.8) if ax is None else ax

@@ -17,7 +17,7 @@ _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
-    *("equivalent", "groups", "locations", "command"),
+    *("equivalent", "groups", "locations", "command", "second_order"),
 }
 _WRITTEN = (Gaussian, IMQ, Matern, MultiScale, Polynomial, RationalQuadratic)
 _LABELS = {

@@ -29,7 +29,10 @@ MEASURE_NAMES = {
     "nystroem": "MMD² (Nyström)",
     "fssd": "FSSD²",
     "score": "score",
+    "loss": "mean loss",
 }
+# Values that were given, and not estimated from rows.
+GIVEN = ("score", "loss")
 CORRECTION_NAMES = {
     "by": "Benjamini–Yekutieli correction",
     "bh": "Benjamini–Hochberg correction",
@@ -83,13 +86,14 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def measure_name(result: Comparison | PairComparison) -> str:
-    """What the models are compared by: MMD², KSD² or score."""
+    """What the models are compared by: MMD², KSD², a score or a mean loss."""
     return MEASURE_NAMES.get(result.measure, result.measure)
 
 
 def header(result: Comparison | PairComparison) -> str:
     """The settings in one line: test, measure, kernel, sizes, level, and what is not the default."""
-    parts = [TEST_NAMES.get(result.test, result.test), measure_name(result), kernel_words(result), size_words(result)]
+    measure = _remarked(measure_name(result), _direction(result))
+    parts = [TEST_NAMES.get(result.test, result.test), measure, kernel_words(result), size_words(result)]
     if result.estimator not in (None, "complete"):
         parts.append(f"{result.estimator} estimator")
     if result.dependence not in (None, "independent"):
@@ -123,11 +127,11 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words = f"n = {low if low == high else f'{low} to {high}'} against a target density"
     elif low != reference or high != reference:
         words += f" reference rows, {low if low == high else f'{low} to {high}'} model rows"
-    return words + _group_words(result) + (" for testing" if result.test == "relmulti" else "")
+    return words + group_words(result) + (" for testing" if result.test == "relmulti" else "")
 
 
-def _group_words(result: Comparison | PairComparison) -> str:
-    """In how many groups the rows are, if they are."""
+def group_words(result: Comparison | PairComparison) -> str:
+    """In how many groups the rows are, if they are: " in 80 groups"."""
     if not result.groups:
         return ""
     low, high = min(result.groups), max(result.groups)
@@ -139,7 +143,7 @@ def summary(comparison: Comparison) -> str:
 
     >>> from relfit import JointEstimate, decide
     >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
-    a has the smallest score; b is significantly worse.
+    a has the smallest score (smaller is better); b is significantly worse.
     """
     if blind(comparison):
         return "The models cannot be told apart with this kernel: it takes one value on all pairs of rows."
@@ -199,8 +203,8 @@ def pair_summary(pair: PairComparison) -> str:
 def question(comparison: Comparison) -> str:
     """What was tested, in plain words."""
     what = f"Each model's distance from the data was estimated by its {measure_name(comparison)}, smaller is better."
-    if comparison.measure == "score":
-        what = "Each model has a score, smaller is better."
+    if comparison.measure in GIVEN:
+        what = f"Each model has a {measure_name(comparison)}, smaller is better."
     if comparison.test == "relmulti":
         share = comparison.select_fraction or 0.0
         return (
@@ -231,15 +235,15 @@ def error_words(comparison: Comparison) -> str:
 def _error_words(comparison: Comparison) -> str:
     share = f"{100 * comparison.alpha:g}%"
     if comparison.correction in ("by", "bh"):
-        when = ", provided that the differences to the best are positively dependent" * (comparison.correction == "bh")
+        when = ", provided that the tests are positively dependent" * (comparison.correction == "bh")
         return (
             f"False discovery rate: of the models declared worse, on average at most {share} are in truth as good as "
-            f"the model they were tested against{when}."
+            f"{_opponent(comparison, 'they were')}{when}."
         )
     if comparison.correction in ("holm", "bonferroni"):
         return (
-            f"Family-wise error rate: the chance that any model as good as the one it was tested against is declared "
-            f"worse is at most {share}."
+            f"Family-wise error rate: the chance that any model as good as {_opponent(comparison, 'it was')} is "
+            f"declared worse is at most {share}."
         )
     if comparison.test == "best-set":
         return (
@@ -250,6 +254,13 @@ def _error_words(comparison: Comparison) -> str:
         f"False positive rate: at most {share} of the models that are as good as the best are declared worse, "
         "on average."
     )
+
+
+def _opponent(comparison: Comparison, who: str) -> str:
+    """What a model is held against: in the best set every other one, otherwise the selected one."""
+    if comparison.test == "best-set":
+        return f"the best{under_every(comparison)}"
+    return f"the model {who} tested against"
 
 
 def under_every(comparison: Comparison) -> str:
@@ -263,16 +274,25 @@ def caveats(comparison: Comparison) -> list[str]:
         "“No evidence that it is worse” does not mean “as good”: more data may yet tell the models apart.",
         "The best of these models need not be good: all of them may be far from the data.",
     ]
-    if comparison.measure == "score":
+    if comparison.measure in GIVEN:
         return [
             *says,
-            "The score decides what counts as a difference: another one may order the models otherwise.",
+            f"The {comparison.measure} decides what counts as a difference: another may order the models otherwise.",
+            _held_for(comparison, "items") if comparison.sizes else _GIVEN_COVARIANCE,
         ]
     return [
         *says,
         "The kernel decides what counts as a difference: another one, or another bandwidth, may order them otherwise.",
-        "It holds for independent rows that no model was fitted to: a model that has seen them looks too good.",
+        _held_for(comparison, "rows"),
     ]
+
+
+_GIVEN_COVARIANCE = "It holds as far as the covariance that was given with the scores does."
+
+
+def _held_for(comparison: Comparison, what: str) -> str:
+    independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
+    return f"It holds for {independent} that no model was fitted to: a model that has seen them looks too good."
 
 
 def _lead(comparison: Comparison, best: dict[str, Any]) -> str:
@@ -282,5 +302,14 @@ def _lead(comparison: Comparison, best: dict[str, Any]) -> str:
         return f"{name} was selected as best" + (f" on {share:.0%} of the rows" if share else "")
     if comparison.test == "carve":
         return f"{name} was selected as best by a randomised choice (seed {comparison.seed})"
-    tied = " (a tie)" if "tie" in best["status"] else ""
-    return f"{name} has the smallest {measure_name(comparison)}{tied}"
+    tied = ["a tie"] if "tie" in best["status"] else []
+    return _remarked(f"{name} has the smallest {measure_name(comparison)}", [*_direction(comparison), *tied])
+
+
+def _direction(result: Comparison | PairComparison) -> list[str]:
+    """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
+    return ["smaller is better"] if result.measure in GIVEN else []
+
+
+def _remarked(said: str, remarks: Sequence[str]) -> str:
+    return f"{said} ({'; '.join(remarks)})" if remarks else said

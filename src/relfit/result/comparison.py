@@ -40,6 +40,7 @@ class Comparison:
             in best-set of whichever is best. None without a margin.
         status: words per model, such as "tie" or "duplicate of NAME".
         truncation: (l, 2) limits of the selective test; None where it does not apply.
+        near_degeneracy, second_order: (l,) and (l, l), as in `JointEstimate`: what a plan needs besides.
         warnings: sentences the reader should see.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
@@ -71,6 +72,7 @@ class Comparison:
     confidence_set: tuple[str, ...] | None = None
     randomised: bool = False
     near_degeneracy: Array | None = None
+    second_order: Array | None = None
     warnings: tuple[str, ...] = ()
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
@@ -151,7 +153,7 @@ class Comparison:
     def pair_intervals(self, level: float = 0.95) -> Array:
         """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
 
-        From V and normal draws, also with few rows.
+        From V and normal draws, below 300 rows from Student's law.
 
         >>> from relfit import JointEstimate, decide
         >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
@@ -250,7 +252,13 @@ class Comparison:
         return bandwidths_plot(self, data, ax)
 
     def report(
-        self, path: str | os.PathLike[str], data: Any = None, *, items: Any = None, command: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        items: Any = None,
+        command: str | None = None,
+        gate: Any = None,
     ) -> None:
         """Write a self-contained HTML report.
 
@@ -260,10 +268,11 @@ class Comparison:
             items: for features of images or texts, the name of a model (or "reference") → a file, an image or a text
                 for every row: adds the most and least typical ones.
             command: the command line to show as the way to repeat it.
+            gate: what `relfit.gate.judge` answered: its sentence stands above everything else.
         """
         from relfit.report.html import write_report
 
-        write_report(self, path, data, items=items, command=command)
+        write_report(self, path, data, items=items, command=command, gate=gate)
 
     def __repr__(self) -> str:
         worse = f"{int(self.worse.sum())} worse"

@@ -32,6 +32,7 @@ def distinct(result: Comparison) -> JointEstimate:
         result.covariance[np.ix_(index, index)],
         _of(result.sizes, index),
         near_degeneracy=None if result.near_degeneracy is None else result.near_degeneracy[index],
+        second_order=None if result.second_order is None else result.second_order[np.ix_(index, index)],
         groups=_of(result.groups, index),
     )
 

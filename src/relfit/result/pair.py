@@ -12,7 +12,7 @@ from relfit.kernels import Kernel
 from relfit.result import serial
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PairComparison:
     """Is model a worse than model b? A one-sided test of the fixed hypothesis "a is no worse than b".
 

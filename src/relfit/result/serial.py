@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
-    *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy"),
+    *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
 )
-_OPTIONAL = ("truncation", "near_degeneracy", "equivalent")
+_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "equivalent")
 _FLAGS = ("worse", "equivalent")
 _TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
 
@@ -63,9 +63,10 @@ def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparis
         revived = kind(**_revived(given))
         _check_shapes(revived)
         check_numbers({key: getattr(revived, key) for key in (*_ARRAYS, "locations")})
-        return revived
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
+    _check_verdicts(revived)
+    return revived
 
 
 def _kind(data: Mapping[str, Any]) -> str:
@@ -109,7 +110,7 @@ def _revived(out: dict[str, Any]) -> dict[str, Any]:
 
 def _check_shapes(result: Comparison) -> None:
     count = len(result.names)
-    wide = {"covariance": (count, count), "truncation": (count, 2)}
+    wide = {"covariance": (count, count), "second_order": (count, count), "truncation": (count, 2)}
     for key in (*_ARRAYS, *_FLAGS):
         array = getattr(result, key)
         if array is None and key not in _OPTIONAL:
@@ -135,3 +136,19 @@ def _check_names(result: Comparison) -> None:
         raise ValueError("beaten_by, confidence_set or status name a model that is not there")
     if result.beaten_by is not None and len(result.beaten_by) != len(result.names):
         raise ValueError(f"beaten_by: {len(result.beaten_by)} for {len(result.names)} names")
+
+
+def _check_verdicts(result: Comparison) -> None:
+    """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
+    tested = np.array([original != result.best for original in originals(result)])
+    wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
+    if len(wrong):
+        i = int(wrong[0])
+        said = "worse" if result.worse[i] else "not worse"
+        raise InputError(
+            f"data: contradicts itself: {result.names[i]!r} is {said}, with an adjusted p-value of "
+            f"{result.adjusted_pvalue[i]:.4g} at alpha {result.alpha:g}; to change a level, compare again"
+        )
+    kept = tuple(name for name, worse in zip(result.names, result.worse, strict=True) if not worse)
+    if result.confidence_set not in (None, kept):
+        raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")

@@ -25,6 +25,8 @@ Fields = list[str]
 LONGEST_LINE = 2**24
 MOST_BLANKS = 100_000
 _VALUES_BETWEEN_CHECKS = 2**20
+# Rows after the first that are looked at for one like it: at most, and at least if it is to be called a header.
+_MOST_OTHERS, _FEWEST_OTHERS = 100, 10
 _HEADER_ONLY = "expected rows of numbers, got a header only"
 
 
@@ -66,6 +68,8 @@ def _table(path: Path, text: TextIO, wanted: Wanted | None) -> tuple[Iterator[Fi
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
     places, header = _layout(path, first, wanted)
     rows = _rows(path, lines if header else itertools.chain([first], lines), first)
+    if not header and len(first) > 1 and _counts(first):
+        rows = _not_alone(path, rows)
     return rows, places, first if header else None
 
 
@@ -95,6 +99,43 @@ def _refuse_counting(path: Path, first: Fields) -> None:
         raise InputError(
             f"{path}: its first line counts 0, 1, 2, …: column numbers, not data; delete it, or save without a header"
         )
+
+
+def _not_alone(path: Path, rows: Iterator[Fields]) -> Iterator[Fields]:
+    """The rows, of which the first counts up by 1: refused as names (years, numbers from 1) if no other is like it.
+
+    Rows of whole numbers may well begin with 1, 2. Where none of the next 100 rows holds whole numbers only, the first
+    is written in another way than the data are.
+    """
+    first = next(rows)
+    yield first
+    others = 0
+    for fields in rows:
+        yield fields
+        if all(map(_is_whole, fields)):
+            yield from rows
+            return
+        others += 1
+        if others == _MOST_OTHERS:
+            break
+    if others >= _FEWEST_OTHERS:
+        start, following = (field.strip() for field in first[:2])
+        raise InputError(
+            f"{path}: its first line counts {start}, {following}, … above rows that are no whole numbers: column "
+            f"names, not data; delete it, or save without a header; if it is a row, write {start}.0"
+        )
+
+
+def _counts(fields: Fields) -> bool:
+    if not all(map(_is_whole, fields)):
+        return False
+    start = int(fields[0])
+    return [int(field) for field in fields] == list(range(start, start + len(fields)))
+
+
+def _is_whole(field: str) -> bool:
+    """Whether the field is written as a whole number of a usual length."""
+    return len(field) < 16 and field.strip().isdecimal()
 
 
 def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields]:

@@ -1,0 +1,19 @@
+"""docs/command-line.md lists every option there is, and none that is not."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from relfit.cli import cli
+
+PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+
+
+@pytest.mark.parametrize("command", ["compare", "pair", "plan", "report", "rerun", "features"])
+def test_every_option_is_listed(command):
+    own = PAGE.read_text(encoding="utf-8").partition(f"### `relfit {command}`")[2].partition("###")[0]
+    listed = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"^\| `([^`]*)`", own, re.MULTILINE))))
+    options = [each for each in cli.commands[command].params if isinstance(each, click.Option)]
+    assert listed == {name for each in options for name in (*each.opts, *each.secondary_opts) if name.startswith("--")}

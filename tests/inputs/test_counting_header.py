@@ -1,0 +1,72 @@
+"""First lines of numbers: column numbers and years above data are refused, rows that only look like them are read."""
+
+import gzip
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.cli import main
+from relfit.inputs.files import read_rows
+from relfit.inputs.files.text import text_parts
+
+
+def lines(rows, digits=6):
+    return "".join(",".join(f"{value:.{digits}f}" for value in row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.csv"
+
+
+@pytest.mark.parametrize("header", ["0,1", "1,2", "1,2,3", "2019,2020,2021", '"1","2"', "7,8", " 1, 2"])
+@pytest.mark.parametrize("count", [10, 300])
+def test_a_header_of_numbers(path, rng, header, count):
+    rows = rng.normal(size=(count, header.count(",") + 1))
+    path.write_text(header + "\n" + lines(rows))
+    start = header.strip(' "').partition(",")[0].strip('"')
+    parts = (f"its first line counts {start}, ", "delete it, or save without a header", f"write {start}.0")
+    refused(lambda: read_rows(path), *parts)
+    refused(lambda: list(text_parts(path, None, 50)), *parts)
+    with gzip.open(path.with_suffix(".csv.gz"), "wt") as file:
+        file.write(path.read_text())
+    refused(lambda: read_rows(path.with_suffix(".csv.gz")), *parts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1,2\n" + lines([[3, 5], [8, 1]] * 50, 0),  # counts of something
+        "0,1\n1,0\n" * 60,  # labels
+        "1,2\n" + lines([[1.5, 2.5]] * 40, 1) + "4,7\n" + lines([[1.5, 2.5]] * 40, 1),  # written without ".0"
+        "1.0,2.0\n" + lines([[1.5, 2.5]] * 40, 1),  # what the refusal advises
+        "2,1\n" + lines([[1.5, 2.5]] * 40, 1),  # does not count
+        "1,3\n" + lines([[1.5, 2.5]] * 40, 1),
+        "0\n" + lines([[1.5]] * 40, 1),  # a chain that starts at 0
+        "1,2\n" + lines([[1.5, 2.5]] * 9, 1),  # too few rows to tell
+        "1,2\n",
+        f"{10**30},{10**30 + 1}\n" + lines([[1.5, 2.5]] * 40, 1),
+    ],
+)
+def test_rows_that_count_are_rows(path, text):
+    path.write_text(text)
+    wanted = np.array([[float(field) for field in line.split(",")] for line in text.splitlines()])
+    np.testing.assert_array_equal(read_rows(path), wanted)
+    np.testing.assert_array_equal(np.concatenate(list(text_parts(path, None, 50))), wanted)
+
+
+def test_years_chosen_by_name_are_names(path, rng):
+    rows = rng.normal(size=(50, 3)).round(6)
+    path.write_text("2019,2020,2021\n" + lines(rows))
+    np.testing.assert_array_equal(read_rows(path, columns="2021,2019"), rows[:, [2, 0]])
+
+
+def test_on_the_command_line(tmp_path, rng, capsys):
+    files = [str(tmp_path / f"{name}.csv") for name in ("ref", "good", "bad")]
+    for file, shift in zip(files, (0.0, 0.1, 1.0), strict=True):
+        (tmp_path / file).write_text("0,1\n" + lines(rng.normal(shift, 1, (60, 2))))
+    for options in ([], ["--memory", "2GB"]):
+        assert main(["compare", *files, *options]) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert f"{files[0]}: its first line counts 0, 1, …" in said

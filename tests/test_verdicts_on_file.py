@@ -1,0 +1,90 @@
+"""Verdicts in a result file are those of its p-values at its level: every test's can be read back, others are not."""
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit import Comparison, JointEstimate, compare, decide
+from relfit.assemble import comparison_of
+from relfit.discrepancies.psi import Psi
+from relfit.kernels import IMQ, Gaussian
+from relfit.procedures import collection_best_set, seeded
+from relfit.procedures.carve import carve_repeated
+
+TESTS = ("relpsi", "relmulti", "best-set", "carve")
+
+
+@pytest.fixture(scope="module")
+def data():
+    """The best twice, a model level with it, a worse one twice."""
+    rng = np.random.default_rng(3)
+    near, level, far = (rng.normal(shift, 1, (120, 2)) for shift in (0.0, 0.1, 0.8))
+    return rng.normal(size=(120, 2)), {"far": far, "near": near, "near again": near, "level": level, "far again": far}
+
+
+def again(result):
+    """Read back the same; at a level on the other side of a worse model's p-value refused."""
+    text = result.to_json()
+    assert Comparison.from_json(text).to_json() == text
+    worse = result.adjusted_pvalue[result.worse]
+    for alpha in worse[worse > 0.0] / 2.0:
+        refused(lambda alpha=alpha: Comparison.from_dict({**result.to_dict(), "alpha": alpha}), "contradicts itself")
+    for i, name in enumerate(result.names):
+        flipped = result.worse.tolist()
+        flipped[i] = not flipped[i]
+        refused(
+            lambda flipped=flipped: Comparison.from_dict({**result.to_dict(), "worse": flipped}),
+            f"data: contradicts itself: {name!r} is {'worse' if flipped[i] else 'not worse'}, with an adjusted p-value",
+        )
+    return result
+
+
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("correction", [None, "holm", "auto"])
+@pytest.mark.parametrize("margin", [0.0, 0.01])
+def test_every_test(data, test, correction, margin):
+    result = again(compare(*data, test=test, correction=correction, margin=margin, rng=0))
+    assert result.worse.any()
+    # Two levels with different verdicts: the p-values are the same, so a level is changed by comparing with them.
+    other = again(compare(*data, test=test, correction=correction, margin=margin, alpha=1e-9, rng=0))
+    assert other.adjusted_pvalue.tolist() == result.adjusted_pvalue.tolist()
+    assert other.worse.sum() < result.worse.sum()
+
+
+def test_several_kernels(data):
+    again(compare(*data, kernel=[Gaussian(0.5), Gaussian(2.0), IMQ(1.0)], rng=0))
+
+
+def test_the_best_of_kernels_that_disagree():
+    """b has the smaller mean and stays the best, though its p is below alpha: a is far better under one kernel."""
+    rows = np.random.default_rng(0).normal(size=(400, 4))
+    rows -= rows.mean(axis=0)
+    parts = [Psi(rows[:, :2]), Psi(rows[:, 2:])]
+    values = ([0.0, 1.0], [2.0, 0.0])
+    joints = [JointEstimate(("a", "b"), v, p.covariance(), (400,), p) for v, p in zip(values, parts, strict=True)]
+    mean, decision = collection_best_set(joints, 0.05, rng=seeded(0, "best-set"))
+    copies = {"a": "a", "b": "b", "b too": "b"}
+    result = again(comparison_of(mean, decision, 0.05, "best-set", copies))
+    assert result.adjusted_pvalue[1] <= 0.05
+    assert result.worse.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("test", ["relpsi", "best-set", "carve"])
+def test_differences_without_variance(test):
+    """c is a plus a constant: worse for certain, with p = 0. d is a again, p = 1."""
+    joint = JointEstimate(
+        ("a", "b", "c", "d"), [0.0, 5.0, 1.0, 0.0], [[1, 0, 1, 1], [0, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 1]]
+    )
+    result = again(decide(joint, test=test, rng=0))
+    assert result.worse[2]
+    assert result.adjusted_pvalue[2] == 0.0
+
+
+def test_repeated_carving():
+    joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 3.0], 0.1 * np.eye(3))
+    again(comparison_of(joint, carve_repeated(joint, 0.05, rng=np.random.default_rng(0)), 0.05, "carve"))
+
+
+def test_a_set_of_best_models_that_is_not_the_others(data):
+    record = compare(*data, rng=0).to_dict()
+    refused(lambda: Comparison.from_dict({**record, "confidence_set": []}), "contradicts itself: confidence_set")
