@@ -80,8 +80,8 @@ def test_an_interrupt_while_the_page_is_made(folder):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     _wait_for(folder / "out.json", process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out) == (130, b"")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
     assert err.strip() == b"relfit: interrupted"
     assert json.loads((folder / "out.json").read_text())["names"] == ["gpt", "claude"]
     assert (folder / "out.html").read_text() == OLD
