@@ -169,7 +169,7 @@ CORRECTED = """# The best set with the corrected variance
 
 Written by `make calibrate`; ± is one Monte-Carlo standard error. `variance="projection"` (the default) counts the
 second-order part of the variance twice and is conservative for models close to the data; `variance="corrected"` counts
-it once. The corrected V has no rows to resample, so the best set then uses normal draws at every n.
+it once. The corrected V has no rows to resample, so the best set then has Student's law alone below 300 rows.
 
 {table}
 """
