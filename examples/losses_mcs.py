@@ -185,9 +185,9 @@ Monte-Carlo standard error. MCS and Holm promise the first column at 0.05, the b
 
 Rare wrong answers are 0 or 1, a model errs on 2% of the items (the worse ones more often, by as much), independently of
 the others: few items make up a difference there. (MCS gets all losses with a noise of 1e−9, because arch fails on
-exact ties.) In the last case the losses are exponential, but for one of the best
-models, whose losses are lognormal (σ = 1.5) with the same mean: until an item hits its long tail it looks better
-than the others, which are then declared worse too often. No test here knows of a tail that it has not seen.
+exact ties.) In the last case the losses are exponential, but for one of the best models, whose losses are lognormal
+(σ = 1.5) with the same mean: until an item hits its long tail it looks better than the others, which are then declared
+worse. Expect more of that with fewer items: no test here knows of a tail that it has not seen.
 
 MCS and Holm make the same promise, and MCS finds somewhat more: it drops models one by one and asks less of those that
 are left. The best set without correction promises less and finds most.
