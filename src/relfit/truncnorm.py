@@ -156,7 +156,7 @@ def truncation_limits(
     (0.0, inf)
     """
     d, v = np.asarray(values, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    slope = _slopes(v, i, best)
+    slope = selection_slopes(v, i, best)
     if slope is None:
         return math.nan, math.nan
     counted = np.ones(d.shape, dtype=bool) if excluded is None else ~np.asarray(excluded, dtype=bool)
@@ -292,7 +292,7 @@ def _quantile(log_q: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, scale: n
     return np.where(valid, x, np.nan)[()]
 
 
-def _slopes(v: Array, i: int, best: int) -> Array | None:
+def selection_slopes(v: Array, i: int, best: int) -> Array | None:
     """d_k = Cov(D_k − D_J, D_i − D_J)/s², 0 where that is rounding, exactly 1 at i; None if s² ≤ 0."""
     toward = v[:, i] - v[:, best]
     variance = toward[i] - toward[best]

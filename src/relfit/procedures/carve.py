@@ -37,7 +37,7 @@ from relfit.procedures.corrections import adjust
 from relfit.procedures.decision import Decision, decide_without_variance, difference_variance, without_variance
 from relfit.procedures.equivalence import equivalent_to, known_log_equivalence
 from relfit.procedures.streams import Source, Streams, covariance_root, normal_draws, streams
-from relfit.truncnorm import log_mass
+from relfit.truncnorm import log_mass, selection_slopes
 
 Array = NDArray[np.float64]
 Status = tuple[tuple[str, ...], ...]
@@ -212,7 +212,8 @@ def conditional_law(joint: JointEstimate, selection: Selection, i: int) -> Condi
     best, noise = selection.best, selection.noise
     s = math.sqrt(difference_variance(joint.covariance, i, best))
     t = float(joint.values[i] - joint.values[best]) / s
-    slope = _slopes(joint.covariance, i, best)
+    slope = selection_slopes(joint.covariance, i, best)
+    assert slope is not None  # noqa: S101  (a difference without variance has no law to ask for)
     counted = ~selection.still
     rising, falling, flat = (counted & which for which in (slope > 0.0, slope < 0.0, slope == 0.0))
     g = ((joint.values - joint.values[best])[:, None] + noise - noise[best]) / s
@@ -222,18 +223,6 @@ def conditional_law(joint: JointEstimate, selection: Selection, i: int) -> Condi
     # Rounding must not push the observed t out of the realised draw's own interval.
     a[0], b[0], impossible[0] = min(a[0], t), max(b[0], t), False
     return ConditionalLaw(s, t, np.where(impossible, math.inf, a), np.where(impossible, -math.inf, b))
-
-
-def _slopes(covariance: Array, i: int, best: int) -> Array:
-    """d_k = Cov(D_k − D_J, D_i − D_J)/s², 0 where that is rounding, 1 at i."""
-    toward = covariance[:, i] - covariance[:, best]
-    rounding = (
-        np.abs(covariance[:, i]) + np.abs(covariance[:, best]) + abs(covariance[best, i]) + covariance[best, best]
-    )
-    joint = toward - toward[best]
-    slope = np.where(np.abs(joint) <= 1e-12 * rounding, 0.0, joint / (toward[i] - toward[best]))
-    slope[i] = 1.0
-    return slope
 
 
 def _log_total(starts: Array, ends: Array) -> float:
