@@ -7,6 +7,7 @@ The commands and the Python example are taken from the README; only `pip install
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -72,8 +73,10 @@ def main():
         making = time.perf_counter() - begun
         steps.append(f"```console\n$ python -m venv venv && . venv/bin/activate\n```\n\n{making:.1f} s\n")
         step(install.replace("relfit", wheel.name), f"python -m pip install --quiet '{wheel}'", keep=False)
-        (folder / "files.py").write_text(FILES.format(names=tuple(names)), encoding="utf-8")
-        steps.append(f"Three files to compare, `files.py`:\n\n```python\n{FILES.format(names=tuple(names))}```\n")
+        # Quoted as the formatter wants it: it looks at the page as well.
+        made = FILES.format(names=f"({', '.join(map(json.dumps, names))})")
+        (folder / "files.py").write_text(made, encoding="utf-8")
+        steps.append(f"Three files to compare, `files.py`:\n\n```python\n{made}```\n")
         step("python files.py", "python files.py")
         step(compare, compare)
         finished = time.perf_counter() - begun

@@ -42,7 +42,7 @@ def check_gate(gate: str | None, against: str | None, names: Collection[str]) ->
 def judged(result: Comparison, gate: str | None, against: str | None) -> Gate | None:
     """The gate's answer for the page and the result file; None without a gate.
 
-    None too where the data give no answer, which `gate_status` says: the files are written all the same.
+    None too where the data give no answer, which `gate_status` says: the result file is written all the same.
     """
     try:
         return None if gate is None else judge(result, gate, against)

@@ -64,7 +64,9 @@ FPR is the rate at which a model that is truly best *at the locations used* is d
 is a closed form in every trial. For FSSD mean shifts of one length are tied at all locations. Nyström is judged as what
 it stands for, the MMD. α = 0.05, median bandwidth, ten locations (Nyström: 2√n). `pair` is N(±.5e₁, I), d = 10;
 `tied-l10` ten models at the same distance; `meanshift-l10` nine tied in MMD and one worse. The level counts as kept
-when FPR ≤ 0.05 + 3 standard errors.
+when FPR ≤ 0.05 + 3 standard errors. Trials with fewer than 300 rows left, here and under "Power", are from before the
+best set took Student's law besides the bootstrap ([decisions](decisions.md)): its p-values are the same or
+larger since, by little where both were simulated ([calibration](calibration/levels.md)).
 
 {levels}
 {level_words}
