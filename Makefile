@@ -69,18 +69,18 @@ fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, 
 	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
-	$(BIN)/python tests/statistical/calibrate.py
+	$(BIN)/python -m studies.calibration
 
 calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
-	$(ONE_THREAD) nice -n 15 $(BIN)/python tests/statistical/estimators.py
+	$(ONE_THREAD) nice -n 15 $(BIN)/python -m studies.estimators
 
 calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's share and losses beside MCS (long)
-	$(BIN)/python tests/statistical/coverage.py
-	$(BIN)/python tests/statistical/select_fraction.py
+	$(BIN)/python -m studies.coverage
+	$(BIN)/python -m studies.select_fraction
 	$(BIN)/python examples/losses_mcs.py --trials 300 --docs docs/losses.md
 
 kernels: $(DEV) ## simulate level and power with different kernels, for docs/kernels.md (long)
-	$(BIN)/python tests/statistical/kernels.py
+	$(BIN)/python -m studies.kernels
 
 docs: $(DOCS) ## build the documentation into build/site; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/site

@@ -396,7 +396,7 @@ print(json.dumps(out))
 def test_memory_does_not_grow_with_scores_or_pairs():
     """At n = 60,000 the scores of five models hold 120 MB; what grows with n may be a few numbers a row and model.
 
-    tests/statistical/estimators.py measures n = 10⁶, where 500 MB are allowed.
+    studies/estimators measures n = 10⁶, where 500 MB are allowed.
     """
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     for name, megabytes in json.loads(done.stdout).items():

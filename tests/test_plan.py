@@ -15,7 +15,6 @@ import relfit
 from relfit.cli import main
 from relfit.errors import InputError
 from relfit.estimate import JointEstimate
-from relfit.experiments import planning
 from relfit.planning import Assumed, Plan, plan
 from relfit.planning.carving import Noise, carve_pvalues
 from relfit.planning.closed import power_of_two, signal_needed
@@ -31,6 +30,7 @@ from relfit.procedures.carve import Selection, _log_pvalues
 from relfit.procedures.decision import without_variance
 from relfit.procedures.differences import differences
 from relfit.report.advice import rows_advice
+from studies.planning import trials as planning
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 ALPHA = 0.05

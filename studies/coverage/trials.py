@@ -1,0 +1,278 @@
+"""Do the confidence bounds of relpsi, carve and best-set hold what they promise? And margins and groups their level?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.compare import compare, decide, estimate
+from relfit.discrepancies import KSD, MMD
+from relfit.estimate import JointEstimate
+from relfit.experiments.summaries import rate
+from relfit.kernels import Gaussian
+from relfit.models import Density
+from relfit.problems import draw, mean_shift_l10, stream
+from relfit.procedures import Decision, best_set, carve, carve_bounds, pair_intervals, regret_bounds, relpsi, seeded
+from relfit.procedures.decision import difference_variance
+from relfit.truncnorm import selective_log_pvalue
+
+Array = NDArray[np.float64]
+
+LEVEL, ALPHA = 0.95, 0.05
+# Fixed, so that the population discrepancies have a closed form; about the median distance in ten dimensions.
+BANDWIDTH, DIM = 4.5, 10
+TESTS = ("relpsi", "carve", "best-set")
+MEANS = {
+    "all tied": np.zeros(10),
+    "nine tied, one worse": np.r_[np.zeros(9), 4.0],
+    "graded": np.linspace(0.0, 4.5, 10),
+}
+GROUPS, GROUP_SIZE = 60, 5
+# Draws of the best set: a quarter of the default, which is enough for a rate over many trials.
+DRAWS = 5000
+# Lengths are those of every tenth trial.
+EVERY = 10
+
+
+def known_cells() -> list[dict[str, Any]]:
+    """Gaussian (D, V) with V known."""
+    return [{"setting": name} for name in MEANS]
+
+
+def data_cells() -> list[dict[str, Any]]:
+    """The paper's ten-model problem."""
+    return [{"measure": measure, "n": n} for measure in ("mmd", "ksd") for n in (200, 500)]
+
+
+def pair_cells() -> list[dict[str, Any]]:
+    """All of them once more, for the intervals of all pairs."""
+    return known_cells() + data_cells()
+
+
+def group_cells() -> list[dict[str, Any]]:
+    """Tied models, rows in groups, with the groups and without."""
+    return [
+        {"measure": measure, "dependence": dependence, "groups": groups}
+        for measure, dependence in (("ksd", "independent"), ("mmd", "independent"), ("mmd", "paired"))
+        for groups in (True, False)
+    ]
+
+
+def known_covariance() -> Array:
+    """Ten correlated estimates with variances that differ fourfold; a typical difference has variance 1."""
+    rng = np.random.default_rng(5)
+    root = rng.normal(size=(10, 10)) * np.sqrt(np.linspace(0.4, 1.6, 10))[:, None]
+    return np.asarray(root @ root.T / 20.0 + 0.3)
+
+
+def known_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """One D ~ N(θ, V)."""
+    return _bounds(*_known(setting, seed), seed)
+
+
+def data_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """One draw of meanshift-l10."""
+    joint, theta = _estimated(setting, seed)
+    return _bounds(joint, theta, seed)
+
+
+def pair_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Whether the intervals of all 45 differences hold, and their median length."""
+    joint, theta = (_known if "setting" in setting else _estimated)(setting, seed)
+    ends = pair_intervals(replace(joint, psi=None), LEVEL, rng=seeded(seed, "pairs"), draws=DRAWS)
+    truth = np.subtract.outer(theta, theta)
+    held = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
+    upper = np.triu_indices(len(theta), 1)
+    return {"interval": bool(held.all()), "length": float(np.median(np.ptp(ends, axis=2)[upper]))}
+
+
+def margin_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The same with a margin that is exactly the gap of P10 to the nine tied models."""
+    joint, theta = _estimated(setting, seed)
+    gap = float(theta[-1] - theta.min())
+    results = {
+        "relpsi": relpsi(joint, ALPHA, margin=gap),
+        "carve": carve(joint, ALPHA, rng=seeded(seed, "carve"), margin=gap),
+        "best-set": best_set(joint, ALPHA, rng=seeded(seed, "best-set"), draws=DRAWS, margin=gap),
+    }
+    return {
+        test: {"best": found.best, "worse": bool(found.worse[-1]), "equivalent": _equivalent(found)}
+        for test, found in results.items()
+    }
+
+
+def group_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Four tied models; a group's rows are its centre and a little noise. The models each test declares worse."""
+    rng = stream(seed, f"groups {setting['measure']}")
+    labels = np.repeat(np.arange(GROUPS), GROUP_SIZE)
+    shifts = 0.5 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    names = [f"P{k}" for k in range(1, 5)]
+    prompts = rng.normal(size=(GROUPS, 2))
+    reference = _in_groups(rng, prompts)
+    models: dict[str, Any]
+    if setting["measure"] == "ksd":
+        models = {name: Density(score=_score(mean), dim=2) for name, mean in zip(names, shifts, strict=True)}
+        given: Any = labels
+    else:
+        paired = setting["dependence"] == "paired"
+        models = {
+            name: _in_groups(rng, prompts if paired else rng.normal(size=(GROUPS, 2))) + mean
+            for name, mean in zip(names, shifts, strict=True)
+        }
+        given = labels if paired else dict.fromkeys(("reference", *names), labels)
+    options = {"groups": given} if setting["groups"] else {}
+    out = {}
+    for test in ("relpsi", "relmulti", "best-set"):
+        result = compare(
+            *(reference, models), test=test, kernel=Gaussian(2.0), dependence=setting["dependence"], alpha=ALPHA,
+            correction="none", rng=seed, progress=False, **options,
+        )  # fmt: skip
+        out[test] = int(result.worse.sum())
+    return out
+
+
+def coverage_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Coverage with its Monte-Carlo error, and the median length of the intervals."""
+    rows = []
+    for test in TESTS:
+        found = [result[test] for result in results]
+        lengths = [math.inf if length is None else length for one in found for length in one.get("lengths", ())]
+        lengths = [length for length in lengths if length > 0.0]  # the selected model's own is 0
+        rows.append(
+            {
+                **setting,
+                "test": test,
+                "lower bound": rate([one["lower"] for one in found]),
+                "upper bound": rate([one["upper"] for one in found]),
+                "interval": rate([one["interval"] for one in found]),
+                "median length": f"{np.median(lengths):.3g}",
+                "infinite": f"{np.mean(np.isinf(lengths)):.3f}",
+            }
+        )
+    return rows
+
+
+def pair_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Coverage of all differences at once."""
+    words = setting.get("setting") or f"{setting['measure'].upper()}, n = {setting['n']}"
+    length = float(np.median([result["length"] for result in results]))
+    covered = rate([float(result["interval"]) for result in results])
+    return [{"setting": words, "all intervals": covered, "median length": f"{length:.3g}"}]
+
+
+def margin_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How often P10, worse by exactly δ, is called worse by more, and how often any claim "equivalent" is wrong."""
+    rows = []
+    for test in TESTS:
+        found = [result[test] for result in results]
+        tied = [one for one in found if test == "best-set" or one["best"] != 9]
+        rows.append(
+            {
+                **setting,
+                "test": test,
+                "worse by more than δ": rate([one["worse"] for one in tied]),
+                "equivalent within δ": rate([one["equivalent"] for one in tied]),
+            }
+        )
+    return rows
+
+
+def group_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """False positive rates of four tied models."""
+    rates = {f"{test} FPR": rate([result[test] / 4.0 for result in results]) for test in results[0]}
+    return [{**setting, "groups": "given" if setting["groups"] else "ignored", **rates}]
+
+
+def population(measure: str) -> Array:
+    """D of the ten models under the fixed kernel.
+
+    With c = (σ²/(σ²+2))^{d/2} and m = ‖μ‖²: MMD² = 2c(1 − exp(−m/(2(σ²+2)))) and, the scores differing by the
+    constant μ, KSD² = m c.
+    """
+    squares = np.r_[np.full(9, 0.25), 1.0]
+    wide = BANDWIDTH**2 + 2.0
+    c = (BANDWIDTH**2 / wide) ** (DIM / 2)
+    return np.asarray(c * squares if measure == "ksd" else -2.0 * c * np.expm1(-squares / (2.0 * wide)))
+
+
+def _known(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:
+    covariance, theta = known_covariance(), MEANS[setting["setting"]]
+    values = stream(seed, f"coverage {setting['setting']}").multivariate_normal(theta, covariance)
+    names = tuple(f"P{k}" for k in range(1, 11))
+    return JointEstimate(names, values, covariance), theta
+
+
+def _estimated(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:
+    problem = mean_shift_l10(DIM)
+    reference, samples = draw(problem, setting["n"], seed)
+    kernel = Gaussian(BANDWIDTH)
+    if setting["measure"] == "mmd":
+        joint = estimate(reference, samples, discrepancy=MMD(kernel), rng=seed, progress=False)
+    else:
+        models = {name: Density(score=problem.score(name), dim=DIM) for name in problem.models}
+        joint = estimate(reference, models, discrepancy=KSD(kernel), rng=seed, progress=False)
+    return joint, population(setting["measure"])
+
+
+def _bounds(joint: JointEstimate, theta: Array, seed: int) -> dict[str, Any]:
+    """For each test the shares of bounds that hold (relpsi, carve) or whether all of them do (best-set)."""
+    out: dict[str, Any] = {"relpsi": _relpsi_held(joint, theta), "carve": _carve_held(joint, theta, seed)}
+    regret = theta - theta.min() + 1e-12
+    plain, source = replace(joint, psi=None), seeded(seed, "best-set")
+    one, two = (regret_bounds(plain, level, rng=source, draws=DRAWS) for level in (LEVEL, (1.0 + LEVEL) / 2.0))
+    lower, upper = (one.lower <= regret).all(), (one.upper >= regret - 2e-12).all()
+    both = (two.lower <= regret).all() and (two.upper >= regret - 2e-12).all()
+    out["best-set"] = {"lower": float(lower), "upper": float(upper), "interval": float(both)}
+    if seed % EVERY == 0:
+        for test in TESTS:
+            interval = decide(joint, test=test, alpha=ALPHA, rng=seed).confidence_interval(LEVEL)
+            lengths = (interval[:, 1] - interval[:, 0]).tolist()
+            out[test]["lengths"] = [length if math.isfinite(length) else None for length in lengths]
+    return out
+
+
+def _relpsi_held(joint: JointEstimate, theta: Array) -> dict[str, float]:
+    """Shares over the models that were not selected.
+
+    A lower bound at 95% is below μ exactly where p = P_μ(T > t | V⁻, V⁺) ≥ 0.05, an upper bound above μ where p ≤ 0.95,
+    and the interval holds μ where p is between 0.025 and 0.975: nothing need be solved.
+    """
+    decision = relpsi(joint, ALPHA)
+    assert decision.truncation is not None
+    others = np.flatnonzero(np.arange(len(theta)) != decision.best)
+    mean = theta[others] - theta[decision.best]
+    s = np.sqrt([difference_variance(joint.covariance, int(i), decision.best) for i in others])
+    t = joint.values[others] - joint.values[decision.best]
+    lower, upper = decision.truncation[others].T
+    p, tail = np.exp(selective_log_pvalue(t - mean, s, lower - mean, upper - mean)), 1.0 - LEVEL
+    held = {"lower": p >= tail, "upper": p <= LEVEL, "interval": (p >= tail / 2.0) & (p <= 1.0 - tail / 2.0)}
+    return {key: float(flags.mean()) for key, flags in held.items()}
+
+
+def _carve_held(joint: JointEstimate, theta: Array, seed: int) -> dict[str, float]:
+    """The same for carving, from the bounds themselves."""
+    found = carve_bounds(joint, LEVEL, rng=seeded(seed, "carve"))
+    others = np.arange(len(theta)) != found.best
+    gap = theta - theta[found.best]
+    low, high = found.interval.T
+    held = {"lower": found.lower <= gap, "upper": found.upper >= gap, "interval": (low <= gap) & (gap <= high)}
+    return {key: float(flags[others].mean()) for key, flags in held.items()}
+
+
+def _equivalent(decision: Decision) -> bool:
+    return decision.equivalent is not None and bool(decision.equivalent[-1])
+
+
+def _in_groups(rng: np.random.Generator, centres: Array) -> Array:
+    rows = np.repeat(centres, GROUP_SIZE, axis=0)
+    return np.asarray(rows + 0.3 * rng.normal(size=rows.shape))
+
+
+def _score(mean: Array) -> Any:
+    """Of N(mean, 1.09 I), the law of the rows moved by `mean`."""
+    return lambda x: (mean - x) / 1.09

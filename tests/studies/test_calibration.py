@@ -1,0 +1,190 @@
+"""The simulations behind docs/calibration/: cases with known truth, shared estimates, rates and pages."""
+
+import math
+
+import numpy as np
+import pytest
+
+from relfit.compare import compare, estimate
+from studies.calibration import averaging, corrected, levels, negative, order, pages, power, tables
+from studies.calibration.cases import CASES, case, located, signed_axes
+from studies.calibration.pictures import name_of
+from studies.calibration.verdicts import ALPHA, CLAIMS, from_estimate, verdicts
+
+COPIED = {"problem": "copy", "measure": "mmd", "estimator": "complete", "n": 40}
+
+
+def small(problem, measure="mmd", estimator="complete", n=40):
+    return {"problem": problem, "measure": measure, "estimator": estimator, "n": n}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [small("meanshift-l10"), small("meanshift-l10", "ksd"), small("shared"), small("t₂", "ksd", "linear", 60), COPIED],
+    ids=["mmd", "ksd", "shared", "linear", "copy"],
+)
+def test_verdicts_from_a_shared_estimate_are_those_of_compare(setting):
+    own = case(setting["problem"])
+    reference, models = own.candidates(setting["measure"], setting["n"], 3)
+    found = verdicts(setting, 3)
+    for label in CLAIMS:
+        test, _, correction = label.partition(" ")
+        options = {"correction": correction.lower()} if correction else {}
+        result = compare(reference, models, test=test, estimator=setting["estimator"], rng=3, **own.options, **options)
+        assert found[label] == [name for name, worse in zip(result.names, result.worse, strict=True) if worse], label
+
+
+def test_naive_argmin_declares_all_but_the_lowest():
+    own = case("meanshift-l10")
+    reference, models = own.candidates("mmd", 40, 1)
+    joint = estimate(reference, models, rng=1)
+    lowest = joint.names[int(joint.values.argmin())]
+    assert from_estimate(joint, 1)["naive argmin"] == [name for name in joint.names if name != lowest]
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_every_case_names_its_models_truly(name):
+    own = case(name)
+    reference, models = own.candidates("mmd", 30, 0)
+    assert own.best | own.worse == set(models)
+    assert own.best
+    assert not own.best & own.worse
+    assert reference.shape == (30, own.dim)
+    again = own.candidates("mmd", 30, 0)[1]
+    assert all(np.array_equal(models[key], again[key]) for key in models)
+
+
+def test_means_of_one_length_are_tied_and_longer_ones_worse():
+    """Lengths .25 and 1: only the first is best. Ten of length .5: all are."""
+    assert case("far-best").best == {"P1"}
+    assert len(case("far-best").worse) == 9
+    assert len(located(signed_axes(10, 5, 0.5), 2.0).best) == 10
+    assert case("tied-l50").worse == frozenset()
+
+
+@pytest.mark.parametrize("freedom", [1.0, 2.0, math.inf])
+def test_scores_are_gradients_of_the_log_density(freedom):
+    """log p = Σ −(ν+1)/2 log(1 + z²/ν) up to a constant, or −z²/2; central differences at a few points."""
+    mean = np.array([[0.5, 0.0]])
+    score = located(mean, freedom).scores["P1"]
+
+    def log_density(x):
+        z = x - mean[0]
+        one = -0.5 * z**2 if math.isinf(freedom) else -(freedom + 1) / 2 * np.log1p(z**2 / freedom)
+        return one.sum(axis=1)
+
+    x = np.array([[0.3, -1.0], [4.0, 0.2], [-2.5, 3.0]])
+    step = 1e-5 * np.eye(2)
+    slopes = [(log_density(x + e) - log_density(x - e)) / 2e-5 for e in step]
+    np.testing.assert_allclose(score(x), np.transpose(slopes), rtol=1e-7, atol=1e-9)
+
+
+def test_common_noise_is_common():
+    _, models = case("shared").candidates("mmd", 25, 0)
+    np.testing.assert_allclose(np.ptp(models["P1"] - models["P2"], axis=0), 0.0, atol=1e-12)
+
+
+def test_rates_by_hand():
+    """meanshift-l10, four trials. Trial 1 declares one of nine tied models and the worse one: FPR 1/9, FDR ½.
+
+    Trials 2 and 3 declare the worse one alone; trial 4 nothing. FPR = 1/36, FDR = 1/8, FWER = 1/4, TPR = 3/4.
+    """
+    found = [["P1", "P10"], ["P10"], ["P10"], []]
+    results = [dict.fromkeys(CLAIMS, names) for names in found]
+    row = next(row for row in levels.rows(small("meanshift-l10"), results) if row["test"] == "best-set")
+    assert row["FPR"][0] == pytest.approx(1 / 36)
+    assert row["FDR"][0] == pytest.approx(1 / 8)
+    assert row["FWER"][0] == pytest.approx(1 / 4)
+    assert row["TPR"][0] == pytest.approx(3 / 4)
+    assert row["worst model"] == pytest.approx(1 / 4)
+    assert row["error"] == row["FPR"]
+
+
+def test_level_is_kept_up_to_three_standard_errors():
+    assert levels.kept((0.0706, 0.0069), 0.0, None, 1000)
+    assert not levels.kept((0.0708, 0.0069), 0.0, None, 1000)
+    # One model alone: α + 3√(.05·.95/1000) = .0707; ten models: the bound of each is wider, 3.64 for 3.
+    assert not levels.kept((0.05, 0.003), 0.0708, 1, 1000)
+    assert levels.kept((0.05, 0.003), 0.0740, 10, 1000)
+    assert not levels.kept((0.05, 0.003), 0.0760, 10, 1000)
+
+
+def test_every_setting_is_distinct_and_can_be_drawn():
+    cells = levels.cells() + power.cells()
+    for setting in cells:
+        own = case(setting["problem"])
+        assert setting["measure"] == "mmd" or own.scores is not None
+    assert len({tuple(cell.values()) for cell in levels.cells()}) == len(levels.cells())
+
+
+def test_power_settings_are_settings_of_the_levels():
+    assert all(setting in levels.cells() for setting in power.cells())
+
+
+def test_negative_correlation_is_as_low_as_can_be():
+    """l − 1 models with correlation −1/(l − 2): their sum has no variance but the 1e−3 added to each."""
+    mean, covariance = negative._negative(5, 2)
+    assert covariance[1, 2] == pytest.approx(-1 / 3)
+    assert np.ones(4) @ covariance[1:, 1:] @ np.ones(4) == pytest.approx(4e-3)
+    assert mean.tolist() == [0, 0, 0, 3, 3]
+    assert negative._false(np.array([False, True, False, True, False]), mean, 0) == [0.5, 1.0]
+    # Tested against a worse model, nothing that is no worse than it is a false discovery of "worse than it".
+    assert negative._false(np.array([False, True, False, True, False]), mean, 4) == [1.0, 1.0]
+
+
+def test_a_negative_correlation_trial_has_every_correction():
+    result = negative.trial({"l": 3, "worse": 1}, 0)
+    assert set(result) == {f"relmulti {c}" for c in ("bh", "by", "holm", "auto")} | {
+        f"best-set {c}" for c in ("bh", "by", "holm")
+    }
+    assert {len(pairs) for pairs in result.values()} == {negative.REPLICATES}
+
+
+def test_copies_are_compared_seed_by_seed():
+    """Without a copy P10 is found twice of two, with it once: change of TPR −½; P2 becomes worse once: 1/18."""
+    plain = [{"relpsi": ["P10"]}, {"relpsi": ["P10"]}]
+    copied = [{"relpsi": ["P2"]}, {"relpsi": ["P10", "copy"]}]
+    (row,) = order.copy_rows(small("copy"), plain, copied, ["relpsi"])
+    assert row["change of TPR"][0] == -0.5
+    assert row["change of FPR of the others"][0] == pytest.approx(1 / 18)
+
+
+def test_names_in_words():
+    assert [name_of(test) for test in ("best-set", "best-set BY", "relmulti 50%", "naive argmin")] == [
+        "best set",
+        "best set + BY",
+        "RelMulti 50%",
+        "naive argmin",
+    ]
+
+
+def test_failing_cells_are_shown_as_failing():
+    results = [{test: ["P1", "P2"] for test in CLAIMS} for _ in range(50)]
+    rows = levels.rows(small("tied-l2"), results)
+    assert "**1.000 ± 0.000** ✗" in tables.level_table(rows)
+    assert "EXCEEDED" in tables.level_csv(rows)
+    assert tables.verdict(rows).startswith("RelPSI 0 of 1")
+    assert "RelPSI" in pages.failing(rows)
+
+
+def test_pages_are_written_from_a_few_trials(tmp_path):
+    def found(module, cells):
+        return [(cell, [module.trial(cell, seed) for seed in (0, 1)]) for cell in cells]
+
+    settings = [small(p, m) for p in ("meanshift-l10", "copy", "near-copy") for m in ("mmd", "ksd")]
+    done = found(levels, settings)
+    ratios = [({"d": 2, "n": 30}, [{"difference": [0.1, -0.2], "variance": [0.02, 0.03]}])]
+    pages.write_levels(tmp_path, pages.level_rows(done), done, ratios)
+    graded = [small("graded", n=60), small("graded", "ksd", n=60)]
+    pages.write_power(tmp_path, found(power, graded), found(levels, graded))
+    orders = found(order, [small("meanshift-l10")])
+    cells = [{"l": 3, "worse": 1}]
+    pages.write_laws(tmp_path, orders, found(negative, cells), found(averaging, [small("tied-l10")]), done)
+    pages.write_corrected(tmp_path, found(corrected, [small("tied-l10")]))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"index.md", "levels.md", "levels.csv", "power.md", "laws.md", "corrected.md"} | {
+        f"{kind}-{measure}.png" for kind in ("levels", "power") for measure in ("mmd", "ksd")
+    }
+    assert not any("{" in (tmp_path / name).read_text("utf-8") for name in names if name.endswith(".md"))
+    assert orders[0][1][0]["relpsi"][1] == 0
+    assert ALPHA == 0.05
