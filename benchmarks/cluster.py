@@ -18,7 +18,7 @@ from distributed import get_task_stream
 from marks import table, written
 
 import relfit
-from relfit.files import write_text_atomic
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from relfit.compare import compare, decide, estimate
-from relfit.experiments.summaries import markdown_table
-from relfit.problems import all_tied, draw
+from relfit.api import compare, decide, estimate
+from relfit.paper.experiment import markdown_table
+from relfit.paper.problems import all_tied, draw
 
 SETTINGS = ((2, 500), (10, 200), (10, 500), (50, 2000))
 TESTS = ("relpsi", "carve", "best-set")

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 import relfit
-from relfit.backends.torch_backend import TorchBackend
-from relfit.discrepancies import ksd
-from relfit.files import write_text_atomic
-from relfit.tiles import Job, Runtime, run
+from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.torch_backend import TorchBackend
+from relfit.estimators import ksd
+from relfit.util.files import write_text_atomic
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results-gpu.json"
@@ -98,7 +98,7 @@ def _busy_clock(readings):
 
 def relfit_backend(name):
     if name == "triton":
-        from relfit.backends.triton_backend import TritonBackend
+        from relfit.compute.triton_backend import TritonBackend
 
         return TritonBackend(DEVICE)
     return TorchBackend(DEVICE, "single" if name == "torch, float32" else "double")

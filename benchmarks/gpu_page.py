@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from relfit.experiments.summaries import markdown_table
-from relfit.files import write_text_atomic
+from relfit.paper.experiment import markdown_table
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"

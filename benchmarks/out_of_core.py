@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from marks import table, written
 
-from relfit.files import write_text_atomic
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 BUDGET = 400_000_000

@@ -5,7 +5,7 @@ import limits
 import targets
 from row_sums import TUNED
 
-from relfit.experiments.summaries import markdown_table
+from relfit.paper.experiment import markdown_table
 
 TEXT = """# Benchmarks
 

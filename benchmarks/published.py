@@ -20,7 +20,7 @@ import numpy as np
 from marks import plus_minus, table, written
 
 import relfit
-from relfit.problems import draw, mean_shift_l10
+from relfit.paper.problems import draw, mean_shift_l10
 
 ALPHA, REPEATS = 0.05, 3
 

@@ -15,8 +15,8 @@ from scipy.spatial.distance import cdist
 from timing import elsewhere, exponent, interleaved, peak_growth, timed
 
 import relfit
-from relfit.backends import NumpyBackend
-from relfit.tiles import Job, Runtime, run
+from relfit.compute.numpy_backend import NumpyBackend
+from relfit.compute.tiles import Job, Runtime, run
 
 SIZES, DIMENSIONS = (1000, 2000, 4000, 8000, 16_384), (10, 128)
 QUICK = ((500, 1000), (10,))
@@ -49,7 +49,7 @@ def relfit_numpy(precision):
 
 def relfit_torch(precision):
     def way(x, bandwidth):
-        from relfit.backends.torch_backend import TorchBackend
+        from relfit.compute.torch_backend import TorchBackend
 
         return _relfit(TorchBackend(precision=precision), x, bandwidth)
 

@@ -25,7 +25,7 @@ import whole
 from timing import Load, exponent, interleaved
 
 import relfit
-from relfit.files import write_text_atomic
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"dense": 4000, "models": 8000, "compare": 2000, "metrics": 4000, "memory": 50_000, "rows": row_sums.SIZES[-1]}

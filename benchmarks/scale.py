@@ -14,10 +14,10 @@ import numpy as np
 from marks import table, written
 
 import relfit
-from relfit.crews.local import DEVICE_SCALE
-from relfit.files import write_text_atomic
-from relfit.patches import PATCH_ROWS
-from relfit.tiles import usable_cores
+from relfit.compute.choice import DEVICE_SCALE
+from relfit.compute.patches import PATCH_ROWS
+from relfit.util.files import write_text_atomic
+from relfit.util.libraries import usable_cores
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "scale.md"

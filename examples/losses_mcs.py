@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import relfit
-from relfit.files import write_text_atomic
+from relfit.util.files import write_text_atomic
 
 ALPHA, REPS = 0.05, 1000
 CASES = (

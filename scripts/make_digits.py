@@ -1,11 +1,11 @@
-"""Make src/relfit/data/digits.npz from scikit-learn's copy of the digits data (run once; the result is committed)."""
+"""Make src/relfit/paper/digits.npz from scikit-learn's copy of the digits data (run once; the result is committed)."""
 
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 
-OUT = Path(__file__).parents[1] / "src" / "relfit" / "data" / "digits.npz"
+OUT = Path(__file__).parents[1] / "src" / "relfit" / "paper" / "digits.npz"
 
 
 def main() -> None:

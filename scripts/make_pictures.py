@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from relfit.demo import run
+from relfit.cli.demo import run
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from relfit.cli import cli
-from relfit.files import write_text_atomic
+from relfit.cli.commands import cli
+from relfit.util.files import write_text_atomic
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 HEADING = "## Every option\n"

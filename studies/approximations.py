@@ -12,13 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from relfit import UME, Gaussian, JointEstimate, Nystroem, decide, estimate
-from relfit.discrepancies import mmd
-from relfit.experiments.runner import run_trials
-from relfit.experiments.summaries import markdown_table, rate
-from relfit.files import write_text_atomic
-from relfit.problems import draw, mean_shift_l10, population_mmd, rbm_l7
-from relfit.store import Store
+from relfit.api import decide, estimate
+from relfit.estimators import mmd
+from relfit.estimators.locations import UME, Nystroem
+from relfit.kernels.standard import Gaussian
+from relfit.paper.experiment import markdown_table, rate
+from relfit.paper.problems import draw, mean_shift_l10, population_mmd, rbm_l7
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.stats.joint import JointEstimate
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 VERSION = "2"  # raise it when a change of the code changes results: stored trials of another version are left alone

@@ -7,11 +7,11 @@ import argparse
 from pathlib import Path
 
 import relfit
-from relfit.experiments.runner import run_trials
-from relfit.experiments.summaries import markdown_table, rate
-from relfit.files import write_text_atomic
-from relfit.problems import draw, graded, mean_shift_l10, rbm_l7
-from relfit.store import Store
+from relfit.paper.experiment import markdown_table, rate
+from relfit.paper.problems import draw, graded, mean_shift_l10, rbm_l7
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 VERSION = "1"  # raise it when a change of the code changes results

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from relfit import IMQ, Density, Gaussian, Polynomial, RationalQuadratic, compare, estimate
-from relfit.files import write_text_atomic
+from relfit.api import compare, estimate
+from relfit.data.models import Density
+from relfit.kernels.standard import IMQ, Gaussian, Polynomial, RationalQuadratic
+from relfit.util.files import write_text_atomic
 
 ALPHA = 0.05
 # What must hold: of double precision, of the largest kernel mean; of single precision, of a standard error.

@@ -25,10 +25,10 @@ def rng():
 @pytest.fixture
 def as_a_fresh_process(monkeypatch):
     """Budgets of memory as in a new process: this one may hold gigabytes of libraries that other tests loaded."""
-    monkeypatch.setattr("relfit.memory.resident", lambda: 120_000_000)
+    monkeypatch.setattr("relfit.compute.memory.resident", lambda: 120_000_000)
 
 
 @pytest.fixture
 def cramped(monkeypatch):
     """A machine with one megabyte to spare."""
-    monkeypatch.setattr("relfit.inputs.room.free_memory", lambda: 1e6)
+    monkeypatch.setattr("relfit.compute.memory.free_memory", lambda: 1e6)

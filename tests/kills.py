@@ -19,10 +19,10 @@ import numpy as np
 from cluster import ENVIRONMENT, running
 
 import relfit
-from relfit import patches
-from relfit.checkpoint import Checkpoint
-from relfit.crews import cluster as crew
-from relfit.files import write_text_atomic
+from relfit.compute import patches
+from relfit.compute import schedulers as crew
+from relfit.compute.checkpoint import Checkpoint
+from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -35,7 +35,8 @@ PAGE = ROOT / "docs" / "scale.md"
 ROWS, PATCH = 6000, 1344
 CLIENT = f"""
 import sys
-from relfit import cli, patches
+from relfit import cli
+from relfit.compute import patches
 patches.PATCH_ROWS = patches.BLOCK_ROWS = {PATCH}
 sys.exit(cli.main(sys.argv[1:]))
 """

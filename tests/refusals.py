@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relfit.errors import InputError
+from relfit.util.errors import InputError
 
 
 def refused(call: Callable[[], Any], *parts: str) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit import patches
-from relfit.checkpoint import Checkpoint
+from relfit.compute import patches
+from relfit.compute.checkpoint import Checkpoint
 
 N = 900
 
@@ -141,7 +141,8 @@ SCRIPT = """
 import sys
 import numpy as np
 import relfit
-from relfit import patches, cli
+from relfit import cli
+from relfit.compute import patches
 patches.PATCH_ROWS = patches.BLOCK_ROWS = 448
 sys.exit(cli.main(sys.argv[1:]))
 """

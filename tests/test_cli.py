@@ -16,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 import relfit
-from relfit import cli
+from relfit.cli import compare as compare_file
 from relfit.cli import main
+from relfit.cli.commands import cli as commands
 
 RELFIT = [sys.executable, "-m", "relfit"]
 
@@ -271,7 +272,7 @@ def test_refused_before_computing(data, capsys, monkeypatch):
     def never(*_args, **_settings):
         raise AssertionError("computed")
 
-    monkeypatch.setattr(cli, "compare", never)
+    monkeypatch.setattr(compare_file, "compare", never)
     files = ["compare", "human.npy", "gpt.npy", "claude.npy"]
     _refused(data, capsys, *files, "--gate", "nobody")
     _refused(data, capsys, *files, "--html", "no/a.html")
@@ -290,7 +291,7 @@ def test_failures_without_traceback(data, capsys, monkeypatch, error, status, sa
     def fail(*_args, **_settings):
         raise error
 
-    monkeypatch.setattr(cli, "compare", fail)
+    monkeypatch.setattr(compare_file, "compare", fail)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "a.json"]) == status
     out, err = capsys.readouterr()
     assert out == ""
@@ -301,19 +302,19 @@ def test_failures_without_traceback(data, capsys, monkeypatch, error, status, sa
 
 
 def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):
-    monkeypatch.setattr(cli, "compare", lambda *_args, **_settings: 1 / 0)
+    monkeypatch.setattr(compare_file, "compare", lambda *_args, **_settings: 1 / 0)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_help_and_version():
     runner = CliRunner()
-    assert "relfit compare human.npy" in runner.invoke(cli.cli, []).output
+    assert "relfit compare human.npy" in runner.invoke(commands, []).output
     for command in ("compare", "pair", "demo"):
-        done = runner.invoke(cli.cli, [command, "--help"])
+        done = runner.invoke(commands, [command, "--help"])
         assert done.exit_code == 0
         assert max(map(len, done.output.splitlines())) <= 100
-    assert runner.invoke(cli.cli, ["--version"]).output == f"relfit {relfit.__version__}\n"
+    assert runner.invoke(commands, ["--version"]).output == f"relfit {relfit.__version__}\n"
 
 
 def test_real_process(data):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from relfit.cli import main
-from relfit.errors import InputError
-from relfit.inputs.objects import load_object, names_object
+from relfit.cli.inputs import load_object, names_object
+from relfit.util.errors import InputError
 
 MODELS = """
 import numpy as np

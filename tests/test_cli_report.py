@@ -187,7 +187,7 @@ def test_the_verdict_is_told_before_the_page_is_made(data, capsys, monkeypatch):
 
 def test_a_wrong_number_of_items_is_refused_before_the_work(data, capsys, monkeypatch):
     (data / "few.txt").write_text("one\ntwo", encoding="utf-8")
-    monkeypatch.setattr("relfit.cli.compare", lambda *_args, **_options: pytest.fail("compared"))
+    monkeypatch.setattr("relfit.cli.compare.compare", lambda *_args, **_options: pytest.fail("compared"))
     refusal = _refused(capsys, "compare", *FILES, "--html", "page.html", "--items", "gpt=few.txt")
     assert "items of 'gpt': expected one for each of its 120 rows, got 2" in refusal
 

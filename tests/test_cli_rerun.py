@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from relfit import Comparison, compare
+from relfit.api import compare
 from relfit.cli import main
-from relfit.cli_rerun import _without_outputs, agreement
+from relfit.cli.rerun import _without_outputs, agreement
+from relfit.results.comparison import Comparison
 
 
 @pytest.fixture

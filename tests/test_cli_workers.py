@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit import InputError, cli, cli_workers, patches
+from relfit import cli
+from relfit.cli import workers as cli_workers
+from relfit.compute import patches
+from relfit.util.errors import InputError
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_a_failure_here_is_that_of_the_work(files, monkeypatch, capsys):
         raise InputError("rows: no longer what they were")
 
     monkeypatch.setattr(cli_workers, "patch_sums", broken)
-    monkeypatch.setattr("relfit.crews.processes.patch_sums", broken)
+    monkeypatch.setattr("relfit.compute.schedulers.patch_sums", broken)
     assert cli.main(["compare", *files, "--workers", "2"]) == 2
     assert capsys.readouterr().err == "relfit: error: rows: no longer what they were\n"
 
@@ -126,7 +129,7 @@ def test_a_cancelled_job_leaves_no_processes(files, tmp_path):
     script = tmp_path / "job.py"
     script.write_text(
         "import os, signal, sys, multiprocessing as m\n"
-        "from relfit import cli, cli_workers, patches\n"
+        "from relfit import cli\nfrom relfit.cli import workers as cli_workers\nfrom relfit.compute import patches\n"
         "if __name__ == '__main__':\n"
         "    patches.PATCH_ROWS = patches.BLOCK_ROWS = 100\n"
         "    cli_workers.FEW_PAIRS = 0.0\n"

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit import patches
-from relfit.checkpoint import Checkpoint
-from relfit.crews import ClusterCrew, cluster
-from relfit.errors import WorkersLost
+from relfit.compute import patches
+from relfit.compute import schedulers as cluster
+from relfit.compute.checkpoint import Checkpoint
+from relfit.compute.schedulers import ClusterCrew
+from relfit.util.errors import WorkersLost
 
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.inputs import load
-from relfit.measure import row_orders, split
+from relfit.data.load import load
+from relfit.estimators.split import row_orders, split
 
 OPTIONS = [
     {"test": "relpsi"},

@@ -10,8 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from relfit import demo
-from relfit.cli import main
+from relfit.cli import demo, main
 
 
 def test_the_bundled_digits_are_scikit_learns():

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relfit import doctor
-from relfit.cli import main
+from relfit.cli import doctor, main
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

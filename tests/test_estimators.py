@@ -11,8 +11,8 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.measure import automatic
-from relfit.measure.layout import block_size, lags_of
+from relfit.estimators import cost as automatic
+from relfit.estimators.designs import block_size, lags_of
 
 PAIR_DESIGNS = ("linear", "block", "incomplete")
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
@@ -325,7 +325,7 @@ def test_auto_says_what_it_picked_and_why(monkeypatch):
 
 def test_auto_takes_as_many_pairs_as_its_time_allows(monkeypatch):
     reference, models = draw()
-    data = relfit.inputs.load(reference, models)
+    data = relfit.data.load.load(reference, models)
     monkeypatch.setattr(automatic, "complete_seconds", lambda data: 1e9)
     monkeypatch.setattr(automatic, "PATIENCE", 60.5 * automatic.lag_seconds(data))
     estimator, pairs, _ = automatic.chosen_estimator(data, "independent")
@@ -333,7 +333,9 @@ def test_auto_takes_as_many_pairs_as_its_time_allows(monkeypatch):
 
 
 def test_auto_is_complete_for_thousands_of_rows_and_incomplete_for_a_million():
-    few, many = (relfit.inputs.Data(np.empty((n, 10)), {"a": densities()["m0"]}, ("a",), {}, ()) for n in (3000, 10**6))
+    few, many = (
+        relfit.data.load.Data(np.empty((n, 10)), {"a": densities()["m0"]}, ("a",), {}, ()) for n in (3000, 10**6)
+    )
     assert automatic.chosen_estimator(few, "independent")[0] == "complete"
     estimator, pairs, why = automatic.chosen_estimator(many, "independent")
     assert estimator == "incomplete"
@@ -343,7 +345,7 @@ def test_auto_is_complete_for_thousands_of_rows_and_incomplete_for_a_million():
 
 def test_auto_knows_what_a_device_can_do(monkeypatch):
     monkeypatch.setattr(automatic, "usable_cores", lambda: 2)
-    data = relfit.inputs.Data(np.empty((10**5, 10)), {"a": densities()["m0"]}, ("a",), {}, ())
+    data = relfit.data.load.Data(np.empty((10**5, 10)), {"a": densities()["m0"]}, ("a",), {}, ())
     assert automatic.chosen_estimator(data, "independent")[0] == "incomplete"
     estimator, _, why = automatic.chosen_estimator(data, "independent", device=True)
     assert estimator == "complete"

@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from relfit.errors import InputError
-from relfit.files import write_bytes_atomic, write_text_atomic
+from relfit.util.errors import InputError
+from relfit.util.files import write_bytes_atomic, write_text_atomic
 
 
 def test_writes_and_replaces(tmp_path):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from relfit import JointEstimate, compare, decide
+from relfit.api import compare, decide
+from relfit.stats.joint import JointEstimate
 
 
 def result(values, covariance, **options):

@@ -1,9 +1,14 @@
 import numpy as np
 import pytest
 
-from relfit import IMQ, MMD, Gaussian, InputError, Matern, MultiScale, Polynomial, RationalQuadratic, Tilted, compare
-from relfit.kernels import Sum, as_kernel, kernel_from_dict, median_distance
-from relfit.kernels.choice import NAMED
+from relfit.api import compare
+from relfit.estimators.base import MMD
+from relfit.kernels import kernel_from_dict
+from relfit.kernels.base import Sum, median_distance
+from relfit.kernels.choice import NAMED, as_kernel
+from relfit.kernels.composite import MultiScale, Tilted
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.util.errors import InputError
 
 KERNELS = [
     Gaussian(0.7),

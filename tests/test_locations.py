@@ -7,8 +7,8 @@ import pytest
 
 import relfit
 from relfit.cli import main
-from relfit.inputs import stream
-from relfit.problems import blobs, draw, mean_shift
+from relfit.paper.problems import blobs, draw, mean_shift
+from relfit.util.random import stream
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 PROBLEM = mean_shift("shifts", np.array([[0.3, 0.0], [0.0, 0.4], [1.5, 0.0]]))

@@ -3,7 +3,7 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.report.html import render_report
+from relfit.report.page import render_report
 
 
 @pytest.mark.parametrize(

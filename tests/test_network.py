@@ -10,8 +10,8 @@ import pytest
 from refusals import refused
 
 from relfit.cli import main
-from relfit.experiments import chicago_data
-from relfit.inputs import read_rows
+from relfit.data.files import read_rows
+from relfit.paper import chicago_data
 
 FILES = ["human.npy", "gpt.npy", "claude.npy"]
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import Density, compare_noised, estimate
-from relfit.adapters.score_network import at_level
+from relfit.api import compare_noised, estimate
+from relfit.data.adapters.functions import at_level
+from relfit.data.models import Density
 
 
 def smoothed(mean):

@@ -13,12 +13,16 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit import Density, InputError, memory, stored
-from relfit.backends import NumpyBackend
 from relfit.cli import main
-from relfit.inputs.files.opened import FileRows, open_rows
-from relfit.memory import Budget, parse_memory
-from relfit.stored import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
+from relfit.compute import memory
+from relfit.compute import rows as stored
+from relfit.compute.memory import Budget, parse_memory
+from relfit.compute.numpy_backend import NumpyBackend
+from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
+from relfit.data.files import FileRows
+from relfit.data.lazy import open_rows
+from relfit.data.models import Density
+from relfit.util.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
 

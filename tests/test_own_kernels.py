@@ -5,8 +5,11 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit import IMQ, Collection, Gaussian, Matern, Precomputed, Radial, Select, Tilted
-from relfit.kernels import Recorded, kernel_from_dict
+from relfit.kernels import kernel_from_dict
+from relfit.kernels.choice import Collection, Select
+from relfit.kernels.composite import Tilted
+from relfit.kernels.custom import Precomputed, Radial, Recorded
+from relfit.kernels.standard import IMQ, Gaussian, Matern
 
 R2 = np.array([0.0, 1e-6, 0.3, 1.0, 7.0, 60.0])
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit import patches
-from relfit.crews import processes
-from relfit.crews.local import LocalBackend, has_cuda
-from relfit.kernels import Gaussian
-from relfit.stored import mapped_rows, written_rows
+from relfit.compute import patches
+from relfit.compute import schedulers as processes
+from relfit.compute.choice import LocalBackend
+from relfit.compute.rows import mapped_rows, written_rows
+from relfit.kernels.standard import Gaussian
+from relfit.util.libraries import has_cuda
 
 N = 700
 
@@ -144,7 +145,7 @@ def test_patches_cover_every_pair_once():
 
 
 def test_patches_shrink_where_each_pair_is_expensive():
-    easy, hard = (patches.patch_rows(width, relfit.tiles.NUMPY) for width in (11, 2048))
+    easy, hard = (patches.patch_rows(width, relfit.compute.tiles.NUMPY) for width in (11, 2048))
     assert easy == patches.PATCH_ROWS
     # A quarter of the side would be √(2048/256) = 2.8 times less: whole blocks, rounded up.
     assert hard == 7 * patches.BLOCK_ROWS

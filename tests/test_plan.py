@@ -13,23 +13,34 @@ from scipy.stats import multivariate_normal, norm
 
 import relfit
 from relfit.cli import main
-from relfit.errors import InputError
-from relfit.estimate import JointEstimate
-from relfit.planning import Assumed, Plan, plan
-from relfit.planning.carving import Noise, carve_pvalues
-from relfit.planning.closed import power_of_two, signal_needed
-from relfit.planning.decisions import Maxima, best_set_pvalues, rejected, relmulti_pvalues, relpsi_pvalues
-from relfit.planning.geometry import Geometry
-from relfit.planning.laws import Plain, Squared, law_of
-from relfit.planning.pilot import as_pilot
-from relfit.planning.search import rows_needed
-from relfit.planning.simulate import Settings, simulation
-from relfit.problems import draw, mean_shift, population_mmd
-from relfit.procedures import adjust, best_set, carve, relmulti, relpsi
-from relfit.procedures.carve import Selection, _log_pvalues
-from relfit.procedures.decision import without_variance
-from relfit.procedures.differences import differences
-from relfit.report.advice import rows_advice
+from relfit.paper.problems import draw, mean_shift, population_mmd
+from relfit.report.checks import rows_advice
+from relfit.results.plan import Plan
+from relfit.results.planning import Assumed, as_pilot, plan, rows_needed
+from relfit.stats.decision import adjust, differences, without_variance
+from relfit.stats.joint import JointEstimate
+from relfit.stats.power import (
+    Geometry,
+    Maxima,
+    Noise,
+    Plain,
+    Settings,
+    Squared,
+    best_set_pvalues,
+    carve_pvalues,
+    law_of,
+    power_of_two,
+    rejected,
+    relmulti_pvalues,
+    relpsi_pvalues,
+    signal_needed,
+    simulation,
+)
+from relfit.stats.tests.best_set import best_set
+from relfit.stats.tests.carve import Selection, _log_pvalues, carve
+from relfit.stats.tests.relmulti import relmulti
+from relfit.stats.tests.relpsi import relpsi
+from relfit.util.errors import InputError
 from studies.planning import trials as planning
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")

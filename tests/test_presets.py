@@ -8,7 +8,7 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.presets import PRESETS, apply_preset
+from relfit.data.presets import PRESETS, apply_preset
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from relfit import problems
-from relfit.errors import InputError
-from relfit.problems import draw, population_mmd, stream
+from relfit.paper import problems
+from relfit.paper.problems import draw, population_mmd, stream
+from relfit.util.errors import InputError
 
 PROBLEMS = {
     "mean-shift-pair": problems.mean_shift_pair(),

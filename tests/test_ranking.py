@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm, studentized_range
 
 import relfit
-from relfit import JointEstimate, decide
+from relfit.api import decide
+from relfit.stats.joint import JointEstimate
 
 
 def result(values=(0.0, 0.1, 2.0), variance=0.01, **options):

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import relfit
-from relfit.adapters import samplers
+from relfit.data import samplers
 
 
 def normal(n, rng):

@@ -7,11 +7,12 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit import IMQ, Gaussian, Select
 from relfit.cli import main
-from relfit.measure import hold_out, split
-from relfit.problems import blobs, draw
-from relfit.task import Options, prepare
+from relfit.estimators.split import hold_out, split
+from relfit.kernels.choice import Select
+from relfit.kernels.standard import IMQ, Gaussian
+from relfit.paper.problems import blobs, draw
+from relfit.settings import Options, prepare
 
 TESTS = ["relpsi", "relmulti", "best-set", "carve"]
 CANDIDATES = (Gaussian(0.05), Gaussian(1.0), IMQ(5.0))

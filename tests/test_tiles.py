@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Gaussian, Matern, MultiScale, Polynomial
-from relfit.backends import NumpyBackend
-from relfit.backends import numpy_backend as numpy_module
-from relfit.tiles import Job, Runtime, plan_blocks, run
+from relfit.compute import numpy_backend as numpy_module
+from relfit.compute.numpy_backend import NumpyBackend
+from relfit.compute.tiles import Job, Runtime, plan_blocks, run
+from relfit.kernels.composite import MultiScale
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
 KERNELS = [Gaussian(1.5), IMQ(), Matern(0.5, 1.0), MultiScale((0.5, 2.0), 1.0), Gaussian(1.0) + IMQ()]
 ANY = [*KERNELS, Polynomial(scale=0.3)]

@@ -6,10 +6,12 @@ from oracle import dense
 from refusals import refused
 
 import relfit
-from relfit import IMQ, Decay, Gaussian, Matern, MultiScale, Polynomial, Tilted
-from relfit.discrepancies import ksd, mmd
-from relfit.kernels import Recorded, kernel_from_dict
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.estimators import ksd, mmd
+from relfit.kernels import kernel_from_dict
+from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.custom import Recorded
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
 RUNTIME = Runtime()
 CENTRE = (0.3, -0.2)

@@ -17,7 +17,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 from scipy.stats import kstest
 from scipy.stats import truncnorm as scipy_truncnorm
 
-from relfit import truncnorm as tn
+from relfit.stats import truncnorm as tn
 
 INF = math.inf
 laws = settings(max_examples=300, deadline=None, database=None)

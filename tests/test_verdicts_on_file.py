@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import Comparison, JointEstimate, compare, decide
-from relfit.assemble import comparison_of
-from relfit.discrepancies.psi import Psi
-from relfit.kernels import IMQ, Gaussian
-from relfit.procedures import collection_best_set, seeded
-from relfit.procedures.carve import carve_repeated
+from relfit.api import compare, comparison_of, decide
+from relfit.kernels.standard import IMQ, Gaussian
+from relfit.results.comparison import Comparison
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.maxt import seeded
+from relfit.stats.tests.best_set import collection_best_set
+from relfit.stats.tests.carve import carve_repeated
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 

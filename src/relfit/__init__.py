@@ -8,34 +8,24 @@
 ('good', [False, True])
 """
 
-from relfit.adapters.samplers import Sampler
-from relfit.check import ScoreCheck, check_score
-from relfit.compare import compare, compare_pair, decide, estimate
-from relfit.discrepancies import FSSD, KSD, MMD, UME, Nystroem
-from relfit.errors import BackendUnavailable, InputError, RelfitError
-from relfit.estimate import JointEstimate
-from relfit.inputs import draw
-from relfit.kernels import (
-    IMQ,
-    Collection,
-    Decay,
-    Gaussian,
-    Matern,
-    MultiScale,
-    Polynomial,
-    Precomputed,
-    Radial,
-    RationalQuadratic,
-    Select,
-    Tilted,
-)
-from relfit.losses import from_losses
-from relfit.models import Density, Sample
-from relfit.noise import NoisedComparison, compare_noised
-from relfit.planning import Assumed, Plan, plan
-from relfit.published import published
-from relfit.result import Comparison, PairComparison
-from relfit.version import __version__
+from relfit.api import NoisedComparison, compare, compare_noised, compare_pair, decide, estimate, published
+from relfit.data.check_score import ScoreCheck, check_score
+from relfit.data.models import Density, Sample
+from relfit.data.samplers import Sampler, draw
+from relfit.estimators.base import KSD, MMD
+from relfit.estimators.locations import FSSD, UME, Nystroem
+from relfit.estimators.losses import from_losses
+from relfit.kernels.choice import Collection, Select
+from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.custom import Precomputed, Radial
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.results.comparison import Comparison
+from relfit.results.pair import PairComparison
+from relfit.results.plan import Plan
+from relfit.results.planning import Assumed, plan
+from relfit.stats.joint import JointEstimate
+from relfit.util.errors import BackendUnavailable, InputError, RelfitError
+from relfit.util.version import __version__
 
 __all__ = [
     "FSSD",

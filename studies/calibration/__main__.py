@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from relfit.cli_workers import cluster_client
-from relfit.experiments.runner import run_trials
-from relfit.store import Store
+from relfit.cli.workers import cluster_client
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
 from studies.calibration import averaging, corrected, levels, negative, order, pages, power, variance
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relfit.compare import estimate
-from relfit.experiments.summaries import rate
-from relfit.procedures import carve, seeded
-from relfit.procedures.carve import carve_repeated
+from relfit.api import estimate
+from relfit.paper.experiment import rate
+from relfit.stats.maxt import seeded
+from relfit.stats.tests.carve import carve, carve_repeated
 from studies.calibration.cases import case
 from studies.calibration.verdicts import ALPHA, Setting
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.kernels import Gaussian
-from relfit.models import Density
-from relfit.problems import (
+from relfit.data.models import Density
+from relfit.kernels.standard import Gaussian
+from relfit.paper.problems import (
     Problem,
     all_tied,
     blobs,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from relfit.compare import estimate
-from relfit.experiments.summaries import rate
-from relfit.procedures import best_set, seeded
+from relfit.api import estimate
+from relfit.paper.experiment import rate
+from relfit.stats.maxt import seeded
+from relfit.stats.tests.best_set import best_set
 from studies.calibration.cases import case
 from studies.calibration.verdicts import ALPHA, Setting, Verdicts
 

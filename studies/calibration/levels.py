@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from relfit.compare import compare
-from relfit.experiments.summaries import rate
+from relfit.api import compare
+from relfit.paper.experiment import rate
 from studies.calibration.cases import case
 from studies.calibration.verdicts import ALPHA, CLAIMS, Setting, Verdicts, verdicts
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.estimate import JointEstimate
-from relfit.experiments.summaries import rate
-from relfit.problems import stream
-from relfit.procedures import adjust, best_set, relmulti
+from relfit.paper.experiment import rate
+from relfit.paper.problems import stream
+from relfit.stats.decision import adjust
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.best_set import best_set
+from relfit.stats.tests.relmulti import relmulti
 from studies.calibration.verdicts import ALPHA, Setting
 
 Array = NDArray[np.float64]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compare import compare
-from relfit.experiments.summaries import rate
-from relfit.problems import stream
+from relfit.api import compare
+from relfit.paper.experiment import rate
+from relfit.paper.problems import stream
 from studies.calibration.cases import case
 from studies.calibration.levels import KEYS
 from studies.calibration.verdicts import Setting, Verdicts

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from relfit.experiments.summaries import markdown_table
-from relfit.files import write_text_atomic
+from relfit.paper.experiment import markdown_table
+from relfit.util.files import write_text_atomic
 from studies.calibration import averaging, corrected, levels, negative, order, power, variance
 from studies.calibration.pictures import cell_name, draw_levels, draw_power, name_of, save
 from studies.calibration.tables import level_csv, level_table, power_table, verdict

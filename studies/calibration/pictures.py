@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from relfit.experiments.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PINK, REACH, RED, SKY, add_legend, dress
+from relfit.paper.drawing import BLUE, FAINT, GREEN, INK, ORANGE, PINK, REACH, RED, SKY, add_legend, dress
 from studies.calibration.verdicts import ALPHA, CLAIMS
 
 ROW_HEIGHT = 0.19

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfit.experiments.summaries import rate
+from relfit.paper.experiment import rate
 from studies.calibration.cases import case
 from studies.calibration.verdicts import NAIVE, Setting, Verdicts, by_splitting
 

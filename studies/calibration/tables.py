@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from relfit.experiments.summaries import markdown_table
+from relfit.paper.experiment import markdown_table
 from studies.calibration.levels import KEYS
 from studies.calibration.pictures import name_of
 from studies.calibration.power import TESTS

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compare import estimate
-from relfit.kernels import Gaussian
-from relfit.models import Density
-from relfit.problems import draw, mean_shift_pair
+from relfit.api import estimate
+from relfit.data.models import Density
+from relfit.kernels.standard import Gaussian
+from relfit.paper.problems import draw, mean_shift_pair
 
 # Several replicates a trial: a trial is then long enough to be worth storing.
 REPLICATES = 50

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compare import compare, estimate
-from relfit.estimate import JointEstimate
-from relfit.procedures import adjust, best_set, carve, relpsi, seeded
-from relfit.procedures.best_set import DRAWS
+from relfit.api import compare, estimate
+from relfit.stats.decision import adjust
+from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import seeded
+from relfit.stats.tests.best_set import DRAWS, best_set
+from relfit.stats.tests.carve import carve
+from relfit.stats.tests.relpsi import relpsi
 from studies.calibration.cases import Case, case
 
 Array = NDArray[np.float64]

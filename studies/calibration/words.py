@@ -158,7 +158,7 @@ otherwise BY. BH and BY should hold the FDR, Holm the FWER; BH is proved for pos
 
 ## Carving once, and over several randomisations
 
-`carve_repeated` (`from relfit.procedures.carve import carve_repeated`) takes twice the median p-value of 21
+`carve_repeated` (`from relfit.stats.tests.carve import carve_repeated`) takes twice the median p-value of 21
 randomisations (valid under any dependence: Rüger 1978; Meinshausen, Meier and Bühlmann 2009). Each trial is decided
 with two seeds on the same estimate; 100 random draws each.
 

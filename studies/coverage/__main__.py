@@ -6,10 +6,10 @@ python -m studies.coverage [--trials 2000] [--workers 1] [--only data] [--store 
 import argparse
 from pathlib import Path
 
-from relfit.experiments.runner import run_trials
-from relfit.experiments.summaries import markdown_table
-from relfit.files import write_text_atomic
-from relfit.store import Store
+from relfit.paper.experiment import markdown_table
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.files import write_text_atomic
 from studies.coverage import trials as coverage
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ Student's law, otherwise normal draws.
 {data}
 The lowest of these is {lowest}.
 An MMD estimate that came out low has a low estimated variance too. Lower bounds hold too often for that reason;
-carve's upper ends are solved for with the variance that the bound itself implies (`relfit.procedures.carve_bounds`
+carve's upper ends are solved for with the variance that the bound itself implies (`relfit.stats.tests.carve`
 has the formula), relpsi's and best-set's are not.
 
 ## All differences at once

@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compare import compare, decide, estimate
-from relfit.discrepancies import KSD, MMD
-from relfit.estimate import JointEstimate
-from relfit.experiments.summaries import rate
-from relfit.kernels import Gaussian
-from relfit.models import Density
-from relfit.problems import draw, mean_shift_l10, stream
-from relfit.procedures import Decision, best_set, carve, carve_bounds, pair_intervals, regret_bounds, relpsi, seeded
-from relfit.procedures.decision import difference_variance
-from relfit.truncnorm import selective_log_pvalue
+from relfit.api import compare, decide, estimate
+from relfit.data.models import Density
+from relfit.estimators.base import KSD, MMD
+from relfit.kernels.standard import Gaussian
+from relfit.paper.experiment import rate
+from relfit.paper.problems import draw, mean_shift_l10, stream
+from relfit.stats.decision import Decision, difference_variance
+from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import seeded
+from relfit.stats.ranks import pair_intervals
+from relfit.stats.tests.best_set import best_set, regret_bounds
+from relfit.stats.tests.carve import carve, carve_bounds
+from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.truncnorm import selective_log_pvalue
 
 Array = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from relfit.experiments.runner import run_trials
-from relfit.files import write_bytes_atomic, write_text_atomic
-from relfit.store import Store
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.files import write_bytes_atomic, write_text_atomic
 from studies.estimators import costs, memory, noise, page, power, shrinkage, truth
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from relfit.compare import compare_pair
-from relfit.experiments.drawing import BLUE, GREEN, ORANGE, REACH, RED, Look, add_legend, dress, new_figure
-from relfit.experiments.summaries import rate
-from relfit.models import Density
+from relfit.api import compare_pair
+from relfit.data.models import Density
+from relfit.paper.drawing import BLUE, GREEN, ORANGE, REACH, RED, Look, add_legend, dress, new_figure
+from relfit.paper.experiment import rate
 
 Array = NDArray[np.float64]
 

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.discrepancies import Estimates
-from relfit.inputs import Data
-from relfit.kernels import Kernel
-from relfit.measure import Plan
-from relfit.measure.densities import of_densities
-from relfit.measure.samples import of_samples
-from relfit.measure.target import of_target
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.data.load import Data
+from relfit.estimators.base import Estimates, Plan
+from relfit.estimators.ksd import of_densities, of_target
+from relfit.estimators.mmd import of_samples
+from relfit.kernels.base import Kernel
 
 Array = NDArray[np.float64]
 

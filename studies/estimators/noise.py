@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from relfit.discrepancies import ksd
-from relfit.discrepancies.second_order import second_order_of
-from relfit.kernels import Gaussian
+from relfit.estimators import ksd
+from relfit.estimators.base import second_order_of
+from relfit.kernels.standard import Gaussian
 from studies.estimators.designs import estimates_of
 from studies.estimators.truth import CONTRASTS, draw, means_of
 

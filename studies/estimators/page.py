@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relfit.experiments.summaries import markdown_table, rate
+from relfit.paper.experiment import markdown_table, rate
 from studies.estimators import costs, memory, noise, power, shrinkage, truth
 from studies.estimators.words import TEXT
 

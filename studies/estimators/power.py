@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compare import decide, estimate
-from relfit.estimate import JointEstimate
-from relfit.experiments.summaries import rate
-from relfit.models import Density
-from relfit.problems import Problem, draw, mean_shift_l10, rbm_l7
+from relfit.api import decide, estimate
+from relfit.data.models import Density
+from relfit.paper.experiment import rate
+from relfit.paper.problems import Problem, draw, mean_shift_l10, rbm_l7
+from relfit.stats.joint import JointEstimate
 from studies.estimators.designs import options_of
 
 ALPHA = 0.05

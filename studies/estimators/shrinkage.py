@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compare import decide, estimate
-from relfit.estimate import JointEstimate
-from relfit.experiments.summaries import rate
-from relfit.problems import all_tied, draw
+from relfit.api import decide, estimate
+from relfit.paper.experiment import rate
+from relfit.paper.problems import all_tied, draw
+from relfit.stats.joint import JointEstimate
 
 Array = NDArray[np.float64]
 

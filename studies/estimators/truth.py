@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.inputs import Data, load
-from relfit.kernels import Gaussian
-from relfit.models import Density
-from relfit.problems import mean_shift, population_mmd
+from relfit.data.load import Data, load
+from relfit.data.models import Density
+from relfit.kernels.standard import Gaussian
+from relfit.paper.problems import mean_shift, population_mmd
 from studies.estimators.designs import estimates_of
 
 Array = NDArray[np.float64]

@@ -8,10 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-from relfit.experiments.runner import run_trials
-from relfit.experiments.summaries import markdown_table
-from relfit.files import write_text_atomic
-from relfit.store import Store
+from relfit.paper.experiment import markdown_table
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.files import write_text_atomic
 from studies.kernels import trials as kernel_choice
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compare import compare
-from relfit.experiments.summaries import rate
-from relfit.kernels import Gaussian, MultiScale, Tilted
+from relfit.api import compare
+from relfit.data.models import Density
 from relfit.kernels.choice import FACTORS
-from relfit.models import Density
-from relfit.problems import Problem, blobs, draw, mean_shift_l10, mean_shift_pair, stream
+from relfit.kernels.composite import MultiScale, Tilted
+from relfit.kernels.standard import Gaussian
+from relfit.paper.experiment import rate
+from relfit.paper.problems import Problem, blobs, draw, mean_shift_l10, mean_shift_pair, stream
 
 ALPHA = 0.05
 KERNELS: dict[str, Any] = {

@@ -7,9 +7,9 @@ import argparse
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from relfit.experiments.runner import run_trials
-from relfit.files import write_text_atomic
-from relfit.store import Store
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.files import write_text_atomic
 from studies.estimators import memory
 from studies.locations import levels, page, power, truth
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compare import compare
-from relfit.discrepancies import AT_LOCATIONS, UME, AtLocations
-from relfit.experiments.summaries import rate
-from relfit.models import Density
-from relfit.problems import Problem, all_tied, draw, mean_shift_l10, mean_shift_pair
-from relfit.result import Comparison
+from relfit.api import compare
+from relfit.data.models import Density
+from relfit.estimators.locations import AT_LOCATIONS, UME, AtLocations
+from relfit.paper.experiment import rate
+from relfit.paper.problems import Problem, all_tied, draw, mean_shift_l10, mean_shift_pair
+from relfit.results.comparison import Comparison
 from studies.locations.population import mirrored_points, population_ume
 
 ALPHA = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from relfit.experiments.summaries import markdown_table, rate
+from relfit.paper.experiment import markdown_table, rate
 from studies.estimators import memory
 from studies.locations import levels, power, truth
 from studies.locations.words import TEXT

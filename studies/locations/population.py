@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.problems import Problem
-from relfit.problems.distributions import Distribution, GaussianMixture
+from relfit.paper.problems import Distribution, GaussianMixture, Problem
 
 Array = NDArray[np.float64]
 
@@ -20,7 +19,7 @@ def mirrored_points(d: int, pairs: int = 5) -> Array:
 def population_ume(problem: Problem, points: Array, bandwidth: float) -> Array:
     """``mean_j (E k(x,v_j) − E k(r,v_j))²`` of every model under exp(−r²/(2b²)), exact: (l,).
 
-    >>> from relfit.problems import mean_shift_pair
+    >>> from relfit.paper.problems import mean_shift_pair
     >>> values = population_ume(mean_shift_pair(2), mirrored_points(2), bandwidth=1.0)
     >>> bool(np.isclose(values[0], values[1], rtol=1e-12))
     True

@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relfit.compare import decide, estimate
-from relfit.discrepancies import FSSD, UME, Nystroem
-from relfit.experiments.summaries import rate
-from relfit.kernels import Gaussian
-from relfit.models import Density
-from relfit.problems import Problem, blobs, draw, mean_shift_l10, rbm_l7
+from relfit.api import decide, estimate
+from relfit.data.models import Density
+from relfit.estimators.locations import FSSD, UME, Nystroem
+from relfit.kernels.standard import Gaussian
+from relfit.paper.experiment import rate
+from relfit.paper.problems import Problem, blobs, draw, mean_shift_l10, rbm_l7
 
 ALPHA = 0.05
 TESTS = ("relpsi", "best-set")

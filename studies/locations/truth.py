@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.discrepancies import Estimates
-from relfit.discrepancies.locations import Chunked, fssd, ume
-from relfit.discrepancies.psi import Dependence
-from relfit.experiments.summaries import rate
-from relfit.kernels import Gaussian
-from relfit.problems import Problem, mean_shift
+from relfit.estimators.base import Dependence, Estimates
+from relfit.estimators.locations import Chunked, fssd, ume
+from relfit.kernels.standard import Gaussian
+from relfit.paper.experiment import rate
+from relfit.paper.problems import Problem, mean_shift
 from studies.locations.population import mirrored_points, population_fssd, population_ume
 
 Array = NDArray[np.float64]

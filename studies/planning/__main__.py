@@ -11,10 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from relfit.experiments.runner import run_trials
-from relfit.experiments.summaries import markdown_table
-from relfit.files import write_text_atomic
-from relfit.store import Store
+from relfit.paper.experiment import markdown_table
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.files import write_text_atomic
 from studies.planning import trials as planning
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ themselves, on a thousand draws a size, with the same random numbers for every s
 wavers less; plots join the sizes that were simulated by straight lines.
 
 Complete estimates of MMD and KSD are squared lengths of vectors whose estimates are normal, and are simulated so for
-any number of models (`relfit.planning.laws` has the formulas). Their variance has a part that shrinks like 1/n and one
+any number of models (`relfit.stats.power` has the formulas). Their variance has a part that shrinks like 1/n and one
 like 1/n², which the pilot knows; tests are told the second part twice; estimates are skewed; and a model that looks far
 also looks noisy. The one thing not known from D and V is the direction of each vector in its noise: it is taken for an
 eigenvector.

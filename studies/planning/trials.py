@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compare import compare, decide, estimate
-from relfit.estimate import JointEstimate
-from relfit.experiments.population import gaussian_ksd
-from relfit.experiments.summaries import rate
-from relfit.kernels import Gaussian
-from relfit.losses import from_losses
-from relfit.models import Density
-from relfit.planning import plan
-from relfit.problems import Problem, draw, graded, mean_shift_l10, mixture_1d, population_mmd, rotation_2d, stream
+from relfit.api import compare, decide, estimate
+from relfit.data.models import Density
+from relfit.estimators.losses import from_losses
+from relfit.kernels.standard import Gaussian
+from relfit.paper.experiment import rate
+from relfit.paper.problems import Problem, draw, graded, mean_shift_l10, mixture_1d, population_mmd, rotation_2d, stream
+from relfit.paper.tpr import gaussian_ksd
+from relfit.results.planning import plan
+from relfit.stats.joint import JointEstimate
 
 ALPHA = 0.05
 TESTS = ("relpsi", "relmulti", "best-set", "carve")

@@ -5,9 +5,10 @@ import pytest
 from refusals import refused
 from slopes import slopes
 
-from relfit import Density
-from relfit.adapters import adapt
-from relfit.inputs import load, scores_of
+from relfit.data.adapters import adapt
+from relfit.data.load import load
+from relfit.data.models import Density
+from relfit.data.scores import scores_of
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp = jax.numpy

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import Density, compare
-from relfit.adapters import adapt
-from relfit.inputs import load
+from relfit.api import compare
+from relfit.data.adapters import adapt
+from relfit.data.load import load
+from relfit.data.models import Density
 
 
 class Cubic:
@@ -72,7 +73,7 @@ def test_a_library_that_is_not_there_is_named(monkeypatch, rng):
 
 def test_recognising_loads_no_library():
     code = (
-        "import sys, numpy, relfit; from relfit.adapters import adapt\n"
+        "import sys, numpy, relfit; from relfit.data.adapters import adapt\n"
         "class Model:\n    def log_prob(self, x): return -(x**2).sum(-1)\n"
         "x = numpy.random.default_rng(0).normal(size=(30, 2))\n"
         "relfit.compare(x, {'a': Model(), 'b': relfit.Density(score=lambda x: -x)}, rng=0)\n"

@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 from slopes import slopes
 
-from relfit.adapters import adapt
+from relfit.data.adapters import adapt
 
 pymc = pytest.importorskip("pymc", reason="pymc is not installed (relfit's extras leave it out: it brings a compiler)")
 

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from relfit import Density, estimate
+from relfit.api import estimate
+from relfit.data.models import Density
 
 mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
 

@@ -6,7 +6,7 @@ from refusals import refused
 from scipy import stats
 from slopes import slopes
 
-from relfit.adapters import adapt
+from relfit.data.adapters import adapt
 
 UNIVARIATE = [
     stats.norm(1.0, 2.0),

@@ -5,7 +5,7 @@ import pytest
 from refusals import refused
 from slopes import slopes
 
-from relfit.adapters import adapt
+from relfit.data.adapters import adapt
 
 mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
 neighbors = pytest.importorskip("sklearn.neighbors", reason="scikit-learn is not installed")
@@ -78,7 +78,7 @@ def test_a_named_bandwidth_is_the_fitted_one(x):
 def test_rows_go_through_in_pieces(x, monkeypatch):
     fitted = neighbors.KernelDensity(bandwidth=0.7).fit(x)
     whole = adapt(fitted, 3).scores(x)
-    monkeypatch.setattr("relfit.adapters.mixtures._MOST_ENTRIES", 1000)
+    monkeypatch.setattr("relfit.data.adapters.mixtures._MOST_ENTRIES", 1000)
     np.testing.assert_allclose(adapt(fitted, 3).scores(x), whole, rtol=1e-13)
 
 

@@ -11,8 +11,8 @@ import pytest
 from refusals import refused
 from slopes import slopes
 
-from relfit.adapters import adapt
-from relfit.inputs import scores_of
+from relfit.data.adapters import adapt
+from relfit.data.scores import scores_of
 
 PROGRAM = """
 data { int<lower=0> n; array[n] real y; }

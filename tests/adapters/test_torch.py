@@ -5,9 +5,10 @@ import pytest
 from refusals import refused
 from slopes import slopes
 
-from relfit import Density
-from relfit.adapters import adapt
-from relfit.inputs import load, scores_of
+from relfit.data.adapters import adapt
+from relfit.data.load import load
+from relfit.data.models import Density
+from relfit.data.scores import scores_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 D = torch.distributions
@@ -132,7 +133,7 @@ def test_the_models_own_precision_is_used_and_said(x):
 
 def test_batches_do_not_change_scores(x, monkeypatch):
     whole = adapt(Energy(), 2).scores(x)
-    monkeypatch.setattr("relfit.gradients.torch.BATCH", 7)
+    monkeypatch.setattr("relfit.data.autodiff_torch.BATCH", 7)
     np.testing.assert_allclose(adapt(Energy(), 2).scores(x), whole, rtol=1e-12)
 
 

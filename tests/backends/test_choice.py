@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import BackendUnavailable, Gaussian, Matern, compare
-from relfit.backends import choice
-from relfit.backends.choice import Work, chosen_backend
+from relfit.api import compare
+from relfit.compute import choice
+from relfit.compute.choice import Work, chosen_backend
+from relfit.kernels.standard import Gaussian, Matern
+from relfit.util.errors import BackendUnavailable
 
 
 def work(device=None, pairs=0, kernel=Gaussian(1.0), largest=1.0, executor=False, **more):  # noqa: B008  (frozen)
@@ -90,7 +92,7 @@ def test_the_command_line_takes_a_backend(tmp_path, rng):
     pytest.importorskip("torch")
     from click.testing import CliRunner
 
-    from relfit.cli import cli
+    from relfit.cli.commands import cli
 
     for name, shift in (("r", 0.0), ("a", 0.0), ("b", 0.6)):
         np.save(tmp_path / f"{name}.npy", rng.normal(shift, 1, size=(50, 2)))

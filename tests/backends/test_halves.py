@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from relfit import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 torch = pytest.importorskip("torch")
 
-from relfit.backends import halves  # noqa: E402  (needs torch)
-from relfit.backends.halves import form_of, layout_of, operand, sides  # noqa: E402
+from relfit.compute import triton_operands as halves  # noqa: E402
+from relfit.compute.triton_operands import form_of, layout_of, operand, sides  # noqa: E402
 
 
 def argument(kernel, x, y, weight="phi"):

@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Density, Gaussian, Matern, MultiScale, Polynomial, RationalQuadratic, estimate
-from relfit.backends import NumpyBackend
-from relfit.tiles import Job, Runtime, run
+from relfit.api import estimate
+from relfit.compute.numpy_backend import NumpyBackend
+from relfit.compute.tiles import Job, Runtime, run
+from relfit.data.models import Density
+from relfit.kernels.composite import MultiScale
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 torch = pytest.importorskip("torch")
 
-from relfit.backends import torch_backend  # noqa: E402  (needs torch)
-from relfit.backends.torch_backend import TorchBackend  # noqa: E402
+from relfit.compute import torch_backend  # noqa: E402
+from relfit.compute.torch_backend import TorchBackend  # noqa: E402
 
 KERNELS = {
     "gaussian": Gaussian(1.5),

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
-from relfit.backends import NumpyBackend
-from relfit.tiles import Job, Runtime, run
+from relfit.compute.numpy_backend import NumpyBackend
+from relfit.compute.tiles import Job, Runtime, run
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from relfit.backends import triton_backend  # noqa: E402  (needs triton)
-from relfit.backends.triton_backend import TritonBackend  # noqa: E402
+from relfit.compute import triton_backend  # noqa: E402
+from relfit.compute.triton_backend import TritonBackend  # noqa: E402
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICES = [

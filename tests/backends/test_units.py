@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from relfit.backends import units
-from relfit.backends.units import Matrix, units_of
+from relfit.compute import triton_backend as units
+from relfit.compute.triton_backend import Matrix, units_of
 
 SHAPES = [(64, 128), (128, 64), (16, 32), (64, 64)]
 

@@ -5,7 +5,8 @@ import pytest
 from refusals import refused
 from scipy import stats
 
-from relfit import Density, ScoreCheck, check_score
+from relfit.data.check_score import ScoreCheck, check_score
+from relfit.data.models import Density
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from relfit import IMQ, Gaussian, Matern, MultiScale, Polynomial
-from relfit.discrepancies import ksd, mmd
-from relfit.discrepancies.bands import STEP, Part, ksd_values, mmd_values, products
-from relfit.kernels import Decay, Tilted
+from relfit.estimators import ksd, mmd
+from relfit.estimators.designs import STEP, Part, ksd_values, mmd_values, products
+from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
 RADIAL = {
     "gaussian": Gaussian(1.5),

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import Gaussian
-from relfit.discrepancies.chain import autocorrelation_time, batch_length, chain_ksd
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.estimators.ksd import autocorrelation_time, batch_length, chain_ksd
+from relfit.kernels.standard import Gaussian
 
 
 def autoregression(m, rho, rng, d=1):

@@ -5,12 +5,13 @@ import pytest
 from oracle import dense
 from scipy.linalg import eigh
 
-from relfit import IMQ, Gaussian
-from relfit.discrepancies import designs, windows
-from relfit.discrepancies.bands import ksd_values, mmd_values
-from relfit.discrepancies.psi import Estimates, Psi, centred, positive_part
-from relfit.discrepancies.windows import Source
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.estimators import designs
+from relfit.estimators import designs as windows
+from relfit.estimators.base import Estimates
+from relfit.estimators.designs import Source, ksd_values, mmd_values
+from relfit.kernels.standard import IMQ, Gaussian
+from relfit.stats.joint import Psi, centred, positive_part
 
 RUNTIME = Runtime()
 

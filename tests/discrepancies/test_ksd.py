@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Gaussian, Matern, MultiScale, RationalQuadratic
-from relfit.discrepancies import designs, ksd
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.estimators import designs, ksd
+from relfit.kernels.composite import MultiScale
+from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
 
 KERNELS = [
     Gaussian(1.5),

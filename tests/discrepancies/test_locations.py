@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from relfit.discrepancies import locations as at
-from relfit.discrepancies import mmd
-from relfit.kernels import IMQ, Decay, Gaussian, Matern, MultiScale, Polynomial, Tilted
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.estimators import locations as at
+from relfit.estimators import mmd
+from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
 PLAIN = Polynomial(1, 0.0, 1.0)  # k(x, y) = x·y, so that MMD is the squared distance of means of whatever the rows are
 KERNELS = {

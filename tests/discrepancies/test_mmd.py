@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit import IMQ, Gaussian, MultiScale, Polynomial
-from relfit.discrepancies import designs, mmd
-from relfit.tiles import Runtime
+from relfit.compute.tiles import Runtime
+from relfit.estimators import designs, mmd
+from relfit.kernels.composite import MultiScale
+from relfit.kernels.standard import IMQ, Gaussian, Polynomial
 
 KERNELS = [Gaussian(1.5), IMQ(), Gaussian(0.8) + IMQ(2.0), MultiScale(bandwidth=1.0), Polynomial(scale=1 / 3)]
 RUNTIME = Runtime()

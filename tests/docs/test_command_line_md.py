@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from relfit.cli import cli
+from relfit.cli.commands import cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -15,5 +15,5 @@ PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 def test_every_option_is_listed(command):
     own = PAGE.read_text(encoding="utf-8").partition(f"### `relfit {command}`")[2].partition("###")[0]
     listed = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"^\| `([^`]*)`", own, re.MULTILINE))))
-    options = [each for each in cli.commands[command].params if isinstance(each, click.Option)]
+    options = [each for each in cli.get_command(None, command).params if isinstance(each, click.Option)]
     assert listed == {name for each in options for name in (*each.opts, *each.secondary_opts) if name.startswith("--")}

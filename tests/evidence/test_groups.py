@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relfit.evidence import separated_groups
+from relfit.report.checks import separated_groups
 
 
 def test_by_hand():

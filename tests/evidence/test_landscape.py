@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.evidence import differing_rows, landscape, recall
-from relfit.evidence.axes import chosen_view, main_axes
-from relfit.evidence.witness import witness
+from relfit.report.landscape import landscape
+from relfit.report.recall import chosen_view, main_axes, recall
+from relfit.report.witness import differing_rows, witness
 
 
 def _drawn(data, models, name, **options):

@@ -9,8 +9,9 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.evidence import bandwidth_sensitivity, differing_rows, recall
-from relfit.evidence.recall import MOST_ROWS
+from relfit.report.recall import MOST_ROWS, recall
+from relfit.report.sensitivity import bandwidth_sensitivity
+from relfit.report.witness import differing_rows
 
 
 @pytest.fixture

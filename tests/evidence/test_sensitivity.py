@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.evidence import bandwidth_sensitivity, recall
-from relfit.evidence.sensitivity import scaled
-from relfit.kernels import Decay, Tilted
+from relfit.kernels.composite import Decay, Tilted
+from relfit.report.recall import recall
+from relfit.report.sensitivity import bandwidth_sensitivity, scaled
 
 
 @pytest.fixture

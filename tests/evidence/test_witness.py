@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.evidence.witness import kernel_values, row_witness, stein_contributions, witness
-from relfit.kernels import Decay, Tilted
+from relfit.kernels.composite import Decay, Tilted
+from relfit.report.witness import kernel_values, row_witness, stein_contributions, witness
 
 KERNELS = {
     "gaussian": relfit.Gaussian(1.3),

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from relfit.cli import main
-from relfit.errors import InputError
-from relfit.experiments import chicago, chicago_data, chicago_study, flows
-from relfit.experiments.cache import VARIABLE
-from relfit.experiments.catalogue import CATALOGUE
-from relfit.experiments.chicago_data import download, parse, robberies
-from relfit.experiments.given import DataAbsent, Given, silent
-from relfit.experiments.reproduce import reproduce
+from relfit.paper import chicago, chicago_data
+from relfit.paper import chicago as chicago_study
+from relfit.paper import chicago as flows
+from relfit.paper.chicago_data import VARIABLE, download, parse, robberies
+from relfit.paper.experiment import DataAbsent, Given, silent
+from relfit.paper.reproduce import CATALOGUE, reproduce
+from relfit.util.errors import InputError
 
 ROWS = 25
 EXAMPLE = np.round(np.random.default_rng(5).normal((-87.68, 41.84), (0.03, 0.05), (ROWS, 2)), 6)

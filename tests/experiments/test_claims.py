@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from relfit.experiments import tpr, uniform
-from relfit.experiments.claims import Point, bounded, curve, level_kept
-from relfit.experiments.experiment import Cell, tidy
-from relfit.experiments.many_models import false_discoveries, false_positives, true_positives
+from relfit.paper import tpr, uniform
+from relfit.paper.experiment import Cell, Point, bounded, curve, level_kept, tidy
+from relfit.paper.many_models import false_discoveries, false_positives, true_positives
 
 
 def cell(setting, **verdicts):

@@ -5,9 +5,10 @@ import pytest
 from scipy.stats import norm
 
 import relfit
-from relfit.experiments import forms, population
-from relfit.experiments.population import Gap, gaussian_ksd, ksd_gap, mmd_gap, nodes
-from relfit.problems import draw, mean_shift_l10, mixture_1d, population_mmd, rotation_2d
+from relfit.paper import tpr as forms
+from relfit.paper import tpr as population
+from relfit.paper.problems import draw, mean_shift_l10, mixture_1d, population_mmd, rotation_2d
+from relfit.paper.tpr import Gap, gaussian_ksd, ksd_gap, mmd_gap, nodes
 
 
 def variance_of_difference(joint):

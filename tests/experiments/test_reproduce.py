@@ -16,12 +16,10 @@ from dataclasses import replace
 import pytest
 
 from relfit.cli import main
-from relfit.errors import InputError
-from relfit.experiments import fig1
-from relfit.experiments.catalogue import CATALOGUE, named
-from relfit.experiments.document import write_document
-from relfit.experiments.experiment import Check
-from relfit.experiments.reproduce import STORE, reproduce
+from relfit.paper import fig1
+from relfit.paper.experiment import Check
+from relfit.paper.reproduce import CATALOGUE, STORE, named, reproduce, write_document
+from relfit.util.errors import InputError
 
 NAMES = [
     "fig1-meanshift",

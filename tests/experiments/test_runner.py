@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 import relfit
-from relfit.errors import InputError, RelfitError
-from relfit.experiments import progress as progress_module
-from relfit.experiments import runner
-from relfit.experiments.runner import run_trials
-from relfit.store import Store
+from relfit.paper import runner
+from relfit.paper import runner as progress_module
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
+from relfit.util.errors import InputError, RelfitError
 
 SETTINGS = [{"n": 10, "test": "relpsi"}, {"n": 20, "test": "relpsi"}]
 
@@ -53,8 +53,8 @@ def dies(setting, seed):
 SCRIPT = """
 import sys
 import trials_for_tests as trials
-from relfit.experiments.runner import run_trials
-from relfit.store import Store
+from relfit.paper.runner import run_trials
+from relfit.paper.store import Store
 
 if __name__ == "__main__":
     folder = sys.argv[2]

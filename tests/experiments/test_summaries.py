@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from relfit.errors import InputError
-from relfit.experiments.runner import markdown_table, rate
+from relfit.paper.experiment import markdown_table, rate
+from relfit.util.errors import InputError
 
 
 def test_rate_by_hand():

@@ -9,13 +9,14 @@ import pytest
 from scipy.linalg import sqrtm
 
 from relfit.cli import main
-from relfit.errors import InputError
-from relfit.experiments import catalogue, celeba, digits, image_tables
-from relfit.experiments.cache import VARIABLE, cache_root
-from relfit.experiments.catalogue import CATALOGUE
-from relfit.experiments.fid import fids
-from relfit.experiments.given import Given, silent
-from relfit.experiments.reproduce import reproduce
+from relfit.paper import celeba, digits
+from relfit.paper import images as image_tables
+from relfit.paper import reproduce as catalogue
+from relfit.paper.chicago_data import VARIABLE, cache_root
+from relfit.paper.experiment import Given, silent
+from relfit.paper.images import fids
+from relfit.paper.reproduce import CATALOGUE, reproduce
+from relfit.util.errors import InputError
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import socket
 import numpy as np
 import pytest
 
-from relfit.extract import Network
+from relfit.features.base import Network
 
 
 class Counting:

@@ -8,15 +8,14 @@ import sys
 import pytest
 from refusals import refused
 
-from relfit.errors import BackendUnavailable
-from relfit.extract import EXTRACTORS, load
-from relfit.extract.base import library
+from relfit.features.base import EXTRACTORS, library, load
+from relfit.util.errors import BackendUnavailable
 
 HEAVY = ("torch", "torchvision", "torch_fidelity", "transformers", "PIL", "efficientnet_lite_pytorch")
 
 
 def test_no_library_is_imported_before_it_is_used():
-    code = f"import sys, relfit.extract, relfit.cli_features; print([m for m in {HEAVY} if m in sys.modules])"
+    code = f"import sys, relfit.features, relfit.cli.features; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -62,7 +61,7 @@ def test_absent_weights_are_one_line(name, monkeypatch, tmp_path, offline):
     pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("transformers", reason="transformers is not installed")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("relfit.extract.minilm.PACKAGE", "no_such_package")
+    monkeypatch.setattr("relfit.features.transformers.PACKAGE", "no_such_package")
     monkeypatch.setattr("huggingface_hub.snapshot_download", _uncached(tmp_path))
     with pytest.raises(BackendUnavailable) as caught:
         load(name)
@@ -84,7 +83,7 @@ def _uncached(folder):
 def test_every_loader_exists_and_says_the_same_dim_everywhere():
     for entry in EXTRACTORS.values():
         module, function = entry.loader.split(":")
-        source = importlib.util.find_spec(f"relfit.extract.{module}")
+        source = importlib.util.find_spec(f"relfit.features.{module}")
         assert source is not None
         with builtins.open(source.origin) as stream:
             assert f"def {function}(" in stream.read()

@@ -74,7 +74,7 @@ def test_the_extractor_of_ones_own(outputs):
 
 
 def test_every_network_is_on_the_page():
-    from relfit.extract import EXTRACTORS
+    from relfit.features.base import EXTRACTORS
 
     text = PAGE.read_text(encoding="utf-8")
     for name, entry in EXTRACTORS.items():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from relfit.cli import main
-from relfit.extract import EXTRACTORS, run
+from relfit.features import run
+from relfit.features.base import EXTRACTORS
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.extract import images
-from relfit.extract.images import Preparation, decode
+from relfit.features import sources as images
+from relfit.features.sources import Preparation, decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.errors import BackendUnavailable
-from relfit.extract import load
+from relfit.features.base import load
+from relfit.util.errors import BackendUnavailable
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

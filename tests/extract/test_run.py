@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.errors import InputError
-from relfit.extract import Network, extract_features
+from relfit.features.base import Network
+from relfit.features.run import extract_features
+from relfit.util.errors import InputError
 
 TEXTS = [f"text number {k}{' x' * (k % 5)}" for k in range(30)]
 
@@ -76,7 +77,8 @@ SLOW = """
 import sys, time
 import numpy as np
 from relfit import cli
-from relfit.extract import Network, run
+from relfit.features.base import Network
+from relfit.features import run
 
 def embed(batch):
     time.sleep(0.1)

@@ -3,7 +3,7 @@
 import pytest
 from refusals import refused
 
-from relfit.extract import list_items
+from relfit.features.sources import list_items
 
 
 def _names(items):

@@ -34,10 +34,10 @@ LARGEST_FILE = 8192
 NOTED_EVERY = 1000
 WATCHED = (
     "relfit.inputs",
-    "relfit.result",
+    "relfit.results",
     "relfit.kernels",
-    "relfit.extract.sources",
-    "relfit.experiments.chicago_data",
+    "relfit.features.sources",
+    "relfit.paper.chicago_data",
 )
 
 
@@ -137,7 +137,7 @@ def _watch(modules: tuple[str, ...]) -> None:
 
 
 def _tell_little_room() -> None:
-    from relfit.inputs import room
+    from relfit.compute import memory as room
 
     room.free_memory = lambda: ROOM
 

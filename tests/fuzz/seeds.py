@@ -20,8 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from relfit import Gaussian, JointEstimate, decide
-from relfit.extract.images import FORMATS
+from relfit.api import decide
+from relfit.features.sources import FORMATS
+from relfit.kernels.standard import Gaussian
+from relfit.stats.joint import JointEstimate
 
 ROWS = np.array([[1.0, 2.5], [-3.0, 4e-7], [5.0, 6e12]])
 INSIDE = b"\x00"

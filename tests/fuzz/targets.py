@@ -36,13 +36,13 @@ from fuzz.seeds import (
     zarr_zip_seeds,
 )
 
-from relfit import Comparison
-from relfit.errors import InputError
-from relfit.extract.images import decode
-from relfit.inputs import as_rows
-from relfit.inputs.bounded import bounded_rows
-from relfit.inputs.files.labels import read_labels, split_labels
-from relfit.memory import Budget
+from relfit.compute.memory import Budget
+from relfit.data.arrays import as_rows
+from relfit.data.labels import read_labels, split_labels
+from relfit.data.lazy import bounded_rows
+from relfit.features.sources import decode
+from relfit.results.comparison import Comparison
+from relfit.util.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _labels(path: Path) -> None:
 
 
 def _result(path: Path) -> None:
-    from relfit.cli_report import read_result
+    from relfit.cli.report import read_result
 
     result = read_result(str(path))
     again = Comparison.from_json(result.to_json())
@@ -111,14 +111,14 @@ def _image(path: Path) -> None:
 
 
 def _items(path: Path) -> None:
-    from relfit.extract.sources import list_items
+    from relfit.features.sources import list_items
 
     for item in list_items(path, "text"):
         item.decode(item.payload(), "text")
 
 
 def _places(path: Path) -> None:
-    from relfit.experiments.chicago_data import read_file
+    from relfit.paper.chicago_data import read_file
 
     read_file(path)
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.gradients import finite
+from relfit.data import autodiff as finite
 
 
 def test_a_quartic_has_no_truncation_error(rng):
     """(4D(h) − D(2h))/3 is off by h⁴f⁽⁵⁾/30, and f⁽⁵⁾ = 0: what remains is rounding, ε|f|/h with h ≈ 1e-4."""
     x = rng.normal(size=(50, 2))
-    got = finite.gradient(lambda x: x[:, 0] ** 4 - 3.0 * x[:, 1] ** 3 * x[:, 0], x)
+    got = finite.finite_gradient(lambda x: x[:, 0] ** 4 - 3.0 * x[:, 1] ** 3 * x[:, 0], x)
     expected = np.stack([4.0 * x[:, 0] ** 3 - 3.0 * x[:, 1] ** 3, -9.0 * x[:, 1] ** 2 * x[:, 0]], axis=1)
     np.testing.assert_allclose(got, expected, atol=1e-9)
 
@@ -19,9 +19,9 @@ def test_the_error_estimate_covers_the_error(rng):
     """sin(50x) has f⁽⁵⁾ = 50⁵cos: with h = 2^round(log₂(ε^¼ · 0.67)) ≈ 1e-4 the error is some 1e-9 of the slope."""
     x = rng.normal(size=(500, 1))
     slope = 50.0 * np.cos(50.0 * x)
-    wrong = finite.gradient(lambda x: np.sin(50.0 * x[:, 0]), x) - slope
+    wrong = finite.finite_gradient(lambda x: np.sin(50.0 * x[:, 0]), x) - slope
     actual = np.sqrt(np.mean(wrong**2) / np.mean(slope**2))
-    estimate = finite.error(lambda x: np.sin(50.0 * x[:, 0]), x)
+    estimate = finite.finite_error(lambda x: np.sin(50.0 * x[:, 0]), x)
     assert 1e-11 < actual < estimate < 1e3 * actual
 
 
@@ -32,28 +32,28 @@ def test_low_precision_gets_larger_steps(rng):
     def log_prob(x):
         return -0.5 * (x.astype(np.float32) ** 2).sum(axis=1)
 
-    np.testing.assert_allclose(finite.gradient(log_prob, x), -x, atol=2e-4)
-    assert finite.error(log_prob, x) < 1e-3
+    np.testing.assert_allclose(finite.finite_gradient(log_prob, x), -x, atol=2e-4)
+    assert finite.finite_error(log_prob, x) < 1e-3
 
 
 def test_steps_shrink_beside_the_edge_and_rows_outside_are_nan():
     """h ≈ 1e-4 shrinks to 64⁻² of it for the row at 1e-6: h/x ≈ 0.03, and the error is h⁴f⁽⁵⁾/30 = 0.8(h/x)⁴."""
     x = np.array([[-1.0], [1e-6], [1.0], [2.0], [3.0]])
     with np.errstate(invalid="ignore", divide="ignore"):
-        got = finite.gradient(lambda x: np.where(x[:, 0] > 0.0, np.log(np.abs(x[:, 0])), -np.inf), x)
+        got = finite.finite_gradient(lambda x: np.where(x[:, 0] > 0.0, np.log(np.abs(x[:, 0])), -np.inf), x)
     assert np.isnan(got[0, 0])
     np.testing.assert_allclose(got[1:], 1.0 / x[1:], rtol=1e-5)
 
 
 def test_no_row_inside_asks_nothing_more():
     calls = []
-    finite.gradient(lambda x: calls.append(len(x)) or np.full(len(x), -np.inf), np.ones((3, 2)))
+    finite.finite_gradient(lambda x: calls.append(len(x)) or np.full(len(x), -np.inf), np.ones((3, 2)))
     assert calls == [3]
 
 
 def test_one_row_and_a_constant_column_have_a_step():
     for x in (np.array([[2.0, 0.0]]), np.array([[2.0, 5.0], [1.0, 5.0], [0.0, 5.0]])):
-        np.testing.assert_allclose(finite.gradient(lambda x: -0.5 * (x**2).sum(axis=1), x), -x, atol=1e-9)
+        np.testing.assert_allclose(finite.finite_gradient(lambda x: -0.5 * (x**2).sum(axis=1), x), -x, atol=1e-9)
 
 
 def test_a_jacobian():
@@ -65,4 +65,4 @@ def test_a_jacobian():
 
 @pytest.mark.parametrize("bad", [lambda x: x, lambda x: 0.0, lambda x: x.sum(axis=1, keepdims=True)])
 def test_one_number_per_row_is_needed(bad):
-    refused(lambda: finite.gradient(bad, np.ones((4, 2))), "log_prob: expected shape (4,)")
+    refused(lambda: finite.finite_gradient(bad, np.ones((4, 2))), "log_prob: expected shape (4,)")

@@ -8,8 +8,8 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.inputs import load
-from relfit.inputs.alignment import aligned
+from relfit.data.align import aligned
+from relfit.data.load import load
 
 NAMES = ["age", "height", "pulse"]
 # The columns of "good" stand in this order in its file.

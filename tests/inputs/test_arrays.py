@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import Sample
-from relfit.inputs import as_rows
-from relfit.inputs.arrays import LARGEST_VALUE
+from relfit.data.arrays import LARGEST_VALUE, as_rows
+from relfit.data.models import Sample
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -8,8 +8,8 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit import Sample
-from relfit.inputs import as_rows
+from relfit.data.arrays import as_rows
+from relfit.data.models import Sample
 
 pytestmark = pytest.mark.filterwarnings("error")
 

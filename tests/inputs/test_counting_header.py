@@ -7,8 +7,8 @@ import pytest
 from refusals import refused
 
 from relfit.cli import main
-from relfit.inputs.files import read_rows
-from relfit.inputs.files.text import text_parts
+from relfit.data.files import read_rows
+from relfit.data.files.text import text_parts
 
 
 def lines(rows, digits=6):

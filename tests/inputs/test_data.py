@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import Density, Sample
-from relfit.inputs import load, require_rows, scores_of
-from relfit.inputs.data import check_pair_names
+from relfit.data.load import check_pair_names, load, require_rows
+from relfit.data.models import Density, Sample
+from relfit.data.scores import scores_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -169,7 +169,7 @@ def test_bad_scores_are_counted_over_all_rows_and_not_over_a_probe(rng):
 
 
 def test_bad_scores_are_counted_across_batches(rng, monkeypatch):
-    monkeypatch.setattr("relfit.models.SCORE_BATCH", 16)
+    monkeypatch.setattr("relfit.data.models.SCORE_BATCH", 16)
     reference = rng.normal(size=(60, 2))
     reference[[40, 50]] = 9.0
     broken = Density(score=lambda x: np.where(x == 9.0, np.nan, -x))

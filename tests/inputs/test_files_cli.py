@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit import cli_inputs
+from relfit.cli import inputs as cli_inputs
 from relfit.cli import main
-from relfit.cli_inputs import Inputs, estimated_seconds
-from relfit.inputs import stream
+from relfit.cli.inputs import Inputs, estimated_seconds
+from relfit.util.random import stream
 
 NAMES = ("human", "gpt", "claude")
 
@@ -204,7 +204,7 @@ def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatc
 
 
 def test_sizes_are_told_before_the_work(data, capsys, monkeypatch):
-    monkeypatch.setattr("relfit.cli.compare", lambda *_args, **_settings: 1 / 0)
+    monkeypatch.setattr("relfit.cli.compare.compare", lambda *_args, **_settings: 1 / 0)
     assert main([*_compare(), "--verbose"]) == 70
     assert capsys.readouterr().err.startswith(SIZES)
 
@@ -225,7 +225,9 @@ def test_names_stay_on_one_line(data, capsys):
 
 def test_quiet_shows_no_bar(data, monkeypatch):
     seen = []
-    monkeypatch.setattr("relfit.cli.compare", lambda *_args, **settings: seen.append(settings["progress"]) or 1 / 0)
+    monkeypatch.setattr(
+        "relfit.cli.compare.compare", lambda *_args, **settings: seen.append(settings["progress"]) or 1 / 0
+    )
     for options in ([], ["--quiet"], ["--quiet", "--progress"], ["--verbose"]):
         main([*_compare(), *options])
     assert seen == [None, False, True, None]

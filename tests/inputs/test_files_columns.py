@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.inputs import read_rows
-from relfit.inputs.columns import column_places, wanted_columns
+from relfit.data.columns import column_places, wanted_columns
+from relfit.data.files import read_rows
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.errors import InputError
-from relfit.inputs import as_rows, read_rows
+from relfit.data.arrays import as_rows
+from relfit.data.files import read_rows
+from relfit.util.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("error")
 

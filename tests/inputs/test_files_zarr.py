@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.inputs import as_rows, name_of, read_rows
-from relfit.inputs.files.zarr import _codec_names
+from relfit.data.arrays import as_rows
+from relfit.data.files import read_rows
+from relfit.data.files.paths import name_of
+from relfit.data.files.zarr import _codec_names
 
 zarr = pytest.importorskip("zarr", minversion="3", reason="zarr reads Zarr arrays")
 numcodecs = pytest.importorskip("numcodecs")

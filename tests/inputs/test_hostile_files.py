@@ -13,13 +13,14 @@ import pytest
 from hostile import peak, zipped
 from refusals import refused
 
-from relfit.cli_report import read_result
-from relfit.experiments.chicago_data import read_file
-from relfit.extract.sources import list_items
-from relfit.inputs import as_rows, read_rows
-from relfit.inputs.bounded import bounded_rows
-from relfit.inputs.files.labels import read_labels, split_labels
-from relfit.memory import Budget
+from relfit.cli.report import read_result
+from relfit.compute.memory import Budget
+from relfit.data.arrays import as_rows
+from relfit.data.files import read_rows
+from relfit.data.labels import read_labels, split_labels
+from relfit.data.lazy import bounded_rows
+from relfit.features.sources import list_items
+from relfit.paper.chicago_data import read_file
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -13,9 +13,9 @@ import pytest
 from hostile import peak, zipped
 from refusals import refused
 
-from relfit.inputs import read_rows
-from relfit.inputs.bounded import bounded_rows
-from relfit.memory import Budget
+from relfit.compute.memory import Budget
+from relfit.data.files import read_rows
+from relfit.data.lazy import bounded_rows
 
 pytestmark = pytest.mark.filterwarnings("error")
 

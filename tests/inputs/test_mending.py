@@ -7,8 +7,8 @@ import pytest
 from refusals import refused
 
 from relfit.cli import main
-from relfit.inputs import read_rows
-from relfit.inputs.objects import load_object
+from relfit.cli.inputs import load_object
+from relfit.data.files import read_rows
 
 
 @pytest.fixture

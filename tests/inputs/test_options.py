@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.inputs import check_alpha, check_choice, check_fraction, check_level, make_seed, stream
+from relfit.util.checks import check_alpha, check_choice, check_fraction, check_level
+from relfit.util.random import make_seed, stream
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit import Density, compare
-from relfit.inputs import data as data_module
-from relfit.inputs import load
-from relfit.inputs.overlap import fingerprint
-from relfit.inputs.resident import device_of, resident_rows
+from relfit.api import compare
+from relfit.data import load as data_module
+from relfit.data.arrays import device_of, resident_rows
+from relfit.data.load import load
+from relfit.data.models import Density
+from relfit.data.overlap import fingerprint
 
 torch = pytest.importorskip("torch")
 

@@ -3,7 +3,7 @@
 import pytest
 from refusals import refused
 
-from relfit.inputs import room
+from relfit.compute import memory as room
 
 
 @pytest.fixture

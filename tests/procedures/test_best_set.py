@@ -9,12 +9,11 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from relfit import InputError, JointEstimate
-from relfit.discrepancies.psi import Psi
-from relfit.procedures import adjust, relpsi
-from relfit.procedures.best_set import best_set
-from relfit.procedures.decision import decide_without_variance, difference_variance
-from relfit.procedures.differences import differences, smallest_sample
+from relfit.stats.decision import adjust, decide_without_variance, difference_variance, differences, smallest_sample
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.tests.best_set import best_set
+from relfit.stats.tests.relpsi import relpsi
+from relfit.util.errors import InputError
 
 ALPHA = 0.05
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from relfit import InputError, JointEstimate
-from relfit.discrepancies.psi import Psi
-from relfit.procedures.best_set import best_set
-from relfit.procedures.differences import differences
-from relfit.procedures.maxt import law, resolve_method
-from relfit.procedures.ranks import pair_intervals
+from relfit.stats.decision import differences
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.maxt import law, resolve_method
+from relfit.stats.ranks import pair_intervals
+from relfit.stats.tests.best_set import best_set
+from relfit.util.errors import InputError
 
 ALPHA = 0.05
 

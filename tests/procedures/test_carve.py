@@ -7,12 +7,12 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from relfit import InputError, JointEstimate
-from relfit.procedures import relpsi
-from relfit.procedures.carve import carve, carve_repeated, conditional_law, select
-from relfit.procedures.carve_bounds import carve_bounds
-from relfit.procedures.streams import streams
-from relfit.truncnorm import selective_interval
+from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import streams
+from relfit.stats.tests.carve import carve, carve_bounds, carve_repeated, conditional_law, select
+from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.truncnorm import selective_interval
+from relfit.util.errors import InputError
 
 ALPHA = 0.05
 

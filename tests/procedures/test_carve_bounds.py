@@ -6,8 +6,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from relfit import JointEstimate, decide
-from relfit.procedures.carve_bounds import carve_bounds
+from relfit.api import decide
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.carve import carve_bounds
 
 VALUES, COVARIANCE = np.array([1.0, 3.0]), np.diag([0.5, 1.5])
 

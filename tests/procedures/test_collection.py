@@ -5,12 +5,13 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit import IMQ, Collection, Gaussian, JointEstimate
-from relfit.discrepancies.psi import Psi
 from relfit.kernels import kernel_from_dict
-from relfit.problems import blobs, draw
-from relfit.procedures import best_set, collection_best_set, seeded
-from relfit.procedures.collection import joint_covariance, mean_estimate
+from relfit.kernels.choice import Collection
+from relfit.kernels.standard import IMQ, Gaussian
+from relfit.paper.problems import blobs, draw
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.maxt import seeded
+from relfit.stats.tests.best_set import best_set, collection_best_set, joint_covariance, mean_estimate
 
 KERNELS = (Gaussian(0.9), Gaussian(4.0), IMQ(2.0))
 

@@ -5,10 +5,14 @@ import pytest
 from scipy.stats import norm
 
 import relfit
-from relfit import JointEstimate, decide
-from relfit.procedures import best_set, carve, fixed_relpsi, relative_z, relmulti, relpsi
-from relfit.procedures.carve import conditional_law, select
-from relfit.procedures.streams import streams
+from relfit.api import decide
+from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import streams
+from relfit.stats.tests.best_set import best_set
+from relfit.stats.tests.carve import carve, conditional_law, select
+from relfit.stats.tests.pair import fixed_relpsi, relative_z
+from relfit.stats.tests.relmulti import relmulti
+from relfit.stats.tests.relpsi import relpsi
 
 ALPHA = 0.05
 Z = norm.isf(ALPHA)

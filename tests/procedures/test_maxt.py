@@ -5,13 +5,11 @@ import pytest
 from scipy.special import stdtrit
 from scipy.stats import norm
 
-from relfit import JointEstimate
-from relfit.discrepancies.psi import Psi
-from relfit.procedures import bootstrap
-from relfit.procedures.best_set import best_set
-from relfit.procedures.differences import smallest_sample
-from relfit.procedures.maxt import Law
-from relfit.procedures.streams import Streams
+from relfit.stats import maxt as bootstrap
+from relfit.stats.decision import smallest_sample
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.maxt import Law, Streams
+from relfit.stats.tests.best_set import best_set
 
 
 def _law(method="gaussian", rows=30):

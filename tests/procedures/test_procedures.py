@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from relfit import InputError, JointEstimate, decide
-from relfit.procedures import adjust, fixed_relpsi, relative_z, relmulti, relpsi
-from relfit.procedures.corrections import resolve_correction, sign_condition
-from relfit.truncnorm import selective_threshold
+from relfit.api import decide
+from relfit.stats.decision import adjust, resolve_correction, sign_condition
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.pair import fixed_relpsi, relative_z
+from relfit.stats.tests.relmulti import relmulti
+from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.truncnorm import selective_threshold
+from relfit.util.errors import InputError
 
 
 def joint(values, covariance, names=None):

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from relfit import JointEstimate
-from relfit.procedures import adjust
-from relfit.procedures.ranks import pairwise_matrix, rank_sets
+from relfit.stats.decision import adjust
+from relfit.stats.joint import JointEstimate
+from relfit.stats.ranks import pairwise_matrix, rank_sets
 
 
 def joint(values, covariance):

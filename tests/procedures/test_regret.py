@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from relfit import JointEstimate
-from relfit.procedures.best_set import best_set
-from relfit.procedures.regret import regret_bounds
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.best_set import best_set, regret_bounds
 
 Z = norm.isf(0.05)
 

@@ -18,8 +18,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import relfit
-from relfit.errors import InputError
 from relfit.report.gate import junit_xml
+from relfit.util.errors import InputError
 
 fixed = settings(max_examples=300, deadline=None, database=None, derandomize=True)
 TESTS = ("relpsi", "best-set", "carve", "relmulti")

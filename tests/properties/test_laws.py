@@ -11,7 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from relfit import IMQ, Comparison, Density, Gaussian, JointEstimate, compare, decide, estimate
+from relfit.api import compare, decide, estimate
+from relfit.data.models import Density
+from relfit.kernels.standard import IMQ, Gaussian
+from relfit.results.comparison import Comparison
+from relfit.stats.joint import JointEstimate
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.evidence import bandwidth_sensitivity, recall
-from relfit.planning import plan
-from relfit.report.advice import about, rows_advice
-from relfit.report.checks import checks
-from relfit.report.plain import in_other_words, not_said
+from relfit.report.checks import about, checks, rows_advice
+from relfit.report.recall import recall
+from relfit.report.sensitivity import bandwidth_sensitivity
+from relfit.report.words import in_other_words, not_said
+from relfit.results.planning import plan
 
 
 def _checks(result, data=None):

@@ -11,9 +11,10 @@ from PIL import Image
 from refusals import refused
 
 import relfit
-from relfit.evidence import differing_rows, recall
 from relfit.report.examples import LETTERS, PICTURE, check_items, example, strips
-from relfit.report.html import render_report
+from relfit.report.page import render_report
+from relfit.report.recall import recall
+from relfit.report.witness import differing_rows
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.errors import InputError
 from relfit.report.formats import latex_text, to_csv, to_latex, to_markdown
 from relfit.report.methods import methods_text
+from relfit.report.page import python_call, settings
 from relfit.report.references import REFERENCES
-from relfit.report.repeat import python_call, settings
-from relfit.report.table import table
+from relfit.report.text import table
 from relfit.report.words import error_words
+from relfit.util.errors import InputError
 
 
 def test_csv_holds_the_rows_exactly(make, odd):

@@ -14,10 +14,9 @@ from refusals import refused
 from scipy.special import ndtr
 
 import relfit
-from relfit.cli_gate import gated_json, judged
-from relfit.gate import Gate, judge
-from relfit.report.gate import gate_sentence, gate_words, junit_xml
-from relfit.report.html import render_report
+from relfit.cli.gate import gated_json, judged
+from relfit.report.gate import Gate, gate_sentence, gate_words, judge, junit_xml
+from relfit.report.page import render_report
 
 
 def test_without_against_it_is_the_verdict(make):
@@ -194,7 +193,9 @@ def test_names_in_the_gates_sentence_are_text(odd, tmp_path):
 
 def test_a_gate_of_another_result_is_refused(make):
     result = make([0.0, 1.0])
-    refused(lambda: render_report(result, gate="failed"), "gate: expected what relfit.gate.judge answered", "got str")
+    refused(
+        lambda: render_report(result, gate="failed"), "gate: expected what relfit.report.gate.judge answered", "got str"
+    )
     other = Gate("m1", "m3", True, 0.01, True, None)
     refused(lambda: render_report(result, gate=other), "got that of another result")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.errors import InputError
-from relfit.report.html import notebook_table, render_report, write_report
+from relfit.report.page import notebook_table, render_report, write_report
 from relfit.report.words import summary
+from relfit.util.errors import InputError
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 

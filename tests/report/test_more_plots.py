@@ -11,8 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import relfit
-from relfit.errors import InputError
-from relfit.evidence import differing_rows, landscape, recall
+from relfit.report.landscape import landscape
+from relfit.report.recall import recall
+from relfit.report.witness import differing_rows
+from relfit.util.errors import InputError
 
 
 @pytest.fixture(scope="module")

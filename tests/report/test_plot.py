@@ -15,8 +15,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from relfit.errors import InputError
-from relfit.report.plot import BRACKET, MARKS, forest
+from relfit.report.plots import BRACKET, MARKS, forest
+from relfit.util.errors import InputError
 
 
 def _marks(ax):

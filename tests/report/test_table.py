@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import relfit
-from relfit.report.table import number_format, pair_text, short_names, show_pvalue, table, text
-from relfit.report.words import error_words, header, listed, question, summary, visible
+from relfit.report.text import number_format, pair_text, short_names, show_pvalue, table, text
+from relfit.report.words import error_words, header, question, summary
+from relfit.util.text import listed, visible
 
 
 def test_looks_as_documented(make):

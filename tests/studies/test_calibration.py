@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from relfit.compare import compare, estimate
+from relfit.api import compare, estimate
 from studies.calibration import averaging, corrected, levels, negative, order, pages, power, tables
 from studies.calibration.cases import CASES, case, located, signed_axes
 from studies.calibration.pictures import name_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.problems import draw, mean_shift_l10
+from relfit.paper.problems import draw, mean_shift_l10
 from studies.coverage import trials as coverage
 
 

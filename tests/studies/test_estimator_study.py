@@ -3,9 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from relfit.discrepancies import Psi
-from relfit.estimate import JointEstimate
-from relfit.kernels import Gaussian
+from relfit.kernels.standard import Gaussian
+from relfit.stats.joint import JointEstimate, Psi
 from studies.estimators import costs, memory, noise, page, power, shrinkage, truth
 
 

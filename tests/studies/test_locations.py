@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relfit.problems import blobs, mean_shift
+from relfit.paper.problems import blobs, mean_shift
 from studies.locations import levels, page, population, power, truth
 
 

@@ -9,41 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relfit.errors import InputError
-from relfit.kernels.bandwidth import median_distance
-from relfit.kernels.base import Kernel, library
-from relfit.kernels.choice import Collection, Select, as_kernel, table_of
-from relfit.kernels.polynomial import Polynomial
-from relfit.kernels.precomputed import Precomputed
-from relfit.kernels.profile import Radial
-from relfit.kernels.radial import IMQ, Gaussian, Matern, RationalQuadratic
-from relfit.kernels.recorded import Recorded
-from relfit.kernels.sums import MultiScale, Squared, Sum
-from relfit.kernels.tilt import Decay, Tilted
-
-__all__ = [
-    "IMQ",
-    "Collection",
-    "Decay",
-    "Gaussian",
-    "Kernel",
-    "Matern",
-    "MultiScale",
-    "Polynomial",
-    "Precomputed",
-    "Radial",
-    "RationalQuadratic",
-    "Recorded",
-    "Select",
-    "Squared",
-    "Sum",
-    "Tilted",
-    "as_kernel",
-    "kernel_from_dict",
-    "library",
-    "median_distance",
-    "table_of",
-]
+from relfit.kernels.base import Kernel, Sum
+from relfit.kernels.choice import Collection
+from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.custom import Recorded
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.util.errors import InputError
 
 _KINDS: dict[str, type[Kernel]] = {
     kind.__name__: kind for kind in (Gaussian, IMQ, Matern, MultiScale, Polynomial, RationalQuadratic, Recorded)

@@ -1,24 +1,35 @@
-"""What a kernel is: an immutable value with φ, φ' and φ'', and ``+``."""
+"""The narrow interface between the plan of tiles and the library that does the arithmetic."""
 
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
-from relfit.backends.base import Power, Variable, Weight, host
-from relfit.errors import InputError
+from relfit.util.arrays import Array, host, library
+from relfit.util.errors import InputError
 
-if TYPE_CHECKING:
-    from relfit.kernels.sums import Sum
+Weight = Literal["phi", "dphi", "r2ddphi"]
+Variable = Literal["r2", "dot"]
 
-Array = NDArray[np.float64]
+
+class Power(NamedTuple):
+    """φ(t) = peak · (offset + slope · t)^exponent."""
+
+    peak: float
+    offset: float
+    slope: float
+    exponent: float
+
+
+# --------------------
+# What a kernel is: an immutable value with φ, φ' and φ'', and ``+``.
+
 Length = float | Literal["median"]
 
 
@@ -144,7 +155,7 @@ class Kernel(ABC):
 
     def __add__(self, other: object) -> Sum:
         """The sum of two kernels, itself a kernel."""
-        from relfit.kernels.sums import add
+        pass
 
         return add(self, other) if isinstance(other, Kernel) else NotImplemented
 
@@ -190,14 +201,6 @@ class Tilt(Protocol):
         """∇ log w at every row (n, d)."""
 
 
-def library(t: Any) -> Any:
-    """The functions (exp, sqrt, where, …) for the array library t belongs to: φ is written once for all of them."""
-    name = type(t).__module__.partition(".")[0]
-    if name in ("torch", "cupy"):
-        return sys.modules[name]
-    return sys.modules["jax.numpy"] if name in ("jax", "jaxlib") else np
-
-
 def check_length(argument: str, value: object) -> None:
     """Refuse a length that is neither a positive number nor "median"."""
     if isinstance(value, str) and value == "median":
@@ -225,3 +228,122 @@ def _show(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(_show(item) for item in value) + ")"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+# --------------------
+# Sums of kernels, and one kernel summed over a grid of bandwidths.
+
+
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """The sum of kernels, made by ``+``."""
+
+    terms: tuple[Kernel, ...]
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether every term is."""
+        return all(term.smooth for term in self.terms)
+
+    @property
+    def variable(self) -> Variable:
+        """The variable its terms share."""
+        return self.terms[0].variable
+
+    @property
+    def length(self) -> float:
+        """The shortest length among the terms."""
+        return min(term.length for term in self.terms)
+
+    def largest_entry(self, dim: int) -> float:
+        """The smallest among the terms'."""
+        return min(term.largest_entry(dim) for term in self.terms)
+
+    @property
+    def writable(self) -> bool:
+        """Whether every term is."""
+        return all(term.writable for term in self.terms)
+
+    @property
+    def needs_median(self) -> bool:
+        """Whether any term still needs the median."""
+        return any(term.needs_median for term in self.terms)
+
+    def with_median(self, median: float) -> Sum:
+        """The sum with "median" replaced in every term."""
+        return Sum(tuple(term.with_median(median) for term in self.terms))
+
+    def with_dimension(self, dim: int) -> Sum:
+        """The sum with the dimension filled in in every term."""
+        return Sum(tuple(term.with_dimension(dim) for term in self.terms))
+
+    def phi(self, t: Array) -> Array:
+        """Σφ."""
+        return self.weights(t, ("phi",))[0]
+
+    def dphi(self, t: Array) -> Array:
+        """Σφ'."""
+        return self.weights(t, ("dphi",))[0]
+
+    def ddphi(self, t: Array) -> Array:
+        """Σφ''."""
+        first, *others = (term.ddphi(t) for term in self.terms)
+        return sum(others, start=first)
+
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """Each weight added up over the terms."""
+        total = self.terms[0].weights(t, which)
+        for term in self.terms[1:]:
+            total = tuple(a + b for a, b in zip(total, term.weights(t, which), strict=True))
+        return total
+
+    def describe(self) -> str:
+        """The terms in words, joined by "+"."""
+        return " + ".join(term.describe() for term in self.terms)
+
+
+def add(first: Kernel, second: Kernel) -> Sum:
+    """The flat sum of two plain kernels of the same variable."""
+    for kernel in (first, second):
+        if not kernel.plain:
+            raise InputError(f"kernel: cannot add {kernel.describe()}; add plain kernels, then tilt the sum if wanted")
+    if first.variable != second.variable:
+        raise InputError("kernel: cannot add a radial kernel and a function of x·y")
+    return Sum((*_terms(first), *_terms(second)))
+
+
+def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
+    return kernel.terms if isinstance(kernel, Sum) else (kernel,)
+
+
+# --------------------
+# The median distance, the default bandwidth.
+
+
+def median_distance(points: Array) -> float:
+    """The median pairwise distance of the rows (s, d) of an already drawn subsample.
+
+    With many repeated rows the median is 0; then it is the mean distance of the distinct pairs. Rows
+    that all coincide are refused.
+    """
+    scale = float(np.abs(points).max()) or 1.0
+    # Scaled so that squares neither overflow nor vanish for data of size 1e±300.
+    distances = _pairwise_distances(points / scale)
+    if not distances.size or distances.max() == 0.0:
+        raise InputError("reference and models: expected at least two distinct rows, all pooled rows coincide")
+    middle = float(np.median(distances))
+    return scale * (middle if middle > 0.0 else float(distances[distances > 0.0].mean()))
+
+
+def _pairwise_distances(rows: Array) -> Array:
+    if rows.shape[1] <= 64:
+        return np.asarray(pdist(rows))
+    norms = np.einsum("ij,ij->i", rows, rows)
+    upper = np.triu(np.ones((len(rows), len(rows)), dtype=bool), 1)
+    total = (norms[:, None] + norms)[upper]
+    squares = total - 2.0 * (rows @ rows.T)[upper]
+    # Equal rows must be at distance 0 exactly, or atoms are not seen through the rounding.
+    near = np.flatnonzero(squares <= 1e-12 * total)
+    first, second = (index[near] for index in np.nonzero(upper))
+    squares[near] = np.square(rows[first] - rows[second]).sum(axis=1)
+    return np.asarray(np.sqrt(squares))

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from relfit.errors import InputError
-from relfit.kernels.base import Array, Kernel, ScaledKernel
-from relfit.kernels.precomputed import Precomputed
-from relfit.kernels.radial import IMQ, Gaussian, Matern, RationalQuadratic
-from relfit.kernels.sums import MultiScale
+from relfit.kernels.base import Kernel, ScaledKernel
+from relfit.kernels.composite import MultiScale
+from relfit.kernels.custom import Precomputed
+from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
 
 # Bandwidths tried by default, as multiples of the median distance.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0)

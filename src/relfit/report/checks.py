@@ -1,18 +1,86 @@
-"""How far the answer can be trusted: what was looked at, what was found, in sentences."""
+"""Do the data fall apart into groups? KSD hardly sees how the weight is shared among them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relfit.check import check_score
-from relfit.diagnostics import NEAR_DEGENERATE
-from relfit.errors import RelfitError
-from relfit.evidence import Recalled, Sensitivity, separated_groups
-from relfit.inputs.overlap import fingerprint
-from relfit.models import Density
+import numpy as np
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+from scipy.spatial.distance import cdist
+
+from relfit.data.check_score import check_score
+from relfit.data.models import Density
+from relfit.data.overlap import fingerprint
 from relfit.report import words
-from relfit.result import Comparison
+from relfit.report.recall import Recalled
+from relfit.report.sensitivity import Sensitivity
+from relfit.report.words import grouped
+from relfit.results.comparison import Comparison
+from relfit.results.plan import Forecast, Plan
+from relfit.results.planning import TESTS, plan
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError, RelfitError
+from relfit.util.text import listed, quoted, visible
+
+MOST_ROWS = 400
+# A group holds at least this share of the rows; fewer are outliers.
+SMALLEST_SHARE = 0.05
+# How many times the usual step between neighbours a gap between groups is.
+WIDE = 4.0
+_USUAL = 0.9
+_TRIED = 60
+
+
+@dataclass(frozen=True)
+class Separation:
+    """Two groups: their shares of the rows (the smaller first), the gap between them and the usual step within."""
+
+    shares: tuple[float, float]
+    gap: float
+    step: float
+
+
+def separated_groups(x: Array) -> Separation | None:
+    """The widest gap of the rows (n, d) that has at least 5% of them on either side, if it is wide.
+
+    Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
+    wide from four times the 90% point of all its edges.
+
+    >>> rng = np.random.default_rng(0)
+    >>> separated_groups(rng.normal(size=(300, 2))) is None
+    True
+    >>> two = np.concatenate([rng.normal(size=(100, 2)), rng.normal(20.0, 1.0, (300, 2))])
+    >>> separated_groups(two).shares
+    (0.25, 0.75)
+    """
+    some = x[:: max(1, -(-len(x) // MOST_ROWS))]
+    distances = cdist(some, some)
+    # A distance of exactly 0 would be no edge at all.
+    tree = minimum_spanning_tree(np.maximum(distances, np.finfo(float).tiny)).tocoo()
+    step = float(np.quantile(tree.data, _USUAL)) if tree.nnz else 0.0
+    if step <= np.finfo(float).tiny:
+        # Most rows are repeated: steps between them say nothing.
+        return None
+    for k in np.argsort(tree.data)[::-1][:_TRIED]:
+        if tree.data[k] < WIDE * step:
+            return None
+        cut = tree.copy()
+        cut.data[k] = 0.0
+        cut.eliminate_zeros()
+        _, labels = connected_components(cut, directed=False)
+        share = float(np.mean(labels == labels[0]))
+        small = min(share, 1.0 - share)
+        if small >= SMALLEST_SHARE:
+            return Separation((small, 1.0 - small), float(tree.data[k]), step)
+    return None
+
+
+# --------------------
+# How far the answer can be trusted: what was looked at, what was found, in sentences.
 
 _SHARED_NOTE = "also occur in the reference"
 # Rows at which derivatives of a density are checked for the report.
@@ -71,7 +139,7 @@ def _sensitivity(comparison: Comparison, recalled: Recalled | None, found: Sensi
             title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",)
         )
     changed = [name for name in comparison.names if len(set(_near(found, name))) > 1]
-    return Check(title, "mind", (f"At half or twice the bandwidth the verdict on {words.listed(changed)} is another.",))
+    return Check(title, "mind", (f"At half or twice the bandwidth the verdict on {listed(changed)} is another.",))
 
 
 def _near(found: Sensitivity, name: str) -> list[str]:
@@ -90,7 +158,7 @@ def _degeneracy(comparison: Comparison) -> Check | None:
         return Check(title, "good", (text,))
     many = len(close) > 1
     text = (
-        f"{words.listed(close)} {'are' if many else 'is'} so close to the data that the usual approximation is "
+        f"{listed(close)} {'are' if many else 'is'} so close to the data that the usual approximation is "
         "cautious there: false alarms are rarer than stated, but real differences may be missed."
     )
     return Check(title, "mind", (text,))
@@ -100,7 +168,7 @@ def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check | N
     if comparison.measure not in ("mmd", "ume", "nystroem") or (comparison.sizes or (1,))[0] == 0:
         return None
     title = "Rows shared with the reference"
-    notes = [words.visible(note) for note in comparison.warnings if _SHARED_NOTE in note]
+    notes = [visible(note) for note in comparison.warnings if _SHARED_NOTE in note]
     if notes:
         return Check(title, "mind", tuple(f"{note[0].upper()}{note[1:]}." for note in notes))
     if recalled is not None and fingerprint(recalled.data.reference).atoms:
@@ -143,9 +211,7 @@ def _scores(comparison: Comparison, recalled: Recalled | None) -> Check | None:
         good = good and fine
         said.setdefault(message, []).append(name)
     own = recalled.data.target is None
-    sentences = [
-        f"{words.listed(names) if own else 'The target'}: {words.visible(message)}." for message, names in said.items()
-    ]
+    sentences = [f"{listed(names) if own else 'The target'}: {visible(message)}." for message, names in said.items()]
     return Check(title, "good" if good else "mind", tuple(sentences))
 
 
@@ -169,3 +235,90 @@ def _randomised(comparison: Comparison) -> Check | None:
         return None
     text = f"The choice of the best is randomised: another seed than {comparison.seed} may choose another model."
     return Check("Random choice", "mind", (text,))
+
+
+# --------------------
+# How many rows it would take to tell the undecided models from the best.
+
+POWER = 0.8
+TRIALS = 200
+_MOST_SENTENCES = 4
+
+
+def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
+    """The plan with these models of the comparison as its pilot, for the test it used."""
+    joint = comparison._distinct()
+    if joint.sizes is None or comparison.test not in TESTS:
+        raise InputError("sample size: this result does not say how many rows it was made from")
+    if comparison.margin:
+        raise InputError(f"margin: plans know none, got {comparison.margin:g}; plan from the result without it")
+    at = [k for k, name in enumerate(joint.names) if name in names]
+    sizes = (joint.sizes[0], *(joint.sizes[1 + k] for k in at if len(joint.sizes) > 1))
+    square = np.ix_(at, at)
+    return plan(
+        JointEstimate(
+            tuple(joint.names[k] for k in at),
+            joint.values[at],
+            joint.covariance[square],
+            sizes,
+            near_degeneracy=None if joint.near_degeneracy is None else joint.near_degeneracy[at],
+            second_order=None if joint.second_order is None else joint.second_order[square],
+        ),
+        power=power,
+        alpha=comparison.alpha,
+        tests=[comparison.test],
+        select_fraction=comparison.select_fraction or 0.25,
+        correction=comparison.correction,
+        trials=trials,
+        rng=comparison.seed or 0,
+        progress=False,
+    )
+
+
+def rows_advice(comparison: Comparison) -> list[str]:
+    """A sentence for each undecided model: to tell it from the best you would need about n = … rows.
+
+    The gap seen is taken for the true one; the range is what the data leave open about it.
+    """
+    if comparison.sizes is None or comparison.test not in TESTS:
+        return []
+    if comparison.margin:
+        return ["Not looked at: plans know no margin."]
+    _, _, undecided = grouped(comparison.rows())
+    undecided = [row["name"] for row in comparison.rows() if row["name"] in undecided and not row["equivalent"]]
+    undecided = [name for name in undecided if name in comparison._distinct().names]
+    if not undecided:
+        return ["No other model is undecided: these rows were enough."]
+    # The few models asked about are planned for by themselves: those found worse by far have no part in it.
+    # Of many the ones with the largest gaps: for the closest no number of rows may be enough.
+    made = own_plan(comparison, [comparison.best, *undecided[-_MOST_SENTENCES:]])
+    said = [_sentence(made, cell) for cell in made.forecasts]
+    more = len(undecided) - _MOST_SENTENCES
+    if more > 0:
+        said.append(f"{more} more {'models are' if more > 1 else 'model is'} undecided too.")
+    return said
+
+
+def about(rows: float) -> str:
+    """A number of rows to two digits.
+
+    >>> about(5437.0), about(87.2), about(1_234_567.0)
+    ('5,400', '87', '1,200,000')
+    """
+    digits = max(0, math.floor(math.log10(rows)) - 1)
+    return f"{round(rows, -digits):,.0f}"
+
+
+def _sentence(made: Plan, cell: Forecast) -> str:
+    name, best = quoted(cell.name), quoted(made.best)
+    if not math.isfinite(cell.n_needed):
+        return f"To tell {name} from {best}, {about(made.most)} rows would not be enough: hardly a gap is to be seen."
+    start = f"To tell {name} from {best} you would need about n = {about(cell.n_needed)} rows"
+    if cell.gap < cell.gap_standard_error:
+        return (
+            f"{start} if the gap is what it looks like; but it is smaller than its own standard error, and if there is "
+            "none, no number of rows is enough."
+        )
+    low, high = cell.n_range or (cell.n_needed, cell.n_needed)
+    most = about(high) if math.isfinite(high) else f"more than {about(made.most)}"
+    return f"{start}; what these data leave open about the gap makes that {about(low)} to {most}."

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from relfit.errors import InputError
-from relfit.evidence import Differing, Recalled
-from relfit.evidence.rows import Side
-from relfit.report.where import strongest
-from relfit.report.words import visible
+from relfit.report.landscape import strongest
+from relfit.report.recall import Recalled
+from relfit.report.witness import Differing, Side
+from relfit.util.errors import InputError
+from relfit.util.text import visible
 
 REFERENCE = "reference"
 SHOWN = 4

@@ -6,9 +6,9 @@ import csv
 import io
 import re
 
-from relfit.report import words
-from relfit.report.table import Table, table
-from relfit.result import Comparison
+from relfit.report.text import Table, table
+from relfit.results.comparison import Comparison
+from relfit.util.text import visible
 
 LONGEST_NAME = 80
 _LATEX = {
@@ -127,7 +127,7 @@ def _latex_row(cells: list[str]) -> str:
 
 
 def _markdown_text(cell: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", words.visible(cell))
+    return _MARKDOWN.sub(r"\\\1", visible(cell))
 
 
 def _markdown_row(cells: object) -> str:

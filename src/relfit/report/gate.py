@@ -1,15 +1,96 @@
-"""The gate in words, and as a JUnit file for the dashboards of continuous integration."""
+"""May this model be released? One question to a finished comparison, answered yes or no."""
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-from relfit.gate import Gate
+import numpy as np
+
 from relfit.report import words
-from relfit.report.table import show_pvalue, text
-from relfit.result import Comparison
+from relfit.report.text import show_pvalue, text
+from relfit.results.comparison import Comparison
+from relfit.results.distinct import unseen
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.pair import relative_z
+from relfit.util.errors import InputError
+from relfit.util.text import listed, quoted, visible
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a model passes. It fails only where it is significantly worse than `against`.
+
+    Attributes:
+        name, against: the model, and the one it was compared with.
+        failed: the answer.
+        pvalue: of "no worse than `against`", in the best set of "as good as every other model"; adjusted where the
+            comparison's p-values are.
+        fixed: whether `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
+            model, and for one that the best set rejects the model that beats it.
+        equivalent: whether the model was shown to be within the margin; None without one.
+    """
+
+    name: str
+    against: str
+    failed: bool
+    pvalue: float
+    fixed: bool
+    equivalent: bool | None
+
+
+def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate:
+    """The gate of one model, against the best or against a model named beforehand.
+
+    Without `against` it is the comparison's verdict. With it the fixed hypothesis D_name ≤ D_against + margin is tested
+    at the comparison's level: a one-sided z test on the same estimates, which no choice of a best model has touched.
+    A kernel that cannot see the models gives no answer: it is refused.
+
+    >>> from relfit import decide
+    >>> result = decide(JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3)))
+    >>> judge(result, "new", "old").failed, judge(result, "old", "new").failed
+    (True, False)
+    """
+    for argument, value in (("name", name), ("against", against)):
+        if value is not None and value not in comparison.names:
+            raise InputError(f"{argument}: expected the name of a model, got {value!r}")
+    if against == name:
+        raise InputError(f"against: expected another model than {name!r}")
+    _check_seen(comparison, name, against)
+    if against is None:
+        row = next(row for row in comparison.rows() if row["name"] == name)
+        # The best set shows only that some model is better, and that is the one which beats this one most clearly.
+        beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
+        opponent = beaters.get(name) or comparison.best
+        return Gate(name, opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+    at = [comparison.names.index(name), comparison.names.index(against)]
+    pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
+    originals = comparison._originals()
+    if originals[at[0]] == originals[at[1]]:
+        return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
+    decision = relative_z(pair, comparison.alpha, comparison.margin)
+    pvalue = math.exp(decision.log_pvalue)
+    return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
+
+
+def _check_seen(comparison: Comparison, name: str, against: str | None) -> None:
+    """Refuse an answer that no data could have changed: a kernel that takes one value on all pairs of rows."""
+    others = unseen(comparison, name)
+    opponent = comparison.best if against is None else against
+    if comparison.kernel is None or not (others if opponent == name else opponent in others):
+        return
+    whom = "the other models" if opponent == name else repr(opponent)
+    raise InputError(
+        f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes one "
+        "value on all their pairs of rows; choose a bandwidth near the median distance"
+    )
+
+
+# --------------------
+# The gate in words, and as a JUnit file for the dashboards of continuous integration.
 
 # What XML 1.0 cannot hold, not even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -17,8 +98,8 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def gate_words(comparison: Comparison, gate: Gate) -> str:
     """One sentence: the model is significantly worse, or there is no evidence of it, or it is a copy."""
-    name = words.quoted(gate.name)
-    whom = words.quoted(gate.against) if gate.failed else _opponent(gate)
+    name = quoted(gate.name)
+    whom = quoted(gate.against) if gate.failed else _opponent(gate)
     than = f" by more than {comparison.margin:g}" if comparison.margin else ""
     if gate.failed:
         p = show_pvalue(gate.pvalue, comparison.alpha)
@@ -29,7 +110,7 @@ def gate_words(comparison: Comparison, gate: Gate) -> str:
     copied = _copied(comparison, gate)
     if not copied:
         return passed
-    same = f"{name} {_same(comparison, gate.name, words.listed(copied))}"
+    same = f"{name} {_same(comparison, gate.name, listed(copied))}"
     return same if gate.against in copied else f"{passed}, but {same}"
 
 
@@ -37,7 +118,7 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
     """The answer with its words, as the page, the result file and the JUnit file have it.
 
     >>> from relfit import JointEstimate, decide
-    >>> from relfit.gate import judge
+    >>> from relfit.report.gate import judge
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> gate_sentence(result, judge(result, "new", "old"))
     'Gate failed: new is significantly worse than old (p-value 7.7e-9, level 0.05).'
@@ -63,7 +144,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     its standard output, of the gated one in the gate's words; the gate and the whole table are that of the suite.
 
     >>> from relfit import JointEstimate, decide
-    >>> from relfit.gate import judge
+    >>> from relfit.report.gate import judge
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> ElementTree.fromstring(junit_xml(result, judge(result, "new"))).find("testsuite").attrib["failures"]
     '1'
@@ -73,7 +154,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     root = ElementTree.Element("testsuites", {"name": "relfit", **counts})
     suite = ElementTree.SubElement(root, "testsuite", {"name": "relfit compare", "time": "0", **counts})
     for row in comparison.rows():
-        name = _legal(words.visible(row["name"]))
+        name = _legal(visible(row["name"]))
         case = ElementTree.SubElement(suite, "testcase", {"classname": "relfit.compare", "name": name, "time": "0"})
         if gate is not None and gate.failed and row["name"] == gate.name:
             message = _legal(gate_words(comparison, gate))
@@ -102,7 +183,7 @@ def _verdict(gate: Gate) -> str:
 
 
 def _opponent(gate: Gate) -> str:
-    return words.quoted(gate.against) if gate.fixed else "the best"
+    return quoted(gate.against) if gate.fixed else "the best"
 
 
 def _copied(comparison: Comparison, gate: Gate) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from relfit.evidence.recall import preset_of
-from relfit.inputs import check_choice
-from relfit.kernels import Gaussian
-from relfit.procedures.maxt import SMALL_SAMPLE
+from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.formats import latex_text
+from relfit.report.recall import preset_of
 from relfit.report.references import REFERENCES
-from relfit.result import Comparison
+from relfit.results.comparison import Comparison
+from relfit.stats.maxt import SMALL_SAMPLE
+from relfit.util.checks import check_choice
 
 # [key; key] is a citation, (NAME [key; key]) one inside brackets.
 _CITATION = re.compile(r"\[([a-z0-9; ]+)\]")

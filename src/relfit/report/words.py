@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from relfit.kernels import Collection
-from relfit.result import Comparison, PairComparison
-from relfit.result.distinct import blind
+from relfit.kernels.choice import Collection
+from relfit.kernels.standard import Polynomial
+from relfit.results.comparison import Comparison
+from relfit.results.distinct import blind
+from relfit.results.pair import PairComparison
+from relfit.util.text import _MOST_NAMES, listed, quoted
 
 TEST_NAMES = {
     "relpsi": "RelPSI",
@@ -45,44 +46,6 @@ DEPENDENCE_NAMES = {
     "paired": "the models' rows are paired with the reference rows",
     "chain": "the samples are Markov chains",
 }
-
-# Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
-_JOINERS = "\u200c\u200d"
-_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_MOST_NAMES = 4
-
-
-def visible(name: str) -> str:
-    r"""The name on one line: control, direction and other invisible characters as escapes.
-
-    >>> print(visible("two\nlines"))
-    two\nlines
-    """
-    if not name.strip():
-        return repr(name)
-    return "".join(
-        c if unicodedata.category(c) not in _INVISIBLE or c in _JOINERS else c.encode("unicode_escape").decode()
-        for c in name
-    )
-
-
-def quoted(name: str) -> str:
-    """The name as it stands in a sentence: in quotes unless it is one plain word."""
-    shown = visible(name)
-    return shown if re.fullmatch(r"[^\W\d_](?:[^\s,;:'\"]*\w)?", shown) else f"'{shown}'"
-
-
-def listed(names: Sequence[str], last: str = "and") -> str:
-    """The names as a list in words; a long one is cut short.
-
-    >>> listed(["gpt", "llama", "phi"]), listed(list("abcdefg"), "or")
-    ('gpt, llama and phi', 'a, b, c or 4 more')
-    """
-    shown = [quoted(name) for name in names]
-    if len(shown) > _MOST_NAMES:
-        kept = _MOST_NAMES - 1
-        shown = [*shown[:kept], f"{len(names) - kept} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
 
 
 def measure_name(result: Comparison | PairComparison) -> str:
@@ -313,3 +276,52 @@ def _direction(result: Comparison | PairComparison) -> list[str]:
 
 def _remarked(said: str, remarks: Sequence[str]) -> str:
     return f"{said} ({'; '.join(remarks)})" if remarks else said
+
+
+# --------------------
+# The same once more, for readers who have never met a p-value.
+
+
+def in_other_words(comparison: Comparison) -> list[str]:
+    """What the error rate and the p-values mean, as frequencies."""
+    return [_error(comparison), _pvalue(comparison)]
+
+
+def _error(comparison: Comparison) -> str:
+    share = f"{100 * comparison.alpha:g}"
+    if comparison.correction in ("by", "bh"):
+        return (
+            f"In other words: over many such comparisons, at most about {share} of every 100 verdicts “worse” are "
+            "mistaken. Nothing is promised about models that are worse and were not found."
+        )
+    if comparison.correction in ("holm", "bonferroni"):
+        return (
+            f"In other words: at most {share} of 100 such comparisons contain even one mistaken “worse”. Nothing is "
+            "promised about models that are worse and were not found."
+        )
+    return (
+        f"In other words: a model that is in truth as good as the best is called worse in at most {share} of 100 such "
+        "comparisons. Nothing is promised about models that are worse and were not found."
+    )
+
+
+def _pvalue(comparison: Comparison) -> str:
+    given = (
+        ", allowing for the fact that the same rows chose the best" if comparison.test in ("relpsi", "carve") else ""
+    )
+    return (
+        "A p-value is the chance of data that speak against a model at least as strongly as these if it were no worse"
+        f"{given}. The smaller, the stronger the evidence; it is not the probability that the model is as good."
+    )
+
+
+def not_said(comparison: Comparison) -> list[str]:
+    """What the answer does not say, with what this discrepancy cannot see."""
+    more = []
+    if comparison.measure in ("ksd", "fssd"):
+        more.append(
+            "A density with the right shape around each group of the data but wrong weights may pass for right."
+        )
+    if isinstance(comparison.kernel, Polynomial):
+        more.append("A polynomial kernel sees moments only: models that agree in those are level, however different.")
+    return [*caveats(comparison), *more]

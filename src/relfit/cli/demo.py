@@ -1,0 +1,148 @@
+"""A real example that needs nothing but relfit: generators of handwritten digits, compared on images they never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from relfit.api import compare
+from relfit.cli.outputs import check_outputs, say
+from relfit.cli.report import command_line
+from relfit.results.comparison import Comparison
+from relfit.util.arrays import Array
+from relfit.util.random import make_seed, stream
+
+GREY_LEVELS = 16
+SHRINKAGE = 0.1
+COMPONENTS = 10
+
+
+def digits() -> tuple[Array, NDArray[np.uint8]]:
+    """The images (1797, 64) with pixels in [0, 1], and their labels 0 to 9."""
+    with files("relfit").joinpath("paper/digits.npz").open("rb") as stored, np.load(stored, allow_pickle=False) as data:
+        return data["images"] / float(GREY_LEVELS), data["labels"]
+
+
+def split_digits(seed: int) -> tuple[Array, NDArray[np.uint8], Array]:
+    """Training images, their labels, and the reference images: two disjoint random halves."""
+    images, labels = digits()
+    order = stream(seed, "demo split").permutation(len(images))
+    train, reference = order[: len(order) // 2], order[len(order) // 2 :]
+    return images[train], labels[train], images[reference]
+
+
+def generate(images: Array, labels: NDArray[np.uint8], count: int, seed: int) -> dict[str, Array]:
+    """`count` images from each of five generators fitted to the training images.
+
+    - digit Gaussians: a digit drawn at random, then a Gaussian fitted to that digit;
+    - noisy copies: a training image plus noise of one grey level;
+    - blended neighbours: a random point between a training image and the training image nearest to it;
+    - one Gaussian: a Gaussian fitted to all digits together;
+    - PCA Gaussian: a Gaussian on the first ten principal components;
+    - independent pixels: each pixel drawn on its own from the training images.
+    """
+    makers: dict[str, Callable[[np.random.Generator], Array]] = {
+        "digit Gaussians": lambda rng: _digit_gaussians(images, labels, count, rng),
+        "noisy copies": lambda rng: _noisy_copies(images, count, rng),
+        "blended neighbours": lambda rng: _blended_neighbours(images, count, rng),
+        "one Gaussian": lambda rng: _gaussian(images, count, rng),
+        "PCA Gaussian": lambda rng: _pca_gaussian(images, count, rng),
+        "independent pixels": lambda rng: _independent_pixels(images, count, rng),
+    }
+    return {name: np.clip(make(stream(seed, "demo", name)), 0.0, 1.0) for name, make in makers.items()}
+
+
+def introduction(seed: int) -> str:
+    """What is compared, in two lines."""
+    train, _, reference = split_digits(seed)
+    return (
+        f"{len(train)} images of handwritten digits trained six simple generators; {len(reference)} other images, "
+        "which no generator has seen, are the reference.\n"
+        f"Each generator made {len(reference)} images. Which of them are significantly worse than the best one?"
+    )
+
+
+def problem(seed: int = 0) -> tuple[Array, dict[str, Array]]:
+    """The reference images (n, 64), and as many of each generator."""
+    train, labels, reference = split_digits(seed)
+    return reference, generate(train, labels, len(reference), seed)
+
+
+def pictures(reference: Array, models: Mapping[str, Array]) -> dict[str, list[Array]]:
+    """The rows as images of 8 × 8 pixels, as `Comparison.report` takes its items."""
+    return {name: list(rows.reshape(-1, 8, 8)) for name, rows in {"reference": reference, **models}.items()}
+
+
+def run(seed: int = 0) -> Comparison:
+    """Compare the six generators with the images that none of them has seen.
+
+    >>> len(run(seed=0).names)
+    6
+    """
+    seed = make_seed(seed)
+    return compare(*problem(seed), rng=seed)
+
+
+def _digit_gaussians(images: Array, labels: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Array:
+    drawn = rng.choice(labels, count)
+    out = np.empty((count, images.shape[1]))
+    for digit in np.unique(drawn):
+        out[drawn == digit] = _gaussian(images[labels == digit], int((drawn == digit).sum()), rng)
+    return out
+
+
+def _noisy_copies(images: Array, count: int, rng: np.random.Generator) -> Array:
+    noise = rng.normal(scale=1.0 / GREY_LEVELS, size=(count, images.shape[1]))
+    return images[rng.integers(len(images), size=count)] + noise
+
+
+def _blended_neighbours(images: Array, count: int, rng: np.random.Generator) -> Array:
+    distance = cdist(images, images)
+    np.fill_diagonal(distance, np.inf)
+    first = rng.integers(len(images), size=count)
+    nearest = distance.argmin(axis=1)[first]
+    share = rng.uniform(size=(count, 1))
+    return np.asarray(images[first] + share * (images[nearest] - images[first]))
+
+
+def _gaussian(images: Array, count: int, rng: np.random.Generator) -> Array:
+    covariance = np.cov(images, rowvar=False)
+    # Shrunk towards a multiple of the identity: a digit has about 90 images for 64 × 64 covariances.
+    typical = np.trace(covariance) / len(covariance)
+    shrunk = (1.0 - SHRINKAGE) * covariance + SHRINKAGE * typical * np.eye(len(covariance))
+    return np.asarray(images.mean(axis=0) + rng.normal(size=(count, len(shrunk))) @ np.linalg.cholesky(shrunk).T)
+
+
+def _pca_gaussian(images: Array, count: int, rng: np.random.Generator) -> Array:
+    centre = images.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(images - centre, full_matrices=False)
+    spread = sizes[:COMPONENTS] / np.sqrt(len(images) - 1)
+    return np.asarray(centre + (rng.normal(size=(count, COMPONENTS)) * spread) @ directions[:COMPONENTS])
+
+
+def _independent_pixels(images: Array, count: int, rng: np.random.Generator) -> Array:
+    rows = rng.integers(len(images), size=(count, images.shape[1]))
+    return np.take_along_axis(images, rows, axis=0)
+
+
+@click.command("demo")
+@click.option("--html", "html_path", metavar="PATH", default="relfit-demo.html", show_default=True, help="The report.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+def demo_command(html_path: str, seed: int) -> int:
+    """Compare six generators of handwritten digits and write a report."""
+    from relfit.report.text import styled
+    from relfit.report.words import error_words
+
+    check_outputs({"--html": html_path}, [])
+    result = run(seed)
+    data = problem(seed)
+    result.report(html_path, data, items=pictures(*data), command=command_line())
+    say(introduction(seed) + "\n")
+    say(styled(result))
+    say(f"{error_words(result)}\n\nReport: {html_path}")
+    return 0

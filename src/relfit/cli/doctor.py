@@ -1,0 +1,172 @@
+"""relfit doctor: what is installed, which backends work, and a self-test with a known answer."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.api import compare, estimate
+from relfit.cli.outputs import say
+from relfit.data.models import Density
+from relfit.kernels.standard import Gaussian
+from relfit.util.version import __version__
+
+HEALTHY, ILL = 0, 1
+NEEDED = ("numpy", "scipy", "threadpoolctl", "click", "rich", "jinja2", "matplotlib", "contourpy")
+# Package (and the name it is imported by, where that differs) → what it is for.
+OPTIONAL = {
+    "pandas": ("pandas", "to_frame()"),
+    "pyarrow": ("pyarrow", "Parquet, Feather and Arrow files"),
+    "safetensors": ("safetensors", "safetensors files"),
+    "zarr": ("zarr", "Zarr files"),
+    "torch": ("torch", "the torch backend, scores by autograd, features"),
+    "triton": ("triton", "fused kernels on a CUDA device"),
+    "jax": ("jax", "scores by jax.grad"),
+    "scikit-learn": ("sklearn", "mixtures and kernel densities as models"),
+    "distributed": ("distributed", "Dask clusters"),
+}
+# n/2 rows at each of two points; q is the kernel's value between them.
+ROWS = 20
+NEAR, EXACT, SINGLE = math.exp(-0.5), 1e-12, 1e-5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, how it is, and the details."""
+
+    name: str
+    state: Literal["ok", "absent", "broken"]
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.state:<7} {self.name:<15} {self.words}"
+
+
+def findings() -> Iterator[Finding]:
+    """Everything the doctor looks at, each as soon as it is known."""
+    for name in NEEDED:
+        yield _installed(name, name, "")
+    for name, (module, purpose) in OPTIONAL.items():
+        yield _installed(name, module, purpose, optional=True)
+    for backend in ("numpy", "torch", "triton"):
+        yield backend_finding(backend)
+    yield self_test()
+
+
+def known_mmd() -> tuple[float, float]:
+    """MMD² of two samples of n = 20 rows to n/2 rows at 0 and n/2 at 1, Gaussian kernel, bandwidth 1.
+
+    With q = e^−½ a reference pair has the mean kernel value (9 + 10q)/19. All model rows at 0: 1 + (9 + 10q)/19 −
+    (1 + q) = 9(1 − q)/19. The reference's own rows: 2(9 + 10q)/19 − (1 + q) = −(1 − q)/19; unbiased, hence negative.
+    """
+    return 9.0 * (1.0 - NEAR) / 19.0, -(1.0 - NEAR) / 19.0
+
+
+def known_ksd() -> float:
+    """KSD² of the standard normal to n/2 rows at −½ and n/2 at ½, Gaussian kernel, bandwidth 1.
+
+    The Stein kernel is u(x, y) = k (xy + 1 − 2(x − y)²): 5/4 for equal rows and −5q/4 for others, so that the mean over
+    pairs of rows is (5/4)(9 − 10q)/19.
+    """
+    return 1.25 * (9.0 - 10.0 * NEAR) / 19.0
+
+
+def backend_finding(backend: str) -> Finding:
+    """Whether this backend is there and gives the known values."""
+    name = f"backend {backend}"
+    if backend != "numpy" and (find_spec("torch") is None or find_spec(backend) is None):
+        return Finding(name, "absent", "not installed")
+    try:
+        device = "" if backend == "numpy" else _device()
+        if backend == "triton" and device == "cpu":
+            return Finding(name, "absent", "needs a CUDA device, and torch sees none")
+        error = _error(backend, device)
+    except Exception as problem:  # noqa: BLE001  (whatever is wrong, the doctor says it and goes on)
+        return Finding(name, "broken", f"{type(problem).__name__}: {problem}".splitlines()[0])
+    if error > (SINGLE if backend == "triton" else EXACT):
+        return Finding(name, "broken", f"off by {error:.0e} from the known values")
+    where = f" on {device}" if device else ""
+    return Finding(name, "ok", f"works{where}; within {error:.0e} of the known values")
+
+
+def self_test() -> Finding:
+    """A comparison whose answer is known: of three models the one far off is worse, and no other."""
+    started = time.perf_counter()
+    rng = np.random.default_rng(0)
+    shifts = {"right": 0.0, "as good": 0.0, "far off": 1.0}
+    models = {name: rng.normal(shift, 1.0, (300, 2)) for name, shift in shifts.items()}
+    try:
+        found = compare(rng.normal(size=(300, 2)), models, rng=0, backend="numpy").worse.tolist()
+    except Exception as problem:  # noqa: BLE001
+        return Finding("self-test", "broken", f"{type(problem).__name__}: {problem}".splitlines()[0])
+    took = f"{time.perf_counter() - started:.1f} s"
+    if found != [False, False, True]:
+        return Finding("self-test", "broken", f"expected [False, False, True], got {found} ({took})")
+    return Finding("self-test", "ok", f"three models compared, the known answer came ({took})")
+
+
+@click.command("doctor")
+def doctor_command() -> int:
+    """Say what is installed, which backends work, and whether a self-test passes.
+
+    Exit status 0, or 1 if something that is installed does not work. What is absent is optional.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    say(f"relfit {__version__} · Python {platform.python_version()} · {platform.system()} · {cores} cores")
+    ill = False
+    for finding in findings():
+        say(str(finding))
+        ill = ill or finding.state == "broken"
+    say("Something does not work: see “broken” above." if ill else "All that is installed works.")
+    return ILL if ill else HEALTHY
+
+
+def _installed(name: str, module: str, purpose: str, *, optional: bool = False) -> Finding:
+    if find_spec(module) is None:
+        return Finding(name, "absent" if optional else "broken", f"for {purpose}" if optional else "not installed")
+    try:
+        number = version(name)
+    except PackageNotFoundError:
+        number = "of unknown version"
+    return Finding(name, "ok", number if not purpose else f"{number}: {purpose}")
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _error(backend: str, device: str) -> float:
+    """The largest distance of the backend's values from those derived by hand."""
+    reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
+    models = {"at 0": np.zeros((ROWS, 1)), "the reference": reference.copy()}
+    got = [
+        *_values(_placed(reference, device), {name: _placed(x, device) for name, x in models.items()}, backend),
+        *_values(_placed(reference - 0.5, device), {"normal": Density(score=lambda x: -x)}, backend),
+    ]
+    return float(np.abs(np.array(got) - np.array([*known_mmd(), known_ksd()])).max())
+
+
+def _values(reference: Any, models: Mapping[str, Any], backend: str) -> NDArray[np.float64]:
+    return estimate(reference, models, kernel=Gaussian(1.0), rng=0, backend=backend).values
+
+
+def _placed(rows: NDArray[np.float64], device: str) -> Any:
+    """The rows on the device: torch computes where the data live."""
+    if device != "cuda":
+        return rows
+    import torch
+
+    return torch.as_tensor(rows, device=device)

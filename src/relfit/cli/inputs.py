@@ -1,0 +1,322 @@
+"""The files of a command: which columns and rows of them, and their sizes told before a long run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.data.align import aligned
+from relfit.data.columns import NoSuchColumn
+from relfit.data.files import FileRows, read_names, read_rows
+from relfit.data.files.paths import SUFFIXES, name_of, suffix_of
+from relfit.data.labels import read_labels, split_labels
+from relfit.estimators.designs import DEFAULT_LAGS
+from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.kernels.base import Kernel
+from relfit.kernels.choice import NAMED, Select
+from relfit.util.errors import InputError
+from relfit.util.libraries import usable_cores
+from relfit.util.random import stream
+
+# Work longer than this, in seconds, is announced.
+LONG_RUN = 2.0
+# Nanoseconds of one core for one pair of rows, and for each of its columns: rough, for the decision above only.
+_PAIR, _PAIR_COLUMN = 6.0, 0.2
+_MOST_NAMES = 3
+
+DISCREPANCIES = ("auto", "mmd", "ksd", *AT_LOCATIONS)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the files hold, and what the result has to say about how they were read."""
+
+    reference: Any
+    models: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def input_options(command: Any) -> Any:
+    """The options --columns, --rows, --groups and --verbose/--quiet."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, Any]) -> Inputs:
+    """Read every file, take the columns and rows wanted, and tell the sizes of a long run.
+
+    Takes `columns`, `rows` and `verbose` out of the settings and puts labels for `groups` there; what is not a file
+    name is left as it is.
+    """
+    columns, rows, verbose = (settings.pop(name) for name in ("columns", "rows", "verbose"))
+    groups, memory = settings.pop("groups", None), settings.get("memory")
+    if memory is not None:
+        return _unread(reference, models, columns, rows, groups)
+    others: Mapping[str | None, Sequence[int]] = {}
+    if groups is not None:
+        if rows is not None:
+            raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
+        settings["groups"], others = read_groups(reference, models, groups)
+    opened = {name: _opened(source, columns) for name, source in models.items()}
+    unread = aligned(_opened(reference, columns), opened, others if columns is None else {})
+    data, named = _read(unread[0]), {name: _read(source) for name, source in unread[1].items()}
+    taken = Inputs(data, named, unread[2])
+    taken = taken if rows is None else _subsample(taken, rows, settings)
+    if verbose is False:
+        settings["progress"] = settings["progress"] or False
+    elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
+        _tell_sizes(taken)
+    return taken
+
+
+def _unread(reference: Any, models: Mapping[str, Any], columns: str | None, rows: Any, groups: Any) -> Inputs:
+    """The files themselves, which are opened under the budget of memory."""
+    for option, value in (("--rows", rows), ("--groups", groups)):
+        if value is not None:
+            raise InputError(f"{option}: expected without --memory, which takes whole files; leave out one of the two")
+
+    opened = {name: _opened(source, columns) for name, source in models.items()}
+    return Inputs(_opened(reference, columns), opened, ())
+
+
+def read_groups(
+    reference: Any, models: Mapping[str, Any], groups: str
+) -> tuple[dict[str | None, Any] | NDArray[Any], dict[str | None, list[int]]]:
+    """Labels of the rows, from a file of them or from a column of every file, and each file's other columns."""
+    given = ((None, reference), *models.items())
+    files = {key: source for key, source in given if isinstance(source, str) and not names_object(source)}
+    there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
+    if there and suffix_of(Path(groups)) in SUFFIXES:
+        _refuse_both(groups, files.values())
+        return read_labels(groups), {}
+    try:
+        found = {key: split_labels(source, groups) for key, source in files.items()}
+    except NoSuchColumn as error:
+        what = f"column, and {groups} is no file of labels" if there else "column or file"
+        raise InputError(f"--groups: there is no such {what}; {error}") from None
+    return {key: labels for key, (labels, _) in found.items()}, {key: left for key, (_, left) in found.items()}
+
+
+def _refuse_both(groups: str, files: Iterable[str]) -> None:
+    """Refuse a name that is a file of labels and a column as well."""
+    for source in files:
+        names: Sequence[str] = ()
+        with suppress(InputError):  # said when the file is read
+            names = read_names(source) or ()
+        if groups in (name.strip() for name in names):
+            both = f"{groups} is a file, and a column of {source} too"
+            raise InputError(f"--groups: {both}; write ./{groups} for the file, or rename one of the two")
+
+
+def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Name → file, in the order given."""
+    if names and len(names) != len(models):
+        raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
+    found = [_as_text(name) for name in names or [_default_name(model) for model in models]]
+    for name in found:
+        if found.count(name) > 1:
+            raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
+    return dict(zip(found, models, strict=True))
+
+
+def _default_name(model: str) -> str:
+    return model.rpartition(":")[2] if names_object(model) else name_of(model)
+
+
+def _as_text(name: str) -> str:
+    # A file name need not be valid text; the name of a model must be, or no output could be written.
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def check_inputs(reference: str, models: Sequence[str]) -> None:
+    """Refuse the reference as a model."""
+    for model in models:
+        if os.path.realpath(model) == os.path.realpath(reference):
+            raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
+
+
+def kernel_of(name: str | None, length: Any) -> Kernel | Select:
+    """The kernel of --kernel (None is Gaussian) and --bandwidth."""
+    if name == "select":
+        if length is not None:
+            raise InputError("--bandwidth: --kernel select chooses it; leave out one of the two")
+        return Select()
+    kernel = NAMED[name or "gaussian"]
+    return kernel if length is None else replace(kernel, **{kernel.length_field: length})
+
+
+def discrepancy_of(name: str, locations: int | None) -> str | AtLocations:
+    """The discrepancy of --discrepancy and --locations."""
+    if locations is None:
+        return name
+    if name not in AT_LOCATIONS:
+        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}")
+    return AT_LOCATIONS[name](locations=locations)
+
+
+def estimated_seconds(inputs: Inputs, estimator: str) -> float:
+    """Roughly how long the estimate takes: all pairs of rows within and across the samples, or some for each row."""
+    arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray)]
+    n = _count(inputs.reference)
+    if estimator in ("linear", "incomplete"):
+        pairs = float(n * len(arrays)) * (1 if estimator == "linear" else 3 * DEFAULT_LAGS)
+    else:
+        pairs = n * n / 2 + sum(len(x) * (len(x) / 2 + n) for x in arrays if x.ndim)
+    width = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
+    return 1e-9 * pairs * (_PAIR + _PAIR_COLUMN * width) / usable_cores()
+
+
+def _opened(source: Any, columns: str | None) -> Any:
+    """The object of that name, or the file, of which nothing is read yet."""
+    if isinstance(source, str) and names_object(source):
+        return load_object(source)
+    return FileRows(source, columns) if isinstance(source, str) else source
+
+
+def _read(source: Any) -> Any:
+    return read_rows(source.source, columns=source.columns) if isinstance(source, FileRows) else source
+
+
+def _subsample(inputs: Inputs, rows: int, settings: Mapping[str, Any]) -> Inputs:
+    """At most `rows` rows of each, drawn without replacement.
+
+    All models draw from one stream, so that rows made from common random numbers stay together; the reference
+    joins in where its rows are paired with them.
+    """
+    reference, models = inputs.reference, inputs.models
+    seed, dependence = settings["seed"], settings["dependence"]
+    _check_same_rows(reference, models, dependence)
+    own = "models" if dependence == "paired" else "reference"
+    wholes = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
+    keys = [own, *("models" for _ in models)]
+    parts = [_drawn(value, rows, stream(seed, "rows", key)) for value, key in zip(wholes.values(), keys, strict=True)]
+    cut = [f"{what} ({_count(whole)})" for what, whole in wholes.items() if _count(whole) > rows]
+    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {_listed(cut)}",) if cut else ()
+    return Inputs(parts[0], dict(zip(models, parts[1:], strict=True)), (*inputs.notes, *note))
+
+
+def _check_same_rows(reference: Any, models: Mapping[str, Any], dependence: str) -> None:
+    """Rows that belong together can only be drawn together from files of one length."""
+    if dependence == "chain":
+        raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
+    together = [*models.values(), *([reference] if dependence == "paired" else [])]
+    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray)})
+    if dependence in ("shared", "paired") and len(lengths) > 1:
+        raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
+
+
+def _drawn(value: Any, rows: int, rng: np.random.Generator) -> Any:
+    if _count(value) <= rows:
+        return value
+    # In order: a mapped file is then read from front to back.
+    return value[np.sort(rng.choice(len(value), rows, replace=False))]
+
+
+def _count(value: Any) -> int:
+    return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
+
+
+def _tell_sizes(inputs: Inputs) -> None:
+    from relfit.util.text import quoted
+
+    models = [(f"model {quoted(name)}", value) for name, value in inputs.models.items()]
+    for name, value in [("reference", inputs.reference), *models]:
+        if isinstance(value, np.ndarray) and value.ndim:
+            print(f"relfit: {name}: {_size(value)}", file=sys.stderr)
+
+
+def _size(rows: NDArray[Any]) -> str:
+    return f"{len(rows)} rows × {rows[:1].size} columns, {rows.dtype}, {rows.nbytes / 1e6:.3g} MB"
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _MOST_NAMES
+    return ", ".join(words[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+_OPTIONS = (
+    click.option(
+        "--columns",
+        metavar="LIST",
+        help="Columns of every file: names, numbers from 0, ranges; such as  a,b  or  0,3-10.",
+    ),
+    click.option(
+        "--rows",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Use at most so many rows of each file, drawn at random by --seed.",
+    ),
+    click.option(
+        "--groups",
+        metavar="COLUMN|FILE",
+        help="Rows of one label belong together: a column of every file, or a file of labels where all are paired.",
+    ),
+    click.option(
+        "--verbose/--quiet",
+        default=None,
+        help="Tell the size of every input first, or nothing on the way; by default before long runs on terminals.",
+    ),
+)
+
+
+# --------------------
+# Python objects named on the command line: ``module:object`` or ``file.py:object``. This runs that code.
+
+
+def names_object(text: str) -> bool:
+    """Whether the text has the form of an object's address and is not a file itself."""
+    head, separator, name = text.rpartition(":")
+    if not separator or not name.isidentifier() or Path(text).exists():
+        return False
+    if head.lower().endswith(SUFFIXES):
+        return False  # one of several arrays in a file
+    return head.endswith(".py") or all(part.isidentifier() for part in head.split("."))
+
+
+def load_object(text: str) -> Any:
+    """Import the module or run the file, and return the object of that name.
+
+    >>> load_object("math:pi")
+    3.141592653589793
+    """
+    head, _, name = text.rpartition(":")
+    module = _run_file(Path(head)) if head.endswith(".py") else _import(head, name)
+    if not hasattr(module, name):
+        raise InputError(f"{text}: {head} has no object called {name!r}")
+    return getattr(module, name)
+
+
+def _import(module: str, name: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        file = Path(*module.split(".")).with_suffix(".py")
+        mend = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
+        raise InputError(f"{module}: cannot be imported ({type(error).__name__}: {error}){mend}") from error
+
+
+def _run_file(path: Path) -> Any:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: cannot be run as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{path}: failed while it ran ({type(error).__name__}: {error})") from error
+    return module

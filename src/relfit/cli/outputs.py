@@ -1,0 +1,88 @@
+"""Where a command's output goes: standard output, and files that are checked before the work begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from relfit.data.files.paths import split_key
+from relfit.util.errors import InputError
+
+
+def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> None:
+    """Refuse outputs that cannot be written, before the work is done rather than after it.
+
+    `paths` maps an option such as "--json" to its file; the inputs may not be overwritten.
+    """
+    taken = {
+        os.path.realpath(part): "an input"
+        for text in inputs
+        for part in (text, split_key(text)[0], text.rpartition(":")[0] or text)
+    }
+    for option, path in paths.items():
+        if path is None:
+            continue
+        if path == "-":
+            raise InputError(f"{option}: expected a file name, got '-'; only --json can go to standard output")
+        target = os.path.realpath(path)
+        problem = f"it is {taken[target]} too" if target in taken else _obstacle(Path(target))
+        if problem:
+            raise InputError(f"{option}: cannot write {path!r}: {problem}")
+        taken[target] = f"the file for {option}"
+
+
+def say(message: str | Text) -> None:
+    """Print, coloured where the terminal wants it. A reader that has gone away is no error."""
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if isinstance(message, Text) and console.is_terminal:
+        with console.capture() as captured:
+            console.print(message, soft_wrap=True)
+        _write(captured.get())
+    else:
+        _write(f"{message}\n")
+
+
+def say_utf8(message: str) -> None:
+    """Print text for programs: UTF-8 whatever the terminal's encoding is."""
+    _write(f"{message}\n".encode())
+
+
+def _write(data: str | bytes) -> None:
+    try:
+        click.echo(data, nl=False, color=True)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_stdout()
+    except OSError as error:
+        _close_stdout()
+        raise InputError(f"standard output: cannot be written: {error.strerror}") from None
+
+
+def _close_stdout() -> None:
+    # Python flushes what is left when it exits; without this it would complain a second time.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _obstacle(target: Path) -> str | None:
+    """Why this file cannot be written, or None."""
+    try:
+        if target.is_dir():
+            return "it is a folder"
+        if not target.parent.is_dir():
+            return f"the folder {os.fspath(target.parent)!r} does not exist"
+        # Replacing a device such as /dev/null with a file would harm more than this run.
+        if target.exists() and not (target.is_file() and os.access(target, os.W_OK)):
+            return "it is not an ordinary file that can be written"
+        with tempfile.TemporaryFile(dir=target.parent):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""Sums over kernel matrices: backends, the plan of tiles and patches, schedulers, checkpoints, memory."""

@@ -1,0 +1,270 @@
+"""Rows that are not held as one float64 array: in their file, or in an array of another type; read a part at a time."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import uuid
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.util.arrays import Array, Rows
+from relfit.util.errors import InputError
+
+# Numbers that a check looks at together: 4 MB, and a few temporaries of that size.
+PART_NUMBERS = 2**19
+# Rows of a file that lie closer than the first are read in one go, of at most the second, in bytes.
+_GAP, _SPAN = 2**13, 2**20
+
+
+class LazyRows:
+    """The rows (n, d) of a sample; indexing by a slice or an array of row numbers gives those rows, as float64."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, int]:
+            """(n, d)."""
+
+    @abstractmethod
+    def __getitem__(self, rows: slice | Rows) -> Array:
+        """Those rows."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+@dataclass(frozen=True)
+class StoredRows(LazyRows):
+    """The rows (n, d) of a C-ordered .npy file, or of bare numbers from `offset` on; indexing reads them.
+
+    Nothing stays mapped between two reads, so that no more of the file is resident than was asked for. A value of a
+    few words: it can be sent to another process that sees the same file. `stamp` is the file's size and time of
+    change, by which a file that was changed meanwhile is noticed.
+    """
+
+    path: str
+    offset: int
+    dtype: str
+    shape: tuple[int, int]
+    stamp: tuple[int, int]
+
+    def __getitem__(self, rows: slice | Rows) -> Array:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._between(start, max(stop, start))
+            rows = np.arange(start, stop, step)
+        return self._some(rows)
+
+    def _between(self, start: int, stop: int) -> Array:
+        self._check()
+        with open(self.path, "rb", buffering=0) as stream:
+            return self._read(stream, start, stop).astype(np.float64, copy=False)
+
+    def _some(self, rows: Rows) -> Array:
+        """Rows in any order: read in the file's order, neighbours together, and put where they are wanted.
+
+        Read and not mapped: a mapped file has whole pages resident, and those around them, for every row touched.
+        """
+        self._check()
+        out = np.empty((len(rows), self.shape[1]))
+        order = np.argsort(rows, kind="stable")
+        wanted = rows[order]
+        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < len(self):
+            raise IndexError(f"row numbers {wanted[0]} to {wanted[-1]} of {len(self)} rows")
+        with open(self.path, "rb", buffering=0) as stream:
+            for a, b in _spans(wanted, max(1, self._row_bytes)):
+                first = int(wanted[a])
+                part = self._read(stream, first, int(wanted[b - 1]) + 1)
+                out[order[a:b]] = part[wanted[a:b] - first]
+        return out
+
+    def _read(self, stream: FileIO, start: int, stop: int) -> NDArray[Any]:
+        part = np.empty((stop - start, self.shape[1]), self.dtype)
+        stream.seek(self.offset + start * self._row_bytes)
+        room = part.reshape(-1).view(np.uint8).data
+        done = 0
+        while done < len(room):
+            count = stream.readinto(room[done:])
+            if not count:
+                raise InputError(f"{self.path}: ends before row {stop}; write it again")
+            done += count
+        return part
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.shape[1] * np.dtype(self.dtype).itemsize
+
+    def _check(self) -> None:
+        try:
+            found = _stamp(self.path)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read any more ({error.strerror})") from None
+        if found != self.stamp:
+            raise InputError(f"{self.path}: was changed while it was being read; start again")
+
+
+@dataclass(frozen=True, eq=False)
+class CastRows(LazyRows):
+    """The rows of an array that is not float64 or not C-ordered: cast as they are asked for."""
+
+    array: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return self.array.shape
+
+    def __getitem__(self, rows: slice | Rows) -> Array:
+        return np.ascontiguousarray(self.array[rows], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class SomeRows(LazyRows):
+    """Some rows of others, by their numbers, in that order.
+
+    >>> SomeRows(CastRows(np.arange(4)[:, None]), np.array([3, 1, 0]))[:2].tolist()
+    [[3.0], [1.0]]
+    """
+
+    rows: LazyRows
+    numbers: Rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return len(self.numbers), self.rows.shape[1]
+
+    def __getitem__(self, rows: slice | Rows) -> Array:
+        return self.rows[self.numbers[rows]]
+
+
+def some_rows(rows: Any, numbers: Rows) -> Any:
+    """Those rows of an array, or the same of `LazyRows` without reading them."""
+    if isinstance(rows, SomeRows):
+        return SomeRows(rows.rows, rows.numbers[numbers])
+    return SomeRows(rows, numbers) if isinstance(rows, LazyRows) else rows[numbers]
+
+
+def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]:
+    """Consecutive slices of rows (n, d), each of at most so many numbers (`PART_NUMBERS`), and of one row at least.
+
+    >>> list(parts((5, 100), 200))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    size = max(1, (PART_NUMBERS if numbers is None else numbers) // max(1, shape[1]))
+    return (slice(a, min(a + size, shape[0])) for a in range(0, shape[0], size))
+
+
+def stored_rows(path: str | os.PathLike[str]) -> StoredRows:
+    """The rows of a .npy file of numbers, C-ordered, of one or two dimensions; nothing but its header is read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.arange(6.0, dtype=np.float32).reshape(3, 2))
+    ...     rows = stored_rows(f"{folder}/x.npy")
+    ...     len(rows), rows[1:].tolist(), rows[np.array([2, 0])].tolist()
+    (3, [[2.0, 3.0], [4.0, 5.0]], [[4.0, 5.0], [0.0, 1.0]])
+    """
+    place = str(Path(path).absolute())
+    # The stamp comes first: a file that changes between the two is noticed at the first read.
+    stamp = _stamp(place)
+    mapped = np.lib.format.open_memmap(place, mode="r")
+    shape = (len(mapped), 1) if mapped.ndim == 1 else mapped.shape
+    if len(shape) != 2 or mapped.dtype.kind not in "biuf" or not mapped.flags.c_contiguous:
+        raise InputError(f"{path}: expected a C-ordered array of numbers (n, d), got {mapped.dtype} of {mapped.shape}")
+    return StoredRows(place, mapped.offset, mapped.dtype.str, shape, stamp)
+
+
+def bare_rows(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, int], offset: int = 0) -> StoredRows:
+    """The rows of a file that holds nothing but numbers from `offset` on."""
+    place = str(Path(path).absolute())
+    return StoredRows(place, offset, np.dtype(dtype).str, shape, _stamp(place))
+
+
+def mapped_rows(array: Any) -> StoredRows | None:
+    """The rows of a float64 array that is a part of a mapped file, by the file's path; None for any other array.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/x.npy", np.arange(6.0).reshape(3, 2))
+    ...     rows = mapped_rows(np.load(f"{folder}/x.npy", mmap_mode="r")[1:])
+    ...     rows.shape, rows[:1].tolist()
+    ((2, 2), [[2.0, 3.0]])
+    """
+    base = array
+    while isinstance(base, np.ndarray) and not isinstance(base.base, mmap.mmap):
+        base = base.base
+    path = getattr(base, "filename", None)
+    if path is None or array.dtype != np.float64 or array.ndim != 2 or not array.flags.c_contiguous:
+        return None
+    # A view keeps the `offset` with which the file was mapped, and the map begins at the page that holds it.
+    start = base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
+    address = np.frombuffer(base.base, np.uint8).ctypes.data
+    try:
+        rows = bare_rows(path, array.dtype, array.shape, start + array.ctypes.data - address)
+        ends = np.array([0, len(array) - 1])[: len(array)]
+        # Another file may have taken the path since this one was mapped.
+        return rows if np.array_equal(rows[ends], array[ends]) else None
+    except (OSError, InputError):
+        return None
+
+
+def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:
+    """Blocks of rows (·, d) written one after the other into a new file of the folder, as `kept_type` says."""
+    path = folder / f"{uuid.uuid4().hex}.rows"
+    kind, width, rows = np.dtype(np.float64), 0, 0
+    with _writing(folder):
+        path.touch(exist_ok=False)
+    for block in blocks:
+        if not rows:
+            kind, width = kept_type(block.dtype), block.shape[1]
+        with _writing(folder), np.errstate(over="ignore"), path.open("ab") as stream:
+            stream.write(np.ascontiguousarray(block, kind).data)
+        rows += len(block)
+    return bare_rows(path, kind, (rows, width))
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"TMPDIR: cannot write rows to {folder} ({error.strerror}); set it to a folder with more room"
+        ) from None
+
+
+def kept_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which numbers are written: float32 if they have no more digits, float64 otherwise."""
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
+
+
+def _spans(wanted: Rows, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Which of the sorted row numbers to read together: [a, b), without wide gaps, within a stretch of the file."""
+    stretch = wanted // max(1, _SPAN // row_bytes)
+    apart = (np.diff(wanted) * row_bytes > _GAP) & (np.diff(wanted) > 1)
+    cuts = (np.flatnonzero(apart | (np.diff(stretch) > 0)) + 1).tolist()
+    return zip([0, *cuts], [*cuts, len(wanted)], strict=True) if len(wanted) else iter(())
+
+
+def seen_here(rows: Iterable[StoredRows]) -> bool:
+    """Whether this process, on whatever machine, finds the same files unchanged."""
+    try:
+        return all(_stamp(part.path) == part.stamp for part in rows)
+    except OSError:
+        return False
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    found = Path(path).stat()
+    return found.st_size, found.st_mtime_ns

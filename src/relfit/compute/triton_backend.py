@@ -1,0 +1,325 @@
+"""The fused backend: one pass over a kernel matrix whose tiles never leave a CUDA device's registers."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.compute.backend import Block, BlockSums, TileKernel
+from relfit.compute.torch_backend import TensorPoints, TorchBackend, all_ones
+from relfit.compute.triton_operands import MOST_SIDES, Form, Layout, Sides, fits, form_of, layout_of, operand, sides
+from relfit.kernels.base import Weight
+
+# Rows and columns of the tiles of the three fused kernels, and their warps.
+SUMS = (64, 128, 4)
+DEEP = (128, 128, 8)
+PRODUCTS = (64, 64, 4)
+# Chunks of a long product that a tensor core may sum by itself; more would cost digits.
+SEGMENT = 8
+# Operands are padded to whole tiles of any kernel.
+PADDING = 128
+# Columns summed in float32 before a product is flushed to float64, and the memory its parts may take.
+FLUSHED = 4096
+PARTS_MEMORY = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class TritonBackend(TorchBackend):
+    """Fused kernels on a CUDA device at float32 accuracy; what they cannot do is left to torch in float64."""
+
+    device: str = "cuda"
+
+    @property
+    def name(self) -> str:
+        """The device."""
+        return f"triton ({self.device})"
+
+    def points(self, kernel: TileKernel, rows: Any) -> TensorPoints:
+        """The rows on the device as they are."""
+        there = self.array(rows)
+        largest = float((there * there).sum(dim=1).max())
+        return TensorPoints(there, there, there, by_differences=False, largest=largest)
+
+    def block_sums(self, block: Block) -> BlockSums:
+        """The products of the block, each by the fused kernel that fits."""
+        import torch
+
+        # Triton launches on the current device, wherever its arguments are.
+        with torch.no_grad(), nullcontext() if self.device == "cpu" else torch.cuda.device(self.device):
+            if not is_usable_for(block):
+                return self._by_torch(block)
+            return self._block_sums(block)
+
+    def _block_sums(self, block: Block) -> BlockSums:
+        found = {w: _products_of(block, w, _form(block, w)) for w in block.right}
+        squares = found["phi"].squares if block.squares else 0.0
+        if math.isnan(squares):
+            squares = _sums(block, _form(block, "phi")).squares
+        rows = {w: part.rows for w, part in found.items()}
+        return BlockSums(rows, {w: found[w].columns for w in block.left}, squares)
+
+    def _by_torch(self, block: Block) -> BlockSums:
+        plain = TorchBackend(self.device)
+        x, y = (plain.points(block.kernel, part.rows) for part in (block.x, block.y))
+        return plain.block_sums(replace(block, x=x, y=y))
+
+
+def is_usable_for(block: Block) -> bool:
+    """Whether the fused kernels give every product of the block to float32 accuracy.
+
+    Not for kernels that are no power and no Gaussian, for rows too far apart in units of the kernel's length, and not
+    for products with right-hand sides of rows too long to be held.
+    """
+    products = not all(all_ones(b) for b in (*block.right.values(), *block.left.values()))
+    largest = max(_largest(block.x), _largest(block.y))
+    return fits(block.kernel, {*block.right, *block.left}, largest, block.x.rows.shape[1], sides=products)
+
+
+class _Sums(NamedTuple):
+    """Row and column products of one weight, transposed, and Σφ² (NaN where it was not found on the way)."""
+
+    rows: Any
+    columns: Any
+    squares: float
+
+
+def _form(block: Block, weight: Weight) -> Any:
+    return form_of(block.kernel, weight, max(_largest(block.x), _largest(block.y)))
+
+
+def _largest(points: Any) -> float:
+    return float(points.largest)
+
+
+def _products_of(block: Block, weight: Weight, form: Form) -> _Sums:
+    right, left = block.right[weight], block.left.get(weight)
+    if all_ones(right) and (left is None or all_ones(left)):
+        return _sums(block, form)
+    rows = _product(block.x.rows, block.y.rows, right, form, skip=not block.diagonal)
+    columns = None if left is None else _product(block.y.rows, block.x.rows, left, form, skip=not block.diagonal)
+    return _Sums(rows, columns, math.nan)
+
+
+def _sums(block: Block, form: Form) -> _Sums:
+    """Row and column sums and the sum of squares, in one pass; those of a symmetric matrix from its upper half."""
+    import torch
+
+    n, m = len(block.x), len(block.y)
+    layout = layout_of(block.x.rows.shape[1], form.kind)
+    left = operand(block.x.rows, form, "left", _padded(n))
+    right = operand(block.y.rows, form, "right", _padded(m))
+    rows = torch.zeros(len(left), dtype=torch.int64, device=left.device)
+    columns = rows if block.symmetric else torch.zeros(len(right), dtype=torch.int64, device=left.device)
+    # At most max(n, m) values of size 1 are added to one another: 62 bits hold their sum.
+    fixed = 2.0 ** (62 - math.ceil(math.log2(max(n, m) + 1)))
+    launch = _launch_held if layout.held else _launch_deep
+    squares = launch(block, form, layout, (left, right, rows, columns), fixed)
+    out = [sums.double() * (form.factor / fixed) for sums in (rows[:n], columns[:m])]
+    return _Sums(out[0], out[1], float(squares) * form.factor**2 * (2.0 if block.symmetric else 1.0))
+
+
+def _launch_held(block: Block, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
+    import torch
+
+    from relfit.compute import triton_kernels
+
+    left, right, rows, columns = arrays
+    height, width, warps = SUMS
+    matrix = Matrix(len(block.x), len(block.y), block.symmetric, not block.diagonal, height, width)
+    total = torch.zeros((), dtype=torch.float64, device=left.device)
+    for units, masked in zip(_units_on(matrix, str(left.device)), (False, True), strict=True):
+        if len(units):
+            squares = torch.zeros(len(units), dtype=torch.float64, device=left.device)
+            triton_kernels.sums[(len(units),)](
+                *(left, right, units, rows, columns, squares, len(block.x), len(block.y), fixed),
+                *(form.unit, form.offset),
+                **_constants(form, block),
+                MASKED=masked,
+                SQUARES=block.squares,
+                **_columns_of(layout),
+                BM=height,
+                BN=width,
+                STAGES=3 if layout.columns <= 96 else 2,
+                num_warps=warps,
+            )
+            total += squares.sum()
+    return total
+
+
+@lru_cache(maxsize=16)
+def _units_on(matrix: Matrix, device: str) -> tuple[Any, Any]:
+    import torch
+
+    clear, masked = (torch.as_tensor(units, device=device) for units in units_of(matrix))
+    return clear, masked
+
+
+def _launch_deep(block: Block, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
+    import torch
+
+    from relfit.compute import triton_kernels
+
+    left, right, rows, columns = arrays
+    height, width, warps = DEEP
+    count = -(-len(block.x) // height) * -(-len(block.y) // width)
+    squares = torch.zeros(count, dtype=torch.float64, device=left.device)
+    triton_kernels.deep_sums[(count,)](
+        *(left, right, rows, columns, squares, len(block.x), len(block.y), layout.columns, fixed),
+        *(form.unit, form.offset, 1.0),
+        **_constants(form, block),
+        SQUARES=block.squares,
+        KC=layout.piece,
+        SEGMENT=SEGMENT,
+        GROUP=8,
+        BM=height,
+        BN=width,
+        STAGES=3,
+        num_warps=warps,
+    )
+    return squares.sum()
+
+
+def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
+    """The kernel matrix of x and y times the right-hand sides (m,) or (m, c): (n,) or (c, n)."""
+    import torch
+
+    matrix = side[:, None] if side.ndim == 1 else side
+    left, right = operand(x, form, "left", _padded(len(x))), operand(y, form, "right", _padded(len(y)))
+    parts = []
+    layout = layout_of(x.shape[1], form.kind)
+    for start in range(0, matrix.shape[1], MOST_SIDES):
+        some = sides(matrix[:, start : start + MOST_SIDES], len(right))
+        found = _launch_products((left, right), some, len(x), len(y), layout, form, skip)
+        parts.append(found * (some.unscale * form.factor))
+    product = torch.cat(parts, dim=1)
+    return product[:, 0] if side.ndim == 1 else product.T
+
+
+def _launch_products(
+    operands: tuple[Any, Any], some: Sides, n: int, m: int, layout: Layout, form: Form, skip: bool
+) -> Any:
+    """Panels of rows after one another, so that the parts to be summed in float64 stay small: (n, sides)."""
+    import torch
+
+    from relfit.compute import triton_kernels
+
+    height, width, warps = PRODUCTS
+    count, extra = -(-m // FLUSHED), max(0, len(some.unscale) - some.width)
+    panel = max(height, PARTS_MEMORY // (4 * count * some.width) // height * height)
+    panels = []
+    for start in range(0, n, panel):
+        tiles = -(-min(panel, n - start) // height)
+        out, extra_out = (
+            torch.zeros(count, tiles * height, columns, dtype=torch.float32, device=some.high.device)
+            for columns in (some.width, 2)
+        )
+        triton_kernels.products[(tiles, count)](
+            *(*operands, some.high, some.low, some.extra, out, extra_out),
+            *(start, m, len(some.high), FLUSHED // width, form.unit, form.offset, 1.0),
+            **_constants(form),
+            SKIP=skip,
+            C=some.width,
+            EXTRA=extra,
+            **_columns_of(layout),
+            BM=height,
+            BN=width,
+            STAGES=2,
+            num_warps=warps,
+        )
+        sums = [part.sum(dim=0, dtype=torch.float64)[: n - start] for part in (out, extra_out)]
+        panels.append(torch.cat([sums[0][:, : len(some.unscale) - extra], sums[1][:, :extra]], dim=1))
+    return torch.cat(panels)
+
+
+def _constants(form: Form, block: Block | None = None) -> dict[str, Any]:
+    own = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": not block.diagonal}
+    return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **own}
+
+
+def _columns_of(layout: Layout) -> dict[str, int]:
+    return {"KC": layout.piece, "NK": layout.pieces, "TAIL": layout.tail}
+
+
+def _padded(rows: int) -> int:
+    return -(-rows // PADDING) * PADDING
+
+
+# --------------------
+# The plan of a fused kernel's launches: units of column tiles with runs of row tiles, every pair of rows once.
+
+Units = NDArray[np.int32]
+
+# A unit's column sums are gathered in float32: over more tiles than this they would lose digits.
+LONGEST_RUN = 256
+SHORTEST_RUN = 16
+# Enough units that the last ones do not leave a large device idle.
+WANTED_UNITS = 16_384
+# Column tiles that work on the same rows at a time: they find them in the cache.
+NEIGHBOURS = 16
+
+
+class Matrix(NamedTuple):
+    """A kernel matrix in tiles; of a symmetric one those above the diagonal, of a paired one all but the diagonal."""
+
+    rows: int
+    columns: int
+    symmetric: bool
+    paired: bool
+    height: int
+    width: int
+
+
+class Runs(NamedTuple):
+    """Row tiles first … last − 1 of each column tile j."""
+
+    j: Units
+    first: Units
+    last: Units
+
+
+def units_of(matrix: Matrix) -> tuple[Units, Units]:
+    """Units (j, first, last) of tiles inside the matrix, and of those at its edges or diagonal, which need a mask."""
+    clear, masked = _runs(matrix)
+    tiles = sum(int((run.last - run.first).clip(0).sum()) for run in (*clear, *masked))
+    longest = int(np.clip(tiles // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))
+    return _cut(clear, longest), _cut(masked, longest)
+
+
+def _runs(matrix: Matrix) -> tuple[list[Runs], list[Runs]]:
+    """Clear and masked runs of every column tile: up to the diagonal, across it, beyond it, the last rows."""
+    j = np.arange(-(-matrix.columns // matrix.width), dtype=np.int32)
+    whole, tiles = matrix.rows // matrix.height, -(-matrix.rows // matrix.height)
+    above = (j * matrix.width // matrix.height).clip(max=whole)
+    below = (-(-((j + 1) * matrix.width) // matrix.height)).clip(max=tiles)
+    ragged = (j + 1) * matrix.width > matrix.columns
+    zero, end = np.zeros_like(j), np.full_like(j, tiles)
+    if matrix.symmetric:
+        above = np.where(ragged, 0, above)
+        return [Runs(j, zero, above)], [Runs(j, above, below)]
+    if not matrix.paired:
+        above = below = np.full_like(j, whole)
+    above = np.where(ragged, 0, above)
+    below = np.where(ragged, tiles, below)
+    after = np.maximum(below, np.where(ragged, tiles, whole))
+    return [Runs(j, zero, above), Runs(j, below, after)], [Runs(j, above, below), Runs(j, after, end)]
+
+
+def _cut(runs: list[Runs], longest: int) -> Units:
+    parts = [_pieces(run, longest) for run in runs]
+    units = np.concatenate(parts)
+    order = np.lexsort((units[:, 0], units[:, 1], units[:, 0] // NEIGHBOURS))
+    return np.ascontiguousarray(units[order], dtype=np.int32)
+
+
+def _pieces(run: Runs, longest: int) -> Units:
+    counts = -(-(run.last - run.first).clip(0) // longest)
+    which = np.repeat(np.arange(len(run.j)), counts)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = run.first[which] + number * longest
+    return np.stack([run.j[which], first, np.minimum(first + longest, run.last[which])], axis=1).astype(np.int32)

@@ -1,0 +1,1 @@
+"""What the user brings, checked: samples, densities, files, frames and objects of other libraries."""

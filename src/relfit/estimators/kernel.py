@@ -1,0 +1,193 @@
+"""The kernel with its bandwidth computed from the pooled data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from relfit.compute.rows import parts
+from relfit.data.load import Data
+from relfit.estimators.base import in_parts
+from relfit.kernels.base import Kernel, median_distance
+from relfit.kernels.choice import Collection, Select
+from relfit.kernels.standard import Gaussian
+from relfit.util.arrays import Array, host
+from relfit.util.errors import InputError
+from relfit.util.random import stream
+
+BANDWIDTH_ROWS = 1000
+# Beyond these the kernel's length, squared (for KSD to the fourth power), leaves float64.
+LARGEST = {"mmd": 1e152, "ksd": 1e50}
+
+
+def resolve_kernel(data: Data, kernel: Kernel | None, seed: int) -> tuple[Kernel, str]:
+    """The kernel with its bandwidth filled in, and the rule it came by ("median" or "given")."""
+    wanted = Gaussian() if kernel is None else kernel
+    if not isinstance(wanted, Kernel):
+        raise InputError(
+            f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(kernel).__name__}'
+        )
+    rule = "median" if wanted.needs_median else "given"
+    median = _median(data, seed) if wanted.needs_median else 1.0
+    return _resolved(data, wanted, median, seed, rule), rule
+
+
+def resolve_candidates(data: Data, select: Select, seed: int) -> tuple[Kernel, ...]:
+    """The candidates with their bandwidths filled in: the median is that of all rows, as for a single kernel."""
+    median = _median(data, seed) if select.needs_median else 1.0
+    return tuple(_resolved(data, kernel, median, seed, "candidate") for kernel in select.kernels(median))
+
+
+def _resolved(data: Data, kernel: Kernel, median: float, seed: int, rule: str) -> Kernel:
+    if isinstance(kernel, Collection):
+        return Collection(tuple(_resolved(data, each, median, seed, rule) for each in kernel.kernels))
+    resolved = kernel.with_median(median).with_dimension(data.reference.shape[1])
+    if resolved.needs_centre:
+        resolved = resolved.with_centre(centre_of(_pool(data, seed)))
+    if data.measure == "ksd" and not resolved.smooth:
+        raise InputError(f"kernel: KSD needs a smooth radial kernel (with φ' and φ''), got {resolved.describe()}")
+    largest = LARGEST[data.measure]
+    if resolved.variable == "r2" and not 1.0 / largest < resolved.length < largest:
+        raise InputError(
+            f"kernel: expected a bandwidth between {1.0 / largest:g} and {largest:g}, got {resolved.length:g} "
+            f"({rule}); rescale the data"
+        )
+    _check_entries(data, resolved)
+    return resolved
+
+
+def _check_entries(data: Data, kernel: Kernel) -> None:
+    """Refuse numbers whose kernel values, or sums of their squares, would leave float64."""
+    most = kernel.largest_entry(data.reference.shape[1])
+    if math.isinf(most):
+        return
+    if not most > 0.0:
+        raise InputError(f"kernel: expected an offset whose power stays within float64, got {kernel.describe()}")
+    named = {"reference": data.reference, **{f"model {name!r}": rows for name, rows in data.samples.items()}}
+    for argument, rows in named.items():
+        largest = max((_largest(rows[part]) for part in parts(rows.shape)), default=0.0)
+        if largest > most:
+            raise InputError(
+                f"{argument}: expected numbers below {most:.3g} in size for the {kernel.describe()}, got {largest:g}; "
+                "rescale the data"
+            )
+
+
+def _largest(rows: Array) -> float:
+    return max(-float(rows.min()), float(rows.max()))
+
+
+def centre_of(rows: Array) -> Array:
+    """The median of some rows: far-off data lose their offset by it, and an outlier cannot move it."""
+    step = max(1, len(rows) // BANDWIDTH_ROWS)
+    return np.asarray(np.median(np.asarray(host(rows[::step]), dtype=np.float64), axis=0))
+
+
+def _median(data: Data, seed: int) -> float:
+    rows = _pool(data, seed)
+    return median_distance(rows - centre_of(rows))
+
+
+def _pool(data: Data, seed: int) -> Array:
+    """Some rows of the reference and of every sample, in proportion to their numbers."""
+    pool = [data.reference, *data.samples.values()]
+    keys = ["reference", *("models" for _ in data.samples)]
+    share = BANDWIDTH_ROWS / sum(len(rows) for rows in pool)
+    drawn = [
+        _subsample(rows, share * len(rows), stream(seed, "bandwidth", key))
+        for rows, key in zip(pool, keys, strict=True)
+    ]
+    rows = np.concatenate(drawn)
+    if (rows == rows[0]).all():
+        # Nearly all rows are one atom: look at the distinct rows instead.
+        rows = np.unique(np.concatenate([rows[:1], *_different(pool, rows[0])]), axis=0)
+        rows = _subsample(rows, BANDWIDTH_ROWS, stream(seed, "bandwidth", "distinct"))
+    return rows
+
+
+def _different(pool: Sequence[Array], row: Array) -> Iterator[Array]:
+    """The rows that differ from this one."""
+    for rows in pool:
+        for part in parts(rows.shape):
+            block = np.asarray(host(rows[part]), dtype=np.float64)
+            yield block[(block != row).any(axis=1)]
+
+
+def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
+    wanted = max(1, round(count))
+    drawn = rows[:] if wanted >= len(rows) else rows[rng.choice(len(rows), wanted, replace=False)]
+    return np.asarray(host(drawn), dtype=np.float64)
+
+
+# --------------------
+# How far the rows reach: shifted to the centre, where they live, and their largest norm.
+
+
+def centre_for(rows: Any, kernel: Kernel) -> Array | float:
+    """The point to subtract: only distances are unmoved by a shift, a function of x·y takes the rows as they are."""
+    return centre_of(rows) if kernel.variable == "r2" else 0.0
+
+
+def largest_norm(data: Data, kernel: Kernel) -> float:
+    """The largest ‖x − c‖² of all rows, with c as the estimators choose it."""
+    samples = [rows for rows in (data.reference, *data.samples.values()) if len(rows)]
+    centre = centre_for(samples[0], kernel)
+    return max(float((part**2).sum(axis=1).max()) for rows in samples for part in in_parts(rows, centre))
+
+
+def pair_count(data: Data) -> int:
+    """The kernel values a complete estimate evaluates."""
+    n = len(data.reference)
+    own = [n, *(len(x) for x in data.samples.values())]
+    across = n * sum(own[1:])
+    return sum(m * (m - 1) // 2 for m in own) + across
+
+
+# --------------------
+# Whether one column outweighs all others, so that distances between rows are distances in that column.
+
+# The share of the variance, within samples, from which a column is said to outweigh the others.
+OUTWEIGHS = 0.95
+# Of each sample so many numbers are looked at, in at most and at least so many rows.
+_NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
+
+
+def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
+    """A sentence where one of several columns that vary holds nearly all of the variance and the kernel is radial.
+
+    The quartiles must say so too: an outlier can hold a variance, but not a median distance.
+    """
+    if kernel.variable != "r2" or data.reference.shape[1] < 2:
+        return ()
+    samples = [rows for rows in (data.reference, *data.samples.values()) if len(rows)]
+    unit = float(np.abs(_some(samples[0])).max()) or 1.0
+    spreads = [_spreads(_some(rows) / unit) for rows in samples]
+    variance, between, varies = (np.mean(part, axis=0) for part in zip(*spreads, strict=True))
+    first, share = _largest_share(variance)
+    if share <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
+        return ()
+    return (
+        f"column {first} (counted from 0) holds {math.floor(1000.0 * share) / 10.0:g}% of the variance, so the kernel "
+        "hardly sees the other columns; if their units are unlike, standardise the columns, all samples alike",
+    )
+
+
+def _some(rows: Any) -> Array:
+    """Some rows of a sample, evenly spaced."""
+    wanted = min(_MOST_ROWS, max(_FEWEST_ROWS, _NUMBERS // rows.shape[1]))
+    return np.asarray(host(rows[:: max(1, len(rows) // wanted)]), dtype=np.float64)
+
+
+def _spreads(rows: Array) -> tuple[Array, Array, Array]:
+    """Of every column the variance, the squared distance between its quartiles, and whether it varies."""
+    with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
+        quartiles = np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0))
+        return rows.var(axis=0), quartiles**2, rows.min(axis=0) < rows.max(axis=0)
+
+
+def _largest_share(parts: Array) -> tuple[int, float]:
+    first, total = int(np.argmax(parts)), float(parts.sum())
+    return first, float(parts[first]) / total if 0.0 < total < math.inf else 0.0

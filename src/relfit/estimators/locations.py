@@ -1,0 +1,561 @@
+"""Discrepancies at locations as values: a kernel, and where to look."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from relfit.compute.rows import LazyRows, some_rows
+from relfit.data.arrays import as_rows
+from relfit.data.load import Data, require_rows
+from relfit.data.scores import scores_of, stored_scores
+from relfit.estimators.base import Dependence, Estimates, Locations, Plan
+from relfit.estimators.checks import FEWEST_ROWS
+from relfit.estimators.kernel import centre_of
+from relfit.estimators.ksd import tilted
+from relfit.estimators.split import MOST_HELD, row_orders, separation, take
+from relfit.kernels.base import Kernel
+from relfit.stats.joint import JointEstimate, Psi, centred
+from relfit.util.arrays import Array, Rows
+from relfit.util.checks import check_choice
+from relfit.util.errors import InputError
+from relfit.util.random import stream
+
+CHOICES = ("data", "optimise")
+# Landmarks of the Nyström approximation that none asked for: 2√n, within these.
+FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 500
+
+
+@dataclass(frozen=True, eq=False)
+class AtLocations:
+    """A discrepancy at J locations.
+
+    Args:
+        kernel: None is Gaussian with the median bandwidth.
+        locations: their number J, or the locations themselves, an array (J, d) that these data had no part in.
+        choose: "data" draws them from the rows, "optimise" picks those at which the models are best told apart on
+            rows held out. Either way the rows used leave the sample.
+        share: of the rows, at most 2,000 of each sample, that "optimise" holds out.
+    """
+
+    kernel: Kernel | None = None
+    locations: Any = 10
+    choose: str = "data"
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_choice("choose", self.choose, CHOICES)
+        _check_share(self.share)
+        if isinstance(self.locations, int | np.integer) and not isinstance(self.locations, bool):
+            if self.locations < 1:
+                raise InputError(f"locations: expected at least 1, got {self.locations}")
+            return
+        if self.locations is None or isinstance(self.locations, bool | float | str):
+            raise InputError(f"locations: expected a number or an array (J, d), got {reprlib.repr(self.locations)}")
+        if self.choose != "data":
+            raise InputError("choose: the locations are given already; leave it out, or give their number only")
+        object.__setattr__(self, "locations", as_rows("locations", self.locations))
+
+    @property
+    def given(self) -> Array | None:
+        """The locations (J, d), if they were given."""
+        return self.locations if isinstance(self.locations, np.ndarray) else None
+
+    def count(self, rows: int) -> int:
+        """J, for so many rows of the reference."""
+        return int(self.locations) if self.given is None else len(self.given)
+
+
+def _check_share(share: Any) -> None:
+    if not isinstance(share, float) or not 0.0 < share < 1.0:
+        raise InputError(f"share: expected a number between 0 and 1, got {reprlib.repr(share)}")
+
+
+class UME(AtLocations):
+    """Squared difference of the mean embeddings of a sample and the data at J locations; linear in the rows.
+
+    ``UME² = mean_j (E k(x,v_j) − E k(r,v_j))²``. It compares the models at these locations only.
+
+    >>> UME(locations=[[0.0, 0.0], [1.0, 1.0]]).given.shape
+    (2, 2)
+    """
+
+
+class FSSD(AtLocations):
+    """Squared finite-set Stein discrepancy of a density at J locations; linear in the rows.
+
+    ``FSSD² = mean_j ‖E[s(r) k(r,v_j) + ∇_r k(r,v_j)]‖²/d`` over the data r, with s the density's score.
+
+    >>> FSSD(locations=5, choose="optimise").share
+    0.2
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class Nystroem(AtLocations):
+    """Squared MMD under the kernel that J locations span: an approximation of MMD that is linear in the rows.
+
+    ``k(x,y) ≈ k(x,v) K⁻¹ k(v,y)`` with K = k(v,v'). With J well above √n it is the MMD itself, for all its tests can
+    tell; with few locations models that are tied in MMD may not be tied in it. Without `locations` J is 2√n, at
+    least 20 and at most 500. They are given or drawn, never optimised.
+
+    >>> Nystroem().count(10_000)
+    200
+    """
+
+    locations: Any = None
+
+    def __post_init__(self) -> None:
+        if self.choose != "data":
+            raise InputError(f'choose: expected "data" for Nystroem, got {reprlib.repr(self.choose)}')
+        _check_share(self.share)
+        if self.locations is not None:
+            super().__post_init__()
+
+    def count(self, rows: int) -> int:
+        """J, for so many rows of the reference."""
+        if self.locations is not None:
+            return super().count(rows)
+        return min(max(FEWEST_LANDMARKS, math.ceil(2.0 * math.sqrt(rows))), MOST_LANDMARKS)
+
+
+AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "nystroem": Nystroem, "fssd": FSSD}
+
+
+# --------------------
+# Discrepancies at J locations v_j: UME² of samples, FSSD² of densities. Linear in the rows, in time and in memory.
+#
+# Both are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass over
+# the rows gives the sums, and a second one the contribution of every row.
+
+Features = Callable[[slice], Array]
+Scores = Callable[[slice], Sequence[Array]]
+
+# Numbers in one array of a part of the rows: 2 MB.
+CHUNK_NUMBERS = 2**18
+# Of the largest, what counts as 0 in the kernel matrix of the locations.
+SMALLEST_EIGENVALUE = 1e-10
+# Rows whose pairs measure the second-order variance of FSSD.
+SECOND_ORDER_ROWS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Chunked:
+    """The rows (n, d) of one sample, or those numbered `kept`, less a `centre`; read a part at a time, never copied.
+
+    `width` is the number of features that will be made of a row.
+    """
+
+    rows: Array
+    kept: Rows | None = None
+    centre: Array | None = None
+    width: int = 1
+
+    def __len__(self) -> int:
+        return len(self.rows) if self.kept is None else len(self.kept)
+
+    def __getitem__(self, part: slice) -> Array:
+        rows = self.rows[part] if self.kept is None else self.rows[self.kept[part]]
+        return rows if self.centre is None else rows - self.centre
+
+    def parts(self) -> Iterator[slice]:
+        """Consecutive parts of the rows, in each of which the rows and their features are few numbers."""
+        size = max(64, CHUNK_NUMBERS // max(16, self.width, self.rows.shape[1]))
+        return (slice(a, min(a + size, len(self))) for a in range(0, len(self), size))
+
+
+def ume(
+    reference: Chunked,
+    samples: Sequence[Chunked],
+    points: Array,
+    kernel: Kernel,
+    dependence: Dependence,
+    *,
+    whitened: bool = False,
+) -> Estimates:
+    """UME² of each sample to the reference at the locations (J, d), with ψ rows; unequal sizes allowed.
+
+    It is MMD² under the kernel τ(x)·τ(y) with ``τ(x) = (k(x,v_j))_j/√J``:
+    ``D_i = mean_{c≠c'} τ(x_c)·τ(x_c') + mean_{a≠b} τ(r_a)·τ(r_b) − 2 mean_{c,a} τ(x_c)·τ(r_a)``,
+    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. `whitened` takes
+    ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that the locations span (Nyström).
+    """
+    root = whitening(kernel, points) if whitened else None
+    reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
+    own, *others = (_embedding(kernel, x, points, root) for x in (reference, *samples))
+    if dependence == "paired":
+        return _paired([_Sample.of(reference, _difference(features, own)) for features in others])
+    ours, *theirs = (_Sample.of(x, f) for x, f in zip((reference, *samples), (own, *others), strict=True))
+    values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
+    g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
+    f = [x.contributions((x.others - ours.mean)[:, None])[:, 0] for x in theirs]
+    psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
+    each = np.array([_second_order(x, x) + 2.0 * _second_order(x, ours) for x in theirs])
+    common = _second_order(ours, ours)
+    # The variances of models from common random numbers are these; their second-order covariances are not known.
+    return Estimates(values, psi, each + common if dependence == "shared" else np.diag(each) + common)
+
+
+def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> Estimates:
+    """FSSD² of each model at the locations (J, d), with ψ rows; `scores` gives every model's at a part of the rows.
+
+    ``D_i = mean_{a≠b} τ_i(x_a)·τ_i(x_b)`` with ``τ_i(x) = (s_i(x) k(x,v_j) + ∇_x k(x,v_j))_j/√(dJ)``, and
+    ``g_i(x_a) = τ_i(x_a)·Σ_{b≠a} τ_i(x_b)/(n−1)``. ψ = 2(g − ḡ)·(n−1)/(n−2), the jackknife's, as for KSD.
+    """
+    n, reference = len(reference), replace(reference, width=len(points))
+
+    def part_of(part: slice) -> _SteinPart:
+        return _SteinPart.of(kernel, reference[part], scores(part), points)
+
+    totals = np.sum([part_of(part).totals() for part in reference.parts()], axis=0)
+    g = np.empty((n, len(totals)))
+    for part in reference.parts():
+        g[part] = part_of(part).contributions(totals) / ((n - 1) * points.size)
+    some = part_of(slice(0, n, -(-n // SECOND_ORDER_ROWS)))
+    psi = Psi(centred(g) * ((n - 1) / (n - 2)))
+    return Estimates(g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2)))
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The features (n, J) of n rows, a part at a time, with their sum (J,) and second moments Στ_jτ_k (J, J)."""
+
+    rows: Chunked
+    features: Features
+    total: Array
+    second: Array
+
+    @classmethod
+    def of(cls, rows: Chunked, features: Features) -> _Sample:
+        total, second = np.zeros(1), np.zeros((1, 1))
+        for part in rows.parts():
+            tau = features(part)
+            total, second = total + tau.sum(axis=0), second + tau.T @ tau
+        return cls(rows, features, total, second)
+
+    @property
+    def mean(self) -> Array:
+        return np.asarray(self.total / len(self.rows))
+
+    @property
+    def others(self) -> Array:
+        """``Σ_b τ_b/(n−1)``."""
+        return np.asarray(self.total / (len(self.rows) - 1))
+
+    @property
+    def squared_norm(self) -> float:
+        """``mean_{a≠b} τ_a·τ_b``."""
+        n = len(self.rows)
+        return float(self.total @ self.total - np.trace(self.second)) / (n * (n - 1))
+
+    @property
+    def covariance(self) -> Array:
+        return np.asarray(self.second / len(self.rows) - np.outer(self.mean, self.mean))
+
+    def contributions(self, directions: Array) -> Array:
+        """``τ_a·m_i − ‖τ_a‖²/(n−1)`` for every row and direction m_i, `directions` (J, l): (n, l)."""
+        out = np.empty((len(self.rows), directions.shape[1]))
+        for part in self.rows.parts():
+            tau = self.features(part)
+            out[part] = tau @ directions - np.einsum("ij,ij->i", tau, tau)[:, None] / (len(self.rows) - 1)
+        return out
+
+
+def whitening(kernel: Kernel, points: Array) -> Array:
+    """(J, J') a root of the inverse of K = k(v,v'), in the directions in which K is not 0 but for rounding."""
+    values, vectors = np.linalg.eigh(_kernel_values(kernel, points, points))
+    kept = values > SMALLEST_EIGENVALUE * values[-1]
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
+    """k(x_a, v_j): (n, J)."""
+    t = rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean")
+    values = kernel.untilted.phi(t)
+    if kernel.tilt is None:
+        return values
+    return np.asarray(values * kernel.tilt.weights(rows)[:, None] * kernel.tilt.weights(points))
+
+
+def _embedding(kernel: Kernel, rows: Chunked, points: Array, root: Array | None) -> Features:
+    """The features ``k(x_a, v)/√J``, or ``k(x_a, v) @ root``, of a part of the rows."""
+    if root is None:
+        return lambda part: _kernel_values(kernel, rows[part], points) / np.sqrt(len(points))
+    return lambda part: _kernel_values(kernel, rows[part], points) @ root
+
+
+def _difference(model: Features, reference: Features) -> Features:
+    return lambda part: model(part) - reference(part)
+
+
+def _paired(differences: Sequence[_Sample]) -> Estimates:
+    """Paired rows: τ_a = τ(x_a) − τ(r_a) and ``D = mean_{a≠b} τ_a·τ_b``, which leaves out the pairs of one row."""
+    values = np.array([x.squared_norm for x in differences])
+    g = np.hstack([x.contributions(x.others[:, None]) for x in differences])
+    return Estimates(values, Psi(centred(g)), np.array([_second_order(x, x) for x in differences]))
+
+
+def _second_order(a: _Sample, b: _Sample) -> float:
+    """``2ζ/(nm)``, or 2ζ/(n(n−1)) within a sample, with ζ = E(τ̃·τ̃')² = tr(C C') of the centred features."""
+    pairs = len(a.rows) * (len(b.rows) - (a is b))
+    return 2.0 * float(np.vdot(a.covariance, b.covariance)) / pairs
+
+
+@dataclass(frozen=True)
+class _SteinPart:
+    """φ, 2φ' and r² of some rows (n, d) to the locations (J, d), each (n, J), and the models' scores at the rows.
+
+    The features s φ + 2φ'·(x − v), (n, J, d) for every model, are never formed but for a few rows.
+    """
+
+    rows: Array
+    points: Array
+    scores: Sequence[Array]
+    phi: Array
+    slope: Array
+    r2: Array
+
+    @classmethod
+    def of(cls, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> _SteinPart:
+        scores, weight = tilted(kernel, rows, scores)
+        r2 = cdist(rows, points, "sqeuclidean")
+        if kernel.tilt is not None:
+            weight = weight * kernel.tilt.weights(points)
+        phi, dphi = kernel.untilted.weights(r2, ("phi", "dphi"))
+        return cls(rows, points, scores, phi * weight, 2.0 * dphi * weight, r2)
+
+    def totals(self) -> Array:
+        """The sum of the features of every model: (l, J, d)."""
+        gradient = self.slope.T @ self.rows - self.slope.sum(axis=0)[:, None] * self.points
+        return np.stack([self.phi.T @ s + gradient for s in self.scores])
+
+    def contributions(self, totals: Array) -> Array:
+        """``τ_a·(T − τ_a)`` for every row and model, T its total: (n, l)."""
+        columns = []
+        for s, total in zip(self.scores, totals, strict=True):
+            along = self.phi * (s @ total.T)
+            along += self.slope * (self.rows @ total.T - np.einsum("ij,ij->i", self.points, total))
+            across = np.einsum("ij,ij->i", s, self.rows)[:, None] - s @ self.points.T
+            along -= self.phi**2 * np.einsum("ij,ij->i", s, s)[:, None]
+            along -= self.slope * (2.0 * self.phi * across + self.slope * self.r2)
+            columns.append(along.sum(axis=1))
+        return np.stack(columns, axis=1)
+
+    def features(self, score: Array, j: int) -> Array:
+        """One model's features at one location: (n, d)."""
+        return np.asarray(self.phi[:, j, None] * score + self.slope[:, j, None] * (self.rows - self.points[j]))
+
+    def second_moments(self) -> Array:
+        """``ζ_ij = mean_{a≠b} (τ̃_a·τ̃_b)_i (τ̃_a·τ̃_b)_j`` of the centred features: (l, l)."""
+        n = len(self.rows)
+        flat = np.stack([self._gram(s).ravel() for s in self.scores])
+        return np.asarray(flat @ flat.T / (n * (n - 1)))
+
+    def _gram(self, score: Array) -> Array:
+        """``τ̃_a·τ̃_b`` for a ≠ b, and 0 for a = b: (n, n); the features of all locations together would be large."""
+        gram = np.zeros((len(self.rows),) * 2)
+        for j in range(len(self.points)):
+            tau = self.features(score, j)
+            tau -= tau.mean(axis=0)
+            gram += tau @ tau.T
+        np.fill_diagonal(gram, 0.0)
+        return gram
+
+
+# --------------------
+# UME², FSSD² and the Nyström MMD² of checked data, and the choice of their locations.
+
+RowsOf = Mapping[str | None, Rows]
+
+# Locations that are tried when they are optimised; twice as many as are wanted, if that is more.
+CANDIDATES = 100
+# All scores are kept between the two passes over the rows if they are no more numbers than this: 64 MB.
+MOST_SCORES = 2**23
+
+
+def of_locations(data: Data, plan: Plan) -> Estimates:
+    """UME² or FSSD² of every model at the plan's locations, from the rows that were not used up for them."""
+    assert plan.locations is not None  # noqa: S101  (asked for only where there are locations)
+    locations = plan.locations
+    measured = _measuring(data, _rows_left(data, locations), plan, whitened=locations.whitened)
+    # With as many locations as Nyström takes the models are compared by the kernel, wherever they differ.
+    only = "" if locations.whitened else "; the models are compared there only"
+    return replace(measured(locations.points), notes=(locations.note + only,))
+
+
+def sizes_left(data: Data, locations: Locations | None) -> tuple[int, ...]:
+    """The numbers of rows tested: of the reference, then of each sample."""
+    used = {} if locations is None else locations.left_out
+    return tuple(len(x) - len(used.get(key, ())) for key, x in _samples(data).items())
+
+
+def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations]:
+    """The data without the rows that were used up for the locations, and the locations by themselves."""
+    if not locations.left_out:
+        return data, locations
+    return take(data, _rows_left(data, locations)), replace(locations, left_out={})
+
+
+def choose_locations(data: Data, wanted: AtLocations, plan: Plan) -> Locations:
+    """The locations given, drawn from the rows, or chosen on rows held out; the models' order changes nothing."""
+    if wanted.given is not None:
+        return replace(_given(data, wanted.given), whitened=isinstance(wanted, Nystroem))
+    orders = row_orders(data, plan.dependence, plan.seed, "locations")
+    found = (_drawn if wanted.choose == "data" else _chosen)(data, wanted, orders, plan)
+    for key, left in zip(_samples(data), sizes_left(data, found), strict=True):
+        require_rows(_who(key), left, FEWEST_ROWS["complete"], "left for the test once the locations are chosen")
+    return found
+
+
+def _given(data: Data, points: Array) -> Locations:
+    if points.shape[1] != data.reference.shape[1]:
+        raise InputError(
+            f"locations: expected {data.reference.shape[1]} columns like the reference, got {points.shape[1]}"
+        )
+    return Locations(points, {}, f"{_counted(points)} given")
+
+
+def _drawn(data: Data, wanted: AtLocations, orders: RowsOf, plan: Plan) -> Locations:
+    """Half of the locations are rows of the reference and half rows of the models, whichever the draw finds."""
+    count = wanted.count(len(data.reference))
+    rows = count if not data.samples else -(-count // 2)
+    used = {key: order[:rows] for key, order in orders.items()}
+    points = _pooled(data, used, count, plan.seed)
+    source = "from the reference" if not data.samples else "half from the reference, half from the models"
+    note = f"{_counted(points)} drawn {source}: {_left(used)}"
+    return Locations(points, used, note, whitened=isinstance(wanted, Nystroem))
+
+
+def _chosen(data: Data, wanted: AtLocations, orders: RowsOf, plan: Plan) -> Locations:
+    """Of held-out rows those that, taken one after another, separate the models best on all the held-out rows."""
+    if len(data.models) < 2:
+        raise InputError('choose="optimise": expected at least 2 different models to tell apart, got 1')
+    held = {key: order[: min(MOST_HELD, round(wanted.share * len(order)))] for key, order in orders.items()}
+    for key, rows in held.items():
+        require_rows(_who(key), len(rows), FEWEST_ROWS["complete"], "share held out for the locations")
+    count = wanted.count(len(data.reference))
+    candidates = _pooled(data, held, max(CANDIDATES, 2 * count), plan.seed)
+    if len(candidates) < count:
+        raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
+    measured = _measuring(data, held, plan)
+    each = [measured(candidate[None]) for candidate in candidates]
+    points = candidates[best_separated(each, count)]
+    note = f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: {_left(held)}"
+    return Locations(points, held, note)
+
+
+def best_separated(each: Sequence[Estimates], count: int) -> list[int]:
+    """Which of the estimates, each at a single location, to add up: always the one that separates the models most.
+
+    D and ψ of several locations are the means of those of each. The second-order variance is added to V: where no
+    model differs from the data the estimated V alone can be tiny by chance. That of a sum is at most (Σ√S2)².
+    """
+    taken: list[int] = []
+    best = None
+    for _ in range(count):
+        found = {i: e if best is None else _sum(best, e) for i, e in enumerate(each) if i not in taken}
+        taken.append(max(found, key=lambda i: _separation(found[i])))
+        best = found[taken[-1]]
+    return taken
+
+
+def _sum(a: Estimates, b: Estimates) -> Estimates:
+    assert a.psi.reference is not None  # noqa: S101  (UME and FSSD have a reference sample)
+    assert b.psi.reference is not None  # noqa: S101
+    models = tuple(x + y for x, y in zip(a.psi.models, b.psi.models, strict=True))
+    psi = Psi(a.psi.reference + b.psi.reference, models, a.psi.shared)
+    second = np.square(np.sqrt(_own_second_order(a)) + np.sqrt(_own_second_order(b)))
+    return Estimates(a.values + b.values, psi, second)
+
+
+def _own_second_order(estimates: Estimates) -> Array:
+    second = estimates.second_order
+    assert second is not None  # noqa: S101  (U-statistics of all pairs have one)
+    return np.diag(second) if second.ndim == 2 else second
+
+
+def _separation(found: Estimates) -> float:
+    covariance = found.psi.covariance() + np.diag(_own_second_order(found))
+    return separation(JointEstimate(tuple(map(str, range(len(found.values)))), found.values, covariance))
+
+
+def _measuring(data: Data, rows: RowsOf, plan: Plan, *, whitened: bool = False) -> Callable[[Array], Estimates]:
+    """The estimates from these rows as a function of the locations."""
+    kernel, dependence = plan.kernel, plan.dependence
+    if data.kind == "samples":
+        reference, *samples = (Chunked(x, rows.get(key)) for key, x in _samples(data).items())
+        return lambda points: ume(reference, samples, points, kernel, dependence, whitened=whitened)
+    centre = centre_of(data.reference)
+    raw = Chunked(data.reference, rows.get(None))
+    scores = _scores(data, raw, plan)
+    moved = replace(raw, centre=centre)
+    return lambda points: fssd(moved, scores, points - centre, kernel.moved(centre))
+
+
+def _scores(data: Data, rows: Chunked, plan: Plan) -> Callable[[slice], list[Array]]:
+    if isinstance(data.reference, LazyRows) and plan.folder is not None:
+        folder, all_rows = plan.folder, data.reference if rows.kept is None else some_rows(data.reference, rows.kept)
+        stored = [stored_scores(name, density, all_rows, folder) for name, density in data.densities.items()]
+        return lambda part: [scores[part] for scores in stored]
+    kept: dict[tuple[int, int, int | None], list[Array]] | None = {}
+    if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
+        kept = None
+
+    def scores(part: slice) -> list[Array]:
+        key = (part.start, part.stop, part.step)
+        if kept is None or key not in kept:
+            found = [scores_of(name, density, rows[part]) for name, density in data.densities.items()]
+            if kept is None:
+                return found
+            kept[key] = found
+        return kept[key]
+
+    return scores
+
+
+def _pooled(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
+    """At most `count` of these rows, half of them the reference's; of the models, any, in an order without their names.
+
+    A model's row is as likely to be taken as any other's of its size, and the draw sees sorted rows, so that neither
+    the order nor the names of the models change it.
+    """
+    if not data.samples:
+        return data.reference[rows[None][:count]]
+    own = data.reference[rows[None][: -(-count // 2)]]
+    theirs = np.concatenate([x[rows[name][:count]] for name, x in data.samples.items()])
+    theirs = theirs[np.lexsort(theirs.T[::-1])]
+    wanted = min(count // 2, len(theirs))
+    drawn = stream(seed, "locations", "models' rows").choice(len(theirs), wanted, replace=False)
+    return np.concatenate([own, theirs[drawn]])
+
+
+def _samples(data: Data) -> dict[str | None, Array]:
+    out: dict[str | None, Array] = {None: data.reference}
+    out.update(data.samples)
+    return out
+
+
+def _rows_left(data: Data, locations: Locations) -> dict[str | None, Rows]:
+    used = locations.left_out
+    return {key: np.delete(np.arange(len(x)), used[key]) for key, x in _samples(data).items() if key in used}
+
+
+def _who(key: str | None) -> str:
+    return "reference" if key is None else f"model {key!r}"
+
+
+def _counted(points: Array) -> str:
+    return "1 location" if len(points) == 1 else f"{len(points)} locations"
+
+
+def _left(used: RowsOf) -> str:
+    counts = sorted({len(rows) for rows in used.values()})
+    count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    rows = "1 row" if counts == [1] else f"{count} rows"
+    return f"{rows} of {'each sample' if len(used) > 1 else 'the reference'}, used for that, left the test"

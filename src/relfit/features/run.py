@@ -1,0 +1,303 @@
+"""The file that holds finished batches until all are done, so that a killed run goes on where it stopped.
+
+It is an SQLite file: a batch is in it wholly or not at all, whenever the process dies, and one process at a time
+can hold it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.features.base import Extractor, entry_of, load
+from relfit.features.sources import Item, list_items
+from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
+from relfit.util.progress import Progress, reporting
+from relfit.util.text import visible
+
+APPLICATION_ID = 0x72666561  # "rfea": marks the file as ours in SQLite's header
+_CREATE = (
+    "CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL, rows BLOB NOT NULL)",
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive items from `start`: a digest of each, why some are broken (by position), the others' features."""
+
+    start: int
+    digests: tuple[str, ...]
+    broken: Mapping[int, str]
+    rows: bytes
+
+
+class Partial:
+    """The open file; made by `opened`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def add(self, batch: Batch) -> None:
+        """Keep a batch: on disk when this returns."""
+        values = (batch.start, json.dumps(batch.digests), json.dumps(batch.broken), batch.rows)
+        with self._connection:
+            self._connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", values)
+
+    def batches(self) -> Iterator[Batch]:
+        """The kept batches, in order, one at a time."""
+        for start, digests, broken, rows in self._connection.execute("SELECT * FROM batches ORDER BY start"):
+            reasons = {int(position): reason for position, reason in json.loads(broken).items()}
+            yield Batch(start, tuple(json.loads(digests)), reasons, rows)
+
+
+@contextmanager
+def opened(path: Path, identity: Mapping[str, str]) -> Iterator[Partial]:
+    """The partial file at `path`, new or of an earlier run of the same `identity`; another's is refused.
+
+    Closing a file without a finished batch removes it.
+    """
+    try:
+        connection = sqlite3.connect(path, timeout=1.0)
+        try:
+            _prepare(connection, path, identity)
+            try:
+                yield Partial(connection)
+            finally:
+                if not _count(connection):
+                    path.unlink()
+        finally:
+            connection.close()
+    except sqlite3.OperationalError as error:
+        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+        reason = "another relfit is writing it" if busy else str(error)
+        raise InputError(f"{os.fspath(path)}: cannot be used ({reason})") from None
+    except sqlite3.DatabaseError as error:
+        raise InputError(
+            f"{os.fspath(path)}: is damaged or no partial file of relfit ({error}); delete it to begin again"
+        ) from None
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, identity: Mapping[str, str]) -> None:
+    # The lock lasts until the connection closes or the process dies.
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN EXCLUSIVE")
+    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        for statement in _CREATE:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    elif connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise InputError(f"{os.fspath(path)}: is a file of another program; move it away")
+    if not _count(connection):
+        connection.execute("DELETE FROM identity")
+        connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
+    connection.commit()
+    _refuse_others(path, dict(connection.execute("SELECT name, value FROM identity")), identity)
+
+
+def _count(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM batches").fetchone()[0])
+
+
+def _refuse_others(path: Path, kept: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    for name, value in wanted.items():
+        if kept.get(name) != value:
+            raise InputError(
+                f"{os.fspath(path)}: was begun with another {name} ({kept.get(name)}; now {value}) and cannot be mixed "
+                "with it; repeat that command, or delete the file to begin again"
+            )
+
+
+# --------------------
+# Features of many items into one .npy file: in batches, resumable, written whole or not at all.
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What was written: files, rows, how many of the items an earlier run had done, and the broken ones by name."""
+
+    path: Path
+    names_path: Path
+    rows: int
+    dim: int
+    resumed: int
+    broken: dict[str, str]
+
+
+def extract_features(
+    source: str | os.PathLike[str],
+    model: str | Extractor,
+    output: str | os.PathLike[str],
+    *,
+    batch: int = 32,
+    limit: int | None = None,
+    field: str | None = None,
+    skip_broken: bool = False,
+    weights: str | None = None,
+    device: str = "auto",
+    progress: Any = None,
+) -> Extraction:
+    """Write the features of the images or texts in `source` to `output`, one row an item, in float32.
+
+    Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed goes on where it stopped
+    when it is started again, and refuses to if the model, the list of items or a finished item has changed.
+    The items' names are written beside the features, to ``OUTPUT`` with the ending .names.txt.
+
+    Args:
+        source: a folder of images or of .txt files, a .txt file (one text a line) or a .jsonl file.
+        model: the name of an extractor, or any `Extractor`.
+        output: the .npy file.
+        batch: how many items are computed at once.
+        limit: only the first so many items.
+        field: the field of a .jsonl file that holds the text; None is "text".
+        skip_broken: leave out items that cannot be decoded; otherwise the first one ends the run.
+        weights: a file or folder of weights, for a model given by name.
+        device: "auto", "cpu" or "cuda", for a model given by name.
+        progress: None, True, False or a function of (done, total).
+    """
+    target = Path(output)
+    _check_arguments(source, target, batch)
+    kind = entry_of(model).kind if isinstance(model, str) else model.kind
+    # The source is looked at first: it is quick, and loading a network is not.
+    items = list_items(source, kind, field=field, limit=limit)
+    extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
+    partial_path = target.with_name(f"{target.name}.partial")
+    with reporting(progress, "extracting") as update, opened(partial_path, _identity(items, extractor)) as partial:
+        resumed = _verify(partial, items, extractor, skip_broken, update)
+        for start in range(resumed, len(items), batch):
+            partial.add(_compute(items[start : start + batch], start, extractor, skip_broken))
+            _tell(update, min(start + batch, len(items)), len(items))
+        result = _write(partial, items, extractor.dim, target, resumed)
+    partial_path.unlink()
+    return result
+
+
+def _check_arguments(source: str | os.PathLike[str], target: Path, batch: int) -> None:
+    if target.suffix.lower() != ".npy":
+        raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
+        # The list of names would be a text of the folder at the next run.
+        raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
+    if batch < 1:
+        raise InputError(f"batch: expected at least 1, got {batch}")
+
+
+def _identity(items: Sequence[Item], extractor: Extractor) -> dict[str, str]:
+    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape"))
+    return {
+        "model": extractor.fingerprint,
+        "list of inputs": f"{len(items)} items, names {names.hexdigest()[:12]}",
+    }
+
+
+def _verify(
+    partial: Partial, items: Sequence[Item], extractor: Extractor, skip_broken: bool, update: Progress | None
+) -> int:
+    """How many items are done; each must still be what it was."""
+    done = 0
+    for batch in partial.batches():
+        if batch.start != done or len(batch.rows) != 4 * extractor.dim * (len(batch.digests) - len(batch.broken)):
+            raise InputError("the partial file does not hold together; delete it to begin again")
+        for k, digest in enumerate(batch.digests):
+            _check_unchanged(items[done + k], digest, batch.broken.get(k), skip_broken)
+        done += len(batch.digests)
+        _tell(update, done, len(items))
+    return done
+
+
+def _check_unchanged(item: Item, digest: str, broken: str | None, skip_broken: bool) -> None:
+    if broken is not None and not skip_broken:
+        raise InputError(f"{broken} (--skip-broken leaves such items out)")
+    try:
+        now = _digest(item.payload())
+    except InputError:
+        now = ""
+    if now != digest:
+        raise InputError(
+            f"{item.name!r}: has changed since an earlier, unfinished run computed its features; put it back, or "
+            "delete the .partial file to begin again"
+        )
+
+
+def _compute(items: Sequence[Item], start: int, extractor: Extractor, skip_broken: bool) -> Batch:
+    """The features of one batch; a file that cannot even be read has the digest ""."""
+    digests, broken, good, names = [], {}, [], []
+    for k, item in enumerate(items):
+        payload = None
+        try:
+            payload = item.payload()
+            good.append(item.decode(payload, extractor.kind))
+            names.append(item.name)
+        except InputError as error:
+            if not skip_broken:
+                raise InputError(f"{error} (--skip-broken leaves such items out)") from None
+            broken[k] = str(error)
+        digests.append("" if payload is None else _digest(payload))
+    rows = _features(extractor, good, names) if good else np.empty((0, extractor.dim), np.float32)
+    return Batch(start, tuple(digests), broken, rows.astype("<f4", copy=False).tobytes())
+
+
+def _features(extractor: Extractor, batch: Sequence[Any], names: Sequence[str]) -> NDArray[np.float32]:
+    rows = np.asarray(extractor.features(batch), dtype=np.float32)
+    if rows.shape != (len(batch), extractor.dim):
+        raise InputError(
+            f"model {extractor.name!r}: expected features of shape {(len(batch), extractor.dim)}, got {rows.shape}"
+        )
+    bad = ~np.isfinite(rows).all(axis=1)
+    if bad.any():
+        raise InputError(f"model {extractor.name!r}: its features of {names[int(bad.argmax())]!r} are not finite")
+    return rows
+
+
+def _digest(payload: bytes) -> str:
+    return hashlib.blake2b(payload, digest_size=16).hexdigest()
+
+
+def _tell(update: Progress | None, done: int, total: int) -> None:
+    if update is not None:
+        update(done, total)
+
+
+def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resumed: int) -> Extraction:
+    broken = {items[batch.start + k].name: reason for batch in partial.batches() for k, reason in batch.broken.items()}
+    names = [item.name for item in items if item.name not in broken]
+    if not names:
+        raise InputError(f"expected at least one item that can be decoded, all {len(items)} are broken")
+    names_path = target.with_name(f"{target.stem}.names.txt")
+    write_text_atomic(names_path, "".join(f"{visible(name)}\n" for name in names))
+    _write_npy(target, (len(names), dim), (batch.rows for batch in partial.batches()))
+    return Extraction(target, names_path, len(names), dim, resumed, broken)
+
+
+def _write_npy(path: Path, shape: tuple[int, int], blocks: Iterator[bytes]) -> None:
+    """A .npy file of little-endian float32, block by block, through a temporary file in the same folder."""
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(temporary, "xb") as stream:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(stream, header)
+            for block in blocks:
+                stream.write(block)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"output: cannot write {str(path)!r}: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

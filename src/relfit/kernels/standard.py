@@ -1,0 +1,269 @@
+"""Radial kernels with one length: Gaussian, inverse multiquadric, Matérn, rational quadratic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from relfit.kernels.base import Kernel, Length, Power, ScaledKernel, Variable, Weight, check_positive
+from relfit.util.arrays import Array, library
+from relfit.util.errors import InputError
+
+
+@dataclass(frozen=True)
+class Gaussian(ScaledKernel):
+    """``k = exp(−r²/(2b²))`` with bandwidth b, a number or "median".
+
+    >>> Gaussian(2.0).phi(np.array([0.0, 8.0]))
+    array([1.        , 0.36787944])
+    """
+
+    bandwidth: Length = "median"
+    length_field: ClassVar[str] = "bandwidth"
+
+    @property
+    def unit_rate(self) -> float:
+        """−1/2."""
+        return -0.5
+
+    def phi(self, t: Array) -> Array:
+        """exp(−r²/(2b²))."""
+        out: Array = library(t).exp(-0.5 * t / self.length**2)
+        return out
+
+    def dphi(self, t: Array) -> Array:
+        """−φ/(2b²)."""
+        return -0.5 / self.length**2 * self.phi(t)
+
+    def ddphi(self, t: Array) -> Array:
+        """φ/(4b⁴)."""
+        return 0.25 / self.length**4 * self.phi(t)
+
+
+@dataclass(frozen=True)
+class IMQ(ScaledKernel):
+    """Inverse multiquadric ``k = (c² + r²)^e`` with scale c (a number or "median") and exponent e < 0.
+
+    >>> IMQ().phi(np.array([0.0, 3.0]))
+    array([1. , 0.5])
+    """
+
+    scale: Length = 1.0
+    exponent: float = -0.5
+    length_field: ClassVar[str] = "scale"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.exponent, int | float) and -math.inf < self.exponent < 0):
+            raise InputError(f"exponent of IMQ: expected a number below 0, got {self.exponent!r}")
+
+    @property
+    def power(self) -> Power:
+        """c^2e (1 + r²/c²)^e."""
+        square = self.length**2
+        return Power(square**self.exponent, 1.0, 1.0 / square, self.exponent)
+
+    def phi(self, t: Array) -> Array:
+        """(c² + r²)^e."""
+        return self._power(self.length**2 + t)
+
+    def dphi(self, t: Array) -> Array:
+        """e (c² + r²)^(e−1)."""
+        return self.weights(t, ("dphi",))[0]
+
+    def ddphi(self, t: Array) -> Array:
+        """e(e−1) (c² + r²)^(e−2)."""
+        base = self.length**2 + t
+        return self.exponent * (self.exponent - 1.0) * self._power(base) / base**2
+
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """φ, φ' and r²φ'' share one power: φ' = eφ/(c²+r²)."""
+        base = self.length**2 + t
+        phi = self._power(base)
+        out: dict[str, Array] = {"phi": phi}
+        if "dphi" in which or "r2ddphi" in which:
+            out["dphi"] = self.exponent * phi / base
+        if "r2ddphi" in which:
+            out["r2ddphi"] = (self.exponent - 1.0) * out["dphi"] * (t / base)
+        return tuple(out[name] for name in which)
+
+    def _power(self, base: Array) -> Array:
+        # np.power is an order of magnitude slower than a square root and a division.
+        out: Array = 1.0 / library(base).sqrt(base) if self.exponent == -0.5 else base**self.exponent
+        return out
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(ScaledKernel):
+    """``k = (1 + r²/(2αb²))^(−α)`` with bandwidth b (a number or "median") and α > 0: Gaussians of many widths.
+
+    >>> RationalQuadratic(1.0, 1.0).phi(np.array([0.0, 2.0]))
+    array([1. , 0.5])
+    """
+
+    bandwidth: Length = "median"
+    alpha: float = 1.0
+    length_field: ClassVar[str] = "bandwidth"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("alpha of RationalQuadratic", self.alpha)
+
+    @property
+    def power(self) -> Power:
+        """φ is one."""
+        return Power(1.0, 1.0, 0.5 / (self.alpha * self.length**2), -self.alpha)
+
+    def phi(self, t: Array) -> Array:
+        """(1 + r²/(2αb²))^(−α)."""
+        return self._base(t) ** -self.alpha
+
+    def dphi(self, t: Array) -> Array:
+        """−(1 + r²/(2αb²))^(−α−1) / (2b²)."""
+        return -0.5 / self.length**2 * self._base(t) ** (-self.alpha - 1.0)
+
+    def ddphi(self, t: Array) -> Array:
+        """(α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
+        factor = (self.alpha + 1.0) / (4.0 * self.alpha * self.length**4)
+        return factor * self._base(t) ** (-self.alpha - 2.0)
+
+    def _base(self, t: Array) -> Array:
+        return 1.0 + t / (2.0 * self.alpha * self.length**2)
+
+
+@dataclass(frozen=True)
+class Matern(ScaledKernel):
+    """Matérn kernel of smoothness ν = ½, 3/2 or 5/2; with a = √(2ν) r/b, k is e^−a, (1+a)e^−a or (1+a+a²/3)e^−a.
+
+    KSD takes 3/2 and 5/2. For 3/2 φ'' is infinite at r = 0 while r²φ'' = 3a e^−a/(4b²) is 0 there.
+
+    >>> Matern(0.5, 1.0).phi(np.array([0.0, 1.0]))
+    array([1.        , 0.36787944])
+    """
+
+    smoothness: float = 1.5
+    bandwidth: Length = "median"
+    length_field: ClassVar[str] = "bandwidth"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.smoothness not in (0.5, 1.5, 2.5):
+            raise InputError(f"smoothness of Matern: expected 0.5, 1.5 or 2.5, got {self.smoothness!r}")
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether KSD may use it: not for ν = ½."""
+        return self.smoothness > 0.5
+
+    def phi(self, t: Array) -> Array:
+        """The polynomial of a times e^−a."""
+        a = self._a(t)
+        polynomials: dict[float, Array | float] = {0.5: 1.0, 1.5: 1.0 + a, 2.5: 1.0 + a + a**2 / 3.0}
+        return self._decay(a, polynomials[self.smoothness])
+
+    def dphi(self, t: Array) -> Array:
+        """−3e^−a/(2b²) for 3/2, −5(1+a)e^−a/(6b²) for 5/2."""
+        a = self._a(t)
+        self._refuse_rough()
+        factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
+        return self._decay(a, factor / self.length**2)
+
+    def ddphi(self, t: Array) -> Array:
+        """9e^−a/(4ab⁴) for 3/2 (infinite at 0), 25e^−a/(12b⁴) for 5/2."""
+        a = self._a(t)
+        self._refuse_rough()
+        with np.errstate(divide="ignore"):
+            factor = 9.0 / (4.0 * a) if self.smoothness == 1.5 else 25.0 / 12.0
+        return self._decay(a, factor / self.length**4)
+
+    def _r2ddphi(self, t: Array) -> Array:
+        a = self._a(t)
+        self._refuse_rough()
+        factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
+        return self._decay(a, factor / self.length**2)
+
+    def _a(self, t: Array) -> Array:
+        out: Array = library(t).sqrt(2.0 * self.smoothness * t) / self.length
+        return out
+
+    def _decay(self, a: Array, factor: Array | float) -> Array:
+        out: Array = factor * library(a).exp(-a)
+        return out
+
+    def _refuse_rough(self) -> None:
+        if not self.smooth:
+            raise InputError("kernel: Matern with smoothness 0.5 has no derivative at 0; KSD takes 1.5 or 2.5")
+
+
+# --------------------
+# Kernels of the inner product: the polynomial kernel of KID.
+
+# Kernel values up to this: sums of their fourth powers, which variances take (UME, tilted), stay within float64.
+LARGEST_VALUE = 1e70
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """``k = (γ x·y + c)^p``, with γ = 1/d unless given; the default is the cubic kernel of KID.
+
+    ``Polynomial(1, offset=0.0)`` is linear. For MMD only, and it compares moments up to order p only: models
+    that agree in those are level, however different they are.
+
+    >>> Polynomial(scale=0.5).phi(np.array([2.0]))
+    array([8.])
+    """
+
+    degree: int = 3
+    offset: float = 1.0
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
+            raise InputError(f"degree of Polynomial: expected a whole number of at least 1, got {self.degree!r}")
+        if isinstance(self.offset, str) or not 0.0 <= self.offset < np.inf:
+            raise InputError(f"offset of Polynomial: expected a number of at least 0, got {self.offset!r}")
+        if self.scale is not None:
+            check_positive("scale of Polynomial", self.scale)
+
+    @property
+    def variable(self) -> Variable:
+        """A function of x·y."""
+        return "dot"
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """KSD is written for radial kernels."""
+        return False
+
+    def with_dimension(self, dim: int) -> Polynomial:
+        """The kernel with γ = 1/dim if it was not given."""
+        return self if self.scale is not None else replace(self, scale=1.0 / dim)
+
+    def largest_entry(self, dim: int) -> float:
+        """The A for which (γ dim A² + c)^p, the most that |k| can be, is LARGEST_VALUE; 0 where c alone is too much.
+
+        >>> f"{Polynomial(2, offset=0.0).with_dimension(7).largest_entry(7):.3g}"  # A⁴ = 1e70
+        '3.16e+17'
+        """
+        room = max(LARGEST_VALUE ** (1.0 / self.degree) - self.offset, 0.0)
+        # However small γ is, A² must be within float64 too.
+        return min(math.sqrt(room) / math.sqrt(self.power.slope) / math.sqrt(dim), LARGEST_VALUE)
+
+    @property
+    def power(self) -> Power:
+        """φ is one."""
+        if self.scale is None:
+            raise InputError("scale of Polynomial: not known yet; call with_dimension(d) before using the kernel")
+        return Power(1.0, self.offset, self.scale, float(self.degree))
+
+    def phi(self, t: Array) -> Array:
+        """(γt + c)^p."""
+        base = self.power.slope * t + self.offset
+        out = base * 1.0
+        for _ in range(self.degree - 1):
+            out *= base  # np.power is far slower for small whole powers
+        return out

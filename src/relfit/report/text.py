@@ -1,0 +1,320 @@
+"""The result as text: a settings line, an aligned table, one sentence, notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from relfit.report import words
+from relfit.report.words import CORRECTION_NAMES, TEST_NAMES
+from relfit.results.comparison import Comparison
+from relfit.results.pair import PairComparison
+from relfit.results.plan import Plan
+from relfit.results.ranks import PairMatrix, Ranks
+from relfit.util.text import visible
+
+GAP = "  "
+LONGEST_NAME = 32
+SMALLEST_PVALUE = 1e-12
+_NOTHING = "—"
+# Beyond this many decimals, or digits before the point, numbers are written with an exponent.
+_MOST_DIGITS = 6
+_HIDDEN_STATUS = {"indistinguishable", "near-degenerate"}
+_STYLES = {"best": "bold green", "worse": "bold red"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Finished cells. `kinds` says for each row whether it is "best", "worse" or "open"."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    kinds: tuple[str, ...]
+
+
+def text(comparison: Comparison) -> str:
+    """The whole result as plain text."""
+    return styled(comparison).plain
+
+
+def styled(comparison: Comparison) -> Text:
+    """The text with the verdicts coloured, for terminals."""
+    out = Text(words.header(comparison) + "\n")
+    _append_table(out, table(comparison))
+    out.append(words.summary(comparison))
+    _append_notes(out, comparison.warnings)
+    return out
+
+
+def pair_text(pair: PairComparison) -> str:
+    """The result of a fixed hypothesis "a is no worse than b" as plain text."""
+    return pair_styled(pair).plain
+
+
+def pair_styled(pair: PairComparison) -> Text:
+    """The pair's text with the verdict coloured, for terminals."""
+    number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
+    names = short_names(pair.names)
+    rows = tuple((name, number(value)) for name, value in zip(names, pair.discrepancy, strict=True))
+    out = Text(words.header(pair) + "\n")
+    _append_table(out, Table(("model", words.measure_name(pair)), rows, ("open", "open")))
+    p = show_pvalue(pair.pvalue, pair.alpha)
+    p = p if p.startswith("<") else f"= {p}"
+    out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
+    out.append(words.pair_summary(pair), style=_STYLES["worse"] if pair.worse else "")
+    _append_notes(out, pair.warnings)
+    return out
+
+
+def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
+    """The cells of the table, made from `rows()`."""
+    rows = comparison.rows()
+    titles = ["model", words.measure_name(comparison), "s.e.", "Δ to best", "p-value", "verdict"]
+    corrected = comparison.correction != "none"
+    if corrected:
+        titles.insert(5, "adjusted p")
+    number = _row_format(rows)
+    names = short_names([row["name"] for row in rows], longest_name)
+    cells = [_cells(row, name, number, comparison.alpha, corrected) for row, name in zip(rows, names, strict=True)]
+    kinds = ["best" if row["best"] else "worse" if row["worse"] else "open" for row in rows]
+    return Table(tuple(titles), tuple(cells), tuple(kinds))
+
+
+def show_pvalue(p: float, alpha: float) -> str:
+    """Two significant digits, or as many as it takes not to round across the level.
+
+    >>> show_pvalue(0.312, 0.05), show_pvalue(0.0502, 0.05), show_pvalue(3e-20, 0.05)
+    ('0.31', '0.0502', '<1e-12')
+    """
+    if p < SMALLEST_PVALUE and p <= alpha:
+        return "<1e-12"
+    for digits in range(2, 18):
+        shown = f"{p:#.{digits}g}"
+        if np.sign(float(shown) - alpha) == np.sign(p - alpha):
+            break
+    return shown.replace("e-0", "e-")
+
+
+def number_format(
+    errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
+) -> Callable[[float], str]:
+    """One way to write a column of numbers: the largest s.e. with two digits, the smallest with one.
+
+    No number in `decisive` is rounded to 0.
+    """
+    errors = [e for e in errors if e > 0.0]
+    if not errors:
+        return "{:.3g}".format
+    smallest = min([*errors, *(abs(v) for v in decisive if v)])
+    decimals = max(0, 1 - _exponent(max(errors)), -_exponent(smallest))
+    if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
+        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+")
+    return lambda value: _fixed(value, decimals)
+
+
+def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
+    """The names in printable form, long ones cut in the middle, but never so that two look alike."""
+    whole = [visible(name) for name in names]
+    while True:
+        shown = [_shorten(name, longest) for name in whole]
+        if len(set(shown)) == len(set(whole)):
+            return shown
+        longest *= 2
+
+
+def _shorten(name: str, longest: int) -> str:
+    if cell_len(name) <= longest:
+        return name
+    head = set_cell_size(name, (longest - 1) // 2).rstrip()
+    tail = set_cell_size(name[::-1], longest // 2)[::-1].lstrip()
+    return f"{head}…{tail}"
+
+
+def _fixed(value: float, decimals: int) -> str:
+    shown = f"{value:.{decimals}f}"
+    return shown.lstrip("-") if float(shown) == 0.0 else shown
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(value))
+
+
+def _row_format(rows: Sequence[dict[str, Any]]) -> Callable[[float], str]:
+    values = [v for row in rows for v in (row["discrepancy"], row["difference"])]
+    # A difference that decided something must not be shown as 0.
+    decisive = [row["difference"] for row in rows if row["worse"]]
+    return number_format([row["standard_error"] for row in rows], values, decisive)
+
+
+def _cells(
+    row: dict[str, Any], name: str, number: Callable[[float], str], alpha: float, corrected: bool
+) -> tuple[str, ...]:
+    tested = not row["best"] or row["pvalue"] < 1.0
+    pvalues = [show_pvalue(row[key], alpha) for key in ("pvalue", "adjusted_pvalue")[: 1 + corrected]]
+    return (
+        name,
+        number(row["discrepancy"]),
+        number(row["standard_error"]),
+        _NOTHING if row["best"] else number(row["difference"]),
+        *(pvalues if tested else [_NOTHING] * len(pvalues)),
+        _verdict(row),
+    )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    words_ = {"deterministic": "differs by a constant"}
+    extra = [visible(words_.get(s, s)) for s in row["status"] if s not in _HIDDEN_STATUS]
+    return f"{row['verdict']} ({', '.join(extra)})" if extra else str(row["verdict"])
+
+
+def _append_table(out: Text, cells: Table) -> None:
+    names, *others = zip(*cells.rows, strict=True)
+    columns = [names, *map(_aligned, others)]
+    widths = [max(cell_len(title), *map(cell_len, col)) for title, col in zip(cells.titles, columns, strict=True)]
+    out.append(_line(cells.titles, widths) + "\n", style="bold")
+    for row, kind in zip(zip(*columns, strict=True), cells.kinds, strict=True):
+        line = _line(row, widths)
+        start = len(out) + len(line) - len(row[-1].rstrip())
+        out.append(line + "\n")
+        if kind in _STYLES and len(row) > 2:
+            out.stylize(_STYLES[kind], start, start + len(row[-1]))
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    """Fixed-point numbers get their points below each other; other cells stay as they are."""
+    heads = [cell.partition(".")[0] if _is_number(cell) else "" for cell in column]
+    most = max(map(len, heads))
+    return [" " * (most - len(head)) + cell if head else cell for head, cell in zip(heads, column, strict=True)]
+
+
+def _is_number(cell: str) -> bool:
+    return cell.lstrip("-").replace(".", "", 1).isdecimal() and cell.isascii()
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    return GAP.join(padded).rstrip()
+
+
+def _append_notes(out: Text, notes: Sequence[str]) -> None:
+    for note in notes:
+        out.append("\nNote: ", style="yellow")
+        out.append(visible(note))
+
+
+# --------------------
+# Ranks and the matrix of who beats whom, as text.
+
+
+def ranks_text(ranks: Ranks) -> str:
+    """One line per model, the best ranks first, and what holds with which probability."""
+    order = np.lexsort((ranks.upper, ranks.lower)).tolist()
+    names = short_names(ranks.names)
+    shown = [
+        f"{low}" if low == high else f"{low} to {high}" for low, high in zip(ranks.lower, ranks.upper, strict=True)
+    ]
+    lines = _left_aligned([("model", "rank"), *((names[i], shown[i]) for i in order)])
+    sure = f"{100.0 * ranks.level:g}%"
+    last = f"All ranks are in these sets together with probability {sure}."
+    if not ranks.simultaneous:
+        last = f"Each rank is in its set with probability {sure}."
+    return "\n".join([*lines, last])
+
+
+def pairs_text(pairs: PairMatrix) -> str:
+    """A matrix: the adjusted p-value of "the row's model is no worse than the column's", * where it is worse."""
+    names = short_names(pairs.names)
+    rows = [("", *names)]
+    for i, name in enumerate(names):
+        cells = [
+            "—" if i == j else show_pvalue(float(p), pairs.alpha) + "*" * int(pairs.worse[i, j])
+            for j, p in enumerate(pairs.adjusted_pvalue[i])
+        ]
+        rows.append((name, *cells))
+    correction = CORRECTION_NAMES.get(pairs.correction, "no correction")
+    last = f"p-values of “no worse than” by row and column; * worse at α = {pairs.alpha:g} ({correction})."
+    return "\n".join([*_left_aligned(rows), last])
+
+
+def _left_aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [GAP.join(row).rstrip() for row in padded]
+
+
+# --------------------
+# A plan as text and as a picture of power curves.
+
+
+def plan_text(plan: Plan) -> str:
+    """The settings, a table with a line per model and test, and the notes.
+
+    >>> from relfit.results.planning import Assumed, plan
+    >>> print(plan_text(plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"])))
+    rows for power 0.8 · α = 0.05 · assumed gaps, standard errors of 500 rows · closed forms
+    model  test      gap   rows  power at 500  detectable gap at 500
+    m1     best set  0.01  6183  0.17          0.0352
+    """
+    rows = plan.rows()
+    names = dict(zip(plan.names, short_names(plan.names), strict=True))
+    ranged = any(row["n_range"] is not None for row in rows)
+    titles = ["model", "test", "gap", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
+    cells = [_plan_cells(plan, row, names[row["name"]], ranged) for row in rows]
+    lines = [_plan_header(plan), *_plan_aligned([[*titles, f"detectable gap at {plan.n}"], *cells])]
+    return "\n".join([*lines, *(f"Note: {visible(note)}" for note in plan.notes)])
+
+
+def _plan_header(plan: Plan) -> str:
+    source = (
+        f"pilot of {plan.pilot_n} rows" if plan.measured else f"assumed gaps, standard errors of {plan.pilot_n} rows"
+    )
+    method = f"simulation, {plan.trials} trials" if plan.method == "simulation" else plan.method
+    corrected = [
+        f"{TEST_NAMES[test]}: {CORRECTION_NAMES.get(own, own)}"
+        for test, own in zip(plan.tests, plan.corrections, strict=True)
+        if own != "none" and (len(plan.names) > 2 or test == "best-set")
+    ]
+    parts = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
+    return " · ".join(parts)
+
+
+def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> list[str]:
+    error = row["n_error"]
+    rows = _rows(plan, row["n_needed"])
+    if math.isfinite(error) and error >= 0.5:
+        rows += f" ± {math.ceil(error)}"
+    elif row["n_needed"] == plan.fewest[plan.tests.index(row["test"])]:
+        rows += " (the fewest)"
+    power = f"{row['power']:.2f}"
+    gap = f"{row['gap']:.3g}" + (f" ± {row['gap_standard_error']:.2g}" if row["gap_standard_error"] > 0.0 else "")
+    return [name, TEST_NAMES[row["test"]], gap, rows, *([_range(plan, row)] if ranged else []), power, _gap(row)]
+
+
+def _gap(row: dict[str, Any]) -> str:
+    if row["detectable_gap"] == 0.0:
+        # The difference to the best does not vary: the pilot says nothing about what other data would show.
+        return "—"
+    return f"{row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
+
+
+def _range(plan: Plan, row: dict[str, Any]) -> str:
+    if row["n_range"] is None:
+        return "—"
+    low, high = row["n_range"]
+    return _rows(plan, low) if low == high else f"{_rows(plan, low)} to {_rows(plan, high)}"
+
+
+def _rows(plan: Plan, rows: float) -> str:
+    return f"{rows:.0f}" if math.isfinite(rows) else f"more than {plan.most}"
+
+
+def _plan_aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [GAP.join(row).rstrip() for row in padded]

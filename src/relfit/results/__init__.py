@@ -1,0 +1,1 @@
+"""Finished results: what was decided, with every setting. They know nothing of how they are shown."""

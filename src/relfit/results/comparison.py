@@ -1,0 +1,324 @@
+"""Comparison: which of several models are worse than the best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.kernels.base import Kernel
+from relfit.results import bounds, serial
+from relfit.results import ranks as ranking
+from relfit.results.distinct import distinct, originals
+from relfit.stats.joint import JointEstimate
+from relfit.util.arrays import Array
+from relfit.util.checks import check_level
+from relfit.util.errors import InputError
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison:
+    """Which of l models are worse than the best. Arrays are in the order the models were given.
+
+    Attributes:
+        names: model names.
+        best, best_index: the model the others are tested against.
+        discrepancy, standard_error, covariance: the estimates; for relmulti those of the testing share.
+        difference, difference_standard_error: D_i − D_best and its standard error.
+        pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no worse by more than
+            δ"; 1 for the best, except in best-set.
+        worse: the verdicts, ``adjusted_pvalue ≤ alpha``.
+        margin, equivalent: δ, and which models are shown to be within δ: of the model they were tested against,
+            in best-set of whichever is best. None without a margin.
+        status: words per model, such as "tie" or "duplicate of NAME".
+        truncation: (l, 2) limits of the selective test; None where it does not apply.
+        near_degeneracy, second_order: (l,) and (l, l), as in `JointEstimate`: what a plan needs besides.
+        warnings: sentences the reader should see.
+        sizes: the reference's number of rows, then each model's where models have samples.
+        groups: the numbers of groups those rows are in; None for independent rows.
+        locations: (J, d), of UME, Nystroem and FSSD.
+        inputs: a digest of the reference's rows and of each sample's, None for densities.
+        plan: what decides the order of sums, and so their last digits: bytes for tiles, most rows of a patch.
+        command: the arguments of `relfit` that made it, without its outputs; None where Python did.
+    """
+
+    names: tuple[str, ...]
+    best: str
+    best_index: int
+    discrepancy: Array
+    standard_error: Array
+    covariance: Array
+    difference: Array
+    difference_standard_error: Array
+    pvalue: Array
+    log_pvalue: Array
+    adjusted_pvalue: Array
+    worse: NDArray[np.bool_]
+    status: tuple[tuple[str, ...], ...]
+    alpha: float
+    test: str
+    correction: str
+    measure: str
+    truncation: Array | None = None
+    beaten_by: tuple[str | None, ...] | None = None
+    confidence_set: tuple[str, ...] | None = None
+    randomised: bool = False
+    near_degeneracy: Array | None = None
+    second_order: Array | None = None
+    warnings: tuple[str, ...] = ()
+    kernel: Kernel | None = None
+    bandwidth_rule: str | None = None
+    estimator: str | None = None
+    dependence: str | None = None
+    select_fraction: float | None = None
+    sizes: tuple[int, ...] | None = None
+    seed: int | None = None
+    backend: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    margin: float = 0.0
+    equivalent: NDArray[np.bool_] | None = None
+    groups: tuple[int, ...] | None = None
+    pair_count: int | None = None
+    block_count: int | None = None
+    variance: str | None = None
+    locations: Array | None = None
+    inputs: dict[str, Any] | None = None
+    plan: dict[str, int] | None = None
+    command: tuple[str, ...] | None = None
+
+    @property
+    def threshold(self) -> Array:
+        """(l,) the difference to the best above which a model would be declared worse, before correction.
+
+        For relpsi and relmulti D_i − D_best ≥ threshold exactly where the p-value is at most alpha; best-set and
+        carve decide by simulation, and what is given for them is the threshold of a plain z test.
+        """
+        return bounds.threshold(self)
+
+    def confidence_interval(self, level: float = 0.95) -> Array:
+        """(l, 2) two-sided intervals, each end missed by at most (1 − level)/2.
+
+        relpsi and carve: for D_i − D_best given that `best` was selected, each with probability `level`; they can
+        be infinite. relmulti: for D_i − D_best on the testing share. best-set: for D_i − min_j D_j, whoever is
+        best; all hold together with probability `level`.
+        """
+        return bounds.confidence_interval(self, check_level(level))
+
+    def lower_bound(self, level: float = 0.95) -> Array:
+        """(l,) one-sided lower bounds of what `confidence_interval` covers.
+
+        In relpsi, relmulti and carve above the margin exactly where p < 1 − level. best-set: they hold together.
+        """
+        return bounds.lower_bound(self, check_level(level))
+
+    def upper_bound(self, level: float = 0.95) -> Array:
+        """(l,) one-sided upper bounds of what `confidence_interval` covers; best-set: they hold together.
+
+        A bound of at most δ shows a model to be no worse by more than δ.
+        """
+        return bounds.upper_bound(self, check_level(level))
+
+    def ranks(self, level: float = 0.95, *, simultaneous: bool = True) -> ranking.Ranks:
+        """Confidence sets for the models' ranks, 1 being the best: all hold together, or each by itself.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+        >>> print(result.ranks())
+        model  rank
+        a      1 to 2
+        b      1 to 2
+        c      3
+        All ranks are in these sets together with probability 95%.
+        """
+        return ranking.ranks(self, check_level(level), simultaneous)
+
+    def pairs(self, correction: str = "holm") -> ranking.PairMatrix:
+        """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs, at level alpha.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+        >>> result.pairs().worse[2].tolist()  # c is worse than a and than b
+        [True, True, False]
+        """
+        return ranking.pairs(self, correction)
+
+    def pair_intervals(self, level: float = 0.95) -> Array:
+        """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
+
+        From V and normal draws, below 300 rows from Student's law.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+        >>> result.pair_intervals()[2, 0].round(1).tolist()  # c − a
+        [1.7, 2.3]
+        """
+        return ranking.intervals(self, check_level(level))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The one table every output is made from: the best model first, then by discrepancy."""
+        order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))
+        return [self._row(i) for i in order]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form; ±infinity is written as text "inf" or "-inf". `from_dict` reads it back."""
+        return serial.as_dict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
+        """The comparison that `to_dict` described; another schema number is refused."""
+        return serial.comparison_from(cls, data)
+
+    def to_json(self) -> str:
+        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
+        return serial.as_json(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> Comparison:
+        """The comparison that `to_json` wrote."""
+        return cls.from_dict(serial.parsed(text))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The rows as a pandas DataFrame, indexed by model name (needs pandas)."""
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_frame: needs pandas; install it with  pip install pandas") from None
+        return pandas.DataFrame(self.rows()).set_index("name")
+
+    def to_latex(self) -> str:
+        """The table for a paper, in LaTeX with booktabs."""
+        from relfit.report.formats import to_latex
+
+        return to_latex(self)
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        from relfit.report.formats import to_markdown
+
+        return to_markdown(self)
+
+    def to_csv(self) -> str:
+        """The rows with all their digits as comma-separated values."""
+        from relfit.report.formats import to_csv
+
+        return to_csv(self)
+
+    def methods_text(self, cite: str = "text") -> str:
+        """A paragraph for a paper with its references, true for these settings; `cite` is "text" or "bibtex"."""
+        from relfit.report.methods import methods_text
+
+        return methods_text(self, cite)
+
+    def plot(self, ax: Any = None, *, of: str = "discrepancy") -> Any:
+        """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns the matplotlib Axes."""
+        from relfit.report.plots import forest
+
+        return forest(self, ax, of=of)
+
+    def plot_pairs(self, ax: Any = None) -> Any:
+        """Who beats whom, as a grid; returns the Axes."""
+        from relfit.report.plots import pairs_plot
+
+        return pairs_plot(self, ax)
+
+    def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
+        """Where a model (the one with the largest discrepancy) and the data differ; returns the Axes.
+
+        `data` is the pair (reference, models) that was compared.
+        """
+        from relfit.report.plots import witness_plot
+
+        return witness_plot(self, data, name, ax)
+
+    def plot_power(self, ax: Any = None, *, power: float = 0.8, trials: int = 200) -> Any:
+        """The chance of finding each model worse against the number of rows, for this test; returns the Axes."""
+        from relfit.report.checks import own_plan
+        from relfit.report.plots import power_curves
+
+        return power_curves(own_plan(self, self.names, power=power, trials=trials), ax)
+
+    def plot_bandwidths(self, data: Any, ax: Any = None) -> Any:
+        """The differences and verdicts at several bandwidths; `data` is (reference, models). Returns the Axes."""
+        from relfit.report.plots import bandwidths_plot
+
+        return bandwidths_plot(self, data, ax)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        items: Any = None,
+        command: str | None = None,
+        gate: Any = None,
+    ) -> None:
+        """Write a self-contained HTML report.
+
+        Args:
+            path: the file.
+            data: the pair (reference, models) that was compared: adds where they differ, other bandwidths and more.
+            items: for features of images or texts, the name of a model (or "reference") → a file, an image or a text
+                for every row: adds the most and least typical ones.
+            command: the command line to show as the way to repeat it.
+            gate: what `relfit.report.gate.judge` answered: its sentence stands above everything else.
+        """
+        from relfit.report.page import write_report
+
+        write_report(self, path, data, items=items, command=command, gate=gate)
+
+    def __repr__(self) -> str:
+        worse = f"{int(self.worse.sum())} worse"
+        return f"<Comparison: {self.test}, {len(self.names)} models, best {self.best!r}, {worse}>"
+
+    def __str__(self) -> str:
+        from relfit.report.text import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        from relfit.report.page import notebook_table
+
+        return notebook_table(self)
+
+    def _originals(self) -> list[str]:
+        """For every model the one it stands for: itself, or the one it is a copy of."""
+        return originals(self)
+
+    def _distinct(self) -> JointEstimate:
+        """The estimate of the distinct models, each once."""
+        return distinct(self)
+
+    def _row(self, i: int) -> dict[str, Any]:
+        return {
+            "name": self.names[i],
+            "discrepancy": float(self.discrepancy[i]),
+            "standard_error": float(self.standard_error[i]),
+            "difference": float(self.difference[i]),
+            "pvalue": float(self.pvalue[i]),
+            "log_pvalue": float(self.log_pvalue[i]),
+            "adjusted_pvalue": float(self.adjusted_pvalue[i]),
+            "worse": bool(self.worse[i]),
+            "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
+            "best": i == self.best_index,
+            "verdict": self._verdict(i),
+            "status": self.status[i],
+        }
+
+    def _verdict(self, i: int) -> str:
+        if i == self.best_index:
+            return "selected as best" if self.test in ("relmulti", "carve") else "best of the sample"
+        if self.worse[i]:
+            return "worse" if not self.margin else f"worse by more than {self.margin:g}"
+        if {"indistinguishable", f"duplicate of {self.best}"} & set(self.status[i]):
+            return "the same as the best"
+        if self.equivalent is None:
+            return "no evidence that it is worse"
+        return f"equivalent within {self.margin:g}" if self.equivalent[i] else "no evidence either way"

@@ -1,0 +1,72 @@
+"""PairComparison: is one given model worse than another?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.kernels.base import Kernel
+from relfit.results import serial
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairComparison:
+    """Is model a worse than model b? A one-sided test of the fixed hypothesis "a is no worse than b".
+
+    `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
+    ``pvalue ≤ alpha``. With a margin the hypothesis is D_a ≤ D_b + δ, and `equivalent` says whether that was
+    shown instead; it is None without one.
+    """
+
+    names: tuple[str, str]
+    statistic: float
+    pvalue: float
+    log_pvalue: float
+    worse: bool
+    difference: float
+    standard_error: float
+    threshold: float
+    discrepancy: tuple[float, float]
+    alpha: float
+    test: str
+    measure: str
+    status: tuple[str, ...] = ()
+    truncation: tuple[float, float] | None = None
+    warnings: tuple[str, ...] = ()
+    kernel: Kernel | None = None
+    bandwidth_rule: str | None = None
+    estimator: str | None = None
+    dependence: str | None = None
+    sizes: tuple[int, ...] | None = None
+    seed: int | None = None
+    backend: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    margin: float = 0.0
+    equivalent: bool | None = None
+    groups: tuple[int, ...] | None = None
+    pair_count: int | None = None
+    block_count: int | None = None
+    variance: str | None = None
+    locations: NDArray[np.float64] | None = field(default=None, compare=False)
+    inputs: dict[str, Any] | None = None
+    plan: dict[str, int] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form."""
+        return serial.as_dict(self)
+
+    def to_json(self) -> str:
+        """The dictionary as JSON text."""
+        return serial.as_json(self.to_dict())
+
+    def __repr__(self) -> str:
+        (a, b), verdict = self.names, "worse" if self.worse else "not worse"
+        return f"<PairComparison: {self.test}, {a!r} {verdict} than {b!r}, p-value {self.pvalue:.2g}>"
+
+    def __str__(self) -> str:
+        from relfit.report.text import pair_text
+
+        return pair_text(self)

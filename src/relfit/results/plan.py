@@ -1,0 +1,137 @@
+"""Plan: the rows needed per model and test, the power curves, the gaps that can be detected."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relfit.util.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One model under one test.
+
+    Attributes:
+        name, test: which.
+        gap, gap_standard_error: D_i − D_best in the pilot, and its standard error there (0 for assumed gaps).
+        n_needed: rows at which the power is reached; inf where it is not up to `Plan.most`.
+        n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms.
+        n_range: the rows needed if the gap is one standard error larger than the pilot's, and if it is one smaller
+            (inf where nothing is left of it): 16% and 84% points of what the pilot leaves open; None if assumed.
+        power, power_error: the power with `Plan.n` rows, and its Monte-Carlo standard error.
+        detectable_gap: the gap of this model that `Plan.n` rows find with the wanted power.
+    """
+
+    name: str
+    test: str
+    gap: float
+    gap_standard_error: float
+    n_needed: float
+    n_error: float
+    n_range: tuple[float, float] | None
+    power: float
+    power_error: float
+    detectable_gap: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """How many rows the tests need to find each model worse.
+
+    Attributes:
+        names: all models of the pilot.
+        best: the model with the smallest D, which the others' gaps are measured to.
+        target_power, alpha, tests, select_fraction, corrections: what was asked for.
+        n: the rows that `power` and `detectable_gap` of the forecasts are for.
+        pilot_n: the rows of the pilot's smallest sample, which its covariance belongs to.
+        fewest: per test, the fewest rows with which it runs.
+        most: the largest number of rows looked at.
+        forecasts: one per model (except the best) and test.
+        sizes: (k,) rows of the power curves.
+        curves: (tests, models except the best, k) powers, in the order of `tests` and `forecasts`.
+        method: "closed forms" (two models) or "simulation".
+        notes: sentences the reader should see.
+    """
+
+    names: tuple[str, ...]
+    best: str
+    target_power: float
+    alpha: float
+    tests: tuple[str, ...]
+    select_fraction: float
+    corrections: tuple[str, ...]
+    n: int
+    pilot_n: int
+    measured: bool
+    fewest: tuple[int, ...]
+    most: int
+    forecasts: tuple[Forecast, ...]
+    sizes: Array
+    curves: Array
+    method: str
+    trials: int
+    seed: int | None
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table every output is made from: one row per model and test."""
+        return [{item.name: getattr(cell, item.name) for item in fields(Forecast)} for cell in self.forecasts]
+
+    def curve_rows(self) -> list[dict[str, Any]]:
+        """The power curves as a table: name, test, n, power."""
+        others = [name for name in self.names if name != self.best]
+        return [
+            {"name": name, "test": test, "n": int(n), "power": float(self.curves[a, b, k])}
+            for a, test in enumerate(self.tests)
+            for b, name in enumerate(others)
+            for k, n in enumerate(self.sizes)
+        ]
+
+    def needed(self, name: str, test: str) -> float:
+        """Rows needed for one model and test; inf where `most` are not enough."""
+        return next(cell.n_needed for cell in self.forecasts if (cell.name, cell.test) == (name, test))
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form; infinity is written as the text "inf"."""
+        out: dict[str, Any] = {"schema": SCHEMA, "type": "relfit.Plan"}
+        skipped = ("forecasts", "sizes", "curves")
+        out |= {item.name: _plain(getattr(self, item.name)) for item in fields(self) if item.name not in skipped}
+        return {**out, "rows": _plain(self.rows()), "curve": _plain(self.curve_rows())}
+
+    def to_json(self) -> str:
+        """The dictionary as JSON text."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The power curves: a colour per model, a line style per test."""
+        from relfit.report.plots import power_curves
+
+        return power_curves(self, ax)
+
+    def __str__(self) -> str:
+        from relfit.report.text import plan_text
+
+        return plan_text(self)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

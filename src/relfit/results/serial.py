@@ -1,0 +1,255 @@
+"""Results as JSON-able dictionaries, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relfit.kernels import kernel_from_dict
+from relfit.kernels.base import Kernel
+from relfit.results.distinct import originals
+from relfit.util.errors import InputError
+from relfit.util.text import is_text
+
+if TYPE_CHECKING:
+    from relfit.results.comparison import Comparison
+
+
+SCHEMA = 1
+_ARRAYS = (
+    *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
+    *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
+)
+_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "equivalent")
+_FLAGS = ("worse", "equivalent")
+_TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
+
+
+def as_dict(result: Any) -> dict[str, Any]:
+    """Every field of a result in a JSON-able form; ±infinity is written as text "inf" or "-inf"."""
+    kind = {"schema": SCHEMA, "type": f"relfit.{type(result).__name__}"}
+    return {**kind, **{item.name: plain(getattr(result, item.name)) for item in fields(result)}}
+
+
+def as_json(data: Mapping[str, Any]) -> str:
+    """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def parsed(text: str) -> Any:
+    """What JSON text holds."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"text: expected JSON written by to_json, got something else ({error})") from None
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparison:
+    """The comparison that `as_dict` described; another schema number is refused."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
+        came = _kind(data) if isinstance(data, Mapping) else type(data).__name__
+        raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {came}")
+    try:
+        known = {item.name for item in fields(kind)}
+        given = {key: value for key, value in data.items() if key in known}
+        check_fields(given)
+        revived = kind(**_revived(given))
+        _check_shapes(revived)
+        check_numbers({key: getattr(revived, key) for key in (*_ARRAYS, "locations")})
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
+    _check_verdicts(revived)
+    return revived
+
+
+def _kind(data: Mapping[str, Any]) -> str:
+    kind = data.get("type")
+    named = f"a {kind}" if isinstance(kind, str) and kind.startswith("relfit.") else "something else"
+    return f"{named} of schema {data.get('schema')!r:.20}"
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it."""
+    if isinstance(value, Kernel):
+        return plain(value.to_dict())
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def _revived(out: dict[str, Any]) -> dict[str, Any]:
+    for key in (*_ARRAYS, "locations"):
+        if out.get(key) is not None:
+            # NumPy reads "inf" and "-inf" back as numbers.
+            out[key] = np.array(out[key], dtype=float)
+    out["worse"], out["names"] = out["worse"], out["names"]
+    for key in _FLAGS:
+        if out.get(key) is not None:
+            out[key] = np.array(out[key], dtype=bool)
+    for key in _TUPLES:
+        if out.get(key) is not None:
+            out[key] = tuple(out[key])
+    out["status"] = tuple(tuple(words) for words in out["status"])
+    if out.get("kernel") is not None:
+        out["kernel"] = kernel_from_dict(out["kernel"])
+    return out
+
+
+def _check_shapes(result: Comparison) -> None:
+    count = len(result.names)
+    wide = {"covariance": (count, count), "second_order": (count, count), "truncation": (count, 2)}
+    for key in (*_ARRAYS, *_FLAGS):
+        array = getattr(result, key)
+        if array is None and key not in _OPTIONAL:
+            raise ValueError(f"{key}: expected numbers, got none")
+        if array is not None and array.shape != wide.get(key, (count,)):
+            raise ValueError(f"{key} of shape {array.shape} for {count} names")
+    if len(result.status) != count or result.names.index(result.best) != result.best_index:
+        raise ValueError("status or best does not fit the names")
+    for counts in (result.sizes, result.groups):
+        if counts is not None and len(counts) not in (1, 1 + count):
+            raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
+    if result.locations is not None and result.locations.ndim != 2:
+        raise ValueError(f"locations of shape {result.locations.shape}")
+    _check_names(result)
+
+
+def _check_names(result: Comparison) -> None:
+    """Names that other fields refer to are those of models, and an original is no copy itself."""
+    beaten_by = [name for name in result.beaten_by or () if name is not None]
+    stand_for = originals(result)
+    kept = {name for name, original in zip(result.names, stand_for, strict=True) if name == original}
+    if not {*beaten_by, *(result.confidence_set or ())} <= set(result.names) or not set(stand_for) <= kept:
+        raise ValueError("beaten_by, confidence_set or status name a model that is not there")
+    if result.beaten_by is not None and len(result.beaten_by) != len(result.names):
+        raise ValueError(f"beaten_by: {len(result.beaten_by)} for {len(result.names)} names")
+
+
+def _check_verdicts(result: Comparison) -> None:
+    """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
+    tested = np.array([original != result.best for original in originals(result)])
+    wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
+    if len(wrong):
+        i = int(wrong[0])
+        said = "worse" if result.worse[i] else "not worse"
+        raise InputError(
+            f"data: contradicts itself: {result.names[i]!r} is {said}, with an adjusted p-value of "
+            f"{result.adjusted_pvalue[i]:.4g} at alpha {result.alpha:g}; to change a level, compare again"
+        )
+    kept = tuple(name for name, worse in zip(result.names, result.worse, strict=True) if not worse)
+    if result.confidence_set not in (None, kept):
+        raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")
+
+
+# --------------------
+# What the fields of a stored comparison must hold: a file may be damaged, or written by somebody else.
+
+Check = Callable[[Any], bool]
+
+_LONGEST_WORD = 200
+
+
+def check_fields(data: Mapping[str, Any]) -> None:
+    """Refuse a field of another kind, or a number that it cannot hold; arrays are checked later, by their shape."""
+    for key, (check, expected) in _FIELDS.items():
+        if key in data and not check(data[key]):
+            raise ValueError(f"{key}: expected {expected}, got {reprlib.repr(data[key])}")
+
+
+def check_numbers(arrays: Mapping[str, Any]) -> None:
+    """Refuse numbers that no test can give: NaN, negative standard errors, chances outside 0 to 1."""
+    for key, array in arrays.items():
+        if array is None:
+            continue
+        low, high = _RANGES.get(key, (-math.inf, math.inf))
+        finite = np.isfinite(array).all() or (key in _UNBOUNDED and not np.isnan(array).any())
+        if not finite or (array < low).any() or (array > high).any():
+            raise ValueError(f"{key}: expected numbers from {low:g} to {high:g}, got others")
+
+
+def _is_word(value: Any) -> bool:
+    """A setting, which is shown as it is: no control characters, which a terminal would obey."""
+    return is_text(value) and value.isprintable() and len(value) <= _LONGEST_WORD
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(low: float, high: float) -> Check:
+    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _each(check: Check) -> Check:
+    return lambda value: isinstance(value, list | tuple) and all(map(check, value))
+
+
+def _table(check: Check) -> Check:
+    return lambda value: isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
+
+
+def _names(value: Any) -> bool:
+    return _each(is_text)(value) and 0 < len(value) == len(set(value))
+
+
+def _inputs(value: Any) -> bool:
+    known = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
+    return known and _maybe(_is_word)(value.get("reference")) and _table(_maybe(_is_word))(value.get("models", {}))
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+_WORD, _MAYBE_WORD = (_is_word, "a word"), (_maybe(_is_word), "a word or null")
+_TEXTS, _MAYBE_TEXTS = (_each(is_text), "texts"), (_maybe(_each(is_text)), "texts or null")
+_COUNT, _COUNTS = (_maybe(_is_count), "a whole number or null"), (_maybe(_each(_is_count)), "whole numbers or null")
+_SHARE = _is_number(0.0, 1.0)
+_FIELDS: dict[str, tuple[Check, str]] = {
+    "names": (_names, "different names"),
+    "status": (_each(_each(is_text)), "lists of words"),
+    "best_index": (_is_count, "a whole number"),
+    "alpha": (_SHARE, "a number from 0 to 1"),
+    "select_fraction": (_maybe(_SHARE), "a number from 0 to 1, or null"),
+    "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
+    "randomised": (_is_flag, "true or false"),
+    "versions": (_table(_is_word), "versions by name"),
+    "inputs": (_maybe(_inputs), "digests"),
+    "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
+    "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
+    "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
+    "equivalent": (_maybe(_each(_is_flag)), "true or false for each, or null"),
+    "best": (is_text, "a name"),
+    **dict.fromkeys(("test", "correction", "measure"), _WORD),
+    **dict.fromkeys(("bandwidth_rule", "estimator", "dependence", "backend", "variance"), _MAYBE_WORD),
+    **dict.fromkeys(("seed", "pair_count", "block_count"), _COUNT),
+    **dict.fromkeys(("sizes", "groups"), _COUNTS),
+    **dict.fromkeys(("command", "confidence_set"), _MAYBE_TEXTS),
+    "warnings": _TEXTS,
+}
+_UNBOUNDED = ("log_pvalue", "truncation")
+_RANGES = {
+    **dict.fromkeys(("pvalue", "adjusted_pvalue"), (0.0, 1.0)),
+    **dict.fromkeys(("standard_error", "difference_standard_error"), (0.0, math.inf)),
+    "log_pvalue": (-math.inf, 0.0),
+}

@@ -1,0 +1,1 @@
+"""Decisions from estimates and their covariance: tests, bounds, ranks, power."""

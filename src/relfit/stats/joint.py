@@ -1,0 +1,220 @@
+"""Estimates with their ψ rows, and the joint covariance those rows give."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.text import is_text
+
+# Directions that vary less than this, relative to the most varying one, are rounding.
+NO_DIRECTION = 1e-13
+TRACE = 1e-6
+
+
+@dataclass(frozen=True)
+class Psi:
+    """The first-order contribution of every row to every estimate.
+
+    Args:
+        reference: (n, l), the contributions of the reference rows (or of row pairs, in linear designs;
+            or of the rows joined with the models' rows, when everything is paired); None where the reference
+            is a density.
+        models: one (m_i,) vector per model, empty where the models have no sample of their own.
+        shared: whether the models' rows were generated from common random numbers.
+    """
+
+    reference: Array | None
+    models: tuple[Array, ...] = ()
+    shared: bool = False
+
+    def covariance(self) -> Array:
+        """``V = ψRᵀψR/(n(n−1)) + diag_i(ψX_iᵀψX_i/(m_i(m_i−1)))``, with the full Gram when shared.
+
+        A sum of Gram matrices: symmetric and positive semi-definite by construction.
+        """
+        total = np.zeros((len(self.models),) * 2) if self.reference is None else _gram(self.reference)
+        if not self.models:
+            return total
+        if self.shared:
+            return total + _gram(np.stack(self.models, axis=1))
+        own = [float(psi @ psi) / (len(psi) * (len(psi) - 1)) for psi in self.models]
+        return total + np.diag(own)
+
+
+def centred(g: Array) -> Array:
+    """``ψ = 2(g − ḡ)`` for row means g."""
+    return np.asarray(2.0 * (g - g.mean(axis=0)))
+
+
+def mixed(unit: Array, whole: Array) -> Array:
+    """`unit` with a trace of `whole`, so that no direction in which `whole` varies is without a unit."""
+    return np.asarray(unit + TRACE * whole)
+
+
+def positive_part(matrix: Array, unit: Array) -> Array:
+    """A symmetric matrix without negative eigenvalues relative to `unit`, and with less of what may be noise.
+
+    `unit` is a covariance of the same estimates. With unit = L Lᵀ it is L A₊ Lᵀ; A₊ has the eigenvalues of
+    A = L⁻¹ matrix L⁻ᵀ, each lowered by as much as it falls short of −λ, λ ≤ 0 the lowest one, and not below 0. Where
+    the matrix is an unbiased estimate of a covariance, λ tells how far noise reaches; to keep all of it above 0 and
+    none below would make the sum too large. A change of basis of the estimates changes nothing, and no difference of
+    two gains more than a multiple of its own variance in `unit`. Ordinary eigenvalues would let the large common noise
+    of similar models spill into their differences.
+
+    >>> positive_part(np.diag([4.0, 0.75, 0.25, -1.0]), np.eye(4)).diagonal().round(9).tolist()
+    [4.0, 0.5, 0.0, 0.0]
+    """
+    scale = np.sqrt(np.diag(unit))
+    scale = np.where(scale > 0.0, scale, 1.0)
+    outer = np.outer(scale, scale)
+    sizes, axes = np.linalg.eigh(unit / outer)
+    kept = sizes > NO_DIRECTION * sizes[-1]
+    sides = np.sqrt(sizes[kept])
+    inverse, root = axes[:, kept] / sides, axes[:, kept] * sides
+    values, vectors = np.linalg.eigh(inverse.T @ (matrix / outer) @ inverse)
+    short = np.maximum(-values.min(initial=0.0) - values, 0.0)
+    half = scale[:, None] * (root @ (vectors * np.sqrt(np.maximum(values - short, 0.0))))
+    return np.asarray(half @ half.T)
+
+
+def _gram(psi: Array) -> Array:
+    n = len(psi)
+    gram = psi.T @ psi / (n * (n - 1))
+    return np.asarray((gram + gram.T) / 2.0)
+
+
+# --------------------
+# JointEstimate: discrepancies of several models with their joint covariance. Host float64 from here on.
+
+
+@dataclass(frozen=True, eq=False)
+class JointEstimate:
+    """Scores of l models (smaller is better) and the covariance of their estimates.
+
+    Args:
+        names: l model names.
+        values: (l,) estimates.
+        covariance: (l, l) covariance of the estimates (not of single observations: it shrinks like 1/n).
+        sizes: the reference's number of rows (0 if it is a density), then each model's where it has a sample;
+            None if unknown.
+        psi: the ψ rows the covariance came from, or None.
+        near_degeneracy: (l,) share of each variance that is of second order, or None.
+        notes: sentences about how the estimate was made.
+        groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
+        second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` holds twice;
+            None if unknown, or not held twice.
+        measure: what the values are called in results: "score", or "loss" for mean losses.
+
+    Any score can be brought in:
+
+    >>> joint = JointEstimate(("a", "b"), [0.10, 0.30], [[0.01, 0.0], [0.0, 0.01]])
+    >>> joint.standard_error
+    array([0.1, 0.1])
+    """
+
+    names: tuple[str, ...]
+    values: Array
+    covariance: Array
+    sizes: tuple[int, ...] | None = None
+    psi: Psi | None = field(default=None, repr=False)
+    near_degeneracy: Array | None = None
+    notes: tuple[str, ...] = ()
+    groups: tuple[int, ...] | None = None
+    second_order: Array | None = field(default=None, repr=False)
+    measure: str = "score"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _names(self.names))
+        count = len(self.names)
+        object.__setattr__(self, "values", _finite("values", self.values, (count,)))
+        object.__setattr__(self, "covariance", _covariance(self.covariance, count))
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", _sizes(self.sizes, count))
+        if self.near_degeneracy is not None:
+            share = _finite("near_degeneracy", self.near_degeneracy, (count,))
+            object.__setattr__(self, "near_degeneracy", share)
+        if self.psi is not None and not isinstance(self.psi, Psi):
+            raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
+        if self.measure not in ("score", "loss"):
+            raise InputError(f'measure: expected "score" or "loss", got {self.measure!r}')
+        if self.second_order is not None:
+            object.__setattr__(self, "second_order", _finite("second_order", self.second_order, (count, count)))
+
+    @property
+    def standard_error(self) -> Array:
+        """(l,) square roots of the variances."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not np.iterable(names):
+        raise InputError(f"names: expected a sequence of text, got {reprlib.repr(names)}")
+    names = tuple(names)
+    if not names:
+        raise InputError("names: expected at least one, got none")
+    if not all(map(is_text, names)):
+        raise InputError(f"names: expected a sequence of text, got {reprlib.repr(names)}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"names: expected different names, got {twice!r} more than once")
+    return names
+
+
+def _sizes(sizes: Any, count: int, argument: str = "sizes") -> tuple[int, ...]:
+    whole = np.iterable(sizes) and all(isinstance(n, int | np.integer) and n >= 0 for n in sizes)
+    if not whole or len(sizes) not in (1, 1 + count) or 0 in sizes[1:] or tuple(sizes) == (0,):
+        what = "rows" if argument == "sizes" else argument
+        raise InputError(
+            f"{argument}: expected the reference's number of {what}, alone or followed by those of {count} models, "
+            f"got {reprlib.repr(sizes)}"
+        )
+    return tuple(int(n) for n in sizes)
+
+
+def _finite(argument: str, value: Any, shape: tuple[int, ...]) -> Array:
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind not in "biuf":
+            raise TypeError
+        array = np.array(given, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"{argument}: expected numbers of shape {shape}, got {reprlib.repr(value)}") from None
+    if array.shape != shape:
+        raise InputError(f"{argument}: expected shape {shape}, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{argument}: expected finite numbers, got NaN or infinity")
+    array.setflags(write=False)
+    return array
+
+
+def _covariance(value: Any, count: int) -> Array:
+    matrix = _finite("covariance", value, (count, count))
+    size = float(np.abs(matrix).max())
+    if np.abs(matrix - matrix.T).max() > 1e-8 * size:
+        raise InputError("covariance: expected a symmetric matrix")
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -1e-8 * max(size, np.finfo(float).tiny) * count:
+        raise InputError(
+            f"covariance: expected a positive semi-definite matrix, got an eigenvalue of {lowest:.3g} "
+            f"(largest entry {size:.3g})"
+        )
+    # What passed as rounding must not come back as the square root of a negative variance.
+    matrix = (matrix + matrix.T) / 2.0
+    np.fill_diagonal(matrix, np.maximum(np.diag(matrix), 0.0))
+    matrix.setflags(write=False)
+    return matrix
+
+
+# --------------------
+# What a reader should be told about an estimate: too many models, near-degeneracy, near copies.
+
+NEAR_DEGENERATE = 0.3

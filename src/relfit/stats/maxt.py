@@ -1,0 +1,333 @@
+"""Random numbers that belong to a model and not to its place in the list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
+
+from relfit.stats.decision import psi_rows, smallest_sample
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.random import stream
+
+Source = np.random.Generator | Callable[[str | None], np.random.Generator]
+"""A Generator, or a function from a model's name (None: the reference) to its own Generator."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """One generator for the reference and one per model; they may all be the same one."""
+
+    reference: np.random.Generator
+    models: tuple[np.random.Generator, ...]
+
+
+def streams(source: Source, names: Sequence[str]) -> Streams:
+    """The generators of these models, in their order.
+
+    With a function of the name the noise follows the models when they are permuted; a single Generator
+    serves them in turn.
+    """
+    if isinstance(source, np.random.Generator):
+        return Streams(source, (source,) * len(names))
+    return Streams(source(None), tuple(source(name) for name in names))
+
+
+def seeded(seed: int, test: str) -> Source:
+    """The source a test draws from in a comparison with this seed: one stream per model name."""
+
+    def source(name: str | None) -> np.random.Generator:
+        return stream(seed, test, "reference" if name is None else f"model {name}")
+
+    return source
+
+
+def normal_draws(root: Array, models: Sequence[np.random.Generator], draws: int) -> Array:
+    """(l, draws) columns of N(0, V), with `root` from `covariance_root`."""
+    return np.asarray(root @ np.stack([rng.standard_normal(draws) for rng in models]))
+
+
+def covariance_root(covariance: Array) -> Array:
+    """A matrix A with A Aᵀ = V, which exists for singular V too: A = S C^½, V = S C S, S the standard errors.
+
+    C^½ is the symmetric root of the correlations. A permutation P of the models turns A into P A Pᵀ, which
+    no triangular root does: permuted noise gives permuted draws.
+
+    >>> covariance_root(np.array([[4.0, 0.0], [0.0, 0.0]])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+    scale = np.sqrt(np.diag(covariance))
+    safe = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(covariance / safe / safe[:, None])
+    return np.asarray(scale[:, None] * ((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T))
+
+
+# --------------------
+# Percentile-t bootstrap of the ψ rows: the law of studentised differences in small samples.
+#
+# *Few random numbers, many resamples.* A resample is a vector of counts, how often each of n rows is drawn, and its
+# law does not change when the counts are dealt to the rows in another order. So one table of counts serves every
+# chunk of draws: each chunk deals it to the rows anew. Draws of different chunks then share no more than how often
+# rows are repeated, which hardly moves a studentised mean.
+
+Pairs = Callable[[int, NDArray[np.intp]], Array]
+"""Given i and k models j: (k, draws) values of Z_ij."""
+
+# A resample whose standard error all but vanishes (it hit one row again and again) is kept finite by this.
+SMALLEST_ERROR = 1e-6
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Resampled rows (n, l) that all models share: their counts (draws, n) and their means (l, draws)."""
+
+    rows: Array
+    counts: Array
+    mean: Array
+
+    def difference_variance(self, i: int, others: NDArray[np.intp], gap: Array) -> Array:
+        """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j."""
+        n = len(self.rows)
+        square = np.square(self.rows[:, i, None] - self.rows[:, others])
+        return np.asarray((square.T @ self.counts.T - n * np.square(gap)) / (n * (n - 1)))
+
+
+def bootstrap(psi: Psi, error: Array, streams: Streams, at_once: int) -> Callable[[int], Pairs]:
+    """A function of the number of draws (at most `at_once`) that draws anew each time it is called.
+
+    It gives a function of i and models j with (k, draws) values of (δ*_i − δ*_j)/s*_ij: δ* = mean of the
+    resampled ψR rows + each model's mean of its resampled ψX rows, and s*_ij computed from that same resample
+    as s_ij was from the data. Reference rows are resampled together for all models (they are shared), each
+    model's own rows separately, or together when they are `shared`.
+    """
+    together = [] if psi.reference is None else [psi.reference]
+    together += [np.stack(psi.models, axis=1)] if psi.models and psi.shared else []
+    separate = () if psi.shared else psi.models
+    sizes = sorted({len(rows) for rows in (*together, *separate)})
+    tables = {n: _counts(n, streams.reference, at_once) for n in sizes}
+
+    def chunk(draws: int) -> Pairs:
+        joined = [_deal(rows, tables[len(rows)], streams.reference, draws) for rows in together]
+        own_mean, own_variance = _separate(separate, tables, streams, draws) if separate else (0.0, None)
+        return _studentised(error, joined, np.asarray(own_mean), own_variance)
+
+    return chunk
+
+
+def _studentised(error: Array, joined: list[_Joined], own_mean: Array, own_variance: Array | None) -> Pairs:
+    delta = np.asarray(own_mean + sum(part.mean for part in joined))
+
+    def pairs(i: int, others: NDArray[np.intp]) -> Array:
+        gap = delta[i] - delta[others]
+        variance = np.zeros_like(gap) if own_variance is None else own_variance[i] + own_variance[others]
+        for part in joined:
+            own_gap = gap if len(joined) == 1 and own_variance is None else part.mean[i] - part.mean[others]
+            variance += part.difference_variance(i, others, own_gap)
+        spread = np.sqrt(np.maximum(variance, np.square(SMALLEST_ERROR * error[i, others, None])))
+        return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
+
+    return pairs
+
+
+def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:
+    """The table's counts, dealt to the rows in a new order; draws shuffled, so that two parts share none."""
+    dealt = rows[rng.permutation(len(rows))]
+    counts = table[rng.permutation(len(table))[:draws]]
+    return _Joined(dealt, counts, dealt.T @ counts.T / len(rows))
+
+
+def _separate(models: tuple[Array, ...], tables: dict[int, Array], streams: Streams, draws: int) -> tuple[Array, Array]:
+    """(l, draws) means of each model's resampled rows and their variances, independent between models.
+
+    Each model has the table dealt in an order of its own, and reads its draws in an order of its own: in any
+    one draw two models use different counts (but for one draw in as many as the table holds).
+    """
+    means, variances = np.empty((2, len(models), draws))
+    for m, table in tables.items():
+        same = [i for i, rows in enumerate(models) if len(rows) == m]
+        dealt = np.stack([streams.models[i].permutation(models[i]) for i in same]) if same else np.empty((0, m))
+        mean, square = dealt @ table.T / m, np.square(dealt) @ table.T
+        variance = (square - m * np.square(mean)) / (m * (m - 1))
+        for k, i in enumerate(same):
+            order = streams.models[i].permutation(len(table))[:draws]
+            means[i], variances[i] = mean[k, order], variance[k, order]
+    return means, variances
+
+
+def _counts(n: int, rng: np.random.Generator, draws: int) -> Array:
+    """(draws, n): how often each of n rows is drawn in n drawings with replacement."""
+    drawn = rng.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
+    return np.bincount(drawn.ravel(), minlength=n * draws).reshape(draws, n).astype(float)
+
+
+# --------------------
+# The law of maxima of studentised differences: what a max-t test compares its statistic with.
+
+GAUSSIAN, STUDENT, BOOTSTRAP = "gaussian", "student", "bootstrap"
+METHODS = ("auto", GAUSSIAN, STUDENT, BOOTSTRAP)
+# Below this many rows the normal approximation lets too many errors through (KSD: .059–.066 at .05).
+SMALL_SAMPLE = 300
+# Draws at once: temporaries of a few megabytes, near the processor.
+CHUNK = 2048
+CHUNK_NUMBERS = 2_000_000
+# With fewer draws than this beyond it, a quantile is mostly noise.
+FEWEST_BEYOND = 10
+# Draws beyond a statistic that settle its p-value, to a thirtieth of itself: at α = .05 that takes all 20,000.
+ENOUGH_BEYOND = 1000
+
+
+@dataclass(frozen=True)
+class Law:
+    """Draws of Z_ij ≈ (D_i − D_j − E)/s_ij, jointly for all pairs, by one `method`.
+
+    Each call draws anew. Nothing of the size draws × l × l is ever held.
+    """
+
+    method: str
+    draws: int
+    rows: int | None
+    error: Array
+    chunk: Callable[[int], Pairs]
+
+    def maxima(self, offsets: Array, reverse: Array | None = None) -> Array:
+        """(l, draws) values of max_j (Z_ij + offset_ij), or of max_j max(Z_ij + offset_ij, −Z_ij + reverse_ij).
+
+        An offset of −inf, as pairs without variance and the diagonal must have, leaves the pair out.
+        """
+        everyone = np.arange(len(offsets))
+        parts = [_row_maxima(self.chunk(count), offsets, reverse, everyone, count) for count in self._counts()]
+        return np.concatenate(parts, axis=1)
+
+    def exceedances(self, offsets: Array, statistic: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """(l,) how many draws of max_j (Z_ij + offset_ij) reach T_i, and how many draws were made for model i.
+
+        A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and Clifford 1991): its
+        p-value is known well enough, and a small one is still settled by all `draws`.
+        """
+        reached, made = np.zeros((2, len(offsets)), dtype=np.intp)
+        left = np.flatnonzero((offsets > -math.inf).any(axis=1))
+        for count in self._counts():
+            if not len(left):
+                break
+            top = _row_maxima(self.chunk(count), offsets, None, left, count)
+            reached[left] += (top >= statistic[left, None]).sum(axis=1)
+            made[left] += count
+            left = left[reached[left] < ENOUGH_BEYOND]
+        return reached, made
+
+    def log_union(self, offsets: Array, statistic: Array) -> Array:
+        """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's with few rows."""
+        distance = offsets - statistic[:, None]
+        if self.rows is None or self.method == GAUSSIAN:
+            return np.asarray(np.logaddexp.reduce(log_ndtr(distance), axis=1))
+        tail = np.maximum(stdtr(self.rows - 1, distance), np.where(distance > -math.inf, 5e-324, 0.0))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(tail.sum(axis=1)))
+
+    def critical(self, top: Array, level: float, pairs: int) -> float:
+        """The `level` quantile of these draws of a maximum over `pairs` pairs (offsets ≤ 0).
+
+        The ⌈level (draws + 1)⌉-th smallest. Where fewer than ten draws lie beyond it, the union bound instead,
+        and for a single pair too, where it is exact unless the draws are resamples.
+        """
+        tail = 1.0 - level
+        if pairs == 0:
+            return -math.inf
+        if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method != BOOTSTRAP):
+            return self._union_quantile(tail / pairs)
+        place = math.ceil(level * (len(top) + 1)) - 1
+        return float(np.partition(top, place)[place])
+
+    def _union_quantile(self, tail: float) -> float:
+        if self.rows is None or self.method == GAUSSIAN:
+            return -float(ndtri(tail))
+        return -float(stdtrit(self.rows - 1, tail))
+
+    def _counts(self) -> Iterator[int]:
+        at_once = _table_width(self.rows) if self.method == BOOTSTRAP else CHUNK
+        for start in range(0, self.draws, at_once):
+            yield min(at_once, self.draws - start)
+
+
+def law(joint: JointEstimate, error: Array, method: str, source: Source, draws: int) -> Law:
+    """The law of the studentised differences of these estimates (`error` = s_ij).
+
+    "gaussian": Z_ij = (G_i − G_j)/s_ij, G ~ N(0, V). "student": that over √(χ²_{n−1}/(n−1)), one χ² for all pairs, n
+    the rows (or groups) of the smallest sample: V, too, was estimated from them. "bootstrap": percentile-t bootstrap
+    of the ψ rows. "auto": with fewer than 300 rows the bootstrap where V is that of the ψ rows, Student's law where
+    it is not; otherwise gaussian, and also where the number of rows is not known.
+    """
+    own = streams(source, joint.names)
+    rows, used, psi = rows_behind(joint), resolve_method(joint, method), joint.psi
+    if used == BOOTSTRAP and psi is not None:
+        return Law(BOOTSTRAP, draws, rows, error, bootstrap(psi, error, own, min(draws, _table_width(rows))))
+    root = covariance_root(joint.covariance)
+    freedom = None if used == GAUSSIAN or rows is None else rows - 1
+    return Law(used, draws, rows, error, lambda count: _normal_chunk(root, error, own, count, freedom))
+
+
+def rows_behind(joint: JointEstimate) -> int | None:
+    """The number of rows that V was estimated from: of ψ, otherwise of the smallest sample; None if not known."""
+    rows = psi_rows(joint)
+    return smallest_sample(joint) if rows is None else rows
+
+
+def resolve_method(joint: JointEstimate, method: str) -> str:
+    """The method really used: "gaussian", "student" or "bootstrap"."""
+    if method == "bootstrap" and joint.psi is None:
+        raise InputError('method="bootstrap": expected an estimate with ψ rows, got none; use method="student"')
+    if method not in METHODS:
+        raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    rows = rows_behind(joint)
+    if method == STUDENT and (rows is None or rows < 2):
+        return GAUSSIAN
+    if method != "auto":
+        return method
+    if rows is None or not 1 < rows < SMALL_SAMPLE:
+        return GAUSSIAN
+    return BOOTSTRAP if _covariance_of_psi(joint) else STUDENT
+
+
+def _covariance_of_psi(joint: JointEstimate) -> bool:
+    """Whether V came from the ψ rows as they are; a corrected V has another law than their resamples."""
+    own = None if joint.psi is None else joint.psi.covariance()
+    if own is None or own.shape != joint.covariance.shape:
+        return False
+    scale = np.sqrt(np.diag(joint.covariance))
+    return bool((np.abs(own - joint.covariance) <= 1e-6 * np.outer(scale, scale)).all())
+
+
+def _table_width(rows: int | None) -> int:
+    return max(64, min(CHUNK, CHUNK_NUMBERS // (rows or 1)))
+
+
+def _normal_chunk(root: Array, error: Array, own: Streams, draws: int, freedom: int | None) -> Pairs:
+    g = normal_draws(root, own.models, draws)
+    if freedom is not None:
+        g /= np.sqrt(own.reference.chisquare(freedom, draws) / freedom)
+    scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
+    return lambda i, others: (g[i] - g[others]) * scale[i, others, None]
+
+
+def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, wanted: NDArray[np.intp], draws: int) -> Array:
+    """(k, draws) maxima of the k `wanted` rows. A pair of two of them is computed once: Z_ji = −Z_ij."""
+    unwanted = np.setdiff1d(np.arange(len(offsets)), wanted)
+    order = np.concatenate([wanted, unwanted])
+    top = np.full((len(wanted), draws), -math.inf)
+    for place, i in enumerate(wanted):
+        others, later = order[place + 1 :], wanted[place + 1 :]
+        if not len(others):
+            break
+        z = chunk(int(i), others)
+        np.maximum(top[place], (z + offsets[i, others, None]).max(axis=0), out=top[place])
+        np.maximum(top[place + 1 :], offsets[later, i, None] - z[: len(later)], out=top[place + 1 :])
+        if reverse is not None:
+            np.maximum(top[place], (reverse[i, others, None] - z).max(axis=0), out=top[place])
+            np.maximum(top[place + 1 :], z[: len(later)] + reverse[later, i, None], out=top[place + 1 :])
+    return top

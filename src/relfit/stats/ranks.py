@@ -1,0 +1,158 @@
+"""Ranks with their uncertainty, and the matrix of who beats whom."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from relfit.stats.decision import Differences, adjust, differences
+from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import Law, Source, law
+from relfit.stats.tests.best_set import DRAWS
+from relfit.util.arrays import Array, Mask
+
+
+@dataclass(frozen=True)
+class RankSets:
+    """Rank 1 is the best. Model i's rank is at least lower[i] and at most upper[i], (l,) each.
+
+    `worse[i, j]`: i is significantly worse than j, and `better[i, j]` better, (l, l) each; where the sets hold one
+    by one, as shown among the comparisons with i.
+    """
+
+    lower: NDArray[np.intp]
+    upper: NDArray[np.intp]
+    worse: Mask
+    better: Mask
+    level: float
+    method: str
+
+
+@dataclass(frozen=True)
+class PairwiseDecision:
+    """Tests of "i is no worse than j" for all ordered pairs, (l, l) each; 1 and False on the diagonal."""
+
+    log_pvalue: Array
+    adjusted_pvalue: Array
+    worse: Mask
+    correction: str
+
+
+def rank_sets(
+    joint: JointEstimate,
+    level: float = 0.95,
+    *,
+    rng: Source,
+    draws: int = DRAWS,
+    method: str = "auto",
+    simultaneous: bool = True,
+) -> RankSets:
+    """Confidence sets for the ranks: all of them hold with probability `level` (Mogstad et al. 2024).
+
+    Hypotheses D_i ≤ D_j are tested by the largest (D_i − D_j)/s_ij, against the law of max (G_i − G_j)/s_ij
+    over those not yet rejected (step-down, Romano and Wolf 2005), until no more are rejected; no error among
+    them with probability `level`. Then
+
+        rank_i ∈ [1 + #{j : D_i > D_j shown}, l − #{j : D_j > D_i shown}],
+
+    and the interval holds every rank that ties allow. With ``simultaneous=False`` each model's set has
+    probability `level` on its own, from the comparisons with that model only.
+
+    >>> joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))
+    >>> ranks = rank_sets(joint, rng=np.random.default_rng(0))
+    >>> ranks.lower.tolist(), ranks.upper.tolist()
+    ([1, 1, 3], [2, 2, 3])
+    """
+    pairs = differences(joint)
+    reference = law(joint, pairs.error, method, rng, draws)
+    if simultaneous:
+        worse = _step_down(pairs, reference, level)
+        better = worse.T
+    else:
+        worse, better = _step_down_each(pairs, reference, level)
+    lower, upper = 1 + worse.sum(axis=1), len(joint.names) - better.sum(axis=1)
+    return RankSets(lower, upper, worse, better, level, reference.method)
+
+
+def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> PairwiseDecision:
+    """One-sided z tests of "i is no worse than j" for all l(l − 1) ordered pairs, adjusted together.
+
+    ``p_ij = Φ(−(D_i − D_j)/s_ij)``. "auto" is "by": the pairs (i, j) and (j, i) are negatively dependent, which
+    BH does not allow for. A difference without variance is decided by its value: p is 0 or 1.
+
+    >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
+    >>> pairwise_matrix(joint, 0.05).worse.tolist()
+    [[False, False], [True, False]]
+    """
+    pairs = differences(joint)
+    used = "by" if correction == "auto" else correction
+    log_p = np.where(pairs.varies, log_ndtr(-np.where(pairs.varies, pairs.ratio, 0.0)), 0.0)
+    log_p[pairs.certain] = -math.inf
+    off = ~np.eye(len(log_p), dtype=bool)
+    adjusted = np.ones_like(log_p)
+    adjusted[off] = adjust(np.exp(log_p[off]), used)
+    return PairwiseDecision(log_p, adjusted, (adjusted <= alpha) & off, used)
+
+
+def pair_intervals(
+    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, method: str = "auto"
+) -> Array:
+    """(l, l, 2) intervals for every D_i − D_j that hold all together with probability `level`.
+
+    ``D̂_i − D̂_j ± d s_ij`` with d the quantile of max_ij (D̂_i − D̂_j − (D_i − D_j))/s_ij over all ordered pairs, which is
+    the largest absolute value over the unordered ones (Tukey's method, for any covariance). A difference without
+    variance is known, or holds 0 if it is rounding.
+
+    >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
+    >>> pair_intervals(joint, rng=np.random.default_rng(0))[1, 0].round(2).tolist()  # 1 ± 1.96 · 0.2
+    [0.61, 1.39]
+    """
+    pairs = differences(joint)
+    reference = law(joint, pairs.error, method, rng, draws)
+    top = reference.maxima(_offsets(pairs.varies)).max(axis=0)
+    critical = reference.critical(top, level, int(pairs.varies.sum()))
+    reach = critical * pairs.error if pairs.varies.any() else np.zeros_like(pairs.gap)
+    ends = np.stack([pairs.gap - reach, pairs.gap + reach], axis=2)
+    ends[pairs.same] = np.sort(np.stack([pairs.gap, np.zeros_like(pairs.gap)], axis=2), axis=2)[pairs.same]
+    return np.asarray(ends)
+
+
+def _step_down(pairs: Differences, reference: Law, level: float) -> Mask:
+    """Which hypotheses D_i ≤ D_j are rejected, with no error among them at this level."""
+    rejected, critical = pairs.certain, math.inf
+    while True:
+        left = pairs.varies & ~rejected
+        top = reference.maxima(_offsets(left)).max(axis=0)
+        critical = min(critical, reference.critical(top, level, int(left.sum())))
+        new = left & (pairs.ratio > critical)
+        if not new.any():
+            return rejected
+        rejected = rejected | new
+
+
+def _step_down_each(pairs: Differences, reference: Law, level: float) -> tuple[Mask, Mask]:
+    """The same for l families at once, family i being the comparisons with model i.
+
+    Returns "i is worse than j" and "i is better than j", (l, l), as shown in the family of i.
+    """
+    worse, better = pairs.certain, pairs.certain.T
+    critical = np.full(len(worse), math.inf)
+    while True:
+        below, above = pairs.varies & ~worse, pairs.varies & ~better
+        top = reference.maxima(_offsets(below), _offsets(above))
+        sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
+        found = [reference.critical(row, level, size) for row, size in zip(top, sizes, strict=True)]
+        critical = np.minimum(critical, found)
+        new_below = below & (pairs.ratio > critical[:, None])
+        new_above = above & (critical[:, None] < pairs.ratio.T)
+        if not (new_below.any() or new_above.any()):
+            return worse, better
+        worse, better = worse | new_below, better | new_above
+
+
+def _offsets(left: Mask) -> Array:
+    return np.where(left, 0.0, -math.inf)
