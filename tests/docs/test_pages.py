@@ -14,8 +14,8 @@ DOCS = ROOT / "docs"
 ELSEWHERE = {
     "adapters.md": "docs/test_adapters_md.py",
     "decisions.md": "docs/test_decisions_md.py",
-    "features.md": "extract/test_docs_page.py",
-    "files.md": "inputs/test_files_docs.py",
+    "features.md": "features/test_docs_page.py",
+    "files.md": "data/test_files_docs.py",
     "gate.md": "docs/test_report_md.py",
     "kernels.md": "docs/test_kernels_md.py",
     "report.md": "docs/test_report_md.py",

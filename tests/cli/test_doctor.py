@@ -8,7 +8,7 @@ import pytest
 
 from relfit.cli import doctor, main
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def test_the_known_values_are_sums_over_pairs():
