@@ -170,6 +170,7 @@ def compare(
             *(correction_notes(wanted, decision) if test == "relmulti" else ()),
         ),
         select_fraction=fraction if test == "relmulti" else None,
+        shared_rows=task.data.shared_rows,
         **task.settings(),
     )
 
@@ -522,6 +523,7 @@ def comparison_of(
         groups=whole.groups,
         margin=margin,
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
+        copies={name: original for name, original in copies.items() if name != original},
     )
 
 

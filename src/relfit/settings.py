@@ -84,6 +84,7 @@ class Task:
     select: Select | None = None
     candidates: tuple[Kernel, ...] = ()
     wanted: AtLocations | None = None
+    preset: str | None = None
 
     @property
     def measure(self) -> str:
@@ -112,6 +113,7 @@ class Task:
             },
             "seed": self.plan.seed,
             "backend": self.plan.runtime.backend.name,
+            "preset": self.preset,
             "plan": {"memory": self.plan.runtime.memory, "patch_rows": self.plan.runtime.patch_rows or PATCH_ROWS},
         }
 
@@ -226,7 +228,7 @@ def prepare(
         if select is not None or table is not None:
             raise InputError("groups: not known for this kernel; give one by name, such as Gaussian()")
         plan = with_groups(data, plan, options.groups)
-    return Task(data, plan, rule, notes, select, candidates, wanted)
+    return Task(data, plan, rule, notes, select, candidates, wanted, options.preset)
 
 
 def _score_warnings(data: Data) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from relfit.data.files import FileRows, as_file
 from relfit.data.files.paths import name_of
 from relfit.data.lazy import bounded_rows
 from relfit.data.models import Density, Sample
-from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
+from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies, shared_notes
 from relfit.data.samplers import DEFAULT_ROWS, Progress, columns_drawn, with_samples_drawn
 from relfit.data.scores import score_copies, score_notes, target_notes
 from relfit.util.arrays import Array
@@ -51,6 +51,7 @@ class Data:
     target: Density | None = None
     device: str | None = None
     digests: dict[str | None, str] = field(default_factory=dict)
+    shared_rows: dict[str, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> Kind:
@@ -118,16 +119,17 @@ def load(
     copies = {**sample_copies(samples, prints), **score_copies(rows, densities)}
     kept = {name: model for name, model in checked.items() if name not in copies}
     distinct = {name: x for name, x in samples.items() if name in kept}
+    shared = rows_in_common(rows, distinct, own, prints) if distinct else {}
     notes = (
         *moved,
         *drawn,
         *_constant_columns(rows, "the reference"),
-        *(rows_in_common(rows, distinct, own, prints) if distinct else ()),
+        *shared_notes(shared, distinct),
         *reordered_copies(distinct, prints),
         *score_notes(rows, {k: model for k, model in densities.items() if k in kept}),
     )
     digests: dict[str | None, str] = {None: own.digest, **{name: print_.digest for name, print_ in prints.items()}}
-    return Data(rows, kept, tuple(checked), copies, notes, device=device, digests=digests)
+    return Data(rows, kept, tuple(checked), copies, notes, device=device, digests=digests, shared_rows=shared)
 
 
 def _bounded(reference: Any, named: Mapping[str, Any], rows_of: RowsOf) -> tuple[Any, dict[str, Any]]:

@@ -69,18 +69,20 @@ def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint
 
 def rows_in_common(
     reference: Array, samples: Mapping[str, Array], print_: Fingerprint, prints: Mapping[str, Fingerprint]
-) -> list[str]:
-    """A note for every sample that holds rows of the reference."""
-    notes = []
+) -> dict[str, int]:
+    """How many of its rows also occur in the reference, for every sample that has such rows."""
     atoms = print_.atoms
-    for name, rows in samples.items():
-        common = _count_common(prints[name].ordered, print_.ordered)
-        if common and (not atoms or _equal(rows, reference)):
-            notes.append(
-                f"{common} of {len(rows)} rows of {name!r} also occur in the reference: if the model has seen "
-                "these data its discrepancy is too small; compare on data that no model was fitted to"
-            )
-    return notes
+    common = {name: _count_common(prints[name].ordered, print_.ordered) for name in samples}
+    return {name: count for name, count in common.items() if count and (not atoms or _equal(samples[name], reference))}
+
+
+def shared_notes(shared: Mapping[str, int], samples: Mapping[str, Array]) -> list[str]:
+    """A note for every sample that holds rows of the reference."""
+    return [
+        f"{count} of {len(samples[name])} rows of {name!r} also occur in the reference: if the model has seen "
+        "these data its discrepancy is too small; compare on data that no model was fitted to"
+        for name, count in shared.items()
+    ]
 
 
 def reordered_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> list[str]:

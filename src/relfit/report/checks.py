@@ -82,7 +82,6 @@ def separated_groups(x: Array) -> Separation | None:
 # --------------------
 # How far the answer can be trusted: what was looked at, what was found, in sentences.
 
-_SHARED_NOTE = "also occur in the reference"
 # Rows at which derivatives of a density are checked for the report.
 _SCORE_ROWS = 40
 _DENSITY_MEASURES = ("ksd", "fssd")
@@ -168,9 +167,10 @@ def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check | N
     if comparison.measure not in ("mmd", "ume", "nystroem") or (comparison.sizes or (1,))[0] == 0:
         return None
     title = "Rows shared with the reference"
-    notes = [visible(note) for note in comparison.warnings if _SHARED_NOTE in note]
-    if notes:
-        return Check(title, "mind", tuple(f"{note[0].upper()}{note[1:]}." for note in notes))
+    if comparison.shared_rows:
+        found = [f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()]
+        advice = "A model that has seen these data looks too good; compare on data that no model was fitted to."
+        return Check(title, "mind", (f"{', '.join(found)} also occur in the reference.", advice))
     if recalled is not None and fingerprint(recalled.data.reference).atoms:
         return Check(title, "plain", ("Rows repeat so often in these data that rows in common say nothing.",))
     return Check(title, "good", ("None were found.",))

@@ -12,7 +12,7 @@ import numpy as np
 
 from relfit.data.load import Data, is_rows, load
 from relfit.data.models import Density
-from relfit.data.presets import PRESETS, preset_note
+from relfit.data.presets import PRESETS
 from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
@@ -195,7 +195,7 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
 
 def preset_of(comparison: Comparison) -> str | None:
     """The preset a comparison was made with; its note says so."""
-    return next((name for name in PRESETS if preset_note(name) in comparison.warnings), None)
+    return comparison.preset
 
 
 def affordable_rows(data: Data) -> int:

@@ -47,6 +47,9 @@ class Comparison:
         locations: (J, d), of UME, Nystroem and FSSD.
         inputs: a digest of the reference's rows and of each sample's, None for densities.
         plan: what decides the order of sums, and so their last digits: bytes for tiles, most rows of a patch.
+        preset: "kid" or "cmmd" where one was used.
+        copies: the name of every copy, and the model that it is a copy of.
+        shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
     """
 
@@ -92,6 +95,9 @@ class Comparison:
     locations: Array | None = None
     inputs: dict[str, Any] | None = None
     plan: dict[str, int] | None = None
+    preset: str | None = None
+    copies: dict[str, str] = field(default_factory=dict)
+    shared_rows: dict[str, int] = field(default_factory=dict)
     command: tuple[str, ...] | None = None
 
     @property

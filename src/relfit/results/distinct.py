@@ -13,15 +13,9 @@ if TYPE_CHECKING:
     from relfit.results.comparison import Comparison
 
 
-_PREFIX = "duplicate of "
-
-
 def originals(result: Comparison) -> list[str]:
     """For every model the one it stands for: itself, or the one it is a copy of."""
-    return [
-        next((word.removeprefix(_PREFIX) for word in words if word.startswith(_PREFIX)), name)
-        for name, words in zip(result.names, result.status, strict=True)
-    ]
+    return [result.copies.get(name, name) for name in result.names]
 
 
 def distinct(result: Comparison) -> JointEstimate:

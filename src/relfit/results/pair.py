@@ -53,6 +53,7 @@ class PairComparison:
     locations: NDArray[np.float64] | None = field(default=None, compare=False)
     inputs: dict[str, Any] | None = None
     plan: dict[str, int] | None = None
+    preset: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form."""

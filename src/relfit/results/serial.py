@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -62,6 +63,7 @@ def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparis
     try:
         known = {item.name for item in fields(kind)}
         given = {key: value for key, value in data.items() if key in known}
+        _add_facts(given)
         check_fields(given)
         revived = kind(**_revived(given))
         _check_shapes(revived)
@@ -70,6 +72,21 @@ def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparis
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
     _check_verdicts(revived)
     return revived
+
+
+def _add_facts(data: dict[str, Any]) -> None:
+    """Files of version 0.1 hold the copies in `status` and the preset and the shared rows in `warnings` alone."""
+    if "copies" in data:
+        return
+    prefix = "duplicate of "
+    pairs = [(name, word) for name, words in zip(data["names"], data["status"], strict=True) for word in words]
+    duplicates = {name: word.removeprefix(prefix) for name, word in pairs if word.startswith(prefix)}
+    notes = data.get("warnings", ())
+    presets = [name for name in ("kid", "cmmd") if any(note.startswith(f"preset {name}: ") for note in notes)]
+    shared = (re.match(r"([0-9]+) of [0-9]+ rows of '(.*)' also occur in the reference", note) for note in notes)
+    data["copies"] = duplicates
+    data["preset"] = presets[0] if presets else None
+    data["shared_rows"] = {match[2]: int(match[1]) for match in shared if match and match[2] in data["names"]}
 
 
 def _kind(data: Mapping[str, Any]) -> str:
@@ -135,8 +152,9 @@ def _check_names(result: Comparison) -> None:
     beaten_by = [name for name in result.beaten_by or () if name is not None]
     stand_for = originals(result)
     kept = {name for name, original in zip(result.names, stand_for, strict=True) if name == original}
-    if not {*beaten_by, *(result.confidence_set or ())} <= set(result.names) or not set(stand_for) <= kept:
-        raise ValueError("beaten_by, confidence_set or status name a model that is not there")
+    named = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows}
+    if not named <= set(result.names) or not set(stand_for) <= kept:
+        raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
     if result.beaten_by is not None and len(result.beaten_by) != len(result.names):
         raise ValueError(f"beaten_by: {len(result.beaten_by)} for {len(result.names)} names")
 
@@ -235,13 +253,15 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "randomised": (_is_flag, "true or false"),
     "versions": (_table(_is_word), "versions by name"),
     "inputs": (_maybe(_inputs), "digests"),
+    "copies": (_table(is_text), "names by name"),
+    "shared_rows": (_table(_is_count), "whole numbers by name"),
     "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
     "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
     "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
     "equivalent": (_maybe(_each(_is_flag)), "true or false for each, or null"),
     "best": (is_text, "a name"),
     **dict.fromkeys(("test", "correction", "measure"), _WORD),
-    **dict.fromkeys(("bandwidth_rule", "estimator", "dependence", "backend", "variance"), _MAYBE_WORD),
+    **dict.fromkeys(("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset"), _MAYBE_WORD),
     **dict.fromkeys(("seed", "pair_count", "block_count"), _COUNT),
     **dict.fromkeys(("sizes", "groups"), _COUNTS),
     **dict.fromkeys(("command", "confidence_set"), _MAYBE_TEXTS),
