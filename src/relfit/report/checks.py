@@ -19,8 +19,12 @@ from relfit.report.recall import Recalled
 from relfit.report.sensitivity import Sensitivity
 from relfit.report.words import grouped
 from relfit.results.comparison import Comparison
-from relfit.results.plan import Forecast, Plan
-from relfit.results.planning import TESTS, plan
+from relfit.results.plan import Plan
+from relfit.stats.planning import Forecast
+from relfit.api import plan
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
+from relfit.stats.tests.relmulti import RelMulti
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
@@ -245,9 +249,16 @@ TRIALS = 200
 _MOST_SENTENCES = 4
 
 
+def used_test(comparison: Comparison) -> Test:
+    """The test of a comparison, with its options."""
+    if comparison.test == RelMulti.name and comparison.select_fraction is not None:
+        return RelMulti(comparison.select_fraction)
+    return TESTS[comparison.test]()
+
+
 def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
     """The plan with these models of the comparison as its pilot, for the test it used."""
-    joint = comparison._distinct()
+    joint = comparison.distinct()
     if joint.sizes is None or comparison.test not in TESTS:
         raise InputError("sample size: this result does not say how many rows it was made from")
     if comparison.margin:
@@ -266,8 +277,7 @@ def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POW
         ),
         power=power,
         alpha=comparison.alpha,
-        tests=[comparison.test],
-        select_fraction=comparison.select_fraction or 0.25,
+        tests=[used_test(comparison)],
         correction=comparison.correction,
         trials=trials,
         rng=comparison.seed or 0,
@@ -286,7 +296,7 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return ["Not looked at: plans know no margin."]
     _, _, undecided = grouped(comparison.rows())
     undecided = [row["name"] for row in comparison.rows() if row["name"] in undecided and not row["equivalent"]]
-    undecided = [name for name in undecided if name in comparison._distinct().names]
+    undecided = [name for name in undecided if name in comparison.distinct().names]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]
     # The few models asked about are planned for by themselves: those found worse by far have no part in it.

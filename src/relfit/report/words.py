@@ -8,7 +8,6 @@ from typing import Any
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
-from relfit.results.distinct import blind
 from relfit.results.pair import PairComparison
 from relfit.util.text import _MOST_NAMES, listed, quoted
 
@@ -108,7 +107,7 @@ def summary(comparison: Comparison) -> str:
     >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
     a has the smallest score (smaller is better); b is significantly worse.
     """
-    if blind(comparison):
+    if comparison.blind:
         return "The models cannot be told apart with this kernel: it takes one value on all pairs of rows."
     rows = comparison.rows()
     worse, same, open_ = grouped(rows)
