@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
+from relfit.api import plan
 from relfit.data.check_score import check_score
 from relfit.data.models import Density
 from relfit.data.overlap import fingerprint
@@ -20,12 +21,11 @@ from relfit.report.sensitivity import Sensitivity
 from relfit.report.words import grouped
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.planning import Forecast
-from relfit.api import plan
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
 from relfit.stats.tests.relmulti import RelMulti
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible

@@ -126,8 +126,9 @@ def estimate_law(joint: JointEstimate, rows: int) -> EstimateLaw:
 class Numbers:
     """Standard normal numbers, the same for every n, population and test, in as many `parts` as the law needs.
 
-    For every trial those of the estimate, of a second one that selects, and of the noise of carving, (parts, R·trials, l)
-    each; `fresh` is the further noise of carving (parts, packs, draws, l), `maxima` that of the max-t law (draws, l).
+    For every trial those of the estimate, of a second one that selects, and of the noise of carving, (parts, R·trials,
+    l) each; `fresh` is the further noise of carving (parts, packs, draws, l), `maxima` that of the max-t law (draws,
+    l).
     """
 
     estimate: Array
