@@ -17,7 +17,8 @@ from relfit.estimators.locations import FSSD, UME, Nystroem
 from relfit.estimators.losses import from_losses
 from relfit.kernels.choice import Collection, Select
 from relfit.kernels.composite import Decay, MultiScale, Tilted
-from relfit.kernels.custom import Precomputed, Radial
+from relfit.kernels.custom import Radial
+from relfit.kernels.precomputed import Precomputed
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison

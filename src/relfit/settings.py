@@ -24,8 +24,9 @@ from relfit.estimators.cost import chosen_estimator, within
 from relfit.estimators.groups import with_groups
 from relfit.estimators.kernel import largest_norm, pair_count, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.kernels import as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Select, as_kernel, table_of
+from relfit.kernels.choice import Select, table_of
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda

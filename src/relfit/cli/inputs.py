@@ -23,8 +23,9 @@ from relfit.data.files.paths import SUFFIXES, name_of, suffix_of
 from relfit.data.labels import read_labels, split_labels
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import NAMED, Select
+from relfit.kernels.choice import Select
 from relfit.util.errors import InputError
 from relfit.util.libraries import usable_cores
 from relfit.util.random import stream

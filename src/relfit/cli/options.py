@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from relfit.cli.inputs import DISCREPANCIES, discrepancy_of, kernel_of
 from relfit.compute.choice import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
-from relfit.kernels.choice import NAMED
+from relfit.kernels import NAMED
 from relfit.settings import DEPENDENCE, ESTIMATORS, VARIANCES
 from relfit.util.errors import InputError
 

@@ -12,8 +12,9 @@ from relfit.api import estimate
 from relfit.cli.inputs import input_options, kernel_of, named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_utf8
 from relfit.data.presets import PRESETS
+from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import NAMED, Select
+from relfit.kernels.choice import Select
 from relfit.results.planning import TESTS, Assumed, plan
 from relfit.settings import DEPENDENCE, ESTIMATORS
 from relfit.stats.decision import CORRECTIONS

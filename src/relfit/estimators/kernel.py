@@ -13,6 +13,7 @@ from relfit.data.load import Data
 from relfit.estimators.base import in_parts
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
+from relfit.kernels.composite import Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host
 from relfit.util.errors import InputError
@@ -45,7 +46,7 @@ def _resolved(data: Data, kernel: Kernel, median: float, seed: int, rule: str) -
     if isinstance(kernel, Collection):
         return Collection(tuple(_resolved(data, each, median, seed, rule) for each in kernel.kernels))
     resolved = kernel.with_median(median).with_dimension(data.reference.shape[1])
-    if resolved.needs_centre:
+    if isinstance(resolved, Tilted) and resolved.needs_centre:
         resolved = resolved.with_centre(centre_of(_pool(data, seed)))
     if data.measure == "ksd" and not resolved.smooth:
         raise InputError(f"kernel: KSD needs a smooth radial kernel (with φ' and φ''), got {resolved.describe()}")
