@@ -110,7 +110,7 @@ def test_profiles_that_are_no_kernels_or_do_not_fit_are_refused(rng):
     refused(lambda: relfit.estimate(x, models, kernel=Radial(imq)), "KSD needs", "radial kernel, scale 1")
 
 
-def test_files_hold_the_description_only():
+def test_files_hold_the_description_only(rng):
     """Also where such a kernel is part of another."""
     kernel = Radial(imq)
     assert kernel_from_dict(kernel.to_dict()) == Recorded("radial kernel, scale 1")
@@ -118,4 +118,9 @@ def test_files_hold_the_description_only():
         again = kernel_from_dict(whole.to_dict())
         assert again == Recorded(whole.describe())
         assert again.to_dict() == whole.to_dict()
-    refused(lambda: again.phi(R2), "read from a file", "pass the kernel again")
+        refused(lambda again=again: again.phi(R2), "read from a file", "cannot be evaluated")
+    for models in (samples(rng)[1], densities()):
+        refused(
+            lambda models=models: relfit.compare(rng.normal(size=(60, 2)), models, kernel=again),
+            *("was read from a file", "pass the kernel itself"),
+        )

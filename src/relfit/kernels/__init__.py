@@ -42,6 +42,11 @@ def as_kernel(value: Any) -> Kernel | Select | None:
         raise InputError(f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, got {value!r:.40}')
     if isinstance(value, tuple | list):
         return Collection(tuple(value))
+    if isinstance(value, Recorded):
+        raise InputError(
+            f"kernel: {value.words!r} was read from a file, which holds no functions and no matrices; pass the kernel "
+            "itself"
+        )
     if value is None or isinstance(value, Kernel | Select):
         return value
     raise InputError(

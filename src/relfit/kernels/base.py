@@ -48,7 +48,7 @@ class Kernel(ABC):
     """A kernel k(x, y) = φ(t), with t = r² = ‖x − y‖² (radial) or t = x·y.
 
     A radial kernel supplies ``phi``, ``dphi`` and ``r2ddphi`` for arrays of any library (`library`), element by
-    element. The remaining members have defaults that suit a radial kernel of given numbers.
+    element. The other members have defaults that suit a radial kernel whose parameters are numbers.
     """
 
     # True if the kernel is φ(t) and nothing else, so that it can be added to others and tilted.

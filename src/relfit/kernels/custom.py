@@ -211,15 +211,9 @@ class Recorded(Kernel):
     words: str
     plain: ClassVar[bool] = False
 
-    @property
-    def smooth(self) -> bool:
-        return False
-
     def phi(self, t: Array) -> NoReturn:
-        """Refused: a file holds no functions."""
-        raise InputError(
-            f"kernel: {self.words!r} was read from a file, which holds no functions; pass the kernel again"
-        )
+        """Refused: only the description is known."""
+        raise InputError(f"kernel: {self.words!r} was read from a file and cannot be evaluated")
 
     def describe(self) -> str:
         return self.words
