@@ -34,7 +34,8 @@ _HOMES = {
     "relfit.estimators.losses": ("from_losses",),
     "relfit.kernels.choice": ("Collection", "Select"),
     "relfit.kernels.composite": ("Decay", "MultiScale", "Tilted"),
-    "relfit.kernels.custom": ("Precomputed", "Radial"),
+    "relfit.kernels.custom": ("Radial",),
+    "relfit.kernels.precomputed": ("Precomputed",),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.results.comparison": ("Comparison",),
     "relfit.results.pair": ("PairComparison",),
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
     from relfit.estimators.losses import from_losses
     from relfit.kernels.choice import Collection, Select
     from relfit.kernels.composite import Decay, MultiScale, Tilted
-    from relfit.kernels.custom import Precomputed, Radial
+    from relfit.kernels.custom import Radial
+    from relfit.kernels.precomputed import Precomputed
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.results.comparison import Comparison
     from relfit.results.pair import PairComparison

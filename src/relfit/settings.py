@@ -27,8 +27,9 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.kernels import as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Select, as_kernel, table_of
+from relfit.kernels.choice import Select, table_of
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Test

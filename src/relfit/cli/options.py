@@ -14,8 +14,9 @@ from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, VARIANCES
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import NAMED, Select
+from relfit.kernels.choice import Select
 from relfit.settings import DEPENDENCE, Compute, Settings
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import DEFAULT, TESTS

@@ -28,8 +28,9 @@ from relfit.cli.options import (
     test_of,
 )
 from relfit.cli.outputs import check_outputs, say, say_utf8
+from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import NAMED, Select
+from relfit.kernels.choice import Select
 from relfit.stats.joint import JointEstimate
 from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS

@@ -13,6 +13,7 @@ from relfit.data.load import Data
 from relfit.estimators.base import Kind, in_parts
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
+from relfit.kernels.composite import Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host
 from relfit.util.errors import InputError
@@ -47,7 +48,7 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
     if isinstance(kernel, Collection):
         return Collection(tuple(_resolved(data, kind, each, median, seed, rule) for each in kernel.kernels))
     resolved = kernel.with_median(median).with_dimension(data.reference.shape[1])
-    if resolved.needs_centre:
+    if isinstance(resolved, Tilted) and resolved.needs_centre:
         resolved = resolved.with_centre(centre_of(_pool(data, seed)))
     if kind.smooth and not resolved.smooth:
         raise InputError(f"kernel: KSD needs a smooth radial kernel (with φ' and φ''), got {resolved.describe()}")

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from relfit.api import compare
 from relfit.kernels.base import Kernel, Sum
-from relfit.kernels.composite import MultiScale
-from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.checks import checks, rows_advice
 from relfit.report.examples import check_items, strips
@@ -235,7 +234,6 @@ _NOT_SETTINGS = {
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
     *("equivalent", "groups", "locations", "command", "second_order"),
 }
-_WRITTEN = (Gaussian, IMQ, Matern, MultiScale, Polynomial, RationalQuadratic)
 _LABELS = {
     "alpha": "level α",
     "select_fraction": "share of rows for selection",
@@ -308,7 +306,7 @@ def _kernel_code(kernel: Kernel) -> str:
     """The kernel as Python; one that was made of functions or matrices is only named."""
     if isinstance(kernel, Sum):
         return " + ".join(map(_kernel_code, kernel.terms))
-    return f"relfit.{kernel!r}" if isinstance(kernel, _WRITTEN) else "kernel"
+    return f"relfit.{kernel!r}" if kernel.plain and kernel.writable else "kernel"
 
 
 def _words(comparison: Comparison, name: str, value: Any) -> str:

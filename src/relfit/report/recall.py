@@ -16,7 +16,8 @@ from relfit.data.presets import PRESETS
 from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
-from relfit.kernels.custom import Precomputed, Recorded
+from relfit.kernels.custom import Recorded
+from relfit.kernels.precomputed import Precomputed
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
