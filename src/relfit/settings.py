@@ -15,9 +15,9 @@ from relfit.compute.numpy_backend import LookupBackend
 from relfit.compute.patches import PATCH_ROWS
 from relfit.compute.schedulers import crew_of
 from relfit.compute.tiles import Runtime
+from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
 from relfit.data.presets import preset_note, preset_of
-from relfit.data.scores import score_warnings
 from relfit.estimators.base import KSD, MMD, Dependence, Plan
 from relfit.estimators.checks import check_design, check_layout, check_variance, resolved_variance
 from relfit.estimators.cost import chosen_estimator, within

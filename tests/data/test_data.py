@@ -5,8 +5,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.load import check_pair_names, load, require_rows
-from relfit.data.models import Density, Sample
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, Sample, scores_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -12,8 +12,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
-from relfit.data.files.paths import name_of
+from relfit.data.files import name_of, read_rows
 from relfit.util.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("error")

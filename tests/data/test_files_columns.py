@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.data.columns import column_places, wanted_columns
 from relfit.data.files import read_rows
+from relfit.data.files.base import Selection, column_positions, parse_columns
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -145,6 +145,7 @@ def test_a_row_without_axes_has_no_columns(tmp_path):
 
 def test_long_lists_of_names_are_cut_short():
     names = [f"c{k}" for k in range(10_000)]
-    message = refused(lambda: column_places("file", ("z",), names, len(names)), "'c7' and 9992 more")
+    missing, everything = Selection("file", columns=("z",)), Selection("file", columns=parse_columns(names))
+    message = refused(lambda: column_positions(missing, names, len(names)), "'c6' and 9993 more")
     assert len(message) < 150
-    assert column_places("file", wanted_columns(names), names, len(names)) == list(range(10_000))
+    assert column_positions(everything, names, len(names)) == list(range(10_000))

@@ -10,8 +10,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
-from relfit.data.files.paths import name_of
+from relfit.data.files import name_of, read_rows
 from relfit.data.files.zarr import _codec_names
 
 zarr = pytest.importorskip("zarr", minversion="3", reason="zarr reads Zarr arrays")

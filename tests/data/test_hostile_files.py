@@ -15,10 +15,8 @@ from refusals import refused
 
 from relfit.cli.report import read_result
 from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
-from relfit.data.labels import read_labels, split_labels
-from relfit.data.lazy import bounded_rows
+from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.files import read_labels, read_rows, split_labels
 from relfit.features.sources import list_items
 from relfit.paper.chicago_data import read_file
 

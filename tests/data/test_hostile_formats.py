@@ -14,8 +14,8 @@ from hostile import peak, zipped
 from refusals import refused
 
 from relfit.compute.memory import Budget
+from relfit.data.arrays import bounded_rows
 from relfit.data.files import read_rows
-from relfit.data.lazy import bounded_rows
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -37,9 +37,8 @@ from fuzz.seeds import (
 )
 
 from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows
-from relfit.data.labels import read_labels, split_labels
-from relfit.data.lazy import bounded_rows
+from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.files import read_labels, split_labels
 from relfit.features.sources import decode
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError

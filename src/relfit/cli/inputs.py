@@ -17,10 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.align import aligned
-from relfit.data.columns import NoSuchColumn
-from relfit.data.files import FileRows, read_names, read_rows
-from relfit.data.files.paths import SUFFIXES, name_of, suffix_of
-from relfit.data.labels import read_labels, split_labels
+from relfit.data.files import (
+    SUFFIXES,
+    FileRows,
+    format_of,
+    name_of,
+    read_labels,
+    read_names,
+    read_rows,
+    split_labels,
+)
+from relfit.data.files.base import NoSuchColumn
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels.base import Kernel
@@ -98,7 +105,7 @@ def read_groups(
     given = ((None, reference), *models.items())
     files = {key: source for key, source in given if isinstance(source, str) and not names_object(source)}
     there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
-    if there and suffix_of(Path(groups)) in SUFFIXES:
+    if there and format_of(Path(groups)) is not None:
         _refuse_both(groups, files.values())
         return read_labels(groups), {}
     try:

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from relfit.compute.patches import Sums
 from relfit.compute.tiles import Runtime
-from relfit.data.labels import group_labels
+from relfit.data.arrays import group_labels
 from relfit.data.load import Data
-from relfit.data.scores import scores_of
+from relfit.data.models import scores_of
 from relfit.estimators import ksd, mmd
 from relfit.estimators.base import Codes, Dependence, Estimates, Groups, Plan
 from relfit.estimators.kernel import centre_of

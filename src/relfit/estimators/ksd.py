@@ -20,7 +20,7 @@ from relfit.compute.patches import Patch, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows
 from relfit.compute.tiles import Job, Products, Runtime
 from relfit.data.load import Data
-from relfit.data.scores import scores_of, stored_scores
+from relfit.data.models import scores_of, stored_scores
 from relfit.estimators import designs
 from relfit.estimators.base import Estimates, Plan, second_order, shifted
 from relfit.estimators.designs import BandValues, Source, ksd_values, of_pairs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.files.paths import check_plain
+from relfit.data.files.base import check_plain
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
 

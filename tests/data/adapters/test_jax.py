@@ -7,8 +7,7 @@ from slopes import slopes
 
 from relfit.data.adapters import adapt
 from relfit.data.load import load
-from relfit.data.models import Density
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, scores_of
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp = jax.numpy
