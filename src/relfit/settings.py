@@ -233,6 +233,8 @@ def prepare(
 
 def _score_warnings(data: Data) -> tuple[str, ...]:
     """Once, before any work is shared out: whether a density's score contradicts its own log density."""
+    if data.kind == "samples":
+        return ()
     if data.target is None:
         return score_warnings({repr(name): density for name, density in data.densities.items()}, data.reference)
     return score_warnings({"reference": data.target}, next(iter(data.samples.values())))

@@ -33,7 +33,7 @@ def test_a_header_of_numbers(path, rng, header, count):
     rows = rng.normal(size=(count, header.count(",") + 1))
     path.write_text(header + "\n" + lines(rows))
     start = header.strip(' "').partition(",")[0].strip('"')
-    parts = (f"its first line counts {start}, ", "delete it, or save without a header", f"write {start}.0")
+    parts = (f"its first line counts {start}, ", "delete that line, or save without a header", f"write {start}.0")
     refused(lambda: read_rows(path), *parts)
     refused(lambda: parts_of(path), *parts)
     with gzip.open(path.with_suffix(".csv.gz"), "wt") as file:

@@ -74,7 +74,7 @@ def test_columns_by_name_leave_the_others_unread(save):
     np.testing.assert_array_equal(read_rows(path, columns="y,x"), ROWS[:, ::-1])
     np.testing.assert_array_equal(read_rows(path, columns="1-2"), ROWS)
     refused(lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "--columns")
-    refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y', 'z'")
+    refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y' and 'z'")
 
 
 def test_columns_without_numbers_are_all_named(save):
@@ -84,7 +84,7 @@ def test_columns_without_numbers_are_all_named(save):
 
 def test_nulls_are_counted_by_column_over_the_whole_file(save):
     path = save({"x": [None, 1.0, 2.0, None, None], "y": [1.0] * 5, "z": [1, 2, 3, 4, None]})
-    refused(lambda: read_rows(path), "got nulls: 3 in 'x', 1 in 'z'; fill or drop them")
+    refused(lambda: read_rows(path), "got nulls: 3 in 'x' and 1 in 'z'; fill or drop them")
 
 
 def test_nan_is_no_null_and_left_to_the_array_check(save):

@@ -70,7 +70,7 @@ def test_several_arrays_are_told_apart_by_name(tmp_path):
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
     for name in ("x", "y"):
         group.create_array(name, shape=(3, 2), dtype="f8")[:] = len(name)
-    refused(lambda: read_rows(tmp_path / "a.zarr"), "expected one array, got 2 (", "name one as a.zarr:NAME")
+    refused(lambda: read_rows(tmp_path / "a.zarr"), "expected one array, got 2 (", "select one as a.zarr:NAME")
     assert name_of(f"{tmp_path / 'a.zarr'}:y") == "a:y"
 
 

@@ -56,7 +56,7 @@ def test_calls_that_no_tensor_needs(torch, tmp_path, pickled):
 
 def test_a_packed_archive_of_tensors(torch, tmp_path):
     (tmp_path / "a.pt").write_bytes(_pt(pickle.dumps({}, 2), compression=zipfile.ZIP_DEFLATED))
-    refused(lambda: read_rows(tmp_path / "a.pt"), "or is packed")
+    refused(lambda: read_rows(tmp_path / "a.pt"), "or is compressed")
 
 
 def test_positions_outside_a_sparse_tensor(torch, tmp_path):

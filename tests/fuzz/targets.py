@@ -134,6 +134,7 @@ TARGETS: dict[str, Target] = {
     "parquet": Target("a.parquet", parquet_seeds, _rows),
     "parquet labels": Target("a.parquet", parquet_seeds, _labels),
     "arrow": Target("a.arrow", arrow_seeds, _rows),
+    "arrow labels": Target("a.arrow", arrow_seeds, _labels),
     "pt": Target("a.pt", pt_seeds, _rows, store_pt, ("torch._weights_only_unpickler", "torch.serialization", *_ZIP)),
     "safetensors": Target("a.safetensors", safetensors_seeds, _rows, store_safetensors),
     "zarr": Target("a.zarr", zarr_seeds, _rows, store_zarr, ("zarr",)),

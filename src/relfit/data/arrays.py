@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import CastRows, LazyRows, bare_rows, parts, written_rows
 from relfit.data.files import FileRows, as_file, find_file, read_rows
-from relfit.data.files.base import numeric_rows, reading, two_dimensional
+from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
 from relfit.data.frames import computed, dlpack_array, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
-from relfit.util.arrays import Array, host
+from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 

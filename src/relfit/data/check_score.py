@@ -385,7 +385,7 @@ def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[
     if others:
         findings.append(
             Finding(
-                f"the support ends at {_places(others)} and the density does not vanish there, so the KSD of the true "
+                f"the support ends at {_places(others)}, and the density does not vanish there, so the KSD of the true "
                 "model is not 0; transform the data to the whole line, or compare samples by MMD",
                 wrong=True,
             )

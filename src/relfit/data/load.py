@@ -262,7 +262,7 @@ def _refuse_one_point(samples: Iterable[Array]) -> None:
     pooled = list(samples)
     first = pooled[0][:1]
     if all((rows[part] == first).all() for rows in pooled for part in parts(rows.shape)):
-        raise InputError("reference and models: expected at least two distinct rows, but all rows are equal")
+        raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
 
 
 def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:

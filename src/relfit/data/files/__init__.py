@@ -97,8 +97,8 @@ def find_file(source: str | os.PathLike[str], columns: Any = None) -> tuple[Form
     if format is None or format.is_folder is None or not path.is_dir():
         check_plain(path)
     if format is None:
-        suffix = path.suffix or "no suffix"
-        raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}, got {suffix!r}")
+        ending = repr(path.suffix) if path.suffix else "no ending"
+        raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}, got {ending}")
     return format, selection
 
 

@@ -118,25 +118,6 @@ def one_of(path: Path, names: Sequence[str], key: str | None) -> str:
     return names[0] if key is None else key
 
 
-def two_dimensional(where: object, array: Any) -> Any:
-    """The array as rows and columns; a 1-d array is n × 1, arrays of more dimensions are refused."""
-    if array.ndim == 1:
-        return array[:, None]
-    if array.ndim != 2:
-        shape = tuple(array.shape)
-        raise InputError(
-            f"{where}: expected rows and columns, got an array of shape {shape}; flatten each item to one row"
-        )
-    return array
-
-
-def numeric_rows(where: object, array: NDArray[Any]) -> Any:
-    """The array as rows and columns of numbers, not converted; other types are refused."""
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"{where}: expected numbers, got dtype {array.dtype}; convert it to float first")
-    return two_dimensional(where, array)
-
-
 def take_columns(selection: Selection, array: NDArray[Any]) -> NDArray[Any]:
     """The selected columns of an array without column names."""
     if selection.columns is None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS, StoredRows, bare_rows, kept_type, parts, written_rows
-from relfit.data.files.base import Format, Selection, column_positions, numeric_rows, one_of, take_columns
+from relfit.data.files.base import Format, Selection, column_positions, one_of, take_columns
+from relfit.util.arrays import numeric_rows
 from relfit.util.errors import InputError
 
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"

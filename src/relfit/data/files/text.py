@@ -136,7 +136,7 @@ def _refuse_column_numbers(path: Path, first: Fields) -> None:
     if len(first) > 2 and first == [str(k) for k in range(len(first))]:
         raise InputError(
             f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
-            "the file without a header"
+            "without a header"
         )
 
 
