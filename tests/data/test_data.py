@@ -195,8 +195,8 @@ def test_a_log_density_of_one_row_is_told_how_to_take_all(reference):
     said = "model 'b': log_prob: expected shape (60,), got (); is it a function of one row? Then give  lambda x: "
     line = refused(lambda: load(reference, {"a": normal(), "b": Density(log_prob=f)}), said)
     advised = eval(line.removeprefix(said).join(["lambda x: ", ""]), {"np": np, "f": f})
-    mended = load(reference, {"a": normal(), "b": Density(log_prob=advised)})
-    np.testing.assert_allclose(mended.densities["b"].scores(reference), -reference, atol=1e-6)
+    fixed = load(reference, {"a": normal(), "b": Density(log_prob=advised)})
+    np.testing.assert_allclose(fixed.densities["b"].scores(reference), -reference, atol=1e-6)
 
 
 def test_a_score_that_works_in_place_does_not_touch_the_data(reference):
@@ -298,7 +298,7 @@ def test_a_chain_of_copies_points_at_the_first(reference):
     assert data.copies == {"c": "d", "b": "d", "a": "d"}
 
 
-# --- what the reader is told
+# --- notes
 
 
 def test_rows_shared_with_the_reference_are_counted_exactly(reference, sample):

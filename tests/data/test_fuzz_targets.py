@@ -1,4 +1,4 @@
-"""What `make fuzz` runs for hours, for a moment: every reader with its seeds, and with a few of them spoilt."""
+"""A short version of `make fuzz`: every reader with its seeds, and with a few mutations of them."""
 
 from pathlib import Path
 

@@ -29,6 +29,7 @@ from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
 Kind = Literal["samples", "densities", "target"]
+ToRows = Callable[[str, Any], Array]
 
 # The bytes that the checks here need besides the data, and the number of rows from which the median distance is taken.
 _CHECK_BYTES, _MEDIAN_ROWS = 40_000_000, 4_000
@@ -100,18 +101,16 @@ def load(
     reference, named, notes = aligned(reference, named)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     device = device_of(values.values())
-    to_rows: Callable[[str, Any], Array] = as_rows
+    to_rows: ToRows = as_rows
     if budget is not None:
-        to_rows = cast(Callable[[str, Any], Array], partial(bounded_rows, budget=budget))
+        to_rows = cast(ToRows, partial(bounded_rows, budget=budget))
     elif in_place and device is not None and all(map(is_rows, values.values())):
         to_rows = partial(resident_rows, device=device)
     samples = {key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)}
     densities: dict[str, Density] = {}
-    target = None
-    if None not in samples:
-        target = _as_target(reference, named, samples)
-        if target is None:
-            samples[None] = to_rows("reference", reference)
+    target = None if None in samples else _as_target(reference, named, samples)
+    if None not in samples and target is None:
+        samples[None] = to_rows("reference", reference)
     others = {name: value for name, value in named.items() if name not in samples}
     if others:
         if target is None:
@@ -119,15 +118,15 @@ def load(
         else:
             _refuse_density(others)
             dim, count, all_samples = target.dim or 1, _count_to_draw(named, samples), True
-        has_samples = any(name in samples for name in named)
+        has_samples = len(others) < len(named)
         densities, loadable, drawn = recognised_models(
             others, dim, count, seed, all_samples=all_samples, has_samples=has_samples, progress=progress
         )
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
+        samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
     if budget is not None:
         _check_budget(budget, samples.values())
-    samples = {key: samples[key] for key in values if key in samples}
     return _checked(samples, densities, target, tuple(named), notes, device)
 
 
@@ -173,8 +172,8 @@ def _checked(
 
 def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
-    kinds = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows)
-    return isinstance(value, kinds) or hasattr(value, "__array__")
+    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows)
+    return isinstance(value, types) or hasattr(value, "__array__")
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Slips of a first day: the refusal says what to do instead."""
+"""Common first mistakes: the error says what to do instead."""
 
 import os
 
