@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
+from relfit.data.files import read_rows, split_labels
 from relfit.util.errors import InputError
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet, Feather and Arrow files")
@@ -54,6 +54,20 @@ def test_round_trip(save):
     rows = as_rows("reference", path)
     np.testing.assert_array_equal(rows, ROWS)
     assert rows.dtype == np.float64
+
+
+def test_one_column_may_be_labels(save):
+    path = save({"x": ROWS[:, 0], "group": ["a", "b", "a"], "y": ROWS[:, 1]})
+    labels, others = split_labels(path, "group")
+    assert labels.tolist() == ["a", "b", "a"]
+    assert others == [0, 2]
+    refused(lambda: split_labels(path, "prompt"), "expected a column called 'prompt', got 'x', 'group' and 'y'")
+
+
+def test_labels_by_number_where_names_repeat(save):
+    path = save(pa.table([[1, 2], [3, 4], ["a", "b"]], names=["x", "y", "x"]))
+    assert split_labels(path, "2")[0].tolist() == ["a", "b"]
+    assert split_labels(path, "0")[0].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ class Loop:
         from fuzz.targets import attempt
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        # The timer counts processor time and kills the process: code that hangs outside Python cannot be stopped otherwise.
+        # The timer counts processor time and kills the process, as code that hangs outside Python requires.
         (self.scratch / "last").write_bytes(data)
         signal.setitimer(signal.ITIMER_PROF, LONGEST)
         try:
