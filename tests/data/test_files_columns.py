@@ -140,7 +140,7 @@ def test_a_row_without_axes_has_no_columns(tmp_path):
     np.testing.assert_array_equal(read_rows(tmp_path / "a.npy", columns="0"), [[0], [1], [2]])
     refused(lambda: read_rows(tmp_path / "a.npy", columns="1"), "expected columns from 0 to 0, got 1")
     np.save(tmp_path / "b.npy", np.ones((2, 3, 4)))
-    refused(lambda: read_rows(tmp_path / "b.npy", columns="1"), "got shape (2, 3, 4)")
+    refused(lambda: read_rows(tmp_path / "b.npy", columns="1"), "got an array of shape (2, 3, 4)")
 
 
 def test_long_lists_of_names_are_cut_short():

@@ -80,7 +80,7 @@ def test_other_shapes(tmp_path):
     np.testing.assert_array_equal(read_rows(tmp_path / "one.zarr", columns="0"), np.arange(5.0)[:, None])
     _create(tmp_path / "three.zarr", np.ones((2, 2, 2)))
     refused(lambda: as_rows("reference", tmp_path / "three.zarr"), "reference: expected rows and columns", "(2, 2, 2)")
-    refused(lambda: read_rows(tmp_path / "three.zarr", columns="0"), "got shape (2, 2, 2)")
+    refused(lambda: read_rows(tmp_path / "three.zarr", columns="0"), "got an array of shape (2, 2, 2)")
     zarr.create_array(tmp_path / "none.zarr", shape=(), dtype="f8")
     refused(lambda: as_rows("reference", tmp_path / "none.zarr"), "reference: expected rows and columns")
 

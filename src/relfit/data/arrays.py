@@ -253,7 +253,7 @@ def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:
         shape = f"an array of shape {array.shape}" if array.ndim else type(labels).__name__
         raise InputError(f"{argument}: expected one label per row, got {shape}")
     if len(array) != rows:
-        hint = "; that is one more than rows: is the first a header?" if len(array) == rows + 1 else ""
+        hint = ", one more than rows; is the first a header?" if len(array) == rows + 1 else ""
         raise InputError(f"{argument}: expected {rows} labels, one per row, got {len(array)}{hint}")
     if array.dtype.kind == "O":
         missing = [k for k, label in enumerate(array) if label is None or label != label]

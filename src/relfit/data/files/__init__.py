@@ -22,6 +22,7 @@ from relfit.data.files.npy import NPY, NPZ
 from relfit.data.files.tensors import PT, SAFETENSORS
 from relfit.data.files.text import TEXT
 from relfit.data.files.zarr import ZARR
+from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 
 FORMATS: tuple[Format, ...] = (NPY, NPZ, TEXT, PARQUET, ARROW, PT, SAFETENSORS, ZARR)
@@ -81,8 +82,7 @@ def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[A
         if format.label_column is not None:
             labels, position, count = format.label_column(selection.path, column)
         else:
-            array = np.asarray(format.read(selection))
-            rows = array[:, None] if array.ndim == 1 else array
+            rows = two_dimensional(selection.path, np.asarray(format.read(selection)))
             count = rows.shape[1]
             position = column_positions(Selection(selection.path, columns=(column,)), None, count)[0]
             labels = rows[:, position]

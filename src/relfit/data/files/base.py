@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.rows import LazyRows
+from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -122,11 +123,7 @@ def take_columns(selection: Selection, array: NDArray[Any]) -> NDArray[Any]:
     """The selected columns of an array without column names."""
     if selection.columns is None:
         return array
-    rows = array[:, None] if array.ndim == 1 else array
-    if rows.ndim != 2:
-        raise InputError(
-            f"{selection.path}: columns: expected an array of rows and columns to select from, got shape {array.shape}"
-        )
+    rows = two_dimensional(f"{selection.path}: columns", array)
     # np.take and not rows[:, positions]: it returns rows in C order, which need no copy later.
     return np.take(np.asarray(rows), column_positions(selection, None, rows.shape[1]), axis=1)
 
