@@ -28,8 +28,8 @@ from relfit.util.libraries import loaded
 # Squares of differences, and their quotients by the squared bandwidth, must stay within float64.
 LARGEST_VALUE = 1e152
 
-# One file that is read whole, or one chunk of a file, may take this fraction of the memory budget.
-_BUDGET_FRACTION = 8
+# A file that is read whole, or a chunk of a file, may take the memory budget divided by this.
+_BUDGET_DIVISOR = 8
 # The code of CUDA in the DLPack protocol, which JAX and CuPy support too.
 _CUDA = 2
 
@@ -94,9 +94,9 @@ def open_rows(file: FileRows, budget: Budget) -> LazyRows:
         if format.open is not None:
             return format.open(selection, budget.folder)
         if format.parts is not None:
-            return written_rows(format.parts(selection, budget.total // _BUDGET_FRACTION), budget.folder)
+            return written_rows(format.parts(selection, budget.total // _BUDGET_DIVISOR), budget.folder)
         size = path.stat().st_size if format.unpacked_size is None else format.unpacked_size(path)
-        if size > budget.total // _BUDGET_FRACTION:
+        if size > budget.total // _BUDGET_DIVISOR:
             raise InputError(
                 f"{path}: {path.suffix} files are read whole, and its {in_words(size)} are too large for memory="
                 f"{in_words(budget.total)}; save it as .npy, .parquet or .zarr"
@@ -146,7 +146,7 @@ def _array(argument: str, value: Any) -> NDArray[Any]:
         return np.asarray(value)
     file = as_file(value)
     if file is not None:
-        return read_rows(file.source, columns=file.columns)
+        return np.asarray(read_rows(file.source, columns=file.columns))
     value = computed(argument, value)
     frame = frame_array(argument, value)
     if frame is not None:

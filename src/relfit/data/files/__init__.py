@@ -124,7 +124,7 @@ def name_of(source: str | os.PathLike[str]) -> str:
     """The name that a file gives to its model: without folder and suffix, but with the name of a selected array."""
     path, key = split_key(source)
     stem = path.name
-    for suffix in sorted([".zarr.zip", *SUFFIXES], key=len, reverse=True):
+    for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if stem.lower().endswith(suffix) and len(stem) > len(suffix):
             stem = stem[: -len(suffix)]
             break

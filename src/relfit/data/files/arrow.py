@@ -63,9 +63,12 @@ def _parquet_label_column(path: Path, column: str) -> LabelColumn:
     with _open_parquet(path, memory_map=True) as file:
         names = list(file.schema_arrow.names)
         position = column_positions(Selection(path, columns=(column,)), names, len(names))[0]
-        table = file.read(columns=[names[position]])
+        # In small batches: pyarrow allocates what the file claims to hold, which may be far more than it holds.
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[names[position]], use_threads=False)
         # Another column may have the same name.
-        return _labels(path, table.column(names[:position].count(names[position]))), position, len(names)
+        labels = _labels(path, batches, names[:position].count(names[position]))
+        check_row_count(path, len(labels), file.metadata.num_rows)
+        return labels, position, len(names)
 
 
 def _open_parquet(path: Path, **options: Any) -> Any:
@@ -101,10 +104,7 @@ def _arrow_parts(selection: Selection, _most_bytes: int) -> Iterator[NDArray[Any
     path = selection.path
     with needed(path, "pyarrow", _OLDEST).OSFile(os.fspath(path)) as source:
         names, reader = _selected_reader(selection, source, use_threads=False)
-        batches = (
-            reader if hasattr(reader, "read_next_batch") else map(reader.get_batch, range(reader.num_record_batches))
-        )
-        for block in arrow_parts(path, names, batches):
+        for block in arrow_parts(path, names, _batches(reader)):
             yield block
             _release_memory()
 
@@ -118,14 +118,25 @@ def _arrow_label_column(path: Path, column: str) -> LabelColumn:
     with needed(path, "pyarrow", _OLDEST).memory_map(os.fspath(path)) as source:
         names = list(_reader(path, source).schema.names)
         position = column_positions(Selection(path, columns=(column,)), names, len(names))[0]
-        table = _reader(path, source, included_fields=[position]).read_all()
-        return _labels(path, table.column(0)), position, len(names)
+        reader = _reader(path, source, included_fields=[position], use_threads=False)
+        return _labels(path, _batches(reader), 0), position, len(names)
 
 
-def _labels(path: Path, column: Any) -> NDArray[Any]:
-    require_room(path, len(column) * _BYTES_PER_LABEL)
-    column.validate(full=True)
-    return np.array(column.to_pylist(), dtype=object)
+def _batches(reader: Any) -> Iterator[Any]:
+    """The record batches of an Arrow file or stream."""
+    if hasattr(reader, "read_next_batch"):
+        return iter(reader)
+    return map(reader.get_batch, range(reader.num_record_batches))
+
+
+def _labels(path: Path, batches: Iterator[Any], position: int) -> NDArray[Any]:
+    """The values in one column of the batches."""
+    labels: list[Any] = []
+    for batch in batches:
+        require_room(path, (len(labels) + batch.num_rows) * _BYTES_PER_LABEL)
+        batch.validate(full=True)
+        labels += batch.column(position).to_pylist()
+    return np.array(labels, dtype=object)
 
 
 def _selected_reader(selection: Selection, source: Any, **options: Any) -> tuple[list[str], Any]:

@@ -132,4 +132,4 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_file() for name in _FOLDER_FILES)
 
 
-ZARR = Format((".zarr", ".zip"), _read, parts=_parts, is_folder=_is_folder, several_arrays=True)
+ZARR = Format((".zarr", ".zarr.zip", ".zip"), _read, parts=_parts, is_folder=_is_folder, several_arrays=True)
