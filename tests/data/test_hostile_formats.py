@@ -145,7 +145,7 @@ def test_a_parquet_page_that_claims_much(tmp_path, in_parts):
     assert peak() - before < 200_000, "kB"
 
 
-# A Parquet file of 378 bytes, found by fuzzing, one row group of which claims to have 68,719,476,736 rows.
+# A Parquet file of 378 bytes, found by fuzzing, whose row group claims to have 175,798,096,380 rows.
 ROW_GROUP = """
 eNplkL9KA0EQh397XlYNhyTBWW7hiiu8JcIlGiEB4RpLJUUUX+ASzj+F5ryYaOFD+AJCSksbn8HWp7DxBWwEZ48EBYvZYZfv9zGzg4OT
 Drm0SabPDQ2g+brzHVaPAQEgtceQQA3aiklSjUsGPTTF0BdpvY4Fv34IOHyRQqw4jG9QaHGUuC+EL6A4ZPtvaHV/GaqQq5MufDkZXWRX
