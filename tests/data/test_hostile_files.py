@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import threading
+import warnings
 import zipfile
 
 import numpy as np
@@ -259,3 +260,20 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ending, gro
     monkeypatch.setattr(type(path), "open", lambda *args, **options: changed(opened(*args, **options)))
     monkeypatch.setattr(gzip, "open", lambda *args, **options: changed(plain(*args, **options)))
     refused(lambda: read_rows(path), f"a{ending}: ")
+
+
+def test_no_warning_of_a_parser_is_shown(tmp_path):
+    """NumPy warns about headers that Python 2 wrote, with a long integer in the shape."""
+    out = io.BytesIO()
+    np.save(out, np.ones((3, 2)))
+    (tmp_path / "a.npy").write_bytes(out.getvalue().replace(b"(3, 2), ", b"(3L, 2),"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(read_rows(tmp_path / "a.npy"), np.ones((3, 2)))
+
+
+def test_a_signalling_nan_is_refused_without_a_warning():
+    bad = np.array([0x7F800001, 0], dtype=np.uint32).view(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        refused(lambda: as_rows("x", bad), "x: expected finite numbers", "1 of 2 rows")

@@ -174,7 +174,8 @@ def _converted(value: Any) -> NDArray[Any]:
 
 def _float64(argument: str, array: NDArray[Any]) -> Array:
     if array.dtype.kind in "biuf" or _is_added_number(array.dtype):
-        with np.errstate(over="ignore"):
+        # What overflows, or is a signalling NaN, is refused by the check of the values.
+        with np.errstate(over="ignore", invalid="ignore"):
             return array.astype(np.float64, copy=False)
     kinds = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
     kind = kinds.get(array.dtype.kind, "records")

@@ -7,6 +7,7 @@ import csv
 import os
 import re
 import reprlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +90,15 @@ def check_plain(path: Path) -> None:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Report whatever a parser raises for a damaged file in one line, and refuse a file that changes meanwhile."""
+    """Report whatever a parser raises for a damaged file in one line, and refuse a file that changes meanwhile.
+
+    Warnings of the parsers are not shown: they are addressed to the author of the file.
+    """
     try:
         before = _size_and_time(path)
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
         if _size_and_time(path) != before:
             raise InputError(f"{path}: was changed while it was being read; start again")
     except InputError:

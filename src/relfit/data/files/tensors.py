@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 import pickletools
 import re
-import warnings
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -58,8 +57,7 @@ def _array(path: Path, tensor: Any) -> NDArray[Any]:
 
 def _load_weights(torch: Any, path: Path) -> Any:
     # Without the check, torch would follow positions outside a sparse tensor, and the process would crash.
-    with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(True):
-        warnings.simplefilter("ignore")
+    with torch.sparse.check_sparse_tensor_invariants(True):
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except (pickle.UnpicklingError, RuntimeError) as error:

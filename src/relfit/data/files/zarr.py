@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,8 +63,7 @@ def _open_array(selection: Selection) -> Iterator[Any]:
     path = selection.path
     storage = needed(path, "zarr", _OLDEST).storage
     store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
-    with warnings.catch_warnings(), store:
-        warnings.simplefilter("ignore")
+    with store:
         array = _selected_array(selection, store)
         _refuse_codecs(path, array)
         if array.dtype.kind not in "biuf":
