@@ -187,7 +187,7 @@ class _Slopes:
 
 
 def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
-    """Whether the scores are the gradient of log_prob at the rows of x."""
+    """Compare the scores with the gradient of log_prob at the rows of x."""
     if density.by_finite_differences:
         error = finite_error(density.log_probs, x)
         return Finding(f"the score is taken by finite differences, off by about {error:.0e} of the typical score")
@@ -236,7 +236,7 @@ def _tolerance(*dtypes: np.dtype[Any]) -> float:
 
 
 def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column: bool) -> Finding:
-    """Whether the scores agree with the finite differences at all rows that have them."""
+    """Compare the scores with the finite differences, at the rows where these are finite."""
     slopes = _slopes(slopes_at, np.ones(len(scores), dtype=bool))
     usable = np.asarray(np.isfinite(slopes.changes).all(axis=1))
     if not usable.any():
@@ -295,7 +295,7 @@ def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool
 
 
 def symmetry_finding(density: Density, x: Array) -> Finding:
-    """Whether a score without log_prob is the gradient of anything: its Jacobian must be symmetric."""
+    """Check that a score without log_prob can be a gradient: its Jacobian must be symmetric."""
     d = x.shape[1]
     if d == 1:
         return Finding("in one dimension any score is a gradient; give log_prob= too, to have it checked")
