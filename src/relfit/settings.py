@@ -17,9 +17,9 @@ from relfit.compute.numpy_backend import LookupBackend
 from relfit.compute.patches import PATCH_ROWS
 from relfit.compute.schedulers import crew_of
 from relfit.compute.tiles import Runtime
+from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
 from relfit.data.presets import PRESETS, Preset, preset_note
-from relfit.data.scores import score_warnings
 from relfit.estimators import KINDS
 from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.cost import automatic_estimator, within_budget

@@ -19,8 +19,8 @@ from relfit.compute import rows as stored
 from relfit.compute.memory import Budget, parse_memory
 from relfit.compute.numpy_backend import NumpyBackend
 from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
+from relfit.data.arrays import open_rows
 from relfit.data.files import FileRows
-from relfit.data.lazy import open_rows
 from relfit.data.models import Density
 from relfit.util.errors import InputError
 

@@ -22,8 +22,7 @@ from relfit.compute.patches import Patch, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows, parts
 from relfit.compute.tiles import Job, Products, Runtime
 from relfit.data.load import Data
-from relfit.data.models import Density
-from relfit.data.scores import scores_of, stored_scores
+from relfit.data.models import Density, scores_of, stored_scores
 from relfit.estimators.bands import BandRows, BandValues, Part, band_rows, products
 from relfit.estimators.base import (
     Dependence,
