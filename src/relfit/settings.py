@@ -8,13 +8,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from relfit.compute.checkpoint import Notebook
-from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Precision, Work, chosen_backend, fits_fused
+from relfit.compute.backend import LookupBackend, Precision
+from relfit.compute.checkpoint import Checkpoint
+from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Workload, chosen_backend, fits_fused
 from relfit.compute.memory import Budget, budget_of
-from relfit.compute.numpy_backend import LookupBackend
-from relfit.compute.patches import PATCH_ROWS
-from relfit.compute.schedulers import crew_of
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import PATCH_ROWS, Runtime
+from relfit.compute.schedulers import scheduler_for
 from relfit.data.load import Data, load
 from relfit.data.presets import preset_note, preset_of
 from relfit.data.scores import score_warnings
@@ -129,8 +128,8 @@ def prepared(
             yield task
             return
         _check_checkpoint(task)
-        with closing(Notebook(options.checkpoint, _run_of(task))) as notebook:
-            runtime = replace(task.plan.runtime, notebook=notebook)
+        with closing(Checkpoint(options.checkpoint, _run_of(task))) as checkpoint:
+            runtime = replace(task.plan.runtime, checkpoint=checkpoint)
             yield replace(task, plan=replace(task.plan, runtime=runtime))
 
 
@@ -170,10 +169,11 @@ def prepare(
     dependence = cast(Dependence, check_choice("dependence", options.dependence, DEPENDENCE))
     variance = check_choice("variance", options.variance, VARIANCES)
     check_layout(estimator, options.pairs, options.blocks)
-    crew = crew_of(options.executor)
+    scheduler = scheduler_for(options.executor)
     check_choice("backend", options.backend, BACKENDS)
     check_choice("precision", options.precision, PRECISIONS)
-    runtime = Runtime(executor=options.executor if crew is None else None, progress=progress, crew=crew)
+    executor = options.executor if scheduler is None else None
+    runtime = Runtime(executor=executor, progress=progress, scheduler=scheduler)
     discrepancy, kernel, wanted = _discrepancy(options)
     table = table_of(kernel)
     if wanted is not None:
@@ -314,16 +314,16 @@ def _with_backend(plan: Plan, data: Data, options: Options) -> tuple[Plan, tuple
         note = f"the {plan.estimator} estimator works in numpy and in double precision, whatever was asked for"
         return plan, (note,) if asked else ()
     kernel = plan.kernel.untilted
-    work = Work(
+    workload = Workload(
         *(data.device, pair_count(data), kernel, lambda: largest_norm(data, kernel)),
         dim=data.reference.shape[1],
         sides=data.measure == "ksd",
         executor=options.executor is not None,
     )
     name = "numpy" if options.memory is not None else options.backend
-    if plan.runtime.crew is not None and name == "auto":
-        fused = options.precision == "single" and fits_fused(work)
-        local = LocalBackend(cast(Precision, options.precision), fused)
+    if plan.runtime.scheduler is not None and name == "auto":
+        fused = options.precision == "single" and fits_fused(workload)
+        local = LocalBackend(cast(Precision, options.precision), fused=fused)
         return replace(plan, runtime=replace(plan.runtime, backend=local)), ()
-    backend, notes = chosen_backend(name, options.precision, work)
+    backend, notes = chosen_backend(name, options.precision, workload)
     return replace(plan, runtime=replace(plan.runtime, backend=backend)), notes

@@ -1,4 +1,4 @@
-"""Patches: the same sums however a kernel matrix is cut, and the same bits whoever computes them."""
+"""Patches give the same sums however a kernel matrix is cut, and the same bits wherever they are computed."""
 
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.compute import patches
-from relfit.compute import schedulers as processes
+from relfit.compute import reduce, schedulers
 from relfit.compute.choice import LocalBackend
 from relfit.compute.rows import mapped_rows, written_rows
 from relfit.kernels.standard import Gaussian
@@ -20,8 +19,8 @@ N = 700
 @pytest.fixture
 def small_patches(monkeypatch):
     """Patches of 200 rows, so that small samples have several."""
-    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
-    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
 @pytest.fixture
@@ -60,8 +59,8 @@ def both(reference, models, kernel, **options):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.describe())
 def test_cutting_into_patches_changes_rounding_only(kernel, samples, monkeypatch):
     whole = both(*samples, kernel)
-    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
-    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
     cut = both(*samples, kernel)
     for one, other in zip(whole, cut, strict=True):
         np.testing.assert_allclose(other.values, one.values, rtol=1e-10, atol=1e-13)
@@ -73,8 +72,8 @@ def test_paired_rows_are_left_out_in_every_patch(samples, monkeypatch):
     reference, models = samples
     pairs = {name: np.resize(x, reference.shape) for name, x in models.items()}
     whole = relfit.estimate(reference, pairs, dependence="paired", rng=0)
-    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
-    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
     cut = relfit.estimate(reference, pairs, dependence="paired", rng=0)
     np.testing.assert_allclose(cut.values, whole.values, rtol=1e-10)
     np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-9)
@@ -86,7 +85,7 @@ def test_paired_rows_are_left_out_in_every_patch(samples, monkeypatch):
     [(Gaussian(1.5), 2), (Gaussian(1.5), 4), (relfit.Tilted(relfit.IMQ()), 1)],
     ids=lambda part: part if isinstance(part, int) else part.describe(),
 )
-def test_same_bits_whoever_computes(kernel, workers, samples):
+def test_same_bits_wherever_patches_are_computed(kernel, workers, samples):
     here = both(*samples, kernel)
     # Spawned, not forked: another test may have loaded a library with threads of its own.
     with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(workers, get_context("spawn")) as others:
@@ -102,11 +101,11 @@ def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
     """Mapped rows reach other processes by their path; only arrays are written for them."""
     reference, models = samples
     written = []
-    monkeypatch.setattr(processes, "written_rows", lambda *given: written.append(1) or written_rows(*given))
+    monkeypatch.setattr(schedulers, "written_rows", lambda *args: written.append(1) or written_rows(*args))
     np.save(tmp_path / "r.npy", reference)
     with ProcessPoolExecutor(1, get_context("spawn")) as workers:
-        found = relfit.estimate(str(tmp_path / "r.npy"), models, rng=0, executor=workers, backend="numpy")
-    np.testing.assert_array_equal(found.values, relfit.estimate(reference, models, rng=0).values)
+        joint = relfit.estimate(str(tmp_path / "r.npy"), models, rng=0, executor=workers, backend="numpy")
+    np.testing.assert_array_equal(joint.values, relfit.estimate(reference, models, rng=0).values)
     assert len(written) == len(models)
 
 
@@ -135,20 +134,19 @@ def test_progress_counts_every_pair_once(samples):
 
 
 def test_patches_cover_every_pair_once():
-    sizes = {0: 1000, 1: 450}
-    own = patches._patches(0, 0, sizes, 300)
-    across = patches._patches(1, 0, sizes, 300)
-    assert sum(patch.pairs for patch in own) == 1000 * 999 // 2
+    within = reduce.cut_matrix(0, 0, (1000, 1000), 300)
+    across = reduce.cut_matrix(1, 0, (450, 1000), 300)
+    assert sum(patch.pairs for patch in within) == 1000 * 999 // 2
     assert sum(patch.pairs for patch in across) == 450 * 1000
-    assert len(own) == 4 * 5 // 2
+    assert len(within) == 4 * 5 // 2
     assert len(across) == 2 * 4
 
 
 def test_patches_shrink_where_each_pair_is_expensive():
-    easy, hard = (patches.patch_rows(width, relfit.compute.tiles.NUMPY) for width in (11, 2048))
-    assert easy == patches.PATCH_ROWS
-    # A quarter of the side would be √(2048/256) = 2.8 times less: whole blocks, rounded up.
-    assert hard == 7 * patches.BLOCK_ROWS
+    narrow, wide = (reduce.patch_rows(width, reduce.Runtime()) for width in (11, 2048))
+    assert narrow == reduce.PATCH_ROWS
+    # The side is √(2048/256) = 2.8 times shorter: 18 blocks become 6.4, rounded up.
+    assert wide == 7 * reduce.BLOCK_ROWS
 
 
 def test_kernels_of_functions_are_refused_by_processes(samples):
@@ -171,10 +169,10 @@ def test_workers_use_their_device(precision, samples):
     for one, other in zip(here, there, strict=True):
         bound = 1e-10 if precision == "double" else 1e-3 * one.standard_error.min()
         assert np.abs(other.values - one.values).max() <= bound
-        # Another library adds in another order: the same bits would be NumPy's.
+        # Another library adds in another order: equal bits would mean that NumPy computed.
         assert not np.array_equal(other.covariance, one.covariance)
 
 
 def _place(precision):
     """The backend of a worker, as it names itself."""
-    return LocalBackend(precision, fused=precision == "single").there.name
+    return LocalBackend(precision, fused=precision == "single").here().name

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute import numpy_backend as numpy_module
-from relfit.compute.numpy_backend import NumpyBackend
-from relfit.compute.tiles import Job, Runtime, plan_blocks, run
+from relfit.compute import backend as numpy_module
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.reduce import Job, Runtime, kernel_products, plan_blocks
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
@@ -35,7 +35,7 @@ def products(kernel, x, y=None, columns=3, seed=0, **options):
     matrix = dense.gram(kernel, x, x if y is None else y)
     if y is None or not options.get("diagonal", True):
         np.fill_diagonal(matrix, 0.0)
-    return run([job], runtime)[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
+    return kernel_products([job], runtime)[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
 
 
 class Backwards(Executor):
@@ -92,7 +92,7 @@ def test_all_weights_of_a_general_kernel(rng):
     x = rng.normal(size=(300, 4))
     kernel = IMQ(1.3)
     right = {"phi": rng.normal(size=(300, 2)), "dphi": rng.normal(size=300), "r2ddphi": np.ones(300)}
-    got = run([Job(kernel, BACKEND.points(kernel, x), None, right)], Runtime(BACKEND))[0]
+    got = kernel_products([Job(kernel, BACKEND.points(kernel, x), None, right)], Runtime(BACKEND))[0]
     r2 = ((x[:, None] - x[None]) ** 2).sum(2)
     for w, matrix in zip(right, kernel.weights(r2, tuple(right)), strict=True):
         np.fill_diagonal(matrix, 0.0)
@@ -135,12 +135,12 @@ def test_the_plan_covers_every_pair_once_and_depends_on_sizes_only(rng):
     x = BACKEND.points(Gaussian(1.0), rng.normal(size=(5000, 1)))
     job = Job(Gaussian(1.0), x, None, {"phi": np.ones(5000)})
     seen = np.zeros((5000, 5000), dtype=np.int8)
-    for i, j in plan_blocks(job):
+    for i, j in plan_blocks(job, Runtime()):
         seen[i, j] += 1
         if i != j:
             seen[j, i] += 1
     assert (seen == 1).all()
-    assert plan_blocks(job, 2**30) == plan_blocks(job, 2**29)
+    assert plan_blocks(job, Runtime(memory=2**30, threads=9)) == plan_blocks(job, Runtime(memory=2**29, threads=1))
 
 
 @pytest.mark.parametrize("offset", [1e6, -1e6])
@@ -168,7 +168,7 @@ def test_far_apart_clusters_keep_their_digits(kernel, rng):
 def test_gaussian_at_extreme_scales(scale, rng):
     x = rng.normal(size=(50, 3))
     plain = products(Gaussian(1.0), x)[0]
-    scaled = run(
+    scaled = kernel_products(
         [Job(Gaussian(scale), BACKEND.points(Gaussian(scale), x * scale), None, {"phi": np.ones(50)}, squares=True)],
         Runtime(BACKEND),
     )[0]
@@ -180,7 +180,7 @@ def test_the_kernel_matrix_is_never_held(rng):
     x = rng.normal(size=(6000, 3))
     job = Job(Gaussian(1.0), BACKEND.points(Gaussian(1.0), x), None, {"phi": np.ones(6000)})
     tracemalloc.start()
-    run([job], Runtime(BACKEND))
+    kernel_products([job], Runtime(BACKEND))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 * 2**20
@@ -189,7 +189,9 @@ def test_the_kernel_matrix_is_never_held(rng):
 def test_progress_counts_every_pair_once(rng):
     x = BACKEND.points(Gaussian(1.0), rng.normal(size=(900, 2)))
     calls = []
-    run([Job(Gaussian(1.0), x, None, {"phi": np.ones(900)})], Runtime(BACKEND, progress=lambda *a: calls.append(a)))
+    kernel_products(
+        [Job(Gaussian(1.0), x, None, {"phi": np.ones(900)})], Runtime(BACKEND, progress=lambda *a: calls.append(a))
+    )
     assert calls[-1] == (900 * 899 // 2, 900 * 899 // 2)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
@@ -205,4 +207,4 @@ def test_a_failing_block_stops_the_run(rng):
 
     x = BACKEND.points(Gaussian(1.0), rng.normal(size=(3000, 2)))
     with pytest.raises(MemoryError, match="no room"), ThreadPoolExecutor(2) as threads:
-        run([Job(Broken(1.0), x, None, {"phi": np.ones(3000)})], Runtime(BACKEND, executor=threads))
+        kernel_products([Job(Broken(1.0), x, None, {"phi": np.ones(3000)})], Runtime(BACKEND, executor=threads))

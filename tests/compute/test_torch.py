@@ -5,8 +5,8 @@ import pytest
 from oracle import dense
 
 from relfit.api import estimate
-from relfit.compute.numpy_backend import NumpyBackend
-from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.reduce import Job, Runtime, kernel_products
 from relfit.data.models import Density
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
@@ -49,7 +49,7 @@ def products(backend, kernel, x, y=None, columns=3, **options):
     matrix = dense.gram(kernel, x, x if y is None else y)
     if y is None or not options.get("diagonal", True):
         np.fill_diagonal(matrix, 0.0)
-    return run([job], Runtime(backend))[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
+    return kernel_products([job], Runtime(backend))[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
 
 
 def close(got, wanted, precision):

@@ -5,7 +5,7 @@ import pytest
 from oracle import dense
 from scipy.linalg import eigh
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
 from relfit.estimators import designs as windows
 from relfit.estimators.base import Estimates

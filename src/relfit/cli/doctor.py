@@ -20,6 +20,7 @@ from relfit.api import compare, estimate
 from relfit.cli.outputs import say
 from relfit.data.models import Density
 from relfit.kernels.standard import Gaussian
+from relfit.util.libraries import has_cuda
 from relfit.util.version import __version__
 
 HEALTHY, ILL = 0, 1
@@ -143,9 +144,7 @@ def _installed(name: str, module: str, purpose: str, *, optional: bool = False) 
 
 
 def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if has_cuda() else "cpu"
 
 
 def _error(backend: str, device: str) -> float:

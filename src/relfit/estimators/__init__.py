@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from relfit.compute.tiles import one_blas_thread
+from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import Estimates, Plan
 from relfit.estimators.groups import group_counts, grouped_estimates

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.compute.reduce import Runtime
 from relfit.compute.rows import LazyRows, parts
-from relfit.compute.tiles import Runtime
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, mixed, positive_part
 from relfit.util.arrays import Array, Rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relfit.compute.backend import TILE as TILE_ROWS
 from relfit.compute.memory import Budget
-from relfit.compute.numpy_backend import TILE as TILE_ROWS
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, Plan
 from relfit.estimators.designs import DEFAULT_LAGS, block_size, fewest_bytes, lags_of, pairs_at_once

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.patches import Sums
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime, Sums
 from relfit.data.labels import group_labels
 from relfit.data.load import Data
 from relfit.data.scores import scores_of

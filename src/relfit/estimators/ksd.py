@@ -16,9 +16,8 @@ import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
 
 from relfit.compute.backend import Backend, Points
-from relfit.compute.patches import Patch, Sums, described, matrix_sums
+from relfit.compute.reduce import Job, Patch, Products, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows
-from relfit.compute.tiles import Job, Products, Runtime
 from relfit.data.load import Data
 from relfit.data.scores import scores_of, stored_scores
 from relfit.estimators import designs
@@ -144,9 +143,9 @@ def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[
 
 
 def _row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, centre: Array | float) -> Array:
-    """`row_sums`, where the backend works if that is a single patch."""
-    measure = SteinSums(kernel, centre, len(scores))
-    return matrix_sums(measure, (x, *scores), [(0, 0)], runtime)[0].rows
+    """`row_sums`, left where the backend computes if the matrix is a single patch."""
+    [sums] = matrix_sums(SteinSums(kernel, centre, len(scores)), (x, *scores), [(0, 0)], runtime)
+    return sums.rows
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class SteinSums:
     passes: int = 1
 
     def key(self) -> str:
-        """See `Measure`."""
+        """See `Reduction`."""
         return f"Stein sums {described(self.kernel, self.centre)}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
@@ -179,11 +178,11 @@ class SteinSums:
         """All columns that are multiplied with the kernel matrix."""
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
-    def side(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        """Rows and their scores, where the backend works."""
+    def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+        """Rows and their scores, where the backend computes."""
         x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
-        given, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
-        x, weight, *scores = (backend.array(part) for part in (x, weight, *given))
+        moved, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
+        x, weight, *scores = (backend.array(part) for part in (x, weight, *moved))
         gaussian = plain.unit_rate is not None
         right, finish = _gaussian_columns(x, scores, plain) if gaussian else _general_columns(x, scores)
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
@@ -197,13 +196,13 @@ class SteinSums:
         left = {w: part.basis for w, part in x.columns.items()}
         return [Job(self.kernel.untilted, x.points, y.points, right, left)]
 
-    def sums(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
+    def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """Σ_b u_i(x_a, x_b) over the rows b of the other side."""
-        found = products[0]
-        rows = x.finish({w: part.expand(found.rows[w]) for w, part in y.columns.items()})
-        if not found.columns:
+        [product] = products
+        rows = x.finish({w: part.expand(product.rows[w]) for w, part in y.columns.items()})
+        if not product.columns:
             return Sums(rows)
-        return Sums(rows, y.finish({w: part.expand(found.columns[w]) for w, part in x.columns.items()}))
+        return Sums(rows, y.finish({w: part.expand(product.columns[w]) for w, part in x.columns.items()}))
 
 
 Prepared = tuple[dict[Weight, Array], Callable[[Mapping[Weight, Array]], Array]]

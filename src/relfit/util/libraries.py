@@ -1,4 +1,4 @@
-"""Optional libraries: looked up where their objects are recognised, imported only where their files are read."""
+"""Optional libraries, which are imported only where they are needed, and what this machine offers: cores, a CUDA device."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relfit.util.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 
 def loaded(name: str) -> Any:
@@ -46,14 +43,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts[:whole])
 
 
-# --------------------
-# The plan of tiles and its reduction: every sum over a kernel matrix, without ever holding the matrix.
-#
-# A `Job` asks for the products of one kernel matrix with right-hand sides. Jobs are cut into blocks by a plan that
-# depends on their sizes and the byte budget alone; blocks run on any `concurrent.futures` executor and are combined
-# in the plan's order, so the answer is the same bits for any number of workers.
-
-
 def usable_cores() -> int:
     """The number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -61,13 +50,13 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-# --------------------
-# What happens where a worker is: the backend it has, and the work on one patch.
+# Files that drivers of CUDA devices leave: NVIDIA's on Linux, Windows' for Linux, AMD's.
+_DRIVERS = ("/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
 
 
 def has_cuda() -> bool:
-    """Whether there is a CUDA device that torch can use. torch is only loaded where the machine has a driver."""
-    if not Path("/proc/driver/nvidia/version").exists():
+    """True if torch can use a CUDA device. torch, which is slow to load, is imported only if there may be a driver."""
+    if sys.platform != "win32" and not any(Path(driver).exists() for driver in _DRIVERS):
         return False
     try:
         import torch
