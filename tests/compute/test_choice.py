@@ -63,7 +63,7 @@ def test_auto_without_a_device_stays_with_numpy(monkeypatch):
 
 @pytest.mark.usefixtures("machine")
 def test_what_does_not_go_together_is_refused():
-    refused(lambda: chosen_backend("torch", "double", workload(executor=True)), "executor: cannot be combined with backend=")
+    refused(lambda: chosen_backend("torch", "double", workload(executor=True)), "executor: cannot be combined with")
 
 
 def test_missing_libraries_are_named(monkeypatch):

@@ -99,7 +99,7 @@ def test_far_apart_clusters_keep_their_digits(kernel, precision, rng):
 
 def test_single_precision_does_not_use_tf32(monkeypatch):
     seen = []
-    monkeypatch.setattr(torch_backend, "tiles_of", lambda *a: seen.append(torch.get_float32_matmul_precision()) or [])
+    monkeypatch.setattr(torch_backend, "_tiles", lambda *a: seen.append(torch.get_float32_matmul_precision()) or [])
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
@@ -125,9 +125,9 @@ def test_ksd_and_mmd_agree_with_numpy(kernel, rng):
 def test_a_whole_matrix_is_one_block_and_tiles_bound_the_memory(monkeypatch, rng):
     """n = 3000 would need 72 MB for the matrix; every tile that is made is at most 64 × 64."""
     largest = []
-    weights = torch_backend._Work.weights
+    weights = torch_backend._Operands.weights
     monkeypatch.setattr(
-        torch_backend._Work,
+        torch_backend._Operands,
         "weights",
         lambda self, i, j: largest.append(max(i.stop - i.start, j.stop - j.start)) or weights(self, i, j),
     )

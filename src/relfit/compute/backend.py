@@ -1,7 +1,7 @@
 """Backends: the libraries that do the arithmetic on one block of a kernel matrix.
 
-`Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the arithmetic. `NumpyBackend` is
-the reference and always available: cache-sized tiles, one matrix product for r², the kernel function in place, sums by
+`Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the arithmetic. `NumpyBackend`,
+the reference, is always available: cache-sized tiles, one matrix product for r², the kernel function in place, sums by
 BLAS. In single precision its tiles are float32, and what is summed over them is float64. `LookupBackend` is for kernels
 given as a matrix of their values.
 """
@@ -9,15 +9,15 @@ given as a matrix of their values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from relfit.compute.rows import cuts
-from relfit.kernels.base import Power, Variable, Weight
+from relfit.kernels.base import Kernel, Weight
 from relfit.util.arrays import Array
 
 Precision = Literal["double", "single"]
@@ -33,35 +33,12 @@ LARGEST_BLOCK = 4 * SMALLEST_BLOCK
 # Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
 BLOCKS_IN_FLIGHT = 32
 
-# The product gives r² up to 2⁻⁵² max‖x‖²; beyond this many squared kernel lengths, differences are used, which are exact.
+# The product gives r² up to 2⁻⁵² max‖x‖²; beyond this many squared kernel lengths, differences are exact instead.
 LARGEST_PRODUCT_RATIO = 1e5
 # The same for float32 tiles; beyond the second, sums that cancel, as those of KSD do, need float64.
 LARGEST_SINGLE_RATIO, LARGEST_WITH_SIDES = 64.0, 16.0
 # Between these lengths all powers of them stay within float32.
 SINGLE_LENGTHS = (1e-4, 1e4)
-
-
-class TileKernel(Protocol):
-    """What a backend needs to know about a kernel φ(t), t = r² or x·y."""
-
-    @property
-    def variable(self) -> Variable:
-        """The variable t: "r2" or "dot"."""
-
-    @property
-    def unit_rate(self) -> float | None:
-        """The number q with φ(r²) = exp(q r²/length²), or None when φ is not of that form."""
-
-    @property
-    def power(self) -> Power | None:
-        """φ as a power of t, or None when it is not one."""
-
-    @property
-    def length(self) -> float:
-        """The shortest distance over which the kernel changes noticeably."""
-
-    def weights(self, t: Array, which: Sequence[Weight], /) -> tuple[Array, ...]:
-        """The functions `which` of t, on one tile."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +70,7 @@ class Block:
     pairs with equal row numbers. `squares` asks for Σφ².
     """
 
-    kernel: TileKernel
+    kernel: Kernel
     x: Points
     y: Points
     right: Mapping[Weight, Array]
@@ -103,16 +80,22 @@ class Block:
     squares: bool
 
 
-@dataclass(frozen=True)
-class BlockSums:
-    """Row products and column products of a block, and Σφ² over its pairs (0 unless asked for).
+@dataclass
+class Products:
+    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in float64.
 
-    The products are transposed, (right-hand sides, rows), or (rows,) for a single right-hand side.
+    Those of a block are transposed, (right-hand sides, rows), or (rows,) for a single right-hand side.
     """
 
     rows: dict[Weight, Array]
     columns: dict[Weight, Array]
-    squares: float
+    squares: float = 0.0
+
+
+def zero_products(side: Any, length: int) -> Array:
+    """Zeros for the transposed products of a matrix of `length` rows with a right-hand side, where that is."""
+    shape = (*side.shape[1:], length)
+    return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
 
 
 class Backend(Protocol):
@@ -130,16 +113,16 @@ class Backend(Protocol):
         """The values as the library's own float64 array, where it computes."""
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
-        """Rows and columns of a block, given the matrix's longer side, the number of right-hand sides and a byte budget."""
+        """Rows and columns of a block, for a matrix this long, the number of right-hand sides and a byte budget."""
 
-    def points(self, kernel: TileKernel, rows: Array) -> Points:
+    def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, already centred, prepared for this kernel."""
 
-    def block_sums(self, block: Block) -> BlockSums:
-        """The products of one block, in float64, where the library computes."""
+    def block_sums(self, block: Block) -> Products:
+        """The products of one block, where the library computes."""
 
 
-def length_unit(kernel: TileKernel) -> tuple[float, float]:
+def length_unit(kernel: Kernel) -> tuple[float, float]:
     """The unit rows are divided by, and q for rows in that unit.
 
     A Gaussian is evaluated in units near its bandwidth, so that no scale of the data over- or underflows. The unit is a
@@ -178,7 +161,7 @@ class NumpyBackend:
         balanced = -(-longest // (blocks * SMALLEST_BLOCK)) * SMALLEST_BLOCK
         return int(max(SMALLEST_BLOCK, min(LARGEST_BLOCK, affordable, balanced)))
 
-    def points(self, kernel: TileKernel, rows: Array) -> Points:
+    def points(self, kernel: Kernel, rows: Array) -> Points:
         """``left = [−2q x, q‖x‖², 1]`` and ``right = [y, 1, q‖y‖²]ᵀ``, so that ``left @ right = q r²``.
 
         For a Gaussian q r² is its exponent; for other kernels q = 1.
@@ -196,35 +179,35 @@ class NumpyBackend:
             by_differences=not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2,
         )
 
-    def block_sums(self, block: Block) -> BlockSums:
+    def block_sums(self, block: Block) -> Products:
         """The products of the block, tile by tile in a fixed order."""
-        products = _Products(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
+        tiled = _TiledBlock(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
         squares = 0.0
-        for i, j in _tiles(block, products.width):
-            weights = products.weights(i, j)
+        for i, j in _tiles(block, tiled.width):
+            weights = tiled.weights(i, j)
             mirrored = block.symmetric and i != j
             for w, weight in weights.items():
-                products.add(products.rows[w], i, products.right[w], j, weight.T)
+                tiled.add(tiled.rows[w], i, tiled.right[w], j, weight.T)
                 if mirrored:
-                    products.add(products.rows[w], j, products.right[w], i, weight)
-                elif w in products.columns:
-                    products.add(products.columns[w], j, products.left[w], i, weight)
+                    tiled.add(tiled.rows[w], j, tiled.right[w], i, weight)
+                elif w in tiled.columns:
+                    tiled.add(tiled.columns[w], j, tiled.left[w], i, weight)
             if block.squares:
                 phi = weights["phi"].reshape(-1)
                 squares += float(phi @ phi) * (2.0 if mirrored else 1.0)
-        return BlockSums(*products.sums(), squares)
+        return Products(*tiled.products(), squares)
 
 
-class _Products:
-    """A block's operands in the working precision, prepared once for all tiles, and its products as they are added up."""
+class _TiledBlock:
+    """A block's operands in the working precision, prepared once for all tiles, and its products so far."""
 
     def __init__(self, block: Block, dtype: Any) -> None:
         self.block = block
         self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, block.y.right))
         self.right, self.left = _sides(block.right, dtype), _sides(block.left, dtype)
         # (right-hand sides × rows) @ tile is the shape at which BLAS is fastest.
-        self.rows = {w: np.zeros((*b.shape[1:], len(block.x))) for w, b in block.right.items()}
-        self.columns = {w: np.zeros((*b.shape[1:], len(block.y))) for w, b in block.left.items()}
+        self.rows = {w: zero_products(side, len(block.x)) for w, side in block.right.items()}
+        self.columns = {w: zero_products(side, len(block.y)) for w, side in block.left.items()}
         self.width = _tile_width(block, dtype)
         self.tile = np.empty(TILE * self.width, dtype)
         # Reused: a new array of this size for every product would be taken from and returned to the system each time.
@@ -261,7 +244,7 @@ class _Products:
         np.matmul(side.columns[part].T, weight, out=out)
         into += out
 
-    def sums(self) -> tuple[dict[Weight, Array], dict[Weight, Array]]:
+    def products(self) -> tuple[dict[Weight, Array], dict[Weight, Array]]:
         """Row and column products."""
         for sums, sides in ((self.rows, self.right), (self.columns, self.left)):
             for w, side in sides.items():
@@ -327,24 +310,20 @@ def _tiles(block: Block, width: int) -> Iterator[tuple[slice, slice]]:
             yield i, j
 
 
-class _Table(Protocol):
-    def block(self, x: Array, y: Array, /) -> Array:
-        """Kernel values between the items numbered x (n, 1) and y (m, 1)."""
-
-
 @dataclass(frozen=True)
 class LookupBackend(NumpyBackend):
     """Products with blocks of a given kernel matrix, which are looked up instead of computed."""
 
-    def points(self, kernel: TileKernel, rows: Array) -> Points:
+    def points(self, kernel: Kernel, rows: Array) -> Points:
         """The row numbers (n, 1) themselves."""
         return Points(rows, rows, rows.T, by_differences=False)
 
-    def block_sums(self, block: Block) -> BlockSums:
+    def block_sums(self, block: Block) -> Products:
         """The products of the block with φ = its values."""
-        values = cast(_Table, block.kernel).block(block.x.rows, block.y.rows)
+        kernel: Any = block.kernel
+        values = kernel.block(block.x.rows, block.y.rows)
         if not block.diagonal:
             np.fill_diagonal(values, 0.0)
         rows = {w: (values @ side).T for w, side in block.right.items()}
         columns = {w: (values.T @ side).T for w, side in block.left.items()}
-        return BlockSums(rows, columns, float(np.vdot(values, values)) if block.squares else 0.0)
+        return Products(rows, columns, float(np.vdot(values, values)) if block.squares else 0.0)

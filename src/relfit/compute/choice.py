@@ -9,7 +9,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import cast
 
-from relfit.compute.backend import Backend, NumpyBackend, Precision, TileKernel
+from relfit.compute.backend import Backend, NumpyBackend, Precision
+from relfit.kernels.base import Kernel
 from relfit.util.errors import BackendUnavailable, InputError
 from relfit.util.libraries import has_cuda
 
@@ -22,21 +23,16 @@ DEVICE_PAIRS = 20_000_000_000
 
 @dataclass(frozen=True)
 class Workload:
-    """What there is to compute.
+    """What there is to compute: the device that the data live on (None: the host), the pairs of rows, the kernel.
 
-    Args:
-        device: the device that the data live on; None is the host.
-        pairs: the number of pairs of rows.
-        kernel: the kernel.
-        largest: gives the largest squared norm of the centred rows; called only if the fused kernels might be used.
-        dim: the number of columns of the data.
-        sides: True if the kernel matrix is multiplied with more than ones, as for KSD.
-        executor: True if the user gave an executor.
+    `largest` gives the largest squared norm of the centred rows, which have `dim` columns; it is only called if the
+    fused kernels might be used. `sides` is True if the kernel matrix is multiplied with more than ones, as for KSD, and
+    `executor` if the user gave one.
     """
 
     device: str | None
     pairs: int
-    kernel: TileKernel
+    kernel: Kernel
     largest: Callable[[], float]
     dim: int = 1
     sides: bool = False
@@ -55,7 +51,7 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
             f"executor: cannot be combined with backend={name!r}, which has its own threads; leave it out or use "
             'backend="numpy"'
         )
-    device, single = workload.device, cast(Precision, precision)
+    device = workload.device
     if name == "auto":
         if device is None and not workload.executor and workload.pairs >= DEVICE_PAIRS and has_cuda():
             device = "cuda:0"
@@ -64,12 +60,12 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
         else:
             name = "triton" if precision == "single" and _has("triton") and fits_fused(workload) else "torch"
     if name == "numpy":
-        return NumpyBackend(single), ()
+        return NumpyBackend(cast(Precision, precision)), ()
     _require("torch")
     from relfit.compute.torch_backend import TorchBackend
 
     if name == "torch":
-        return TorchBackend(device or "cpu", single), ()
+        return TorchBackend(device or "cpu", cast(Precision, precision)), ()
     device = _fused_device(device)
     if fits_fused(workload):
         from relfit.compute.triton_backend import TritonBackend

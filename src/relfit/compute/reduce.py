@@ -1,7 +1,7 @@
 """Sums over kernel matrices, without ever holding a matrix.
 
-A `Reduction` says what is summed: the row sums of k for MMD, those of every Stein kernel for KSD. `matrix_sums` computes
-it for whole kernel matrices:
+A `Reduction` says what is summed: the rows of k for MMD, those of every Stein kernel for KSD. `matrix_sums` computes it
+for whole kernel matrices:
 
 1. Every matrix is cut into *patches*, each the part between some rows of two samples. A patch is large enough (about a
    second of one core or more) to be sent to another process, and its sums are small enough to be kept in a checkpoint.
@@ -20,17 +20,18 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from relfit.compute.backend import Backend, Block, BlockSums, NumpyBackend, Points
+from relfit.compute.backend import Backend, Block, NumpyBackend, Points, Products, zero_products
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.choice import LocalBackend
 from relfit.compute.rows import LazyRows, cuts, parts
@@ -41,6 +42,8 @@ from relfit.util.errors import InputError
 from relfit.util.libraries import usable_cores
 
 T = TypeVar("T")
+# Jobs that are finished together, and what to make of their products.
+_Group = tuple[Sequence["Job"], Callable[[list[Products]], T]]
 
 DEFAULT_MEMORY = 256 * 2**20
 # A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
@@ -57,15 +60,9 @@ KEPT_SIDES, KEPT_SIDES_OF_FILES = 64, 2
 class Runtime:
     """Where and how sums are computed; nothing here changes the answer by more than rounding.
 
-    Args:
-        backend: the library that does the arithmetic.
-        executor: threads of the caller for blocks, instead of our own.
-        memory: the byte budget for blocks.
-        progress: called with the numbers of finished pairs and of all pairs.
-        threads: the number of our own threads for blocks.
-        scheduler: workers elsewhere for patches; None computes them in this process.
-        checkpoint: where finished patches are recorded.
-        patch_rows: the most rows of a patch; None leaves them at `PATCH_ROWS`.
+    Blocks of at most `memory` bytes in all are computed by the `backend`, in our own `threads` or on the caller's
+    `executor`, in this process. A `scheduler` sends patches, of at most `patch_rows` rows, to workers elsewhere, and a
+    `checkpoint` records the finished ones. `progress` is called with the numbers of finished pairs and of all pairs.
     """
 
     backend: Backend = field(default_factory=NumpyBackend)
@@ -76,6 +73,11 @@ class Runtime:
     scheduler: Scheduler | None = None
     checkpoint: Checkpoint | None = None
     patch_rows: int | None = None
+
+
+def _pairs(height: int, width: int, *, symmetric: bool) -> int:
+    """The number of pairs in a part of a kernel matrix; the diagonal of a symmetric one is left out."""
+    return height * (height - 1) // 2 if symmetric else height * width
 
 
 @dataclass(frozen=True)
@@ -97,17 +99,7 @@ class Job:
     @property
     def pairs(self) -> int:
         """The number of kernel values to evaluate."""
-        n = len(self.x)
-        return n * (n - 1) // 2 if self.y is None else n * len(self.y)
-
-
-@dataclass
-class Products:
-    """The products of a job, in float64, where the backend computes."""
-
-    rows: dict[Weight, Array]
-    columns: dict[Weight, Array]
-    squares: float = 0.0
+        return _pairs(len(self.x), len(self.x if self.y is None else self.y), symmetric=self.y is None)
 
 
 @dataclass(frozen=True)
@@ -130,8 +122,7 @@ class Patch:
     @property
     def pairs(self) -> int:
         """The number of kernel values to evaluate."""
-        height, width = self.i[1] - self.i[0], self.j[1] - self.j[0]
-        return height * (height - 1) // 2 if self.symmetric else height * width
+        return _pairs(self.i[1] - self.i[0], self.j[1] - self.j[0], symmetric=self.symmetric)
 
 
 @dataclass(frozen=True)
@@ -239,7 +230,7 @@ def patch_rows(width: int, runtime: Runtime) -> int:
 
 
 def cut_matrix(x: int, y: int, shape: tuple[int, int], size: int) -> list[Patch]:
-    """The patches of the kernel matrix of samples x and y; for a sample with itself, those on and above the diagonal."""
+    """The patches of the kernel matrix of samples x and y; those on and above the diagonal if x = y."""
     rows, columns = ([(cut.start, cut.stop) for cut in cuts(length, size)] for length in shape)
     return [Patch(x, y, i, j) for a, i in enumerate(rows) for j in columns[a if x == y else 0 :]]
 
@@ -276,31 +267,35 @@ class _Progress:
 
 def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
     """The sums of every patch in turn: read from the checkpoint, or computed and recorded there."""
-    finished = (
-        None if runtime.checkpoint is None else runtime.checkpoint.resume(work.digest(runtime), len(work.patches))
-    )
-    numbers = frozenset() if finished is None else finished.numbers
-    missing = replace(work, patches=tuple(patch for k, patch in enumerate(work.patches) if k not in numbers))
     progress = _Progress(runtime.progress, work.pairs)
-    if numbers:
+    if runtime.checkpoint is None:
+        yield from _computed(work, runtime, progress)
+        return
+    finished = runtime.checkpoint.resume(work.digest(runtime), len(work.patches))
+    missing = replace(work, patches=tuple(patch for k, patch in enumerate(work.patches) if k not in finished.numbers))
+    if finished.numbers:
         progress.add(work.pairs - missing.pairs)
-    compute = _local_sums if runtime.scheduler is None else _scheduled_sums
     # Closed at once on an error, so that no worker continues.
-    with closing(compute(missing, runtime, progress)) as computed:
+    with closing(_computed(missing, runtime, progress)) as computed:
         for k in range(len(work.patches)):
-            if finished is not None and k in numbers:
+            if k in finished.numbers:
                 yield Sums(*finished.get(k))
                 continue
             sums = next(computed)
-            if finished is not None:
-                kept = sums.on_host()
-                finished.put(k, kept.rows, kept.columns, kept.squares)
+            kept = sums.on_host()
+            finished.put(k, kept.rows, kept.columns, kept.squares)
             yield sums
 
 
-def _scheduled_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
+def _computed(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
+    """The sums of every patch in turn, computed in this process or by the scheduler's workers."""
+    if runtime.scheduler is None:
+        return _local_sums(work, runtime, progress)
+    return _scheduled_sums(work, runtime.scheduler, runtime, progress)
+
+
+def _scheduled_sums(work: Work, scheduler: Scheduler, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
     """The sums of every patch in turn, computed by the scheduler's workers."""
-    assert runtime.scheduler is not None  # noqa: S101
     reduction = work.reduction
     # Two prepared sides, each of about four numbers for every number of a row.
     row_bytes = 8.0 * 4.0 * reduction.width(work.sources)
@@ -313,7 +308,7 @@ def _scheduled_sums(work: Work, runtime: Runtime, progress: _Progress) -> Genera
         )
         for patch in work.patches
     ]
-    with closing(runtime.scheduler.results(tasks, work.sources)) as results:
+    with closing(scheduler.results(tasks, work.sources)) as results:
         for patch, sums in zip(work.patches, results, strict=True):
             progress.add(reduction.passes * patch.pairs)
             yield sums
@@ -337,16 +332,16 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
     def side(which: int, rows: tuple[int, int]) -> Any:
         return reduction.prepare(sources, which, slice(*rows), runtime.backend)
 
-    def prepared(patch: Patch) -> _Group[Sums]:
+    def group(patch: Patch) -> _Group[Sums]:
         x = side(patch.x, patch.i)
         y = x if patch.symmetric else side(patch.y, patch.j)
-        return _Group(reduction.jobs(x, y, patch), partial(reduction.finish, x, y))
+        return reduction.jobs(x, y, patch), partial(reduction.finish, x, y)
 
     # Rows in files are read one patch at a time: blocks of later patches would hold their rows already.
     together = [work.patches] if in_memory else [(patch,) for patch in work.patches]
     with _block_executor(runtime, work.pairs) as executor:
         for patches in together:
-            yield from _group_results(map(prepared, patches), executor, runtime, progress)
+            yield from _group_results(map(group, patches), executor, runtime, progress)
 
 
 def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
@@ -360,7 +355,7 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     """
     pairs = sum(job.pairs for job in jobs)
     with _block_executor(runtime, pairs) as executor:
-        [products] = _group_results([_Group(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
+        [products] = _group_results([(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
     return [
         Products({w: host(a) for w, a in p.rows.items()}, {w: host(a) for w, a in p.columns.items()}, p.squares)
         for p in products
@@ -388,59 +383,33 @@ def one_blas_thread() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class _Group(Generic[T]):
-    """Jobs that are finished together, and what to make of their products."""
-
-    jobs: Sequence[Job]
-    finish: Callable[[list[Products]], T]
-
-
 def _group_results(
     groups: Iterable[_Group[T]], executor: Executor, runtime: Runtime, progress: _Progress
 ) -> Generator[T]:
-    """The finished result of every group in turn.
+    """The finished result of every group of jobs in turn.
 
     Blocks of all groups share one queue, so that no thread waits between groups. A group is asked for only when threads
     are about to run out of blocks, so that few are held at a time.
     """
+    started: deque[tuple[list[_RunningJob], Callable[[list[Products]], T]]] = deque()
 
-    def call(part: _Part) -> tuple[Any, ...]:
-        return runtime.backend.block_sums, part.job.block(part.i, part.j)
+    def blocks() -> Iterator[tuple[_RunningJob, slice, slice]]:
+        for jobs, finish in groups:
+            running = [_RunningJob(job, runtime) for job in jobs]
+            started.append((running, finish))
+            yield from ((job, i, j) for job in running for i, j in job.blocks)
 
-    with closing(local_results(_parts(groups, runtime), call, executor)) as computed:
-        for part, sums in computed:
-            part.job.add(part.i, part.j, sums)
-            progress.add(part.pairs)
-            if part.finish is not None:
-                yield part.finish()
+    def call(block: tuple[_RunningJob, slice, slice]) -> tuple[Any, ...]:
+        job, i, j = block
+        return runtime.backend.block_sums, job.block(i, j)
 
-
-@dataclass(frozen=True)
-class _Part:
-    """The place of a block: its job, rows and columns; the last block of a group has the function that finishes it."""
-
-    job: _RunningJob
-    i: slice
-    j: slice
-    finish: Callable[[], Any] | None = None
-
-    @property
-    def pairs(self) -> int:
-        height, width = int(self.i.stop - self.i.start), int(self.j.stop - self.j.start)
-        return height * (height - 1) // 2 if self.job.on_diagonal(self.i, self.j) else height * width
-
-
-def _parts(groups: Iterable[_Group[T]], runtime: Runtime) -> Iterator[_Part]:
-    for group in groups:
-        running = [_RunningJob(job, runtime) for job in group.jobs]
-        *others, last = (_Part(job, i, j) for job in running for i, j in plan_blocks(job.job, runtime))
-        yield from others
-        yield replace(last, finish=partial(_finished, group, running))
-
-
-def _finished(group: _Group[T], running: Sequence[_RunningJob]) -> T:
-    return group.finish([job.products() for job in running])
+    with closing(local_results(blocks(), call, executor)) as computed:
+        for (job, i, j), products in computed:
+            progress.add(job.add(i, j, products))
+            jobs, finish = started[0]
+            if job is jobs[-1] and (i, j) == job.blocks[-1]:
+                started.popleft()
+                yield finish([job.products() for job in jobs])
 
 
 def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
@@ -455,25 +424,24 @@ def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
 
 
 class _RunningJob:
-    """A job with its right-hand sides where the backend computes, and its products as blocks are added up.
+    """A job with its right-hand sides where the backend computes, its blocks, and the sums of their products so far.
 
-    The products are transposed, as those of blocks are, until the job is finished.
+    The sums are transposed, as the products of blocks are, until the job is finished.
     """
 
     def __init__(self, job: Job, runtime: Runtime) -> None:
         right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
         self.job = replace(job, right=right, left=left)
-        self.rows = {w: _zeros(side, len(job.x)) for w, side in right.items()}
-        self.columns = {w: _zeros(side, 0 if job.y is None else len(job.y)) for w, side in left.items()}
+        self.blocks = plan_blocks(self.job, runtime)
+        width = 0 if job.y is None else len(job.y)
+        self.rows = {w: zero_products(side, len(job.x)) for w, side in right.items()}
+        self.columns = {w: zero_products(side, width) for w, side in left.items()}
         self.squares = 0.0
-
-    def on_diagonal(self, i: slice, j: slice) -> bool:
-        """True for the blocks on the diagonal of a symmetric matrix."""
-        return self.job.y is None and i == j
 
     def block(self, i: slice, j: slice) -> Block:
         """What the backend computes for these rows and columns."""
-        job, symmetric = self.job, self.on_diagonal(i, j)
+        job = self.job
+        symmetric = job.y is None and i == j
         # Off the diagonal of a symmetric matrix, the transposed half is the column products.
         left = job.right if job.y is None and not symmetric else job.left
         return Block(
@@ -487,24 +455,18 @@ class _RunningJob:
             squares=job.squares,
         )
 
-    def add(self, i: slice, j: slice, sums: BlockSums) -> None:
-        """Add the sums of one block."""
-        for w, rows in sums.rows.items():
+    def add(self, i: slice, j: slice, products: Products) -> int:
+        """Add the products of one block; returns the number of its pairs."""
+        half = self.job.y is None
+        for w, rows in products.rows.items():
             self.rows[w][..., i] += rows
-        target = self.rows if self.job.y is None else self.columns
-        for w, columns in sums.columns.items():
+        target = self.rows if half else self.columns
+        for w, columns in products.columns.items():
             target[w][..., j] += columns
-        self.squares += sums.squares * (2.0 if self.job.y is None and i != j else 1.0)
+        self.squares += products.squares * (2.0 if half and i != j else 1.0)
+        return _pairs(i.stop - i.start, j.stop - j.start, symmetric=half and i == j)
 
     def products(self) -> Products:
         """The products of the whole job, (rows, right-hand sides)."""
-        rows, columns = (
-            {w: a if a.ndim == 1 else a.T for w, a in transposed.items()} for transposed in (self.rows, self.columns)
-        )
+        rows, columns = ({w: a if a.ndim == 1 else a.T for w, a in each.items()} for each in (self.rows, self.columns))
         return Products(rows, columns, self.squares)
-
-
-def _zeros(side: Any, length: int) -> Array:
-    """Zeros for transposed products with a right-hand side, where that is."""
-    shape = (*side.shape[1:], length)
-    return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)

@@ -228,7 +228,7 @@ def mapped_rows(array: Any) -> StoredRows | None:
 
 
 def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:
-    """Write blocks of rows (·, d), one after the other, to a new file in the folder, in the type given by `kept_type`."""
+    """Write blocks of rows (·, d), one after the other, to a new file in the folder, as `kept_type` of the first."""
     path = folder / f"{uuid.uuid4().hex}.rows"
     kind, width, rows = np.dtype(np.float64), 0, 0
     with _writing(folder):

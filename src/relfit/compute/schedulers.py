@@ -4,8 +4,8 @@
 order in which they finish. Sums that are added up from it therefore have the same bits for any number of workers.
 
 Threads compute blocks of kernel matrices in this process. A `Scheduler` sends larger tasks elsewhere:
-`ProcessScheduler` to any `concurrent.futures.Executor` whose workers see the same files (local processes, joblib's loky,
-MPI), `DaskScheduler` to the workers of a dask.distributed client. There, work lost with a worker is resubmitted.
+`ProcessScheduler` to any `concurrent.futures.Executor` whose workers see the same files (local processes, joblib's
+loky, MPI), `DaskScheduler` to the workers of a dask.distributed client, where work lost with a worker is resubmitted.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ USABLE_MEMORY = 0.6
 RESUME_ADVICE = "with a checkpoint, the same call resumes from there"
 
 
-def _future_result(future: Future[Any]) -> Any:
+def _first_result(futures: Sequence[Future[Any]]) -> Any:
     try:
-        return future.result()
+        return futures[0].result()
     except BrokenExecutor as error:
         raise WorkersLost(
             f"executor: a worker process ended without a result, killed or out of memory; {RESUME_ADVICE} ({error})"
@@ -63,30 +63,34 @@ def in_order(
     tasks: Iterable[T],
     submit: Callable[[T], Any],
     in_flight: Callable[[], int],
-    result: Callable[[Any], Any] = _future_result,
-    cancel: Callable[[list[Any]], None] = _cancel_futures,
+    first_result: Callable[[Sequence[Any]], Any] = _first_result,
+    cancel: Callable[[Sequence[Any]], None] = _cancel_futures,
 ) -> Generator[tuple[T, Any]]:
     """Every task in turn with its result.
 
-    A task is taken and submitted only while fewer than `in_flight()` are unfinished, so that few are held at a time. On
-    an error, and when the generator is closed, the unfinished ones are cancelled.
+    A task is taken and submitted only while fewer than `in_flight()` are unfinished, so that few are held at a time.
+    `first_result` waits for the first of the unfinished ones. On an error, and when the generator is closed, they are
+    cancelled.
 
     >>> with ThreadPoolExecutor(2) as threads:
     ...     list(in_order([3, 2], lambda x: threads.submit(pow, x, 2), in_flight=lambda: 4))
     [(3, 9), (2, 4)]
     """
     remaining = iter(tasks)
-    submitted: deque[tuple[T, Any]] = deque()
+    unfinished: deque[T] = deque()
+    handles: deque[Any] = deque()
     try:
         while True:
-            for task in islice(remaining, max(0, in_flight() - len(submitted))):
-                submitted.append((task, submit(task)))
-            if not submitted:
+            for task in islice(remaining, max(0, in_flight() - len(handles))):
+                handles.append(submit(task))
+                unfinished.append(task)
+            if not handles:
                 return
-            value = result(submitted[0][1])
-            yield submitted.popleft()[0], value
+            result = first_result(handles)
+            handles.popleft()
+            yield unfinished.popleft(), result
     finally:
-        cancel([handle for _, handle in submitted])
+        cancel(handles)
 
 
 class SerialExecutor(Executor):
@@ -233,12 +237,12 @@ class DaskScheduler:
         """The result of every task in turn."""
         _check_memory(self.client, tasks, sources)
         run = _DaskRun(self.client, sources)
-        with closing(in_order(tasks, run.submit, run.in_flight, run.result, run.cancel)) as finished:
+        with closing(in_order(tasks, run.submit, run.in_flight, run.first_result, run.cancel)) as finished:
             for _, result in finished:
                 yield result
 
 
-@dataclass(eq=False)
+@dataclass
 class _Submission:
     """A task; `future` is None before it is submitted, and again once it is lost."""
 
@@ -248,38 +252,34 @@ class _Submission:
 
 @dataclass
 class _DaskRun:
-    """The unfinished tasks of one run on a cluster, and the sources as its workers get them (`sent`)."""
+    """One run on a cluster; `sent` are the sources as its workers get them."""
 
     client: Any
     sources: Sequence[Any]
     sent: list[Any] = field(default_factory=list)
-    unfinished: list[_Submission] = field(default_factory=list)
 
     def in_flight(self) -> int:
         """Two tasks for every thread of the cluster, and two more."""
-        return 2 * max(1, sum(worker["nthreads"] for worker in _workers(self.client).values())) + 2
+        return 2 * max(1, sum(int(worker["nthreads"]) for worker in _workers(self.client).values())) + 2
 
     def submit(self, task: Task) -> _Submission:
-        """Add a task; `result` submits it, together with those that were lost."""
-        self.unfinished.append(_Submission(task))
-        return self.unfinished[-1]
+        """A task that `first_result` submits, together with those that were lost."""
+        return _Submission(task)
 
-    def result(self, submission: _Submission) -> Any:
-        """Wait for one task. If anything is lost, all unfinished tasks are submitted again."""
-        for attempt in range(1, 1 + ATTEMPTS):
+    def first_result(self, submissions: Sequence[_Submission]) -> Any:
+        """Wait for the first task. If anything is lost, all of them are submitted again."""
+        lost: _Lost | None = None
+        for _ in range(ATTEMPTS):
             try:
-                self._submit_all()
-                value = self._wait(submission.future)
-                break
+                self._submit_missing(submissions)
+                return self._wait(submissions[0].future)
             except _Lost as error:
-                if attempt == ATTEMPTS:
-                    raise WorkersLost(
-                        f"executor: the same part of the work was lost {ATTEMPTS} times ({error}); this happens when "
-                        f"workers run out of memory: give memory= for smaller parts; {RESUME_ADVICE}"
-                    ) from error
-                self.cancel(self.unfinished)
-        self.unfinished.remove(submission)
-        return value
+                lost = error
+                self.cancel(submissions)
+        raise WorkersLost(
+            f"executor: the same part of the work was lost {ATTEMPTS} times ({lost}); this happens when workers run "
+            f"out of memory: give memory= for smaller parts; {RESUME_ADVICE}"
+        ) from lost
 
     def cancel(self, submissions: Sequence[_Submission]) -> None:
         """Withdraw these tasks, and the rows that were sent."""
@@ -292,10 +292,10 @@ class _DaskRun:
         for submission in submissions:
             submission.future = None
 
-    def _submit_all(self) -> None:
-        """Submit what is not submitted yet, or was lost. Rows are sent again, as the worker that held them is gone."""
+    def _submit_missing(self, submissions: Sequence[_Submission]) -> None:
+        """Submit what is new or was lost. After a loss rows are sent again, as a worker that held them may be gone."""
         self.sent = self.sent or self._send()
-        for submission in self.unfinished:
+        for submission in submissions:
             if submission.future is None:
                 call = submission.task.call(self.sent)
                 with _losses():

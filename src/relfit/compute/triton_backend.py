@@ -21,28 +21,28 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.backend import Block, BlockSums, TileKernel
+from relfit.compute.backend import Block, Products
 from relfit.compute.torch_backend import TensorPoints, TorchBackend, all_ones
-from relfit.kernels.base import Weight
+from relfit.kernels.base import Kernel, Weight
 
 GAUSSIAN, RADIAL, DOT = 0, 1, 2
 
 # Squared norms above this, in units of the kernel's length, would cost kernel values more than four digits.
 LARGEST_NORM = 512.0
-# Above this, the sums of KSD cancel so far that single precision leaves too little.
+# Above this, the sums of KSD cancel so far that single precision leaves too few digits.
 LARGEST_NORM_WITH_SIDES = 32.0
 # The largest row of a function of x·y is scaled to this, so that the low halves keep their digits.
 LARGEST_ROW = 1024.0
-# Right-hand sides multiplied by tensor cores at once, and all that are multiplied at once.
+# Right-hand sides that tensor cores multiply at once, and the most that are multiplied at once.
 SIDE_WIDTHS = (16, 32, 64, 128)
 MOST_SIDES = 130
 # The exponent of the largest right-hand side.
 LARGEST_SIDE = 14.0
 # The fused kernels split kernel values multiplied by this.
 VALUE_RANGE = 2.0**14
-# The powers of x·y that the fused kernels know.
+# The powers of x·y that the fused kernels implement.
 DEGREES = (1.0, 2.0, 3.0, 4.0)
-# Numbers turned into halves at once: the float64 temporaries stay small.
+# Numbers turned into halves at once, so that the float64 temporaries stay small.
 CONVERTED_AT_ONCE = 2**24
 # Operands with more columns than this are read in pieces.
 LONGEST_HELD = 256
@@ -50,27 +50,27 @@ LONGEST_HELD = 256
 SUMS = (64, 128, 4)
 DEEP = (128, 128, 8)
 PRODUCTS = (64, 64, 4)
-# Chunks of a long product that a tensor core may sum by itself; more would cost digits.
+# Chunks of a long product that a tensor core sums by itself; more would cost digits.
 SEGMENT = 8
 # Operands are padded to whole tiles of any kernel.
 PADDING = 128
-# Columns summed in float32 before a product is flushed to float64, and the memory its parts may take.
+# Columns that are summed in float32 before a product is flushed to float64, and the memory that its parts may take.
 FLUSHED = 4096
 PARTS_MEMORY = 256 * 2**20
-Units = NDArray[np.int32]
-
-# A unit's column sums are gathered in float32: over more tiles than this they would lose digits.
+# The column sums of a unit are added up in float32: over more tiles than this they would lose digits.
 LONGEST_RUN = 256
 SHORTEST_RUN = 16
 # Enough units that the last ones do not leave a large device idle.
 WANTED_UNITS = 16_384
-# Column tiles that work on the same rows at a time: they find them in the cache.
+# Column tiles that work on the same rows at a time, and so find them in the cache.
 NEIGHBOURS = 16
+
+Units = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class TritonBackend(TorchBackend):
-    """Fused kernels on a CUDA device at float32 accuracy; what they cannot do is left to torch in float64."""
+    """Fused kernels on a CUDA device, to float32 accuracy; what they cannot compute is left to torch in float64."""
 
     device: str = "cuda"
 
@@ -79,13 +79,13 @@ class TritonBackend(TorchBackend):
         """The device."""
         return f"triton ({self.device})"
 
-    def points(self, kernel: TileKernel, rows: Any) -> TensorPoints:
+    def points(self, kernel: Kernel, rows: Any) -> TensorPoints:
         """The rows on the device as they are."""
-        there = self.array(rows)
-        largest = float((there * there).sum(dim=1).max())
-        return TensorPoints(there, there, there, by_differences=False, largest=largest)
+        tensor = self.array(rows)
+        largest = float((tensor * tensor).sum(dim=1).max())
+        return TensorPoints(tensor, tensor, tensor, by_differences=False, largest=largest)
 
-    def block_sums(self, block: Block) -> BlockSums:
+    def block_sums(self, block: Block) -> Products:
         """The products of the block, each by the fused kernel that fits."""
         import torch
 
@@ -95,33 +95,35 @@ class TritonBackend(TorchBackend):
                 return self._by_torch(block)
             return self._block_sums(block)
 
-    def _block_sums(self, block: Block) -> BlockSums:
-        found = {w: _products_of(block, w, _form(block, w)) for w in block.right}
-        squares = found["phi"].squares if block.squares else 0.0
+    def _block_sums(self, block: Block) -> Products:
+        products = {w: _products_of(block, w, _form(block, w)) for w in block.right}
+        squares = products["phi"].squares if block.squares else 0.0
         if math.isnan(squares):
             squares = _sums(block, _form(block, "phi")).squares
-        rows = {w: part.rows for w, part in found.items()}
-        return BlockSums(rows, {w: found[w].columns for w in block.left}, squares)
+        rows, columns = (
+            {w: product.rows for w, product in products.items()},
+            {w: products[w].columns for w in block.left},
+        )
+        return Products(rows, columns, squares)
 
-    def _by_torch(self, block: Block) -> BlockSums:
+    def _by_torch(self, block: Block) -> Products:
         plain = TorchBackend(self.device)
         x, y = (plain.points(block.kernel, part.rows) for part in (block.x, block.y))
         return plain.block_sums(replace(block, x=x, y=y))
 
 
 def is_usable_for(block: Block) -> bool:
-    """Whether the fused kernels give every product of the block to float32 accuracy.
+    """True if the fused kernels give every product of the block to float32 accuracy.
 
-    Not for kernels that are no power and no Gaussian, for rows too far apart in units of the kernel's length, and not
-    for products with right-hand sides of rows too long to be held.
+    They do not for kernels that are neither a Gaussian nor a power, for rows too far apart in units of the kernel's
+    length, and for products with right-hand sides if the rows are too long to be held.
     """
-    products = not all(all_ones(b) for b in (*block.right.values(), *block.left.values()))
-    largest = max(_largest(block.x), _largest(block.y))
-    return fits(block.kernel, {*block.right, *block.left}, largest, block.x.rows.shape[1], sides=products)
+    sides = not all(all_ones(side) for side in (*block.right.values(), *block.left.values()))
+    return fits(block.kernel, {*block.right, *block.left}, _largest(block), block.x.rows.shape[1], sides=sides)
 
 
 class _Sums(NamedTuple):
-    """Row and column products of one weight, transposed, and Σφ² (NaN where it was not found on the way)."""
+    """Row and column products of one weight, transposed, and Σφ² (NaN if it was not computed with them)."""
 
     rows: Any
     columns: Any
@@ -129,11 +131,13 @@ class _Sums(NamedTuple):
 
 
 def _form(block: Block, weight: Weight) -> Any:
-    return form_of(block.kernel, weight, max(_largest(block.x), _largest(block.y)))
+    return form_of(block.kernel, weight, _largest(block))
 
 
-def _largest(points: Any) -> float:
-    return float(points.largest)
+def _largest(block: Block) -> float:
+    """The largest squared norm of a row."""
+    points: Any = (block.x, block.y)
+    return float(max(side.largest for side in points))
 
 
 def _products_of(block: Block, weight: Weight, form: Form) -> _Sums:
@@ -146,7 +150,7 @@ def _products_of(block: Block, weight: Weight, form: Form) -> _Sums:
 
 
 def _sums(block: Block, form: Form) -> _Sums:
-    """Row and column sums and the sum of squares, in one pass; those of a symmetric matrix from its upper half."""
+    """Row and column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
     import torch
 
     n, m = len(block.x), len(block.y)
@@ -234,8 +238,8 @@ def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
     layout = layout_of(x.shape[1], form.kind)
     for start in range(0, matrix.shape[1], MOST_SIDES):
         some = sides(matrix[:, start : start + MOST_SIDES], len(right))
-        found = _launch_products((left, right), some, len(x), len(y), layout, form, skip)
-        parts.append(found * (some.unscale * form.factor))
+        sums = _launch_products((left, right), some, len(x), len(y), layout, form, skip)
+        parts.append(sums * (some.unscale * form.factor))
     product = torch.cat(parts, dim=1)
     return product[:, 0] if side.ndim == 1 else product.T
 
@@ -243,7 +247,7 @@ def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
 def _launch_products(
     operands: tuple[Any, Any], some: Sides, n: int, m: int, layout: Layout, form: Form, skip: bool
 ) -> Any:
-    """Panels of rows after one another, so that the parts to be summed in float64 stay small: (n, sides)."""
+    """The products (n, sides), panel by panel of rows, so that the parts to be summed in float64 stay small."""
     import torch
 
     from relfit.compute import triton_kernels
@@ -277,8 +281,8 @@ def _launch_products(
 
 
 def _constants(form: Form, block: Block | None = None) -> dict[str, Any]:
-    own = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": not block.diagonal}
-    return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **own}
+    shape = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": not block.diagonal}
+    return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **shape}
 
 
 def _columns_of(layout: Layout) -> dict[str, int]:
@@ -293,7 +297,7 @@ def _padded(rows: int) -> int:
 class Form:
     """What a fused kernel computes: 2^s, max(s, 1)^e (times r²), or (unit·s + offset)^e, all at most 1 in size.
 
-    Rows are multiplied by `scale` first; the kernel's weight is `factor` times what comes out.
+    Rows are multiplied by `scale` first; the kernel's weight is `factor` times the result.
     """
 
     kind: int
@@ -307,7 +311,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Layout:
-    """How many columns an operand has: `pieces` of `piece` columns and a `tail`; `held` if a program keeps them all."""
+    """The columns of an operand: `pieces` of `piece` columns and a `tail`; `held` if a program keeps them all."""
 
     piece: int
     pieces: int
@@ -316,12 +320,12 @@ class Layout:
 
     @property
     def columns(self) -> int:
-        """All columns."""
+        """The number of all columns."""
         return self.piece * self.pieces + self.tail
 
 
-def form_of(kernel: TileKernel, weight: Weight, largest: float) -> Form | None:
-    """The form of a kernel's weight for rows of squared norm up to `largest`; None if there is none.
+def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
+    """The form of a kernel's weight for rows of squared norm up to `largest`, or None if it has none.
 
     A Gaussian φ = exp(q r²/ℓ²) is 2^s with s = x·y − ‖x‖²/2 − ‖y‖²/2 for rows multiplied by √(−2q log₂e)/ℓ.
     """
@@ -344,11 +348,11 @@ def form_of(kernel: TileKernel, weight: Weight, largest: float) -> Form | None:
     return Form(RADIAL, scale, peak * exponent * (exponent - 1.0) * slope, exponent - 2.0, times_r2=True)
 
 
-def fits(kernel: TileKernel, weights: Iterable[Weight], largest: float, dim: int, *, sides: bool) -> bool:
-    """Whether the fused kernels give these weights of rows up to this squared norm to float32 accuracy.
+def fits(kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *, sides: bool) -> bool:
+    """True if the fused kernels give these weights of rows up to this squared norm to float32 accuracy.
 
-    `sides` says that products with right-hand sides are wanted, not only sums: then rows must be short enough to be
-    held, and the rows nearer.
+    `sides` means that products with right-hand sides are needed, not only sums: then rows must be short enough to be
+    held, and nearer to each other.
     """
     forms = [form_of(kernel, weight, largest) for weight in weights]
     if not sides or None in forms:
@@ -403,9 +407,9 @@ def _fill(out: Any, scaled: Any, form: Form, *, left: bool) -> None:
     d = scaled.shape[1]
     if form.kind != DOT:
         norm = torch.einsum("ij,ij->i", scaled, scaled)[:, None]
-        own = -0.5 * norm if form.kind == GAUSSIAN else norm + (1.0 if left else 0.0)
+        added = -0.5 * norm if form.kind == GAUSSIAN else norm + (1.0 if left else 0.0)
         out[:, 3 * d : 3 * d + 6] = 1.0
-        out[:, 3 * d + (0 if left else 3) : 3 * d + (3 if left else 6)] = _halves(own, 3)
+        out[:, 3 * d + (0 if left else 3) : 3 * d + (3 if left else 6)] = _halves(added, 3)
     if left and form.kind == RADIAL:
         scaled *= -2.0
     high, low = _halves(scaled, 2).split(d, dim=1)
@@ -417,7 +421,7 @@ def _fill(out: Any, scaled: Any, form: Form, *, left: bool) -> None:
 class Sides:
     """Right-hand sides for the fused products: `high` and `low` halves (padded, width), and up to two more in float32.
 
-    `extra` is (2, padded); `unscale` (c,) is what to multiply products with each of the c sides by.
+    `extra` is (2, padded). Products with each of the c sides have to be multiplied by `unscale` (c,).
     """
 
     high: Any
@@ -427,7 +431,7 @@ class Sides:
 
     @property
     def width(self) -> int:
-        """The columns split in halves."""
+        """The number of columns split in halves."""
         return int(self.high.shape[1])
 
 
@@ -435,7 +439,7 @@ def sides(matrix: Any, padded: int) -> Sides:
     """Right-hand sides (m, c), c ≤ `MOST_SIDES`, split for the fused products.
 
     Columns are scaled by powers of two, which lose nothing, so that their largest entries use float16's range. Tensor
-    cores multiply powers of two of columns; where one or two are left over, they are not worth a whole power.
+    cores multiply 16, 32, 64 or 128 columns; one or two more are multiplied without them, instead of doubling those.
     """
     import torch
 
@@ -454,7 +458,7 @@ def sides(matrix: Any, padded: int) -> Sides:
 
 
 def _halves(numbers: Any, count: int) -> Any:
-    """Float64 numbers (n, d) as the sum of `count` halves: (n, count·d)."""
+    """Float64 numbers (n, d) as the sum of `count` halves, (n, count·d)."""
     import torch
 
     parts = []
@@ -465,7 +469,7 @@ def _halves(numbers: Any, count: int) -> Any:
 
 
 class Matrix(NamedTuple):
-    """A kernel matrix in tiles; of a symmetric one those above the diagonal, of a paired one all but the diagonal."""
+    """A kernel matrix in tiles: above the diagonal if it is symmetric, all but the diagonal if it is paired."""
 
     rows: int
     columns: int
@@ -476,7 +480,7 @@ class Matrix(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Row tiles first … last − 1 of each column tile j."""
+    """Row tiles first … last − 1 of every column tile j."""
 
     j: Units
     first: Units
@@ -484,7 +488,7 @@ class Runs(NamedTuple):
 
 
 def units_of(matrix: Matrix) -> tuple[Units, Units]:
-    """Units (j, first, last) of tiles inside the matrix, and of those at its edges or diagonal, which need a mask."""
+    """Units (j, first, last) of tiles inside the matrix, and of tiles on its edges or diagonal, which need a mask."""
     clear, masked = _runs(matrix)
     tiles = sum(int((run.last - run.first).clip(0).sum()) for run in (*clear, *masked))
     longest = int(np.clip(tiles // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
 
-from relfit.compute.backend import Backend, Points
-from relfit.compute.reduce import Job, Patch, Products, Runtime, Sums, described, matrix_sums
+from relfit.compute.backend import Backend, Points, Products
+from relfit.compute.reduce import Job, Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows
 from relfit.data.load import Data
 from relfit.data.scores import scores_of, stored_scores

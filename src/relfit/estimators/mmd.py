@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Points
-from relfit.compute.reduce import Job, Patch, Products, Runtime, Sums, described, matrix_sums
+from relfit.compute.backend import Backend, Points, Products
+from relfit.compute.reduce import Job, Patch, Runtime, Sums, described, matrix_sums
 from relfit.data.load import Data
 from relfit.estimators import designs
 from relfit.estimators.base import Dependence, Estimates, Plan, in_parts, second_order, shifted

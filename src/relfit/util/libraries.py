@@ -1,4 +1,4 @@
-"""Optional libraries, which are imported only where they are needed, and what this machine offers: cores, a CUDA device."""
+"""Optional libraries, imported only where they are needed, and what the machine offers: cores, a CUDA device."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ class Database:
                 yield self.connection
         except sqlite3.Error as error:
             raise self._refusal(
-                f"cannot write {self.path!r} ({error}); what it holds is kept: once that is fixed, the same call resumes "
-                "from there"
+                f"cannot write {self.path!r} ({error}); what it holds is kept: once this is fixed, the same call "
+                "resumes from there"
             ) from error
 
     @contextmanager
