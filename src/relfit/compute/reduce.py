@@ -366,8 +366,8 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
 def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor]:
     """The threads for blocks of this many pairs, with BLAS held at one thread."""
     threads = runtime.threads if runtime.backend.threads else 1
-    own = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
-    with own as executor, one_blas_thread():
+    pool = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
+    with pool as executor, one_blas_thread():
         yield executor
 
 

@@ -105,7 +105,7 @@ class SerialExecutor(Executor):
 
 @contextmanager
 def local_executor(pairs: int, threads: int) -> Iterator[Executor]:
-    """So many threads for this many pairs of rows; none where starting them would take longer than the work."""
+    """Threads for work on this many pairs of rows; none if starting them would take longer than the work."""
     if threads == 1 or pairs < SERIAL_PAIRS:
         yield SerialExecutor()
         return

@@ -21,16 +21,16 @@ def loaded(name: str) -> Any:
 
 
 def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
-    """The library, imported; absent or older than `oldest`, one line says what to install."""
-    wanted, package = ".".join(map(str, oldest)), library.partition(".")[0]
+    """The library, imported; refused with one line on what to install if it is absent or older than `oldest`."""
+    minimum, package = ".".join(map(str, oldest)), library.partition(".")[0]
     try:
         module = importlib.import_module(library)
     except (ImportError, OSError):
         raise InputError(f"{where}: reading it needs {package}; install it with  pip install {package}") from None
-    version = str(getattr(module, "__version__", wanted))
+    version = str(getattr(module, "__version__", minimum))
     if _numbers(version) < oldest:
         raise InputError(
-            f"{where}: reading it safely needs {package} {wanted} or newer, got {version}; "
+            f"{where}: reading it safely needs {package} {minimum} or newer, got {version}; "
             f"install it with  pip install -U {package}"
         )
     return module
