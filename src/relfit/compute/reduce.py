@@ -269,14 +269,14 @@ def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
     """The sums of every patch in turn: read from the checkpoint, or computed and recorded there."""
     progress = _Progress(runtime.progress, work.pairs)
     if runtime.checkpoint is None:
-        yield from _computed(work, runtime, progress)
+        yield from _computed_sums(work, runtime, progress)
         return
     finished = runtime.checkpoint.resume(work.digest(runtime), len(work.patches))
     missing = replace(work, patches=tuple(patch for k, patch in enumerate(work.patches) if k not in finished.numbers))
     if finished.numbers:
         progress.add(work.pairs - missing.pairs)
     # Closed at once on an error, so that no worker continues.
-    with closing(_computed(missing, runtime, progress)) as computed:
+    with closing(_computed_sums(missing, runtime, progress)) as computed:
         for k in range(len(work.patches)):
             if k in finished.numbers:
                 yield Sums(*finished.get(k))
@@ -287,7 +287,7 @@ def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
             yield sums
 
 
-def _computed(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
+def _computed_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
     """The sums of every patch in turn, computed in this process or by the scheduler's workers."""
     if runtime.scheduler is None:
         return _local_sums(work, runtime, progress)
