@@ -11,7 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 import scipy
 
-from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.reduce import Job, Runtime
+from relfit.compute.reduce import kernel_products as run
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level

@@ -54,9 +54,13 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+# Files that drivers of CUDA devices leave: NVIDIA's on Linux, Windows' for Linux, AMD's.
+_DRIVERS = ("/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
+
+
 def has_cuda() -> bool:
-    """True if torch can use a CUDA device. torch is imported only on machines with an NVIDIA driver."""
-    if not Path("/proc/driver/nvidia/version").exists():
+    """True if torch can use a CUDA device. torch, which is slow to load, is imported only if there may be a driver."""
+    if sys.platform != "win32" and not any(Path(driver).exists() for driver in _DRIVERS):
         return False
     try:
         import torch
