@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz clean docs pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz clean docs pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ test-core: ## the tests with nothing installed but relfit's own dependencies
 pytest: $(DEV)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
-lint: lint-ruff lint-format lint-types lint-layers ## ruff, mypy and the import layers
+lint: lint-ruff lint-format lint-types lint-house ## ruff, mypy and the shape of the package
 
 lint-ruff: $(DEV)
 	$(BIN)/ruff check
@@ -49,8 +49,9 @@ lint-format: $(DEV)
 lint-types: $(DEV)
 	$(BIN)/mypy
 
-lint-layers: $(DEV)
+lint-house: $(DEV)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/house.py --check
 
 bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend agrees there
 	mkdir -p build
