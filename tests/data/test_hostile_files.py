@@ -20,7 +20,7 @@ from relfit.data.files import read_rows
 from relfit.data.labels import read_labels, split_labels
 from relfit.data.lazy import bounded_rows
 from relfit.features.sources import list_items
-from relfit.paper.chicago_data import read_file
+from relfit.paper.data import read_file
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal, norm
 
 import relfit
 from relfit.cli import main
-from relfit.paper.problems import draw, mean_shift, population_mmd
+from relfit.paper.problems import draw, mean_shift
 from relfit.report.checks import rows_advice
 from relfit.results.plan import Plan
 from relfit.results.planning import Assumed, as_pilot, plan, rows_needed
@@ -41,7 +41,8 @@ from relfit.stats.tests.carve import Selection, _log_pvalues, carve
 from relfit.stats.tests.relmulti import relmulti
 from relfit.stats.tests.relpsi import relpsi
 from relfit.util.errors import InputError
-from studies.planning import trials as planning
+from studies import planning
+from studies.problems import true_mmd
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 ALPHA = 0.05
@@ -405,12 +406,12 @@ def test_the_detectable_gap_is_detected(test, five, made):
 
 def test_the_power_comes_true_on_data():
     """Three Gaussians, MMD: the forecast from a large sample's (D, V) beside fresh samples of 320 rows."""
-    problem = mean_shift("three", np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
+    problem = mean_shift(np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
     kernel = relfit.Gaussian(1.5)
     reference, models = draw(problem, 2000, seed=10**9)
     large = relfit.estimate(reference, models, kernel=kernel, rng=0)
     second = {"second_order": large.second_order}
-    pilot = JointEstimate(problem.models, population_mmd(problem, 1.5), large.covariance, (2000,), **second)
+    pilot = JointEstimate(tuple(problem.models), true_mmd(problem, 1.5), large.covariance, (2000,), **second)
     made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"))
     trials = 150
     found = dict.fromkeys(made.tests, 0)

@@ -141,36 +141,6 @@ def carve(
     return replace(decision, equivalent=shown)
 
 
-def carve_repeated(
-    joint: JointEstimate,
-    alpha: float,
-    correction: str = "none",
-    *,
-    rng: Source,
-    repeats: int = 21,
-    draws: int = DRAWS,
-    gamma: float = GAMMA,
-) -> CarveDecision:
-    """Carving with `repeats` randomisations: twice the median p-value of each model, 1 where it was selected.
-
-    Under "i is among the best" every randomisation gives a valid p-value, whatever model it selects, and
-    (K/k) p_(k) of K valid p-values is valid under any dependence between them (Rüger 1978; with the median,
-    Meinshausen, Meier and Bühlmann 2009). The verdict depends far less on the seed. The error rate is no longer
-    given the selected model, and `best` is the model selected most often (of those, the one with the lowest D).
-    """
-    own = streams(rng, joint.names)
-    runs = [select(joint, own, draws, gamma) for _ in range(repeats)]
-    outcomes = [_log_pvalues(joint, selection) for selection in runs]
-    place = (repeats + 1) // 2
-    middle = np.sort([log_p for log_p, _ in outcomes], axis=0)[place - 1]
-    times = np.bincount([selection.best for selection in runs], minlength=len(joint.names))
-    best = int(np.lexsort((joint.values, -times))[0])
-    log_p = np.minimum(middle + math.log(repeats / place), 0.0)
-    log_p[best] = 0.0
-    status = next(words for selection, (_, words) in zip(runs, outcomes, strict=True) if selection.best == best)
-    return _decision(best, log_p, status, alpha, correction, gamma)
-
-
 def select(joint: JointEstimate, own: Streams, draws: int, gamma: float) -> Selection:
     """J = argmin (D + γw), with the realised w and `draws` fresh ones."""
     if not 0.0 < gamma < math.inf:
