@@ -145,7 +145,9 @@ def features(tmp_path):
 def test_celeba_on_given_features(features, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         options = {"quick": True, "executor": pool, "progress": False}
-        report = reproduce(CATALOGUE["table1-celeba"], tmp_path / "out", data_options=DataOptions(features=features), **options)
+        report = reproduce(
+            CATALOGUE["table1-celeba"], tmp_path / "out", data_options=DataOptions(features=features), **options
+        )
     assert [str(check) for check in report.checks if not check.ok] == []
     assert "1.00 ± 0.00 (0.99)" in report.table
     assert str(features) not in (report.folder / "trials.csv").read_text(encoding="utf-8")

@@ -79,12 +79,18 @@ def _cell(value: object) -> str:
 class Cell(NamedTuple):
     """A setting and the outcomes of its trials, ordered by seed (0, 1, …).
 
-    An outcome is a mapping with a list "decisions", one mapping per verdict: "test", "model", "pvalue", "worse"
-    and what else the experiment needs.
+    The first entry of a setting is what varies: the axis of curves. An outcome is a mapping with a list "decisions",
+    one mapping per verdict: "test", "model", "pvalue", "worse" and what else the experiment needs.
     """
 
     setting: Setting
     outcomes: list[dict[str, Any]]
+
+    @property
+    def x(self) -> float:
+        """The value of what varies."""
+        x: float = next(iter(self.setting.values()))
+        return x
 
     def decisions(self, test: str) -> Iterator[list[Decision]]:
         """The decisions of one test, a list for each trial."""
@@ -127,11 +133,9 @@ def declared(decisions: Sequence[Decision]) -> float:
     return float(decisions[0]["worse"])
 
 
-def curve(
-    results: Results, axis: str, test: str, score: Callable[[Sequence[Decision]], float] = declared
-) -> list[Point]:
+def curve(results: Results, test: str, score: Callable[[Sequence[Decision]], float] = declared) -> list[Point]:
     """The mean over trials of `score` of one test's decisions, for each setting."""
-    return [Point(cell.setting[axis], *rate(map(score, cell.decisions(test)))) for cell in results]
+    return [Point(cell.x, *rate(map(score, cell.decisions(test)))) for cell in results]
 
 
 class Check(NamedTuple):

@@ -93,13 +93,11 @@ def _published_bandwidth(reference: Any, samples: Mapping[str, Any]) -> float:
     return float(np.mean(medians) / np.sqrt(2.0))
 
 
-def table(axis: str, tests: Mapping[str, Test], results: Results) -> list[Row]:
+def table(tests: Mapping[str, Test], results: Results) -> list[Row]:
     """A row per setting: the rejection rate of every test."""
-    curves = {name: curve(results, axis, name) for name in tests}
+    curves = {name: curve(results, name) for name in tests}
     return [
-        {axis: cell.setting[axis]}
-        | {"n": cell.setting["n"], "trials": len(cell.outcomes)}
-        | {name: points[k].pair for name, points in curves.items()}
+        {**cell.setting, "trials": len(cell.outcomes)} | {name: points[k].pair for name, points in curves.items()}
         for k, cell in enumerate(results)
     ]
 
@@ -107,18 +105,19 @@ def table(axis: str, tests: Mapping[str, Test], results: Results) -> list[Row]:
 def mean_shift_table(results: Results) -> list[Row]:
     """The rates, with a row of the authors' figures below."""
     authors: Row = {"n": "500, authors", "trials": 300, **{name: f"{p:g}" for name, p in AUTHORS_AT_500.items()}}
-    return [*table("n", SIX, results), authors]
+    return [*table(SIX, results), authors]
 
 
-def figure(title: str, axis: str, label: str, tests: Mapping[str, Test], results: Results) -> Figure:
+def figure(title: str, label: str, tests: Mapping[str, Test], results: Results) -> Figure:
     """Rejection rate against what varies; blobs get a second panel with a sample."""
     drawn, axes = new_figure(2 if tests is BLOBS_TESTS else 1)
     draw_level(axes[0])
     for name in tests:
-        draw_curve(axes[0], name, LOOKS[name], curve(results, axis, name))
-    top = 0.25 if axis == "n" and tests is SIX else 1.03
+        draw_curve(axes[0], name, LOOKS[name], curve(results, name))
+    moving = "epsilon" in results[0].setting
+    top = 0.25 if tests is SIX and not moving else 1.03
     dress(axes[0], title, label, 'Rate of "P1 is worse than P2"', (0.0, top))
-    if axis == "epsilon":
+    if moving:
         axes[0].axvline(TURN, color=FAINT, linewidth=0.8, zorder=0)
     if tests is BLOBS_TESTS:
         _sample_panel(axes[1])
@@ -139,7 +138,7 @@ def _sample_panel(ax: Axes) -> None:
 def mean_shift_checks(results: Results) -> list[Check]:
     """P1 and P2 are equally good: no test rejects too often."""
     claim = "{}: rejection ≤ .05 + 3 s.e. at every n"
-    return [level_kept(claim.format(name), "n", curve(results, "n", name)) for name in SIX]
+    return [level_kept(claim.format(name), "n", curve(results, name)) for name in SIX]
 
 
 def blobs_checks(results: Results) -> list[Check]:
@@ -150,12 +149,12 @@ def blobs_checks(results: Results) -> list[Check]:
         "RelPSI-MMD": ("MMD power ≤ .15 at n = 500 with the median bandwidth", 0.0, 0.15),
         MULTISCALE: ("MMD power ≥ .8 at n = 500 with a sum of bandwidths", 0.8, 1.0),
     }
-    return [bounded(claim, "n", curve(at, "n", name), low, high) for name, (claim, low, high) in bounds.items() if at]
+    return [bounded(claim, "n", curve(at, name), low, high) for name, (claim, low, high) in bounds.items() if at]
 
 
 def rbm_checks(results: Results) -> list[Check]:
     """Level below ε = .3, power of KSD at the right end, KSD above MMD."""
-    curves = {name: curve(results, "epsilon", name) for name in SIX}
+    curves = {name: curve(results, name) for name in SIX}
     below = {name: [p for p in points if p.x < TURN] for name, points in curves.items()}
     claim = "{}: rejection ≤ .05 + 3 s.e. for ε < .3"
     checks = [level_kept(claim.format(name), "ε", points) for name, points in below.items() if points]
@@ -174,7 +173,7 @@ MEAN_SHIFT = Experiment(
     trials=(300, 20),
     trial=mean_shift_trial,
     table=mean_shift_table,
-    figure=partial(figure, "Mean shift, d = 10: both models equally good", "n", "Sample size n", SIX),
+    figure=partial(figure, "Mean shift, d = 10: both models equally good", "Sample size n", SIX),
     checks=mean_shift_checks,
 )
 BLOBS = Experiment(
@@ -183,8 +182,8 @@ BLOBS = Experiment(
     settings=grid("n", SIZES, QUICK_SIZES),
     trials=(300, 10),
     trial=blobs_trial,
-    table=partial(table, "n", BLOBS_TESTS),
-    figure=partial(figure, "Blobs, d = 2: P1 is worse", "n", "Sample size n", BLOBS_TESTS),
+    table=partial(table, BLOBS_TESTS),
+    figure=partial(figure, "Blobs, d = 2: P1 is worse", "Sample size n", BLOBS_TESTS),
     checks=blobs_checks,
 )
 RBM = Experiment(
@@ -193,8 +192,8 @@ RBM = Experiment(
     settings=grid("epsilon", EPSILONS, QUICK_EPSILONS, n=RBM_SIZE),
     trials=(300, 8),
     trial=rbm_trial,
-    table=partial(table, "epsilon", SIX),
-    figure=partial(figure, "RBM, d = 20, n = 1000", "epsilon", "Perturbation ε of P1 (of P2: .3)", SIX),
+    table=partial(table, SIX),
+    figure=partial(figure, "RBM, d = 20, n = 1000", "Perturbation ε of P1 (of P2: .3)", SIX),
     checks=rbm_checks,
 )
 EXPERIMENTS = (MEAN_SHIFT, BLOBS, RBM)

@@ -158,42 +158,42 @@ def _stein(x: Array, s: Array, bandwidth: float) -> Array:
     return np.asarray(np.exp(-0.5 * squares / b2) * (s @ s.T + push / b2 + x.shape[1] / b2 - squares / b2**2))
 
 
-def relpsi_limit(gap: Gap, n: float, alpha: float = 0.05) -> float:
+def relpsi_limit(gap: Gap, n: float) -> float:
     """P(P2 is declared worse) = Φ(√n μ/σ − z_{1−α/2}), σ² = `gap.first`."""
-    return float(norm.cdf(_signal(gap, n) - norm.isf(alpha / 2.0)))
+    return float(norm.cdf(_signal(gap, n) - norm.isf(ALPHA / 2.0)))
 
 
-def relmulti_limit(gap: Gap, n: float, select_fraction: float, alpha: float = 0.05) -> float:
+def relmulti_limit(gap: Gap, n: float, select_fraction: float) -> float:
     """P(P1 selected) P(P2 then declared worse) = Φ(√(n(1−ρ)) μ/σ) Φ(√(nρ) μ/σ − z_{1−α}), ρ = 1 − `select_fraction`."""
     chosen = norm.cdf(_signal(gap, n * select_fraction))
-    return float(chosen * norm.cdf(_signal(gap, n * (1.0 - select_fraction)) - norm.isf(alpha)))
+    return float(chosen * norm.cdf(_signal(gap, n * (1.0 - select_fraction)) - norm.isf(ALPHA)))
 
 
-def relpsi_at(gap: Gap, n: int, alpha: float = 0.05) -> float:
+def relpsi_at(gap: Gap, n: int) -> float:
     """P(D_2 − D_1 > z_{1−α/2} ŝ) at n rows: given that P1 is selected, t/ŝ is compared with a normal cut at 0."""
-    return _exceeds(gap, n, float(norm.isf(alpha / 2.0)))
+    return _exceeds(gap, n, float(norm.isf(ALPHA / 2.0)))
 
 
-def relmulti_at(gap: Gap, n: int, select_fraction: float, alpha: float = 0.05) -> float:
+def relmulti_at(gap: Gap, n: int, select_fraction: float) -> float:
     """P(D_2 − D_1 > 0) on the selection rows times P(D_2 − D_1 > z_{1−α} ŝ) on the testing rows."""
     selecting = round(select_fraction * n)
-    return _exceeds(gap, selecting, 0.0) * _exceeds(gap, n - selecting, float(norm.isf(alpha)))
+    return _exceeds(gap, selecting, 0.0) * _exceeds(gap, n - selecting, float(norm.isf(ALPHA)))
 
 
-def relmulti_steps(gap: Gap, n: int, select_fraction: float, alpha: float = 0.05) -> dict[str, float]:
+def relmulti_steps(gap: Gap, n: int, select_fraction: float) -> dict[str, float]:
     """From the closed form to the rate at n rows, one cause after the other."""
     selecting = round(select_fraction * n)
-    testing, z = n - selecting, float(norm.isf(alpha))
+    testing, z = n - selecting, float(norm.isf(ALPHA))
     true_error, mean_estimated_error = (
         math.sqrt(gap.first / testing + times * gap.second / testing**2) for times in (1.0, 2.0)
     )
     selected = norm.cdf(gap.mean / math.sqrt(gap.first / selecting + gap.second / selecting**2))
     threshold = z * mean_estimated_error
     return {
-        "closed form, σ²/n": relmulti_limit(gap, n, select_fraction, alpha),
+        "closed form, σ²/n": relmulti_limit(gap, n, select_fraction),
         "the variance of the estimate at n": float(selected * norm.cdf(gap.mean / true_error - z)),
         "the mean estimated variance in the threshold": float(selected * norm.cdf((gap.mean - threshold) / true_error)),
-        "the estimated variance moves with the estimate": relmulti_at(gap, n, select_fraction, alpha),
+        "the estimated variance moves with the estimate": relmulti_at(gap, n, select_fraction),
     }
 
 
@@ -253,53 +253,42 @@ class Rates(NamedTuple):
     at_n: float
 
 
-Theory = Callable[[Mapping[str, Any], str], Rates | None]
-
-
 @cache
-def _mixture_gap() -> Gap:
-    return mmd_gap(mixture_1d(), BANDWIDTH)
-
-
-@cache
-def _rotation_gap(angle: float) -> Gap:
+def _gap_of(angle: float | None) -> Gap:
+    """The gap of the turned Gaussians at this angle, or of the mixtures."""
+    if angle is None:
+        return mmd_gap(mixture_1d(), BANDWIDTH)
     return ksd_gap(rotation_2d(np.deg2rad(angle)), BANDWIDTH)
 
 
-def mixture_theory(setting: Mapping[str, Any], test: str) -> Rates:
-    """What a test should show on the mixtures."""
-    return _rates(_mixture_gap(), setting["n"], test)
-
-
-def rotation_theory(setting: Mapping[str, Any], test: str) -> Rates | None:
-    """What a test should show on the turned Gaussians; None where the two models are one density."""
-    return None if setting["angle"] == SAME else _rates(_rotation_gap(setting["angle"]), setting["n"], test)
-
-
-def _rates(gap: Gap, n: int, test: str) -> Rates:
+def theory(setting: Mapping[str, Any], test: str) -> Rates | None:
+    """What a test should show in this setting; None where the two models are one density."""
+    n, angle = setting["n"], setting.get("angle")
+    if angle == SAME:
+        return None
+    gap = _gap_of(angle)
     if test == RELPSI:
-        return Rates(relpsi_limit(gap, n, ALPHA), relpsi_at(gap, n, ALPHA))
-    fraction = SPLITS[test]
-    return Rates(relmulti_limit(gap, n, fraction, ALPHA), relmulti_at(gap, n, fraction, ALPHA))
+        return Rates(relpsi_limit(gap, n), relpsi_at(gap, n))
+    return Rates(relmulti_limit(gap, n, SPLITS[test]), relmulti_at(gap, n, SPLITS[test]))
 
 
-def table(axis: str, theory: Theory, results: Results) -> list[Row]:
+def table(results: Results) -> list[Row]:
     """A row per setting and test: its rate, and beside it both figures from the population."""
-    curves = {test: curve(results, axis, test) for test in TESTS}
+    curves = {test: curve(results, test) for test in TESTS}
     rows: list[Row] = []
     for k, cell in enumerate(results):
         for test in TESTS:
             limit, at_n = theory(cell.setting, test) or ("–", "–")
-            row: Row = {axis: cell.setting[axis]} | {"n": cell.setting["n"], "test": test, "trials": len(cell.outcomes)}
+            row: Row = {**cell.setting, "test": test, "trials": len(cell.outcomes)}
             rows.append(row | {"TPR": curves[test][k].pair, AT_N: at_n, LIMIT: limit})
     return rows
 
 
-def limit_table(axis: str, theory: Theory, results: Results) -> dict[str, list[Row]]:
+def limit_table(axis: str, results: Results) -> dict[str, list[Row]]:
     """How far the rates are from the closed forms, which are for large n."""
-    if not _checked(theory, results):
+    if not _checked(results):
         return {}
-    distances = {test: _distances(axis, theory, "limit", test, results) for test in TESTS}
+    distances = {test: _distances("limit", test, results) for test in TESTS}
     sizes = [point.value / point.error for points in distances.values() for point in points]
     rows: list[Row] = []
     for test, points in distances.items():
@@ -311,32 +300,30 @@ def limit_table(axis: str, theory: Theory, results: Results) -> dict[str, list[R
 
 def mixture_extras(results: Results) -> dict[str, list[Row]]:
     """Why the closed form is too high where the testing rows are fewest, and how far it is off elsewhere."""
-    cells = _checked(mixture_theory, results)
+    cells = _checked(results)
     if not cells:
         return {}
     n, test = cells[0].setting["n"], list(SPLITS)[-1]
-    steps = relmulti_steps(_mixture_gap(), n, SPLITS[test], ALPHA)
-    (realised,) = curve(cells[:1], "n", test)
+    steps = relmulti_steps(_gap_of(None), n, SPLITS[test])
+    (realised,) = curve(cells[:1], test)
     rows: list[Row] = [{"counted in": words, "TPR": value} for words, value in steps.items()]
     line = f"{test} at n = {n} from the population, one cause after the other:"
-    return {line: [*rows, {"counted in": "found", "TPR": realised.pair}], **limit_table("n", mixture_theory, results)}
+    return {line: [*rows, {"counted in": "found", "TPR": realised.pair}], **limit_table("n", results)}
 
 
-def figure(
-    title: str, axis: str, label: str, theory: Theory, picture: Callable[[Axes], None], results: Results
-) -> Figure:
+def figure(title: str, label: str, picture: Callable[[Axes], None], results: Results) -> Figure:
     """Rates with their error bars, what the population says as lines; beside it the densities."""
     drawn, axes = new_figure(2)
     for test, look in LOOKS.items():
-        draw_points(axes[0], _label(test), look, curve(results, axis, test))
-        expected = [(cell.setting[axis], theory(cell.setting, test)) for cell in results]
+        draw_points(axes[0], _label(test), look, curve(results, test))
+        expected = [(cell.x, theory(cell.setting, test)) for cell in results]
         x, y = zip(*[(at, rates) for at, rates in expected if rates is not None], strict=True)
         axes[0].plot(x, [rates.at_n for rates in y], "-", color=look.colour, linewidth=1.2)
         axes[0].plot(x, [rates.limit for rates in y], "--", color=look.colour, linewidth=1.0, alpha=0.7)
     axes[0].plot([], [], "-", color=INK, linewidth=1.2, label=AT_N)
     axes[0].plot([], [], "--", color=INK, linewidth=1.0, label=LIMIT)
     dress(axes[0], title, label, "Empirical TPR", (0.0, 1.03))
-    if axis == "angle":
+    if "angle" in results[0].setting:
         axes[0].invert_xaxis()
     picture(axes[1])
     axes[1].legend(frameon=False)
@@ -372,16 +359,16 @@ def rotation_picture(ax: Axes) -> None:
     ax.set_aspect("equal")
 
 
-def checks(axis: str, theory: Theory, results: Results) -> list[Check]:
+def checks(axis: str, results: Results) -> list[Check]:
     """RelPSI is at least as good as every split, and all agree with the population."""
-    cells = _checked(theory, results)
+    cells = _checked(results)
     if not cells:
         return []
     ordered = [_order_check(axis, split, cells) for split in SPLITS]
-    return [*ordered, *(_theory_check(axis, theory, test, results) for test in TESTS)]
+    return [*ordered, *(_theory_check(axis, test, results) for test in TESTS)]
 
 
-def _checked(theory: Theory, results: Results) -> list[Cell]:
+def _checked(results: Results) -> list[Cell]:
     return [cell for cell in results if cell.setting["n"] >= FROM_N and theory(cell.setting, RELPSI) is not None]
 
 
@@ -390,24 +377,24 @@ def _order_check(axis: str, split: str, cells: Sequence[Cell]) -> Check:
     gains = []
     for cell in cells:
         pairs = zip(cell.decisions(RELPSI), cell.decisions(split), strict=True)
-        gains.append(Point(cell.setting[axis], *rate(declared(a) - declared(b) for a, b in pairs)))
+        gains.append(Point(cell.x, *rate(declared(a) - declared(b) for a, b in pairs)))
     ok = all(gain.value >= -2.0 * gain.error for gain in gains)
     smallest = min(gains, key=lambda gain: gain.value)
     return Check(f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}", ok, f"smallest gain {smallest.at(axis)}")
 
 
-def _theory_check(axis: str, theory: Theory, test: str, results: Results) -> Check:
+def _theory_check(axis: str, test: str, results: Results) -> Check:
     """|rate − expected| ≤ 3√(p(1−p)/trials), p the expected one."""
-    far = _farthest(_distances(axis, theory, "at_n", test, results))
+    far = _farthest(_distances("at_n", test, results))
     figures = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {axis} = {far.x:g}"
     return Check(f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}", far.value <= 3 * far.error, figures)
 
 
-def _distances(axis: str, theory: Theory, which: str, test: str, results: Results) -> list[Point]:
+def _distances(which: str, test: str, results: Results) -> list[Point]:
     """The distances of the rates from one of the figures of the theory, with the standard errors these have."""
-    cells = _checked(theory, results)
+    cells = _checked(results)
     points = []
-    for cell, realised in zip(cells, curve(cells, axis, test), strict=True):
+    for cell, realised in zip(cells, curve(cells, test), strict=True):
         p, trials = getattr(theory(cell.setting, test), which), len(cell.outcomes)
         # Near 0 and 1 one trial more or less must not count: the rate moves in steps of 1/trials.
         error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
@@ -425,9 +412,9 @@ MIXTURE = Experiment(
     settings=grid("n", SIZES, QUICK_SIZES),
     trials=(300, 20),
     trial=mixture_trial,
-    table=partial(table, "n", mixture_theory),
-    figure=partial(figure, "Mixture, MMD", "n", "Sample size n", mixture_theory, mixture_picture),
-    checks=partial(checks, "n", mixture_theory),
+    table=table,
+    figure=partial(figure, "Mixture, MMD", "Sample size n", mixture_picture),
+    checks=partial(checks, "n"),
     extras=mixture_extras,
 )
 ROTATION = Experiment(
@@ -436,11 +423,9 @@ ROTATION = Experiment(
     settings=grid("angle", ANGLES, QUICK_ANGLES, n=ROTATION_SIZE),
     trials=(300, 20),
     trial=rotation_trial,
-    table=partial(table, "angle", rotation_theory),
-    figure=partial(
-        figure, "Rotation, KSD, n = 500", "angle", "Angle of P1 (degrees)", rotation_theory, rotation_picture
-    ),
-    checks=partial(checks, "angle", rotation_theory),
-    extras=partial(limit_table, "angle", rotation_theory),
+    table=table,
+    figure=partial(figure, "Rotation, KSD, n = 500", "Angle of P1 (degrees)", rotation_picture),
+    checks=partial(checks, "angle"),
+    extras=partial(limit_table, "angle"),
 )
 EXPERIMENTS = (MIXTURE, ROTATION)
