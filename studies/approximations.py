@@ -15,7 +15,7 @@ from relfit.paper.experiment import markdown_table
 from relfit.paper.problems import draw, mean_shift_l10, rbm_l7
 from relfit.stats.joint import Psi, centred
 from studies.problems import true_mmd
-from studies.study import ALPHA, Part, Study, declared, error_rates, main, rows_of, write_page
+from studies.study import ALPHA, Part, Study, declared, error_rates, estimator_options, main, rows_of, write_page
 
 # Bandwidths near the median distance of each problem, fixed so that the true discrepancies are known exactly.
 PROBLEMS = {"meanshift-l10": (mean_shift_l10, 4.4), "rbm-l7": (lambda: rbm_l7(0.18), 8.0)}
@@ -53,7 +53,7 @@ def measured(method, setting, reference, models, bandwidth, seed):
         rng = np.random.default_rng([5, seed])
         return fourier(reference, models, bandwidth, count, rng, own_noise="noise" in method)
     options = {
-        "incomplete": {"kernel": kernel, "estimator": "incomplete", "pairs": setting["n"] * setting["lags"]},
+        "incomplete": {"kernel": kernel, **estimator_options("incomplete", pairs=setting["n"] * setting["lags"])},
         "complete": {"kernel": kernel},
         "UME": {"discrepancy": UME(kernel, max(count, 1))},
         "Nyström": {"discrepancy": Nystroem(kernel, max(count, 1))},

@@ -4,7 +4,7 @@ python -m studies.select_fraction [--trials 500] [--workers 2]
 """
 
 from relfit import compare
-from relfit.paper.experiment import rate
+from relfit.paper.experiment import rate, relmulti
 from relfit.paper.problems import candidates, mean_shift_l10, rbm_l7
 from studies.problems import graded
 from studies.study import Part, Study, declared, error_rates, main, table, write_page
@@ -30,8 +30,7 @@ def trial(setting, seed):
     out = {}
     for fraction in FRACTIONS:
         for correction in CORRECTIONS if fraction == 0.25 else CORRECTIONS[:1]:
-            options = {"select_fraction": fraction, "correction": correction}
-            result = compare(reference, models, test="relmulti", rng=seed, progress=False, **options)
+            result = compare(reference, models, rng=seed, progress=False, **relmulti(fraction, correction))
             worse = declared(result.names, result.worse)
             out[f"{fraction} {correction}"] = {"best": result.best, "worse": worse, "used": result.correction}
     return out

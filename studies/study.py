@@ -113,6 +113,11 @@ def rows_of(rows, results):
     return [row for setting, trials in results for row in rows(setting, trials)]
 
 
+def estimator_options(estimator="complete", **fields):
+    """The options of `compare` for an estimator with its own settings: `pairs`, `blocks` or `variance`."""
+    return {"estimator": estimator, **fields}
+
+
 def declared(names, worse):
     """The names of the models that are declared worse."""
     return [name for name, is_worse in zip(names, worse, strict=True) if is_worse]

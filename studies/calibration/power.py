@@ -3,14 +3,12 @@
 The trials of the levels hold every procedure but two ways of splitting; those are run here, on the same draws.
 """
 
+from relfit.paper.experiment import relmulti
 from studies.calibration.cases import case
 from studies.calibration.verdicts import NAIVE, by_splitting
 from studies.study import error_rates
 
-SPLITS = {
-    "relmulti 50%": {"select_fraction": 0.5},
-    "split 10/90": {"select_fraction": 0.1, "correction": "none"},
-}
+SPLITS = {"relmulti 50%": relmulti(0.5), "split 10/90": relmulti(0.1, "none")}
 TESTS = ("relpsi", "carve", "split 10/90", "best-set", "relmulti", "relmulti 50%", "best-set BY", NAIVE)
 COLUMNS = (
     *(("meanshift-l10", n) for n in (200, 500, 1000)),

@@ -11,7 +11,7 @@ from relfit.stats.maxt import seeded
 from relfit.stats.tests.best_set import best_set
 from relfit.stats.tests.carve import carve
 from studies.calibration.cases import case
-from studies.study import ALPHA, declared, error_rates, level
+from studies.study import ALPHA, declared, error_rates, estimator_options, level
 
 VARIANCES = ("projection", "corrected")
 REPEATS, FEWER_DRAWS = 21, 100
@@ -45,7 +45,7 @@ def corrected_trial(setting, seed):
     reference, models = case(setting["problem"]).candidates(setting["measure"], setting["n"], seed)
     out = {}
     for variance in VARIANCES:
-        joint = estimate(reference, models, rng=seed, variance=variance, progress=False)
+        joint = estimate(reference, models, rng=seed, progress=False, **estimator_options(variance=variance))
         out[variance] = declared(joint.names, best_set(joint, ALPHA, rng=seeded(seed, "best-set")).worse)
     return out
 

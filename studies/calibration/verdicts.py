@@ -31,7 +31,7 @@ def verdicts(setting, seed):
     problem = case(setting["problem"])
     reference, models = problem.candidates(setting["measure"], setting["n"], seed)
     options = {**problem.options, "estimator": setting["estimator"]}
-    split, options = by_splitting(reference, models, seed, options, {"relmulti": {}})
+    split, options = by_splitting(reference, models, seed, options, {"relmulti": {"test": "relmulti"}})
     joint = estimate(reference, models, rng=seed, progress=False, **options)
     if joint.psi is None:
         return split | _one_by_one(reference, models, seed, options)
@@ -45,7 +45,7 @@ def by_splitting(reference, models, seed, options, splits):
     """
     out = {}
     for name, more in splits.items():
-        result = compare(reference, models, test="relmulti", alpha=ALPHA, rng=seed, progress=False, **options, **more)
+        result = compare(reference, models, alpha=ALPHA, rng=seed, progress=False, **options, **more)
         out[name] = _declared(result.names, result.pvalue, result.worse)
         options = {**options, "kernel": result.kernel}
     return out, options

@@ -9,7 +9,10 @@ ALLOWED = 500.0
 _SCRIPT = """
 import json, pathlib, re, sys, time
 import numpy as np, relfit
-n, d, l, samples, options = json.loads(sys.argv[1])
+from studies.study import estimator_options
+n, d, l, samples, seed, options = json.loads(sys.argv[1])
+if "estimator" in options:
+    options = estimator_options(**options)
 def status(field):
     return int(re.search(field + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
 rng = np.random.default_rng(0)
@@ -22,7 +25,7 @@ if samples:
 before = status("VmRSS")
 pathlib.Path("/proc/self/clear_refs").write_text("5")
 start = time.perf_counter()
-relfit.compare(x, models, progress=False, **options)
+relfit.compare(x, models, rng=seed, progress=False, **options)
 print(json.dumps({"megabytes": status("VmHWM") - before, "seconds": time.perf_counter() - start}))
 """
 
@@ -39,7 +42,7 @@ def cells():
 
 def trial(setting, seed):
     """Megabytes above the inputs, and seconds."""
-    arguments = json.dumps([ROWS, COLUMNS, MODELS, setting["samples"], {"rng": seed, **setting["options"]}])
+    arguments = json.dumps([ROWS, COLUMNS, MODELS, setting["samples"], seed, setting["options"]])
     command = [sys.executable, "-c", _SCRIPT, arguments]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

@@ -12,6 +12,7 @@ from relfit.estimators.ksd import pair_values
 from relfit.paper.problems import mean_shift
 from relfit.stats.joint import mixed, positive_part
 from studies.problems import mean_kernel, true_mmd
+from studies.study import estimator_options
 
 # Draws in one stored trial.
 REPLICATES, NOISE_REPLICATES = 100, 20
@@ -33,20 +34,20 @@ def options_of(design, n):
     """
     estimator, _, number = design.partition(" ")
     if not number:
-        return {"estimator": estimator}
+        return estimator_options(estimator)
     size = {"pairs": n * int(number)} if estimator == "incomplete" else {"blocks": n // int(number)}
-    return {"estimator": estimator, **size}
+    return estimator_options(estimator, **size)
 
 
 def estimates_of(data, design, kernel, seed):
     """The estimates by a design, by name; the complete one with each of its covariances."""
     reference, models = data
     rows = max(len(x) for x in (reference, *models) if not isinstance(x, Density))
-    options = {"kernel": kernel, "rng": seed, "progress": False, **options_of(design, rows)}
-    if design != "complete":
-        return {design: estimate(reference, models, **options)}
-    forms = zip(COMPLETE, ("projection", "corrected"), strict=True)
-    return {form: estimate(reference, models, variance=variance, **options) for form, variance in forms}
+    designs = {design: options_of(design, rows)}
+    if design == "complete":
+        designs = {f"complete, {form}": estimator_options(variance=form) for form in ("projection", "corrected")}
+    shared = {"kernel": kernel, "rng": seed, "progress": False}
+    return {name: estimate(reference, models, **shared, **options) for name, options in designs.items()}
 
 
 def tied_cells():

@@ -30,7 +30,19 @@ from relfit import IMQ, Density, Gaussian, compare, decide, estimate
 from relfit.data.adapters import adapt
 from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
 from relfit.paper.drawing import FAINT, INK, draw_bars
-from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Rate, Results, Row, Setting, library
+from relfit.paper.experiment import (
+    ALPHA,
+    Cell,
+    Check,
+    Decision,
+    Experiment,
+    Rate,
+    Results,
+    Row,
+    Setting,
+    library,
+    relmulti,
+)
 from relfit.paper.table1 import SCORES, beside, mean_of, rejected, selected, unjudged, verdicts
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -64,11 +76,11 @@ KERNELS: dict[str, IMQ | Gaussian] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
 # The text of the paper, and the authors' code.
 CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
 TITLES = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
-SPLITS: dict[str, dict[str, Any]] = {
-    "50%, by": {"select_fraction": 0.5, "correction": "by"},
-    "50%, bonferroni": {"select_fraction": 0.5, "correction": "bonferroni"},
-    "50%, none": {"select_fraction": 0.5, "correction": "none"},
-    "25%, by": {"select_fraction": 0.25, "correction": "by"},
+SPLITS = {
+    "50%, by": relmulti(0.5, "by"),
+    "50%, bonferroni": relmulti(0.5, "bonferroni"),
+    "50%, none": relmulti(0.5, "none"),
+    "25%, by": relmulti(0.25, "by"),
 }
 WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
 SHOWN_TOO = f"{MAF}, normal base, little L2"
@@ -347,7 +359,7 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     results = {words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()}
     for words, options in SPLITS.items():
         results[f"RelMulti {words}"] = compare(
-            points, densities, test="relmulti", kernel=kernel, alpha=ALPHA, rng=seed, progress=False, **options
+            points, densities, kernel=kernel, alpha=ALPHA, rng=seed, progress=False, **options
         )
     decisions: list[Decision] = [d for test, result in results.items() for d in verdicts(test, result)]
     nll = {name: float(-study.log_probs[study.names.index(name)][rows].mean()) for name in lineup}

@@ -101,6 +101,11 @@ class Cell(NamedTuple):
 Results = Sequence[Cell]
 
 
+def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
+    """The options of `compare` for RelMulti that selects on this fraction of the rows."""
+    return {"test": "relmulti", "select_fraction": select_fraction, "correction": correction}
+
+
 def verdict(test: str, result: Comparison, k: int) -> Decision:
     """The decision of one test about model k."""
     return {

@@ -22,14 +22,15 @@ from relfit.paper.experiment import (
     curve,
     grid,
     level_kept,
+    relmulti,
     verdict,
 )
 from relfit.paper.problems import Problem, draw, mean_shift_l10, rbm_l7
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "RelPSI": {"test": "relpsi"},
-    "RelMulti 50%": {"test": "relmulti", "select_fraction": 0.5},
-    "RelMulti 25%": {"test": "relmulti", "select_fraction": 0.25},
+    "RelMulti 50%": relmulti(0.5),
+    "RelMulti 25%": relmulti(0.25),
 }
 TESTS = {f"{name}-{measure.upper()}": (measure, name) for measure in ("mmd", "ksd") for name in OPTIONS}
 SIZES, QUICK_SIZES = (200, 500, 1000, 1500, 2000), (200, 500)

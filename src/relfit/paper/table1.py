@@ -35,6 +35,7 @@ from relfit.paper.experiment import (
     grid,
     level_kept,
     rate,
+    relmulti,
     verdict,
 )
 from relfit.util.arrays import Array
@@ -59,8 +60,8 @@ MODELS = {
 GENERATED, TRULY_BEST = "G .50/.50", "R .51/.49"
 TESTS: dict[str, dict[str, Any]] = {
     "RelPSI": {"test": "relpsi"},
-    "RelMulti": {"test": "relmulti", "select_fraction": 0.5, "correction": "by"},
-    "RelMulti, BH": {"test": "relmulti", "select_fraction": 0.5, "correction": "bh"},
+    "RelMulti": relmulti(0.5, "by"),
+    "RelMulti, BH": relmulti(0.5, "bh"),
     "best set": {"test": "best-set"},
     "carving": {"test": "carve"},
 }

@@ -39,6 +39,7 @@ from relfit.paper.experiment import (
     declared,
     grid,
     rate,
+    relmulti,
     verdict,
 )
 from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, rotation_2d
@@ -235,7 +236,7 @@ def rotation_trial(setting: Setting, seed: int) -> dict[str, Any]:
 def _trial(problem: Problem, measure: str, n: int, seed: int) -> dict[str, Any]:
     reference, models = candidates(problem, measure, n, seed)
     options: dict[str, dict[str, Any]] = {RELPSI: {"test": "relpsi"}}
-    options |= {name: {"test": "relmulti", "select_fraction": fraction} for name, fraction in SPLITS.items()}
+    options |= {name: relmulti(fraction) for name, fraction in SPLITS.items()}
     decisions = []
     for test, test_options in options.items():
         result = compare(
