@@ -7,6 +7,7 @@ The Fourier features are a prototype of this script, not part of relfit: the pag
 
 import time
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,8 +86,8 @@ def fourier(reference, models, bandwidth, count, rng, *, own_noise):
 
 def of_features(features, names):
     """The unbiased MMD² of samples with rows of features, its covariance, and the part of every feature: (l, J)."""
-    ours, *theirs = (own_part(x) for x in features)
-    each = np.stack([ours[0] + t[0] - 2.0 * ours[1] * t[1] for t in theirs])
+    ours, *theirs = (sums_of(x) for x in features)
+    each = np.stack([ours.pairs + t.pairs - 2.0 * ours.mean * t.mean for t in theirs])
     g = np.stack([projection(features[0], ours, t) for t in theirs], axis=1)
     f = [projection(x, t, ours) for x, t in zip(features[1:], theirs, strict=True)]
     psi = Psi(centred(g), tuple(centred(row) for row in f))
@@ -94,15 +95,23 @@ def of_features(features, names):
     return JointEstimate(tuple(names), each.sum(axis=1), psi.covariance(), sizes, psi), each
 
 
-def own_part(x):
-    """For every feature ``mean_{a≠b} τ_a τ_b``, its mean and its sum over n − 1."""
+class Sums(NamedTuple):
+    """For every feature ``mean_{a≠b} τ_a τ_b``, its mean, and its sum over n − 1."""
+
+    pairs: Any
+    mean: Any
+    total: Any
+
+
+def sums_of(x):
+    """The sums over the rows of one sample."""
     n, total = len(x), x.sum(axis=0)
-    return (np.square(total) - np.square(x).sum(axis=0)) / (n * (n - 1)), total / n, total / (n - 1)
+    return Sums((np.square(total) - np.square(x).sum(axis=0)) / (n * (n - 1)), total / n, total / (n - 1))
 
 
-def projection(x, own, other):
+def projection(x, sums, other):
     """``τ_a·(Σ_{b≠a} τ_b/(n−1) − mean of the other sample)``."""
-    return x @ (own[2] - other[1]) - np.einsum("ij,ij->i", x, x) / (len(x) - 1)
+    return x @ (sums.total - other.mean) - np.einsum("ij,ij->i", x, x) / (len(x) - 1)
 
 
 def rows(setting, results):

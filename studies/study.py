@@ -66,8 +66,8 @@ def main(study, description, arguments=None):
             part = study.parts[name]
             if not asked.stored:
                 _run(store, part, asked.trials / study.trials, options)
-            found = [(setting, store.results(part.experiment, setting)) for setting in part.settings()]
-            results[name] = [(setting, trials) for setting, trials in found if trials]
+            stored = [(setting, store.results(part.experiment, setting)) for setting in part.settings()]
+            results[name] = [(setting, trials) for setting, trials in stored if trials]
     if not asked.only:
         holds = study.write(Path(asked.docs), results)
         print(f"Written to {asked.docs}.")

@@ -234,10 +234,10 @@ def mixture_1d() -> Problem:
     M(ρ) − M(.5) = (ρ − .5)(N(1,1) − N(−1,1)), so MMD² ∝ (ρ − .5)² for every kernel: P1 is best. KSD agrees
     (the tests check it by quadrature for Gaussian kernels of many bandwidths).
     """
-    shares = np.array([0.5, 0.7, 0.75])
+    weights = np.array([0.5, 0.7, 0.75])
     centres = np.array([[1.0], [-1.0]])
-    r, *models = (GaussianMixture(np.array([rho, 1.0 - rho]), centres, np.eye(1)) for rho in shares)
-    return _problem(r, models, shares[1:] - shares[0])
+    r, *models = (GaussianMixture(np.array([rho, 1.0 - rho]), centres, np.eye(1)) for rho in weights)
+    return _problem(r, models, weights[1:] - weights[0])
 
 
 def rbm(perturbations: Sequence[float]) -> Problem:

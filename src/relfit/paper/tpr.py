@@ -153,9 +153,9 @@ def _stein(x: Array, s: Array, bandwidth: float) -> Array:
     """u(x,y) = k·[s(x)·s(y) + (s(x) − s(y))·(x−y)/σ² + d/σ² − ‖x−y‖²/σ⁴], the Gaussian kernel's Stein kernel."""
     b2 = bandwidth**2
     along = s @ x.T
-    own = np.diag(along)
+    same = np.diag(along)
     squares = ((x[:, None, :] - x[None, :, :]) ** 2).sum(axis=-1)
-    push = own[:, None] - along + own[None, :] - along.T
+    push = same[:, None] - along + same[None, :] - along.T
     return np.asarray(np.exp(-0.5 * squares / b2) * (s @ s.T + push / b2 + x.shape[1] / b2 - squares / b2**2))
 
 

@@ -81,10 +81,10 @@ def _draw_ecdf(ax: Axes, cell: Cell, test: str) -> None:
         ax.text(0.97, 0.05, words, ha="right", color=COLOURS[test], fontsize="small")
         return
     p = np.sort(_pvalues(cell, test))
-    share = np.arange(1, len(p) + 1) / len(p)
-    ax.step(p, share, where="post", color=COLOURS[test], label=test)
+    fraction = np.arange(1, len(p) + 1) / len(p)
+    ax.step(p, fraction, where="post", color=COLOURS[test], label=test)
     reach = 1.358 / np.sqrt(len(p))  # the 95% band of Kolmogorov and Smirnov
-    ax.fill_between(p, share - reach, share + reach, step="post", color=COLOURS[test], alpha=0.12, linewidth=0)
+    ax.fill_between(p, fraction - reach, fraction + reach, step="post", color=COLOURS[test], alpha=0.12, linewidth=0)
 
 
 def checks(results: Results) -> list[Check]:
