@@ -41,7 +41,6 @@ from relfit.stats.tests.carve import Selection, _log_pvalues, carve
 from relfit.stats.tests.relmulti import relmulti
 from relfit.stats.tests.relpsi import relpsi
 from relfit.util.errors import InputError
-from studies import planning
 from studies.problems import true_mmd
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
@@ -513,33 +512,6 @@ def test_refusals(options, words):
 def test_pilots_that_are_refused(pilot, words):
     with pytest.raises(InputError, match=words):
         plan(pilot)
-
-
-def test_the_experiment_makes_its_rows(monkeypatch):
-    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
-    setting = planning.cells()[-1]
-    assert len(planning.cells()) == 6
-    rows = planning.rows(setting, [planning.trial(setting, seed) for seed in range(3)])
-    assert [row["model"] for row in rows[:3]] == ["m3"] * 3
-    assert {row["test"] for row in rows} == {"relpsi", "best-set", "carve"}
-    assert all(row["difference"] == row["forecast"][0] - row["realised"][0] for row in rows)
-    summary = list(planning.summary(rows))
-    assert [row["models"] for row in summary] == [3, 3, 3]
-    assert summary[0]["largest difference"][0] == max(abs(r["difference"]) for r in rows if r["test"] == "relpsi")
-
-
-def test_the_experiment_counts_pilots_whose_range_holds_the_truth(monkeypatch):
-    """The population needs some n of rows; a pilot without a limit holds it, one that ends below does not."""
-    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
-    setting = planning.pilot_cells()[-1]
-    found = planning.pilot_trial(setting, 0)
-    assert found["low"] <= found["rows"] <= found["high"]
-    truth = planning.pilot_row(setting, [found])["rows needed"]
-    assert int(truth) > setting["n"]
-    made = [{"rows": 100, "low": 50, "high": 101}, {"rows": 9999, "low": 50, "high": None}]
-    row = planning.pilot_row(setting, made)
-    assert row["rows needed"] == truth
-    assert row["range holds it"] == (0.5, 0.5)
 
 
 # --- the command line ----------------------------------------------------------------------------------------------
