@@ -75,10 +75,10 @@ calibrate: $(DEV) ## simulate the error rates (long)
 calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
 	$(ONE_THREAD) nice -n 15 $(BIN)/python -m studies.estimators
 
-calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's share and losses beside MCS (long)
+calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's fraction and losses beside MCS (long)
 	$(BIN)/python -m studies.coverage
 	$(BIN)/python -m studies.select_fraction
-	$(BIN)/python examples/losses_mcs.py --trials 300 --docs docs/losses.md
+	$(BIN)/python -m studies.losses
 
 kernels: $(DEV) ## simulate level and power with different kernels, for docs/kernels.md (long)
 	$(BIN)/python -m studies.kernels
@@ -102,7 +102,7 @@ new-user: package ## follow the README from an empty folder, and write docs/new-
 
 clean: ## remove caches, builds and the demo report; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html
-	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks studies examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(RUN): pyproject.toml
 	$(ensure-venv)

@@ -19,7 +19,7 @@ from relfit.compute.memory import Budget
 from relfit.data.arrays import as_rows, bounded_rows
 from relfit.data.files import read_labels, read_rows, split_labels
 from relfit.features.sources import list_items
-from relfit.paper.chicago_data import read_file
+from relfit.paper.data import read_file
 
 pytestmark = pytest.mark.filterwarnings("error")
 

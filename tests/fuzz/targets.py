@@ -117,7 +117,7 @@ def _items(path: Path) -> None:
 
 
 def _places(path: Path) -> None:
-    from relfit.paper.chicago_data import read_file
+    from relfit.paper.data import read_file
 
     read_file(path)
 

@@ -10,7 +10,6 @@ from relfit.results.comparison import Comparison
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.maxt import seeded
 from relfit.stats.tests.best_set import collection_best_set
-from relfit.stats.tests.carve import carve_repeated
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 
@@ -79,11 +78,6 @@ def test_differences_without_variance(test):
     result = again(decide(joint, test=test, rng=0))
     assert result.worse[2]
     assert result.adjusted_pvalue[2] == 0.0
-
-
-def test_repeated_carving():
-    joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 3.0], 0.1 * np.eye(3))
-    again(comparison_of(joint, carve_repeated(joint, 0.05, rng=np.random.default_rng(0)), 0.05, "carve"))
 
 
 def test_a_set_of_best_models_that_is_not_the_others(data):

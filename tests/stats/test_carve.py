@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import streams
-from relfit.stats.tests.carve import carve, carve_bounds, carve_repeated, conditional_law, select
+from relfit.stats.tests.carve import carve, carve_bounds, conditional_law, select
 from relfit.stats.tests.relpsi import relpsi
 from relfit.stats.truncnorm import selective_interval
 from relfit.util.errors import InputError
@@ -278,30 +278,3 @@ def test_the_result_says_that_it_is_randomised():
     assert len({decision.best for decision in decisions}) > 1
     assert all(decision.randomised and decision.gamma == 1.0 for decision in decisions)
     assert decisions[0].correction == "by"
-
-
-def test_repeated_carving_is_twice_the_median():
-    """Five repeats from one generator: p_(3) · 5/3 of the five single p-values, 1 where the model was selected."""
-    estimate = joint([0.0, 0.4, 2.0], np.eye(3))
-    rng = np.random.default_rng(18)
-    single = [carve(estimate, ALPHA, rng=rng, draws=100) for _ in range(5)]
-    repeated = carve_repeated(estimate, ALPHA, rng=np.random.default_rng(18), repeats=5, draws=100)
-    expected = np.minimum(np.median([np.exp(d.log_pvalue) for d in single], axis=0) * 5 / 3, 1.0)
-    chosen = np.bincount([d.best for d in single], minlength=3)
-    assert chosen[repeated.best] == chosen.max()
-    expected[repeated.best] = 1.0
-    np.testing.assert_allclose(np.exp(repeated.log_pvalue), expected, rtol=1e-12)
-
-
-def test_repeated_carving_keeps_the_level():
-    rng = np.random.default_rng(19)
-    trials = 150
-    covariance = 0.5 * np.eye(4) + 0.5
-    estimates = rng.multivariate_normal(np.zeros(4), covariance, size=trials)
-    runs = [carve_repeated(joint(d, covariance), ALPHA, rng=rng, repeats=7, draws=60) for d in estimates]
-    worse = np.array([run.worse.mean() for run in runs])
-    assert worse.mean() < ALPHA
-    moved = [
-        carve_repeated(joint(d + 6 * np.eye(4)[3], covariance), ALPHA, rng=rng, repeats=7, draws=60) for d in estimates
-    ]
-    assert np.mean([run.worse[3] for run in moved]) > 0.95

@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal, norm
 
 import relfit
 from relfit.cli import main
-from relfit.paper.problems import draw, mean_shift, population_mmd
+from relfit.paper.problems import draw, mean_shift
 from relfit.report.checks import rows_advice
 from relfit.results.plan import Plan
 from relfit.stats.decision import adjust, differences, without_variance
@@ -41,7 +41,7 @@ from relfit.stats.tests.carve import Selection, _log_pvalues, carve
 from relfit.stats.tests.relmulti import relmulti
 from relfit.stats.tests.relpsi import relpsi
 from relfit.util.errors import InputError
-from studies.planning import trials as planning
+from studies.problems import true_mmd
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 ALPHA = 0.05
@@ -405,12 +405,12 @@ def test_the_detectable_gap_is_detected(test, five, made):
 
 def test_the_power_comes_true_on_data():
     """Three Gaussians, MMD: the forecast from a large sample's (D, V) beside fresh samples of 320 rows."""
-    problem = mean_shift("three", np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
+    problem = mean_shift(np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
     kernel = relfit.Gaussian(1.5)
     reference, models = draw(problem, 2000, seed=10**9)
     large = relfit.estimate(reference, models, kernel=kernel, rng=0)
     second = {"second_order": large.second_order}
-    pilot = JointEstimate(problem.models, population_mmd(problem, 1.5), large.covariance, (2000,), **second)
+    pilot = JointEstimate(tuple(problem.models), true_mmd(problem, 1.5), large.covariance, (2000,), **second)
     made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"))
     trials = 150
     found = dict.fromkeys(made.tests, 0)
@@ -512,33 +512,6 @@ def test_refusals(options, words):
 def test_pilots_that_are_refused(pilot, words):
     with pytest.raises(InputError, match=words):
         plan(pilot)
-
-
-def test_the_experiment_makes_its_rows(monkeypatch):
-    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
-    setting = planning.cells()[-1]
-    assert len(planning.cells()) == 6
-    rows = planning.rows(setting, [planning.trial(setting, seed) for seed in range(3)])
-    assert [row["model"] for row in rows[:3]] == ["m3"] * 3
-    assert {row["test"] for row in rows} == {"relpsi", "best-set", "carve"}
-    assert all(row["difference"] == row["forecast"][0] - row["realised"][0] for row in rows)
-    summary = list(planning.summary(rows))
-    assert [row["models"] for row in summary] == [3, 3, 3]
-    assert summary[0]["largest difference"][0] == max(abs(r["difference"]) for r in rows if r["test"] == "relpsi")
-
-
-def test_the_experiment_counts_pilots_whose_range_holds_the_truth(monkeypatch):
-    """The population needs some n of rows; a pilot without a limit holds it, one that ends below does not."""
-    monkeypatch.setattr(planning, "FORECAST_TRIALS", 200)
-    setting = planning.pilot_cells()[-1]
-    found = planning.pilot_trial(setting, 0)
-    assert found["low"] <= found["rows"] <= found["high"]
-    truth = planning.pilot_row(setting, [found])["rows needed"]
-    assert int(truth) > setting["n"]
-    made = [{"rows": 100, "low": 50, "high": 101}, {"rows": 9999, "low": 50, "high": None}]
-    row = planning.pilot_row(setting, made)
-    assert row["rows needed"] == truth
-    assert row["range holds it"] == (0.5, 0.5)
 
 
 # --- the command line ----------------------------------------------------------------------------------------------

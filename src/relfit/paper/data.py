@@ -1,4 +1,12 @@
-"""The folder for downloads and trained models: the platform's cache folder, or the variable RELFIT_CACHE."""
+"""The data of the experiments: the digits inside the package, files from the user, and the robberies of Chicago.
+
+Downloads and trained models are kept in the platform's cache folder, or in the folder that the environment variable
+RELFIT_CACHE names. Nothing is fetched unless the user asked for it.
+
+The robberies of 2016 come from the City of Chicago's open-data portal: its Socrata API gives the rows of "Crimes - 2001
+to Present" (data set ijzp-q8t2) with primary type ROBBERY and year 2016 as CSV, in pages. They are downloaded once,
+checked, and cached with a checksum.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +20,77 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.paper.experiment import DataAbsent, Given, Tell, silent
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
 
-VARIABLE = "RELFIT_CACHE"
+GREY_LEVELS = 16.0
+CACHE_VARIABLE = "RELFIT_CACHE"
+
+PORTAL = "https://data.cityofchicago.org/resource/ijzp-q8t2.csv"
+WHERE = "primary_type='ROBBERY' AND year=2016"
+PAGE = 10_000
+TIMEOUT = 60.0  # seconds without an answer
+MOST_BYTES = 8_000_000  # the whole is about 300 kB
+TRIES = 3
+PAUSE = 2.0  # seconds before the second try, twice as many before the third
+ROWS = (11_000, 13_000)  # 11,957 when the paper was written; records are amended now and then
+LONGITUDES, LATITUDES = (-88.0, -87.4), (41.6, 42.1)
+NAMES = {"longitude": "lon", "lon": "lon", "latitude": "lat", "lat": "lat"}
+CACHED = "robbery_2016.csv"
+HOW_TO_GET = (
+    "table2-chicago: its data are not on this machine; add --download to fetch the robberies of 2016 from the City of "
+    "Chicago's portal (300 kB), or --data FILE with a CSV of lon,lat"
+)
+
+Log = Callable[[str], None]
+
+
+class DataAbsent(InputError):
+    """The experiment's data are not on this machine; the message says in one line how to get them."""
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """The options --data FILE, --features DIR and --download."""
+
+    data: Path | None = None
+    features: Path | None = None
+    download: bool = False
+
+    def names(self) -> list[str]:
+        """The options that were given, as on the command line.
+
+        >>> DataOptions(download=True).names()
+        ['--download']
+        """
+        values = {"--data": self.data, "--features": self.features, "--download": self.download or None}
+        return [name for name, value in values.items() if value is not None]
+
+
+def digits() -> tuple[Array, NDArray[np.uint8]]:
+    """The handwritten digits of digits.md: images (1797, 64) with pixels in [0, 1], and their labels 0 to 9."""
+    with files("relfit").joinpath("paper/digits.npz").open("rb") as stored, np.load(stored, allow_pickle=False) as data:
+        return data["images"] / GREY_LEVELS, data["labels"]
 
 
 def cache_folder(name: str) -> Path:
-    """The folder of this name in the cache, made if it is not there."""
+    """The folder of this name in the cache, created if it does not exist."""
     folder = cache_root() / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{VARIABLE}: cannot make the folder {str(folder)!r} ({error.strerror}); name one that can be written"
+            f"{CACHE_VARIABLE}: cannot create the folder {str(folder)!r} ({error.strerror}); set it to a folder that "
+            "can be written"
         ) from error
     return folder
 
@@ -45,8 +101,8 @@ def cache_root(platform: str = sys.platform, environment: Mapping[str, str] = os
     >>> cache_root("linux", {"XDG_CACHE_HOME": "/caches"}).as_posix()
     '/caches/relfit'
     """
-    if environment.get(VARIABLE):
-        return Path(environment[VARIABLE])
+    if environment.get(CACHE_VARIABLE):
+        return Path(environment[CACHE_VARIABLE])
     if platform == "win32":
         return Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "relfit" / "Cache"
     if platform == "darwin":
@@ -62,60 +118,23 @@ def digest(*parts: bytes) -> str:
     return whole.hexdigest()[:16]
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """An .npz file of plain arrays."""
-    stream = io.BytesIO()
-    np.savez_compressed(stream, allow_pickle=False, **dict(arrays))
-    write_bytes_atomic(path, stream.getvalue())
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file; nothing in it is run."""
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
-
-
-# --------------------
-# The robberies of 2016 from the City of Chicago's open-data portal: downloaded once, checked, cached; or a file.
-#
-# The portal's Socrata API gives the rows of "Crimes - 2001 to Present" (data set ijzp-q8t2) with primary type ROBBERY
-# and year 2016 as CSV, in pages. Nothing is fetched unless the user asked for it.
-
-
-PORTAL = "https://data.cityofchicago.org/resource/ijzp-q8t2.csv"
-WHERE = "primary_type='ROBBERY' AND year=2016"
-PAGE = 10_000
-TIMEOUT = 60.0  # seconds without an answer
-MOST_BYTES = 8_000_000  # the whole is about 300 kB
-TRIES = 3
-PAUSE = 2.0  # seconds before the second try, twice as many before the third
-ROWS = (11_000, 13_000)  # 11,957 when the paper was written; records are amended now and then
-LONGITUDES, LATITUDES = (-88.0, -87.4), (41.6, 42.1)
-NAMES = {"longitude": "lon", "lon": "lon", "latitude": "lat", "lat": "lat"}
-CACHED = "robbery_2016.csv"
-HOW = (
-    "table2-chicago: its data are not on this machine; add --download to fetch the robberies of 2016 from the City of "
-    "Chicago's portal (300 kB), or --data FILE with a CSV of lon,lat"
-)
-
-
-def robberies(given: Given, tell: Tell = silent) -> Array:
+def robberies(options: DataOptions, log: Log) -> Array:
     """Longitude and latitude (n, 2), sorted, from the user's file, the cache or, if asked for, the portal."""
-    if given.data is not None:
-        return sorted_rows(read_file(given.data))
+    if options.data is not None:
+        return _sorted(read_file(options.data))
     cached = cache_folder("chicago") / CACHED
-    if given.download and not _intact(cached):
-        tell(f"table2-chicago: downloading {CACHED} from {urllib.parse.urlsplit(PORTAL).netloc}")
-        keep(cached, download(PORTAL))
+    if options.download and not _intact(cached):
+        log(f"table2-chicago: downloading {CACHED} from {urllib.parse.urlsplit(PORTAL).netloc}")
+        _keep(cached, download(PORTAL))
     if not cached.exists():
-        raise DataAbsent(HOW)
+        raise DataAbsent(HOW_TO_GET)
     if not _intact(cached):
         raise InputError(f"{str(cached)!r} is not what was downloaded (its checksum differs); add --download")
-    return sorted_rows(parse(cached.read_text(encoding="utf-8"), str(cached)))
+    return _sorted(parse(cached.read_text(encoding="utf-8"), str(cached)))
 
 
-def sorted_rows(rows: Array) -> Array:
-    """The rows in an order of their own, so that the seeded split does not depend on the order of the file."""
+def _sorted(rows: Array) -> Array:
+    """The rows sorted by their values, so that the seeded split does not depend on the order of the file."""
     return np.ascontiguousarray(rows[np.lexsort(rows.T[::-1])])
 
 
@@ -141,16 +160,13 @@ def parse(text: str, source: str) -> Array:
         raise InputError(f"{source}: expected a CSV with columns lon,lat; its first line is {','.join(header)[:80]!r}")
     columns = header.index("lon"), header.index("lat")
     try:
-        found = [[line[column].strip() for column in columns] for line in lines if line]
-        rows = np.array([[float(value) for value in row] for row in found if all(row)], dtype=np.float64)
+        cells = [[line[column].strip() for column in columns] for line in lines if line]
+        rows = np.array([[float(value) for value in row] for row in cells if all(row)], dtype=np.float64)
     except (ValueError, IndexError) as error:
         raise InputError(
             f"{source}: expected two numbers on line {lines.line_num} or before, got something else"
         ) from error
-    return _plausible(rows.reshape(-1, 2), source)
-
-
-def _plausible(rows: Array, source: str) -> Array:
+    rows = rows.reshape(-1, 2)
     low, high = np.array([LONGITUDES, LATITUDES]).T
     outside = ~((rows >= low) & (rows <= high)).all(axis=1)
     if outside.any():
@@ -162,19 +178,16 @@ def _plausible(rows: Array, source: str) -> Array:
     return rows
 
 
-# --- the portal
-
-
 def download(url: str, *, page: int = PAGE, timeout: float = TIMEOUT, pause: float = PAUSE) -> Array:
     """All rows of the query, as many as the portal says there are."""
-    wanted = _count(_fetch(url, {"$select": "count(*)", "$where": WHERE}, timeout, pause), url)
+    total = _count(_fetch(url, {"$select": "count(*)", "$where": WHERE}, timeout, pause), url)
     low, high = ROWS
-    if not low <= wanted <= high:
-        raise InputError(f"{url}: expected {low} to {high} robberies, the portal has {wanted}; give a file with --data")
+    if not low <= total <= high:
+        raise InputError(f"{url}: expected {low} to {high} robberies, the portal has {total}; give a file with --data")
     query = {"$select": "id,longitude,latitude", "$where": WHERE, "$order": "id", "$limit": str(page)}
     pages = [
-        _page(_fetch(url, {**query, "$offset": str(start)}, timeout, pause), min(page, wanted - start), url)
-        for start in range(0, wanted, page)
+        _page(_fetch(url, {**query, "$offset": str(start)}, timeout, pause), min(page, total - start), url)
+        for start in range(0, total, page)
     ]
     return np.concatenate(pages)
 
@@ -188,14 +201,14 @@ def _count(text: str, url: str) -> int:
 
 def _page(text: str, rows: int, url: str) -> Array:
     """One page; the count includes the rows without a location."""
-    found = len(text.splitlines()) - 1
-    if found != rows or not text.endswith("\n"):
-        raise InputError(f"{url}: expected a page of {rows} rows, got {found} or a part of them; try again")
+    lines = len(text.splitlines()) - 1
+    if lines != rows or not text.endswith("\n"):
+        raise InputError(f"{url}: expected a page of {rows} rows, got {lines} or a part of them; try again")
     return parse(text, url)
 
 
 def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str:
-    """The answer to one query; a refusal is final, a server's or network's failure is tried three times."""
+    """The answer to one query; a refusal is final, a failure of the server or the network is tried three times."""
     address = f"{url}?{urllib.parse.urlencode(query)}"
     for attempt in range(TRIES):
         if attempt:
@@ -217,7 +230,7 @@ def _read(address: str, timeout: float) -> bytes:
     request = urllib.request.Request(address, headers={"Accept": "text/csv"})  # noqa: S310  (https, or a test's server)
     with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
         if address.startswith("https:") and not response.geturl().startswith("https:"):
-            raise InputError(f"{address.partition('?')[0]}: was led to an address without https; not kept")
+            raise InputError(f"{address.partition('?')[0]}: redirected to an address without https; not kept")
         body: bytes = response.read(MOST_BYTES + 1)
         length = response.headers.get("Content-Length")
     if len(body) > MOST_BYTES:
@@ -227,10 +240,7 @@ def _read(address: str, timeout: float) -> bytes:
     return body
 
 
-# --- the cached copy and its checksum
-
-
-def keep(path: Path, rows: Array) -> None:
+def _keep(path: Path, rows: Array) -> None:
     """Write the rows and, beside them, the checksum of the file."""
     text = "lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in rows)
     write_text_atomic(_checksum(path), hashlib.sha256(text.encode()).hexdigest() + "\n")

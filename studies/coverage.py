@@ -1,35 +1,28 @@
-"""Do the confidence bounds of relpsi, carve and best-set hold what they promise? And margins and groups their level?"""
+"""Do the confidence bounds hold what they promise, and margins and groups their level? Writes docs/coverage.md.
 
-from __future__ import annotations
+python -m studies.coverage [--trials 2000] [--only data] [--workers 2]
+"""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relfit.api import compare, decide, estimate
-from relfit.data.models import Density
-from relfit.estimators.base import KSD, MMD
-from relfit.kernels.standard import Gaussian
-from relfit.paper.experiment import rate
-from relfit.paper.problems import draw, mean_shift_l10, stream
-from relfit.stats.decision import Decision, difference_variance
-from relfit.stats.joint import JointEstimate
+from relfit import KSD, MMD, Density, Gaussian, JointEstimate, compare, decide, estimate
+from relfit.paper.experiment import markdown_table, rate
+from relfit.paper.problems import candidates, mean_shift_l10, stream
+from relfit.stats.decision import difference_variance
 from relfit.stats.maxt import seeded
 from relfit.stats.ranks import pair_intervals
 from relfit.stats.tests.best_set import best_set, regret_bounds
-from relfit.stats.tests.carve import carve, carve_bounds
+from relfit.stats.tests.carve import carve, carve_bounds, select
 from relfit.stats.tests.relpsi import relpsi
 from relfit.stats.truncnorm import selective_log_pvalue
+from studies.study import ALPHA, Part, Study, main, rows_of, write_page
 
-Array = NDArray[np.float64]
-
-LEVEL, ALPHA = 0.95, 0.05
+LEVEL = 0.95
 # Fixed, so that the population discrepancies have a closed form; about the median distance in ten dimensions.
-BANDWIDTH, DIM = 4.5, 10
+BANDWIDTH = 4.5
 TESTS = ("relpsi", "carve", "best-set")
 MEANS = {
     "all tied": np.zeros(10),
@@ -43,22 +36,22 @@ DRAWS = 5000
 EVERY = 10
 
 
-def known_cells() -> list[dict[str, Any]]:
+def known_cells():
     """Gaussian (D, V) with V known."""
     return [{"setting": name} for name in MEANS]
 
 
-def data_cells() -> list[dict[str, Any]]:
+def data_cells():
     """The paper's ten-model problem."""
     return [{"measure": measure, "n": n} for measure in ("mmd", "ksd") for n in (200, 500)]
 
 
-def pair_cells() -> list[dict[str, Any]]:
+def pair_cells():
     """All of them once more, for the intervals of all pairs."""
     return known_cells() + data_cells()
 
 
-def group_cells() -> list[dict[str, Any]]:
+def group_cells():
     """Tied models, rows in groups, with the groups and without."""
     return [
         {"measure": measure, "dependence": dependence, "groups": groups}
@@ -67,25 +60,25 @@ def group_cells() -> list[dict[str, Any]]:
     ]
 
 
-def known_covariance() -> Array:
+def known_covariance():
     """Ten correlated estimates with variances that differ fourfold; a typical difference has variance 1."""
     rng = np.random.default_rng(5)
     root = rng.normal(size=(10, 10)) * np.sqrt(np.linspace(0.4, 1.6, 10))[:, None]
     return np.asarray(root @ root.T / 20.0 + 0.3)
 
 
-def known_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def known_trial(setting, seed):
     """One D ~ N(θ, V)."""
     return _bounds(*_known(setting, seed), seed)
 
 
-def data_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def data_trial(setting, seed):
     """One draw of meanshift-l10."""
     joint, theta = _estimated(setting, seed)
     return _bounds(joint, theta, seed)
 
 
-def pair_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def pair_trial(setting, seed):
     """Whether the intervals of all 45 differences hold, and their median length."""
     joint, theta = (_known if "setting" in setting else _estimated)(setting, seed)
     ends = pair_intervals(replace(joint, psi=None), LEVEL, rng=seeded(seed, "pairs"), draws=DRAWS)
@@ -95,22 +88,22 @@ def pair_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     return {"interval": bool(held.all()), "length": float(np.median(np.ptp(ends, axis=2)[upper]))}
 
 
-def margin_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The same with a margin that is exactly the gap of P10 to the nine tied models."""
+def margin_trial(setting, seed):
+    """The verdicts with a margin that is exactly the gap of P10 to the nine tied models."""
     joint, theta = _estimated(setting, seed)
     gap = float(theta[-1] - theta.min())
-    results = {
+    decisions = {
         "relpsi": relpsi(joint, ALPHA, margin=gap),
         "carve": carve(joint, ALPHA, rng=seeded(seed, "carve"), margin=gap),
         "best-set": best_set(joint, ALPHA, rng=seeded(seed, "best-set"), draws=DRAWS, margin=gap),
     }
     return {
-        test: {"best": found.best, "worse": bool(found.worse[-1]), "equivalent": _equivalent(found)}
-        for test, found in results.items()
+        test: {"best": decision.best, "worse": bool(decision.worse[-1]), "equivalent": _equivalent(decision)}
+        for test, decision in decisions.items()
     }
 
 
-def group_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def group_trial(setting, seed):
     """Four tied models; a group's rows are its centre and a little noise. The models each test declares worse."""
     rng = stream(seed, f"groups {setting['measure']}")
     labels = np.repeat(np.arange(GROUPS), GROUP_SIZE)
@@ -118,42 +111,39 @@ def group_trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     names = [f"P{k}" for k in range(1, 5)]
     prompts = rng.normal(size=(GROUPS, 2))
     reference = _in_groups(rng, prompts)
-    models: dict[str, Any]
     if setting["measure"] == "ksd":
         models = {name: Density(score=_score(mean), dim=2) for name, mean in zip(names, shifts, strict=True)}
-        given: Any = labels
+        groups = labels
     else:
         paired = setting["dependence"] == "paired"
         models = {
             name: _in_groups(rng, prompts if paired else rng.normal(size=(GROUPS, 2))) + mean
             for name, mean in zip(names, shifts, strict=True)
         }
-        given = labels if paired else dict.fromkeys(("reference", *names), labels)
-    options = {"groups": given} if setting["groups"] else {}
-    out = {}
-    for test in ("relpsi", "relmulti", "best-set"):
-        result = compare(
-            *(reference, models), test=test, kernel=Gaussian(2.0), dependence=setting["dependence"], alpha=ALPHA,
-            correction="none", rng=seed, progress=False, **options,
-        )  # fmt: skip
-        out[test] = int(result.worse.sum())
-    return out
+        groups = labels if paired else dict.fromkeys(("reference", *names), labels)
+    options = {"kernel": Gaussian(2.0), "dependence": setting["dependence"], "alpha": ALPHA, "correction": "none"}
+    options |= {"groups": groups} if setting["groups"] else {}
+    results = {
+        test: compare(reference, models, test=test, rng=seed, progress=False, **options)
+        for test in ("relpsi", "relmulti", "best-set")
+    }
+    return {test: int(result.worse.sum()) for test, result in results.items()}
 
 
-def coverage_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def coverage_rows(setting, results):
     """Coverage with its Monte-Carlo error, and the median length of the intervals."""
     rows = []
     for test in TESTS:
-        found = [result[test] for result in results]
-        lengths = [math.inf if length is None else length for one in found for length in one.get("lengths", ())]
-        lengths = [length for length in lengths if length > 0.0]  # the selected model's own is 0
+        trials = [result[test] for result in results]
+        lengths = [math.inf if length is None else length for one in trials for length in one.get("lengths", ())]
+        lengths = [length for length in lengths if length > 0.0]  # the length is 0 for the selected model itself
         rows.append(
             {
                 **setting,
                 "test": test,
-                "lower bound": rate([one["lower"] for one in found]),
-                "upper bound": rate([one["upper"] for one in found]),
-                "interval": rate([one["interval"] for one in found]),
+                "lower bound": rate([one["lower"] for one in trials]),
+                "upper bound": rate([one["upper"] for one in trials]),
+                "interval": rate([one["interval"] for one in trials]),
                 "median length": f"{np.median(lengths):.3g}",
                 "infinite": f"{np.mean(np.isinf(lengths)):.3f}",
             }
@@ -161,7 +151,7 @@ def coverage_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any
     return rows
 
 
-def pair_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def pair_rows(setting, results):
     """Coverage of all differences at once."""
     words = setting.get("setting") or f"{setting['measure'].upper()}, n = {setting['n']}"
     length = float(np.median([result["length"] for result in results]))
@@ -169,12 +159,11 @@ def pair_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) 
     return [{"setting": words, "all intervals": covered, "median length": f"{length:.3g}"}]
 
 
-def margin_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def margin_rows(setting, results):
     """How often P10, worse by exactly δ, is called worse by more, and how often any claim "equivalent" is wrong."""
     rows = []
     for test in TESTS:
-        found = [result[test] for result in results]
-        tied = [one for one in found if test == "best-set" or one["best"] != 9]
+        tied = [result[test] for result in results if test == "best-set" or result[test]["best"] != 9]
         rows.append(
             {
                 **setting,
@@ -186,46 +175,41 @@ def margin_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
     return rows
 
 
-def group_rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def group_rows(setting, results):
     """False positive rates of four tied models."""
     rates = {f"{test} FPR": rate([result[test] / 4.0 for result in results]) for test in results[0]}
     return [{**setting, "groups": "given" if setting["groups"] else "ignored", **rates}]
 
 
-def population(measure: str) -> Array:
+def population(measure):
     """D of the ten models under the fixed kernel.
 
-    With c = (σ²/(σ²+2))^{d/2} and m = ‖μ‖²: MMD² = 2c(1 − exp(−m/(2(σ²+2)))) and, the scores differing by the
+    With c = (σ²/(σ²+2))^(d/2), d = 10, and m = ‖μ‖²: MMD² = 2c(1 − exp(−m/(2(σ²+2)))) and, the scores differing by the
     constant μ, KSD² = m c.
     """
     squares = np.r_[np.full(9, 0.25), 1.0]
     wide = BANDWIDTH**2 + 2.0
-    c = (BANDWIDTH**2 / wide) ** (DIM / 2)
+    c = (BANDWIDTH**2 / wide) ** 5
     return np.asarray(c * squares if measure == "ksd" else -2.0 * c * np.expm1(-squares / (2.0 * wide)))
 
 
-def _known(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:
+def _known(setting, seed):
     covariance, theta = known_covariance(), MEANS[setting["setting"]]
     values = stream(seed, f"coverage {setting['setting']}").multivariate_normal(theta, covariance)
     names = tuple(f"P{k}" for k in range(1, 11))
     return JointEstimate(names, values, covariance), theta
 
 
-def _estimated(setting: Mapping[str, Any], seed: int) -> tuple[JointEstimate, Array]:
-    problem = mean_shift_l10(DIM)
-    reference, samples = draw(problem, setting["n"], seed)
-    kernel = Gaussian(BANDWIDTH)
-    if setting["measure"] == "mmd":
-        joint = estimate(reference, samples, discrepancy=MMD(kernel), rng=seed, progress=False)
-    else:
-        models = {name: Density(score=problem.score(name), dim=DIM) for name in problem.models}
-        joint = estimate(reference, models, discrepancy=KSD(kernel), rng=seed, progress=False)
+def _estimated(setting, seed):
+    reference, models = candidates(mean_shift_l10(), setting["measure"], setting["n"], seed)
+    discrepancy = (MMD if setting["measure"] == "mmd" else KSD)(Gaussian(BANDWIDTH))
+    joint = estimate(reference, models, discrepancy=discrepancy, rng=seed, progress=False)
     return joint, population(setting["measure"])
 
 
-def _bounds(joint: JointEstimate, theta: Array, seed: int) -> dict[str, Any]:
-    """For each test the shares of bounds that hold (relpsi, carve) or whether all of them do (best-set)."""
-    out: dict[str, Any] = {"relpsi": _relpsi_held(joint, theta), "carve": _carve_held(joint, theta, seed)}
+def _bounds(joint, theta, seed):
+    """For each test the fractions of bounds that hold (relpsi, carve) or whether all of them do (best-set)."""
+    out = {"relpsi": _relpsi_held(joint, theta), "carve": _carve_held(joint, theta, seed)}
     regret = theta - theta.min() + 1e-12
     plain, source = replace(joint, psi=None), seeded(seed, "best-set")
     one, two = (regret_bounds(plain, level, rng=source, draws=DRAWS) for level in (LEVEL, (1.0 + LEVEL) / 2.0))
@@ -240,14 +224,13 @@ def _bounds(joint: JointEstimate, theta: Array, seed: int) -> dict[str, Any]:
     return out
 
 
-def _relpsi_held(joint: JointEstimate, theta: Array) -> dict[str, float]:
-    """Shares over the models that were not selected.
+def _relpsi_held(joint, theta):
+    """Fractions over the models that were not selected.
 
     A lower bound at 95% is below μ exactly where p = P_μ(T > t | V⁻, V⁺) ≥ 0.05, an upper bound above μ where p ≤ 0.95,
-    and the interval holds μ where p is between 0.025 and 0.975: nothing need be solved.
+    and the interval holds μ where p is between 0.025 and 0.975: no equation needs to be solved.
     """
     decision = relpsi(joint, ALPHA)
-    assert decision.truncation is not None
     others = np.flatnonzero(np.arange(len(theta)) != decision.best)
     mean = theta[others] - theta[decision.best]
     s = np.sqrt([difference_variance(joint.covariance, int(i), decision.best) for i in others])
@@ -258,25 +241,79 @@ def _relpsi_held(joint: JointEstimate, theta: Array) -> dict[str, float]:
     return {key: float(flags.mean()) for key, flags in held.items()}
 
 
-def _carve_held(joint: JointEstimate, theta: Array, seed: int) -> dict[str, float]:
+def _carve_held(joint, theta, seed):
     """The same for carving, from the bounds themselves."""
-    found = carve_bounds(joint, LEVEL, rng=seeded(seed, "carve"))
-    others = np.arange(len(theta)) != found.best
-    gap = theta - theta[found.best]
-    low, high = found.interval.T
-    held = {"lower": found.lower <= gap, "upper": found.upper >= gap, "interval": (low <= gap) & (gap <= high)}
+
+    def bounds(level):
+        return carve_bounds(joint, level, rng=seeded(seed, "carve"))
+
+    best = select(joint, seeded(seed, "carve")).best
+    others, gap = np.arange(len(theta)) != best, theta - theta[best]
+    (lower, upper), (low, high) = bounds(LEVEL), bounds((1.0 + LEVEL) / 2.0)
+    held = {"lower": lower <= gap, "upper": upper >= gap, "interval": (low <= gap) & (gap <= high)}
     return {key: float(flags[others].mean()) for key, flags in held.items()}
 
 
-def _equivalent(decision: Decision) -> bool:
+def _equivalent(decision):
     return decision.equivalent is not None and bool(decision.equivalent[-1])
 
 
-def _in_groups(rng: np.random.Generator, centres: Array) -> Array:
+def _in_groups(rng, centres):
     rows = np.repeat(centres, GROUP_SIZE, axis=0)
     return np.asarray(rows + 0.3 * rng.normal(size=rows.shape))
 
 
-def _score(mean: Array) -> Any:
-    """Of N(mean, 1.09 I), the law of the rows moved by `mean`."""
+def _score(mean):
+    """The score of N(mean, 1.09 I), the law of the rows moved by `mean`."""
     return lambda x: (mean - x) / 1.09
+
+
+def lowest(rows):
+    """The smallest coverage of a table, in words."""
+    kinds = ("lower bound", "upper bound", "interval")
+    value, kind, row = min(((row[kind][0], kind, row) for row in rows for kind in kinds), key=lambda entry: entry[0])
+    return f"{value:.4f}, {row['test']}'s {kind} with {row['measure'].upper()} at n = {row['n']}"
+
+
+ROWS = {
+    "known": coverage_rows,
+    "data": coverage_rows,
+    "pairs": pair_rows,
+    "margin": margin_rows,
+    "groups": group_rows,
+}
+
+
+def write(docs, results):
+    """The page."""
+    rows = {part: rows_of(ROWS[part], results[part]) for part in ROWS}
+    fewest = {part: min(len(trials) for _, trials in results[part]) for part in ROWS}
+    write_page(
+        docs,
+        "coverage.md",
+        trials=min(fewest[part] for part in ("known", "data", "pairs")),
+        half=min(fewest[part] for part in ("margin", "groups")),
+        bandwidth=BANDWIDTH,
+        group_count=GROUPS,
+        group_size=GROUP_SIZE,
+        lowest=lowest(rows["data"]),
+        **{part: markdown_table(lines) for part, lines in rows.items()},
+    )
+    return True
+
+
+STUDY = Study(
+    parts={
+        "known": Part("coverage-known", known_cells, known_trial, 2000),
+        "data": Part("coverage-data", data_cells, data_trial, 2000),
+        "pairs": Part("coverage-pairs", pair_cells, pair_trial, 2000),
+        "margin": Part("coverage-margin", data_cells, margin_trial, 1000),
+        "groups": Part("coverage-groups", group_cells, group_trial, 1000),
+    },
+    store="coverage.sqlite",
+    version="2",
+    write=write,
+)
+
+if __name__ == "__main__":
+    main(STUDY, __doc__)

@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from relfit.kernels.standard import Gaussian
-from relfit.stats.joint import JointEstimate, Psi
-from studies.estimators import costs, memory, noise, page, power, shrinkage, truth
+from relfit import Gaussian, JointEstimate
+from relfit.stats.joint import Psi
+from studies.estimators import costs, memory, page, power, shrinkage, truth
 
 
 def through_json(result):
@@ -29,7 +29,7 @@ def test_population_of_ksd_by_simulation():
         values = []
         for seed in range(60):
             data = truth.draw(truth.means_of(own), own, seed)
-            values.append(truth.estimates_of(data, "complete", kernel, seed).values)
+            values.append(truth.estimates_of(data, "complete", kernel, seed)[truth.COMPLETE[0]].values)
         error = np.array(values) - truth.population(truth.means_of(own), measure, kernel)
         assert (np.abs(error.mean(0)) < 4 * error.std(0) / np.sqrt(60)).all()
 
@@ -48,12 +48,12 @@ def test_shrinking_keeps_the_variances_it_should():
 
 
 @pytest.fixture(scope="module")
-def found():
+def results():
     """Every part with two tiny trials."""
     parts = {
         "truth": (truth.tied_cells()[:1] + truth.tied_cells()[3:5], truth.trial),
         "exact": (truth.exact_cells()[-1:], truth.trial),
-        "noise": (noise.cells()[:1], noise.trial),
+        "noise": (truth.noise_cells()[:1], truth.noise_trial),
         "power": (power.cells()[3:4], power.trial),
         "lags": (power.lag_cells()[-1:], power.lag_trial),
         "shrinkage": ([{"l": 10, "n": 40}], shrinkage.trial),
@@ -62,23 +62,25 @@ def found():
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(truth, "REPLICATES", 2)
-        patch.setattr(noise, "REPLICATES", 2)
+        patch.setattr(truth, "NOISE_REPLICATES", 2)
         return {
             name: [(cell, [through_json(trial(cell, seed)) for seed in range(2)]) for cell in cells]
             for name, (cells, trial) in parts.items()
         }
 
 
-def test_the_page_holds_every_table_and_says_what_was_missed(found):
-    text = page.text(found, "a machine")
+def test_the_page_holds_every_table_and_says_what_was_missed(results, tmp_path):
+    page.write(tmp_path, results)
+    text = (tmp_path / "estimators.md").read_text("utf-8")
+    assert (tmp_path / "images" / "estimators.png").read_bytes().startswith(b"\x89PNG")
     for words in ("incomplete, R = 25", "complete, corrected", "block of 11 rows", "Ledoit–Wolf", "UME", "FSSD"):
         assert words in text
-    assert "{" not in text.replace("1{i=j}", "")
+    assert "$" not in text
     assert "Holds: peak above the inputs below 500 MB: at most 121 MB" in text
 
 
-def test_the_picture_has_a_panel_for_samples_and_one_for_densities(found):
-    figure = costs.figure(found["costs to 10,000"])
+def test_the_picture_has_a_panel_for_samples_and_one_for_densities(results):
+    figure = costs.figure(results["costs to 10,000"])
     titles = [ax.get_title() for ax in figure.axes]
     assert titles == ["Samples, d = 10: MMD and UME", "Densities, d = 2: KSD and FSSD"]
     assert all(ax.get_xscale() == "log" for ax in figure.axes)
