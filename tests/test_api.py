@@ -13,7 +13,7 @@ from relfit.estimators.split import row_orders, split
 OPTIONS = [
     {"test": "relpsi"},
     {"test": "relmulti"},
-    {"test": "relmulti", "correction": "holm", "select_fraction": 0.5},
+    {"test": relfit.RelMulti(select_fraction=0.5), "correction": "holm"},
     {"estimator": "linear"},
     {"estimator": "linear", "test": "relmulti"},
     {"kernel": relfit.IMQ()},

@@ -293,9 +293,12 @@ def load_data(reference: Any, models: Any, settings: Settings, opened: Session, 
         data = _with_preset(settings.preset or "", preset, data)
     kind = KINDS[data.kind]
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
-        needs = next(each for each in KINDS.values() if settings.discrepancy_name in each.discrepancies)
-        expected = "a density on one side" if settings.discrepancy_name == "ksd" else needs.words
-        raise InputError(f"discrepancy={settings.discrepancy_name!r}: expected {expected}, got {kind.words}")
+        needs = {"ksd": "a density (relfit.Density) on one side", "fssd": "densities (relfit.Density) as models"}
+        raise InputError(
+            f"discrepancy={settings.discrepancy_name!r}: expected "
+            f"{needs.get(settings.discrepancy_name, 'samples on both sides')}, got {kind.words}; use "
+            f"discrepancy={kind.discrepancies[0]!r}"
+        )
     return data
 
 
