@@ -22,7 +22,8 @@ from relfit.data.columns import NoSuchColumn, listed
 from relfit.data.files import FileRows, read_names, read_rows
 from relfit.data.files.paths import SUFFIXES, name_of, suffix_of
 from relfit.data.labels import read_labels, split_labels
-from relfit.estimators.cost import band_seconds, complete_seconds, pair_count
+from relfit.estimators.base import pair_count
+from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
 from relfit.util.random import stream

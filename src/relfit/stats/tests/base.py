@@ -58,6 +58,7 @@ class Test(ABC):
 
     Attributes:
         name: what the test is called in options, results and files.
+        split: the fraction of the rows that selects the best model; None if the same rows select and test.
         default_correction: the correction of the p-values unless another is asked for.
         tests_best: True if the best model of the sample is tested too.
         selects: True if a random choice, and not the smallest estimate, decides which model counts as best.
@@ -73,11 +74,8 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
-
-    @property
-    def split(self) -> float | None:
-        """The fraction of the rows that selects the best model; None if the same rows select and test."""
-        return None
+    # A test that splits the rows has a property here.
+    split: float | None = None
 
     @abstractmethod
     def decide(
@@ -111,6 +109,6 @@ class Test(ABC):
 
     def resolved_correction(self, correction: str, covariance: Array, best: int) -> str:
         """The correction that is really applied: "auto" is BY, which needs no condition."""
-        if len(covariance) <= 2 and not self.tests_best:
+        if len(covariance) <= 2:
             return "none"
         return "by" if correction == "auto" else correction

@@ -102,6 +102,10 @@ class BestSet(Test):
         """Φ(r − z_{1−α}), with α divided by the correction's penalty for two hypotheses."""
         return float(ndtr(signal + ndtri(alpha / _PENALTY[correction])))
 
+    def resolved_correction(self, correction: str, covariance: Array, best: int) -> str:
+        """The correction that is really applied: "auto" is BY, since no sign condition is known for these maxima."""
+        return "by" if correction == "auto" else correction
+
     def decide_under_all(
         self, joints: Sequence[JointEstimate], kernels: Sequence[str], *, alpha: float, correction: str, seed: int
     ) -> tuple[JointEstimate, Decision]:
