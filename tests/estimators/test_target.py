@@ -89,7 +89,7 @@ def test_chains_report_their_batches():
         ({"dependence": "paired"}, "reference is a density"),
         ({"dependence": "chain", "estimator": "linear"}, "complete"),
         ({"dependence": "chain", "test": "relmulti"}, "chain"),
-        ({"discrepancy": "mmd"}, "samples on both sides"),
+        ({"discrepancy": "mmd"}, "samples on both sides, got a density as the reference"),
         ({"kernel": relfit.Polynomial()}, "smooth"),
         ({"kernel": relfit.Matern(0.5)}, "smooth"),
     ],
