@@ -49,12 +49,10 @@ class Cubic:
 KERNELS = [Gaussian(1.5), relfit.IMQ(), relfit.Gaussian(1.0) + relfit.IMQ(), relfit.Tilted(relfit.IMQ())]
 
 
-def both(reference, models, kernel, **options):
-    """MMD of samples and KSD of densities."""
-    return (
-        relfit.estimate(reference, models, kernel=kernel, rng=0, **options),
-        relfit.estimate(reference, densities(), kernel=kernel, rng=0, **options),
-    )
+def both(reference, models, kernel, **how):
+    """MMD of samples and KSD of densities, computed with these options of `Compute`."""
+    with relfit.computing(**how):
+        return tuple(relfit.estimate(reference, each, kernel=kernel, rng=0) for each in (models, densities()))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.describe())
@@ -105,7 +103,9 @@ def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "written_rows", lambda *given: written.append(1) or written_rows(*given))
     np.save(tmp_path / "r.npy", reference)
     with ProcessPoolExecutor(1, get_context("spawn")) as workers:
-        found = relfit.estimate(str(tmp_path / "r.npy"), models, rng=0, executor=workers, backend="numpy")
+        found = relfit.estimate(
+            str(tmp_path / "r.npy"), models, rng=0, compute=relfit.Compute(executor=workers, backend="numpy")
+        )
     np.testing.assert_array_equal(found.values, relfit.estimate(reference, models, rng=0).values)
     assert len(written) == len(models)
 
@@ -157,7 +157,7 @@ def test_kernels_of_functions_are_refused_by_processes(samples):
         ProcessPoolExecutor(1, get_context("spawn")) as processes,
         pytest.raises(relfit.InputError, match="cannot be sent to other processes"),
     ):
-        relfit.estimate(*samples, kernel=kernel, executor=processes)
+        relfit.estimate(*samples, kernel=kernel, compute=relfit.Compute(executor=processes))
 
 
 @pytest.mark.gpu

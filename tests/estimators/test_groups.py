@@ -169,9 +169,7 @@ def test_paired_groups_are_split_alike():
     prompts = np.repeat(np.arange(50), 2)
     centre = rng.normal(size=(50, 2))[prompts]
     r, a, b = (centre + 0.2 * rng.normal(size=(100, 2)) + shift for shift in (0.0, 0.0, 0.6))
-    result = relfit.compare(
-        r, {"a": a, "b": b}, test=relfit.RelMulti(0.5), dependence="paired", groups=prompts, rng=3
-    )
+    result = relfit.compare(r, {"a": a, "b": b}, test=relfit.RelMulti(0.5), dependence="paired", groups=prompts, rng=3)
     assert result.groups == (25, 25, 25)
     assert result.worse.tolist() == [False, True]
 

@@ -201,7 +201,10 @@ def test_scores_are_asked_for_once_where_they_fit_in_memory():
         ({"discrepancy": relfit.UME(locations=700)}, "reference: expected at least 20 rows .*left for the test"),
         ({"discrepancy": relfit.UME(choose="optimise", share=0.01)}, "reference: expected at least 20 rows .*held out"),
         ({"discrepancy": relfit.UME(relfit.Gaussian(1.0)), "kernel": relfit.IMQ()}, "kernel: expected it once"),
-        ({"discrepancy": "ume", "groups": {"reference": np.arange(300)}}, "groups: cannot be combined with ume; use mmd or ksd"),
+        (
+            {"discrepancy": "ume", "groups": {"reference": np.arange(300)}},
+            "groups: cannot be combined with ume; use mmd or ksd",
+        ),
         ({"discrepancy": "ume", "estimator": relfit.Complete("corrected")}, "variance='corrected': ume has its own"),
         ({"discrepancy": "ume", "compute": relfit.Compute(backend="torch")}, "backend: ume works in numpy"),
         (

@@ -468,21 +468,23 @@ def test_samples_too_small_are_refused_by_name(rng, estimator, fewest):
         refused(lambda: compare(few, [enough, enough + 1]), f"reference: {why}")
 
 
-def test_the_shares_of_relmulti_have_their_own_smallest_sizes(rng):
+def test_the_parts_of_relmulti_have_their_own_smallest_sizes(rng):
     """round(.25 · 26) = 6 and 20 are left to test with; of 25 rows 19 are left. 5 of 50 select, 4 of 49 are too few."""
 
     def run(n, fraction, **options):
         models = normals(np.random.default_rng(n), n, a=0.0, b=1.0)
-        return compare(rng.normal(size=(n, 2)), models, test="relmulti", select_fraction=fraction, rng=0, **options)
+        return compare(
+            rng.normal(size=(n, 2)), models, test=relfit.RelMulti(select_fraction=fraction), rng=0, **options
+        )
 
     checked(run(26, 0.25))
-    refused(lambda: run(25, 0.25), "reference: expected at least 20 rows (testing share, complete estimator), got 19")
+    refused(lambda: run(25, 0.25), "reference: expected at least 20 rows (testing rows, complete estimator), got 19")
     checked(run(50, 0.1))
-    refused(lambda: run(44, 0.1), "reference: expected at least 5 rows (selection share, complete", "got 4")
-    refused(lambda: run(60, 0.999), "reference: expected at least 20 rows (testing share, complete estimator), got 0")
-    refused(lambda: run(50, 0.25, estimator="linear"), "testing share, linear estimator", "40 rows", "got 38")
+    refused(lambda: run(44, 0.1), "reference: expected at least 5 rows (selecting rows, complete", "got 4")
+    refused(lambda: run(60, 0.999), "reference: expected at least 20 rows (testing rows, complete estimator), got 0")
+    refused(lambda: run(50, 0.25, estimator="linear"), "testing rows, linear estimator", "40 rows", "got 38")
     small = {"a": rng.normal(size=(100, 2)), "b": rng.normal(size=(22, 2))}
-    refused(lambda: compare(rng.normal(size=(100, 2)), small, test="relmulti"), "model 'b': ", "testing share", "16")
+    refused(lambda: compare(rng.normal(size=(100, 2)), small, test="relmulti"), "model 'b': ", "testing rows", "16")
 
 
 def test_linear_needs_equal_sizes_and_says_the_given_ones(rng):
@@ -736,14 +738,27 @@ def test_other_options_are_refused_in_one_line(monkeypatch, rng):
     for call in (compare, estimate):
         refused(lambda call=call: call(reference, models, kernel="rbf"), "kernel: expected gaussian,", "got 'rbf'")
         refused(lambda call=call: call(reference, models, estimator="fast"), "estimator: expected one of", "'fast'")
-        refused(lambda call=call: call(reference, models, backend="cuda"), "backend: expected one of auto, numpy")
-        refused(lambda call=call: call(reference, models, backend=wide), "backend: expected one of auto, numpy")
-        refused(lambda call=call: call(reference, models, executor=4), "executor: expected", "got int")
+        refused(
+            lambda call=call: call(reference, models, compute=relfit.Compute(backend="cuda")),
+            "backend: expected one of auto, numpy",
+        )
+        refused(
+            lambda call=call: call(reference, models, compute=relfit.Compute(backend=wide)),
+            "backend: expected one of auto, numpy",
+        )
+        refused(
+            lambda call=call: call(reference, models, compute=relfit.Compute(executor=4)),
+            "executor: expected",
+            "got int",
+        )
         refused(lambda call=call: call(reference, models, progress=3), "progress: expected None, True, False")
         refused(lambda call=call: call(reference, models, rng=-1), "rng: expected a non-negative whole number")
     refused(lambda: compare(reference, models, test=wide), "test: expected one of auto, relpsi, relmulti")
     refused(lambda: compare(reference, models, alpha=wide), "alpha: expected a number")
-    refused(lambda: compare(reference, models, select_fraction=1), "select_fraction: expected a number")
+    refused(
+        lambda: compare(reference, models, test=relfit.RelMulti(select_fraction=1)),
+        "select_fraction: expected a number",
+    )
     refused(lambda: compare(reference, models, correction="fdr"), "correction: expected one of")
     for level in (0, 1, 2.0, "95%"):
         result = compare(reference, models, rng=0)
@@ -751,7 +766,7 @@ def test_other_options_are_refused_in_one_line(monkeypatch, rng):
         refused(lambda level=level, result=result: result.lower_bound(level), "level: expected a number")
     monkeypatch.setattr(choice, "_has", lambda library: False)
     with pytest.raises(relfit.BackendUnavailable, match="torch is not installed; install it with  pip install torch"):
-        compare(reference, models, backend="torch")
+        compare(reference, models, compute=relfit.Compute(backend="torch"))
 
 
 # --- one model, two models
