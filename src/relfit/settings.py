@@ -44,9 +44,9 @@ DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def option(default: Any, check: Callable[[Any], Any] | None = None, *, help: str = "") -> Any:
-    """A field with a check, and a sentence for the command line."""
-    return field(default=default, metadata={"check": check, "help": help})
+def option(default: Any, check: Callable[[Any], Any] | None = None) -> Any:
+    """A field with a check, which returns the value to use."""
+    return field(default=default, metadata={"check": check})
 
 
 def _checked(record: Any) -> None:
@@ -162,7 +162,7 @@ class Options(TypedDict, total=False):
 class Settings:
     """The options of one call, each checked."""
 
-    test: Test = option("auto", as_test, help="How the models are compared.")
+    test: Test = option("auto", as_test)
     discrepancy: str | MMD | KSD | AtLocations = option("auto", _as_discrepancy)
     kernel: Kernel | Select | None = option(None, lambda v: v if v is None else as_kernel(v))
     estimator: Estimator | None = option("complete", _as_estimator)
