@@ -164,7 +164,9 @@ def _locations(data: Data, plan: Plan, at: AtLocations) -> Locations:
 
 def _with_kernel_chosen(plan: Plan, data: Data, which: str) -> Plan:
     """The plan with the kernel that tells the models apart best on these rows."""
-    estimate = replace(plan.estimate, estimator=Complete(), locations=None)
+    estimator = plan.estimate.estimator
+    estimator = estimator if isinstance(estimator, Complete) else Complete()
+    estimate = replace(plan.estimate, estimator=estimator, locations=None)
     choice = choose_kernel(data, estimate, plan.candidates, joint_estimate)
     # A target density has no rows.
     sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
@@ -178,6 +180,11 @@ def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision
     test, kernel = settings.test, parts.estimate.kernel
     options: dict[str, Any] = {"alpha": settings.alpha, "correction": settings.used_correction, "seed": settings.seed}
     if isinstance(kernel, Collection):
+        if settings.dependence == "chain":
+            raise InputError(
+                'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend on '
+                "the kernel; name one"
+            )
         if not isinstance(test, BestSet) or settings.margin:
             raise _several_kernels(
                 f"test={test.name!r}" if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
