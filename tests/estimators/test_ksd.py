@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
 from relfit.estimators.base import PairSource
 from relfit.estimators.designs import Linear
