@@ -182,8 +182,8 @@ def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision
     if isinstance(kernel, Collection):
         if settings.dependence == "chain":
             raise InputError(
-                'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend on '
-                "the kernel; name one"
+                'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend '
+                "on the kernel; name one"
             )
         if not isinstance(test, BestSet) or settings.margin:
             raise _several_kernels(

@@ -90,7 +90,7 @@ def test_rows_are_drawn_by_the_seed_and_said(data, capsys):
     printed = _json(capsys, *_compare(), "--rows", "60")
     assert printed["sizes"] == [60, 60, 60]
     assert printed["warnings"][0] == (
-        "60 rows drawn at random (--rows, seed 0) from the reference (150), model 'gpt' (150), model 'claude' (150)"
+        "60 rows drawn at random (--rows, seed 0) from the reference (150), model 'gpt' (150) and model 'claude' (150)"
     )
     assert printed == _json(capsys, *_compare(), "--rows", "60")
     other = _json(capsys, *_compare(), "--rows", "60", "--seed", "1")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 import pytest
-from scripts.options import COMMANDS, HEADING, every_option
 
 from relfit.cli.commands import cli
+from scripts.options import COMMANDS, HEADING, every_option
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 

@@ -90,7 +90,7 @@ def test_chains_report_their_batches():
         ({"dependence": "chain", "estimator": "linear"}, "complete"),
         ({"dependence": "chain", "test": "relmulti"}, "chain"),
         ({"discrepancy": "mmd"}, "samples on both sides, got a density as the reference"),
-        ({"dependence": "chain", "kernel": [relfit.Gaussian(0.7), relfit.Gaussian(2.0)]}, "several kernels .* name one"),
+        ({"dependence": "chain", "kernel": [relfit.Gaussian(0.7), relfit.Gaussian(2.0)]}, "several kernels"),
         ({"kernel": relfit.Polynomial()}, "smooth"),
         ({"kernel": relfit.Matern(0.5)}, "smooth"),
     ],

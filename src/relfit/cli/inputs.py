@@ -28,8 +28,6 @@ from relfit.util.text import listed, quoted
 
 # Before work that takes longer than this, in seconds, the sizes of the inputs are printed.
 LONG_RUN = 2.0
-# A list of samples in a note names this many of them.
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
 
     samples = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
     cut = [f"{sample} ({_count(value)})" for sample, value in samples.items() if _count(value) > rows]
-    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, most=_MOST_NAMES)}",) if cut else ()
+    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, quote=str)}",) if cut else ()
     return Inputs(
         drawn(reference, "models" if dependence == "paired" else "reference"),
         {name: drawn(value, "models") for name, value in models.items()},
