@@ -391,7 +391,7 @@ def compare_pair(
     """
     test = check_choice("test", options.pop("test", "auto"), ("auto", "z", "relpsi"))
     check_pair_names(names)
-    settings = Settings.of("compare_pair", options, without=("test", "correction"))
+    settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with session(settings, "comparing") as opened:
         data = load_data(reference, {names[0]: a, names[1]: b}, settings, opened)
         with checkpointed(data, resolve(data, settings, opened), settings) as plan:

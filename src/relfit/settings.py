@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar, cast
 
 from relfit.compute.backend import LookupBackend, Precision
@@ -185,14 +186,20 @@ class Settings:
             raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
 
     @classmethod
-    def of(cls, call: str, options: Any, *, without: Sequence[str] = ()) -> Settings:
-        """The settings of a call with these keyword options; `without` are those that the call does not have."""
+    def of(cls, call: str, options: Any, *, without: Sequence[str] = (), also: Sequence[str] = ()) -> Settings:
+        """The settings of a call with these keyword options.
+
+        `without` are those that the call does not have, `also` those that it reads itself.
+        """
         allowed = [item.name for item in fields(cls) if item.name not in without]
         for name in options:
             if name in MOVED:
                 raise InputError(f"{name}: is now {MOVED[name]}")
             if name not in allowed:
-                raise InputError(f"{call}: expected options among {', '.join(allowed)}, got {name!r}")
+                known = [*also, *allowed]
+                close = get_close_matches(name, [*known, *MOVED], 1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise InputError(f"{call}: expected options among {', '.join(known)}, got {name!r}{hint}")
         return cls(**options)
 
     @property
@@ -235,13 +242,13 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         shown = [
             inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hint)
             for item, hint in ((item, Options.__annotations__[item.name]) for item in fields(Settings))
             if item.name not in without and item.default is not MISSING
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
         return function
 
     return decorate
