@@ -53,11 +53,18 @@ def measured(samples, workers):
     """One run on so many workers: estimate, seconds, share of busy time, bytes, number of patches."""
     with tempfile.TemporaryDirectory() as folder, running(folder, workers) as (_, client):
         # A first small run loads the libraries.
-        relfit.estimate(samples[0][:500], {k: x[:500] for k, x in samples[1].items()}, rng=0, executor=client)
+        relfit.estimate(
+            samples[0][:500],
+            {k: x[:500] for k, x in samples[1].items()},
+            rng=0,
+            compute=relfit.Compute(executor=client),
+        )
         before = loopback()
         with get_task_stream(client) as stream:
             start = time.perf_counter()
-            found = relfit.estimate(*samples, kernel=relfit.Gaussian(3.0), rng=0, executor=client)
+            found = relfit.estimate(
+                *samples, kernel=relfit.Gaussian(3.0), rng=0, compute=relfit.Compute(executor=client)
+            )
             seconds = time.perf_counter() - start
         time.sleep(1)
         tasks = sum(task["key"].startswith("relfit-") for task in stream.data)

@@ -232,9 +232,14 @@ def compare_times(sizes):
         torch.cuda.synchronize()
 
         def call(reference=reference, models=models, precision=precision):
-            return relfit.compare(reference, models, precision=precision, rng=0)
+            return relfit.compare(reference, models, compute=relfit.Compute(precision=precision), rng=0)
 
-        relfit.compare(reference[:2000], {k: x[:2000] for k, x in models.items()}, precision=precision, rng=0)
+        relfit.compare(
+            reference[:2000],
+            {k: x[:2000] for k, x in models.items()},
+            compute=relfit.Compute(precision=precision),
+            rng=0,
+        )
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()

@@ -40,9 +40,9 @@ The error is that of D in standard errors, against torch in float64.
 ### Whole calls of `compare`
 
 MMD of l samples to a reference, all of n rows of float32 tensors on the device; median bandwidth, input checks,
-covariance and verdicts included; the better of a first call and the median of the next. `precision="single"` chooses
-the fused kernels, "double" is torch in float64. The error is that of D in standard errors, against double precision on
-the same rows.
+covariance and verdicts included; the better of a first call and the median of the next. `Compute(precision="single")`
+chooses the fused kernels, "double" is torch in float64. The error is that of D in standard errors, against double
+precision on the same rows.
 
 {compare}
 ### Growth

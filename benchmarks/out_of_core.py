@@ -3,7 +3,7 @@
     python benchmarks/out_of_core.py [--case NAME ...] [--scale 0.1] [--folder FOLDER]
 
 Every case makes its files (4 GB, the last 20 GB, removed afterwards), runs one comparison in a process of its own with
-memory="400MB" (2 GB) and reads the process's largest resident size (VmHWM) when it is done. Figures are kept in
+a budget of 400 MB (2 GB) and reads the process's largest resident size (VmHWM) when it is done. Figures are kept in
 build/out_of_core.json, so that cases can be run one at a time; the table of all of them goes to docs/scale.md.
 """
 
@@ -26,9 +26,9 @@ from relfit.util.files import write_text_atomic
 ROOT = Path(__file__).parents[1]
 BUDGET = 400_000_000
 BLOCK = 50_000_000
-ABOUT = """`benchmarks/out_of_core.py`: files of {times} times the budget or more, `memory="{budget}MB"`, 2 GB in the
-last row. Peak is the largest resident size of the process, Python and all libraries included, as the system reports it
-(VmHWM); seconds are those of two cores that had other work too."""
+ABOUT = """`benchmarks/out_of_core.py`: files of {times} times the budget or more, `Compute(memory="{budget}MB")`,
+2 GB in the last row. Peak is the largest resident size of the process, Python and all libraries included, as the system
+reports it (VmHWM); seconds are those of two cores that had other work too."""
 
 # name: what it shows, (rows, columns) of every sample, models, ending, arguments of compare
 CASES = {
@@ -170,8 +170,8 @@ def measured(name, folder, scale):
         files = {"right": relfit.Density(score=lambda x: -x), "off": relfit.Density(score=lambda x: shift - x)}
     with workers(2 if name == "cluster" else 0) as client:
         start = time.perf_counter()
-        given = {"rng": 0, "memory": budget(name), "executor": client, **options}
-        result = relfit.compare(str(folder / f"0{ending}"), files, **given)
+        compute = relfit.Compute(memory=budget(name), executor=client)
+        result = relfit.compare(str(folder / f"0{ending}"), files, rng=0, compute=compute, **options)
         seconds = time.perf_counter() - start
         peak = max([largest_size(), *(client.run(largest_size).values() if client else ())])
     return {"seconds": seconds, "peak": peak, "worse": int(result.worse.sum()), "models": len(result.names)}

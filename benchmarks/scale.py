@@ -134,7 +134,7 @@ def main():
         )
     text = f"""Measured: {complete / 1e9:.2f} thousand million pairs a second on {cores} cores (float64), {
         device / 1e9:,.0f} on one H200
-(whole comparison, {how}, `precision="single"`); "incomplete" with {LAGS} pairs a row {
+(whole comparison, {how}, `Compute(precision="single")`); "incomplete" with {LAGS} pairs a row {
         incomplete / 1e3:,.0f} thousand rows a second
 and "linear" {linear / 1e3:,.0f} thousand, both on {
         cores

@@ -23,7 +23,6 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 100
 add_module_names = False
 toc_object_entries = False

@@ -15,26 +15,30 @@ HEADING = "## Every option\n"
 COMMANDS = ("compare", "pair", "plan", "report", "rerun", "features")
 
 
-def section() -> str:
-    """A table for each command, as `--help` has it."""
+def every_option() -> str:
+    """A table for each section of each command, as `--help` has them."""
     parts = [HEADING, "As `relfit COMMAND --help` lists them (written by `scripts/options.py`).\n"]
     for name in COMMANDS:
-        parts.append(f"### `relfit {name}`\n\n| option | what it does |\n| --- | --- |")
-        parts += [f"| {first} | {said} |" for first, said in _options(name)]
-        parts.append("")
+        parts.append(f"### `relfit {name}`\n")
+        for title, records in sections(name).items():
+            parts.append(f"| {title} | |\n| --- | --- |")
+            parts += ["| `{}` | {} |".format(*(text.replace("|", "\\|") for text in record)) for record in records]
+            parts.append("")
     return "\n".join(parts)
 
 
-def _options(name: str) -> list[tuple[str, str]]:
-    command = cli.commands[name]
+def sections(name: str) -> dict[str, list[tuple[str, str]]]:
+    """The options of a command by section, with their help; --help itself is left out."""
+    command = cli.get_command(click.Context(cli), name)
     with click.Context(command, info_name=name) as context:
-        found = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
-    return [(f"`{option}`".replace("|", "\\|"), said.replace("|", "\\|")) for option, said in filter(None, found)]
+        listed = command.sections(context)
+    own = {title: [record for record in records if record[0] != "--help"] for title, records in listed.items()}
+    return {title: records for title, records in own.items() if records}
 
 
 def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    write_text_atomic(PAGE, text.partition(HEADING)[0].rstrip("\n") + "\n\n" + section())
+    write_text_atomic(PAGE, text.partition(HEADING)[0].rstrip("\n") + "\n\n" + every_option())
 
 
 if __name__ == "__main__":

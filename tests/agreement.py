@@ -18,6 +18,7 @@ import numpy as np
 from relfit.api import compare, estimate
 from relfit.data.models import Density
 from relfit.kernels.standard import IMQ, Gaussian, Polynomial, RationalQuadratic
+from relfit.settings import Compute
 from relfit.util.files import write_text_atomic
 
 ALPHA = 0.05
@@ -91,15 +92,16 @@ def difference(asked, **how):
 
 
 def differences(asked, ways):
-    """The same for several backends, each a name with options of `compare` and the device the samples are given on."""
-    exact = compare(asked.reference, asked.models, backend="numpy", **asked.options)
+    """The same for several backends, each a name with options of `Compute` and the device the samples are given on."""
+    exact = compare(asked.reference, asked.models, compute=Compute(backend="numpy"), **asked.options)
     size = largest_mean(asked, exact)
     return {name: _difference(asked, exact, size, **how) for name, how in ways.items()}
 
 
 def _difference(asked, exact, size, device="cpu", **how):
     reference, *models = (_moved(value, device) for value in (asked.reference, *asked.models.values()))
-    other = compare(reference, dict(zip(asked.models, models, strict=True)), **how, **asked.options)
+    models = dict(zip(asked.models, models, strict=True))
+    other = compare(reference, models, compute=Compute(**how), **asked.options)
     off = np.abs(other.discrepancy - exact.discrepancy)
     level = np.abs(exact.adjusted_pvalue - ALPHA) < NEAR_LEVEL
     return {

@@ -60,13 +60,13 @@ def same(arrays, expected):
 def kill_workers(cluster, client, samples, expected, kills, rng):
     """Runs in which a random worker is killed at a random moment; another takes its place afterwards."""
     start = time.monotonic()
-    relfit.estimate(*samples, rng=0, executor=client)
+    relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
     usual = time.monotonic() - start
     right = 0
     for _ in range(kills):
         timer = threading.Timer(rng.uniform(0.0, usual), cluster.kill_worker, [rng.randrange(2)])
         timer.start()
-        joint = relfit.estimate(*samples, rng=0, executor=client)
+        joint = relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
         timer.join()
         right += same((joint.values, joint.covariance), expected)
         cluster.start_worker()

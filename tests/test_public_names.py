@@ -1,7 +1,9 @@
 """The public contract: names, signatures and fields may be added to, never renamed or taken away."""
 
+import ast
 import inspect
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 import pytest
 
@@ -11,59 +13,34 @@ NAMES = {
     *("compare", "compare_pair", "estimate", "decide", "from_losses", "plan", "check_score"),
     *("Comparison", "PairComparison", "JointEstimate"),
     *("Gaussian", "IMQ", "MultiScale", "Polynomial", "MMD", "KSD", "Sample", "Density"),
+    *("BestSet", "RelPSI", "RelMulti", "Carve", "Complete", "Linear", "Block", "Incomplete", "Compute", "computing"),
     *("RelfitError", "InputError", "BackendUnavailable"),
     "__version__",
 }
 
+DATA = {
+    "discrepancy": "auto",
+    "kernel": None,
+    "estimator": "complete",
+    "dependence": "independent",
+    "groups": None,
+    "preset": None,
+    "rng": None,
+    "progress": None,
+    "compute": None,
+}
 # name: (positional arguments, keyword-only arguments with their defaults)
 SIGNATURES = {
     "compare": (
         ("reference", "models"),
-        {
-            "test": "auto",
-            "discrepancy": "auto",
-            "estimator": "complete",
-            "kernel": None,
-            "alpha": 0.05,
-            "select_fraction": 0.25,
-            "correction": None,
-            "dependence": "independent",
-            "rng": None,
-            "backend": "auto",
-            "executor": None,
-            "progress": None,
-        },
+        {"test": "auto", "alpha": 0.05, "correction": None, "margin": 0.0, **DATA},
     ),
     "compare_pair": (
         ("reference", "a", "b"),
-        {
-            "names": ("a", "b"),
-            "test": "auto",
-            "discrepancy": "auto",
-            "estimator": "complete",
-            "kernel": None,
-            "alpha": 0.05,
-            "dependence": "independent",
-            "rng": None,
-            "backend": "auto",
-            "executor": None,
-            "progress": None,
-        },
+        {"names": ("a", "b"), "test": "auto", "alpha": 0.05, "margin": 0.0, **DATA},
     ),
-    "estimate": (
-        ("reference", "models"),
-        {
-            "discrepancy": "auto",
-            "estimator": "complete",
-            "kernel": None,
-            "dependence": "independent",
-            "rng": None,
-            "backend": "auto",
-            "executor": None,
-            "progress": None,
-        },
-    ),
-    "decide": (("joint_estimate",), {"test": "auto", "alpha": 0.05, "correction": None, "rng": None}),
+    "estimate": (("reference", "models"), DATA),
+    "decide": (("joint_estimate",), {"test": "auto", "alpha": 0.05, "correction": None, "margin": 0.0, "rng": None}),
 }
 
 # name: fields with their defaults, in order; ... stands for "required"
@@ -75,6 +52,22 @@ VALUES = {
     "UME": {"kernel": None, "locations": 10, "choose": "data", "share": 0.2},
     "FSSD": {"kernel": None, "locations": 10, "choose": "data", "share": 0.2},
     "Nystroem": {"kernel": None, "locations": None},
+    "BestSet": {},
+    "RelPSI": {},
+    "RelMulti": {"select_fraction": 0.25},
+    "Carve": {},
+    "Complete": {"variance": "auto"},
+    "Linear": {"shuffle": True},
+    "Block": {"blocks": None, "shuffle": True},
+    "Incomplete": {"pairs": None, "shuffle": True},
+    "Compute": {
+        "backend": "auto",
+        "precision": "double",
+        "executor": None,
+        "checkpoint": None,
+        "memory": None,
+        "threads": None,
+    },
     "Sample": {"x": ...},
     "Density": {"score": None, "log_prob": None, "dim": None},
     "JointEstimate": {"names": ..., "values": ..., "covariance": ..., "sizes": None, "psi": None},
@@ -106,8 +99,22 @@ def test_every_public_name_is_there_and_listed():
 
 
 def test_nothing_public_is_left_out_of_the_list():
-    public = {name for name, value in vars(relfit).items() if not name.startswith("_") and not inspect.ismodule(value)}
-    assert public == set(relfit.__all__) - {"__version__"}
+    """`dir` shows the public names and nothing else, also after submodules were imported."""
+    assert dir(relfit) == sorted(relfit.__all__)
+
+
+def test_type_checkers_see_every_name_where_it_is_defined():
+    """The imports for type checkers are the table from which names are loaded when they are first used."""
+    tree = ast.parse(Path(relfit.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = {node.module: tuple(sorted(alias.name for alias in node.names)) for node in block.body}
+    assert imports == {module: tuple(sorted(names)) for module, names in relfit._HOMES.items()}
+    assert sorted([*relfit._HOME, "__version__"]) == sorted(relfit.__all__)
+
+
+def test_a_name_that_does_not_exist_is_refused_as_usual():
+    with pytest.raises(AttributeError, match="module 'relfit' has no attribute 'comparison'"):
+        relfit.comparison  # noqa: B018
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

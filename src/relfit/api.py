@@ -18,10 +18,10 @@ from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
-from relfit.estimators.base import EstimateSettings
+from relfit.estimators.base import EstimateSettings, Locations
 from relfit.estimators.designs import Complete, Linear
 from relfit.estimators.groups import split_rows
-from relfit.estimators.locations import choose_locations, without_used_rows
+from relfit.estimators.locations import AtLocations, choose_locations, without_used_rows
 from relfit.estimators.split import MOST_HELD, choose_kernel, split
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
@@ -128,8 +128,7 @@ def _split(data: Data, plan: Plan, fraction: float) -> _Parts:
     if isinstance(plan.estimate.kernel, Collection):
         raise _several_kernels('test="relmulti"')
     if plan.at_locations is not None:
-        locations = choose_locations(data, plan.at_locations, plan.estimate)
-        data, locations = without_used_rows(data, locations)
+        data, locations = without_used_rows(data, _locations(data, plan, plan.at_locations))
         plan = replace(plan, estimate=replace(plan.estimate, locations=locations))
     (selecting, first), (testing, second) = split_rows(data, plan.estimate, fraction)
     plan.kind.check_rows(selecting, first, selection=True, part="selecting rows, ")
@@ -142,9 +141,7 @@ def _split(data: Data, plan: Plan, fraction: float) -> _Parts:
 
 def _with_kernel_and_locations(data: Data, plan: Plan) -> tuple[Data, Plan]:
     """The rows that are left, once some of them have chosen the kernel and the locations."""
-    estimate, at = plan.estimate, plan.at_locations
-    if at is not None and at.choose == "optimise" and (plan.select or isinstance(estimate.kernel, Collection)):
-        raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
+    estimate = plan.estimate
     if plan.select is not None:
         if estimate.dependence == "chain":
             raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
@@ -152,15 +149,24 @@ def _with_kernel_and_locations(data: Data, plan: Plan) -> tuple[Data, Plan]:
         plan.kind.check_rows(held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
         plan.kind.check_rows(data, estimate, part="rows left for the test, ")
         plan = _with_kernel_chosen(plan, held, "that were held out from the test")
-    if at is not None:
-        locations = choose_locations(data, at, plan.estimate)
+    if plan.at_locations is not None:
+        locations = _locations(data, plan, plan.at_locations)
         plan = replace(plan, estimate=replace(plan.estimate, locations=locations))
     return data, plan
 
 
+def _locations(data: Data, plan: Plan, at: AtLocations) -> Locations:
+    """The locations of UME, FSSD or Nyström; to optimise them, the kernel has to be known."""
+    if at.choose == "optimise" and (plan.select is not None or isinstance(plan.estimate.kernel, Collection)):
+        raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
+    return choose_locations(data, at, plan.estimate)
+
+
 def _with_kernel_chosen(plan: Plan, data: Data, which: str) -> Plan:
     """The plan with the kernel that tells the models apart best on these rows."""
-    estimate = replace(plan.estimate, estimator=Complete(), locations=None)
+    estimator = plan.estimate.estimator
+    estimator = estimator if isinstance(estimator, Complete) else Complete()
+    estimate = replace(plan.estimate, estimator=estimator, locations=None)
     choice = choose_kernel(data, estimate, plan.candidates, joint_estimate)
     # A target density has no rows.
     sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
@@ -174,6 +180,11 @@ def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision
     test, kernel = settings.test, parts.estimate.kernel
     options: dict[str, Any] = {"alpha": settings.alpha, "correction": settings.used_correction, "seed": settings.seed}
     if isinstance(kernel, Collection):
+        if settings.dependence == "chain":
+            raise InputError(
+                'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend '
+                "on the kernel; name one"
+            )
         if not isinstance(test, BestSet) or settings.margin:
             raise _several_kernels(
                 f"test={test.name!r}" if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
@@ -380,7 +391,7 @@ def compare_pair(
     """
     test = check_choice("test", options.pop("test", "auto"), ("auto", "z", "relpsi"))
     check_pair_names(names)
-    settings = Settings.of("compare_pair", options, without=("test", "correction"))
+    settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with session(settings, "comparing") as opened:
         data = load_data(reference, {names[0]: a, names[1]: b}, settings, opened)
         with checkpointed(data, resolve(data, settings, opened), settings) as plan:

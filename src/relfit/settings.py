@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar, cast
 
 from relfit.compute.backend import LookupBackend, Precision
@@ -43,9 +44,9 @@ DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def option(default: Any, check: Callable[[Any], Any] | None = None, *, help: str = "") -> Any:
-    """A field with a check, and a sentence for the command line."""
-    return field(default=default, metadata={"check": check, "help": help})
+def option(default: Any, check: Callable[[Any], Any] | None = None) -> Any:
+    """A field with a check, which returns the value to use."""
+    return field(default=default, metadata={"check": check})
 
 
 def _checked(record: Any) -> None:
@@ -161,7 +162,7 @@ class Options(TypedDict, total=False):
 class Settings:
     """The options of one call, each checked."""
 
-    test: Test = option("auto", as_test, help="How the models are compared.")
+    test: Test = option("auto", as_test)
     discrepancy: str | MMD | KSD | AtLocations = option("auto", _as_discrepancy)
     kernel: Kernel | Select | None = option(None, lambda v: v if v is None else as_kernel(v))
     estimator: Estimator | None = option("complete", _as_estimator)
@@ -185,14 +186,20 @@ class Settings:
             raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
 
     @classmethod
-    def of(cls, call: str, options: Any, *, without: Sequence[str] = ()) -> Settings:
-        """The settings of a call with these keyword options; `without` are those that the call does not have."""
+    def of(cls, call: str, options: Any, *, without: Sequence[str] = (), also: Sequence[str] = ()) -> Settings:
+        """The settings of a call with these keyword options.
+
+        `without` are those that the call does not have, `also` those that it reads itself.
+        """
         allowed = [item.name for item in fields(cls) if item.name not in without]
         for name in options:
             if name in MOVED:
                 raise InputError(f"{name}: is now {MOVED[name]}")
             if name not in allowed:
-                raise InputError(f"{call}: expected options among {', '.join(allowed)}, got {name!r}")
+                known = [*also, *allowed]
+                close = get_close_matches(name, [*known, *MOVED], 1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise InputError(f"{call}: expected options among {', '.join(known)}, got {name!r}{hint}")
         return cls(**options)
 
     @property
@@ -235,13 +242,13 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         shown = [
             inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hint)
             for item, hint in ((item, Options.__annotations__[item.name]) for item in fields(Settings))
             if item.name not in without and item.default is not MISSING
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -299,9 +306,12 @@ def load_data(reference: Any, models: Any, settings: Settings, opened: Session, 
         data = _with_preset(settings.preset or "", preset, data)
     kind = KINDS[data.kind]
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
-        needs = next(each for each in KINDS.values() if settings.discrepancy_name in each.discrepancies)
-        expected = "a density on one side" if settings.discrepancy_name == "ksd" else needs.words
-        raise InputError(f"discrepancy={settings.discrepancy_name!r}: expected {expected}, got {kind.words}")
+        needs = {"ksd": "a density (relfit.Density) on one side", "fssd": "densities (relfit.Density) as models"}
+        raise InputError(
+            f"discrepancy={settings.discrepancy_name!r}: expected "
+            f"{needs.get(settings.discrepancy_name, 'samples on both sides')}, got {kind.words}; use "
+            f"discrepancy={kind.discrepancies[0]!r}"
+        )
     return data
 
 

@@ -210,7 +210,10 @@ REFUSALS = {
     ),
     "bandwidth word": (["human.npy", "gpt.npy", "claude.npy", "--bandwidth", "mean"], "got 'mean'"),
     "seed": (["human.npy", "gpt.npy", "claude.npy", "--seed", "-1"], "'--seed'"),
-    "fraction": (["human.npy", "gpt.npy", "claude.npy", "--select-fraction", ".3"], "only --test relmulti"),
+    "fraction": (
+        ["human.npy", "gpt.npy", "claude.npy", "--select-fraction", ".3"],
+        "belongs to --test relmulti, got best-set",
+    ),
     "test": (["human.npy", "gpt.npy", "claude.npy", "--test", "ttest"], "'ttest' is not one of"),
     "option": (["human.npy", "gpt.npy", "claude.npy", "--quick"], "--quick"),
     "html folder": (["human.npy", "gpt.npy", "claude.npy", "--html", "no/a.html"], "does not exist"),

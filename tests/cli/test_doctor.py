@@ -56,7 +56,7 @@ def test_a_backend_that_crashes_is_said_in_one_line(monkeypatch):
 
     monkeypatch.setattr(doctor, "estimate", crash)
     found = doctor.backend_finding("numpy")
-    assert (found.state, found.words) == ("broken", "RuntimeError: no such")
+    assert (found.state, found.details) == ("broken", "RuntimeError: no such")
 
 
 def test_a_wrong_verdict_is_said(monkeypatch):

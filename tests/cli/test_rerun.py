@@ -7,7 +7,7 @@ import pytest
 
 from relfit.api import compare
 from relfit.cli import main
-from relfit.cli.rerun import _without_outputs, agreement
+from relfit.cli.rerun import agreement, without_outputs
 from relfit.results.comparison import Comparison
 
 
@@ -142,7 +142,7 @@ def test_other_commands_in_the_record(folder, capsys, command):
 
 def test_outputs_are_left_out_of_the_record():
     typed = ["compare", "a", "--json", "x", "--html=y", "b", "--quiet", "--seed", "3", "--", "--json", "c"]
-    assert _without_outputs(typed) == ["compare", "a", "b", "--seed", "3", "--", "--json", "c"]
+    assert without_outputs(typed) == ["compare", "a", "b", "--seed", "3", "--", "--json", "c"]
 
 
 @pytest.mark.parametrize(

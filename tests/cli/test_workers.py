@@ -102,7 +102,7 @@ def test_somebody_else_there(files, scheme, capsys, monkeypatch):
     """A server that is not Dask's and says nothing, or whose address Dask cannot use: no client is made either."""
     distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
     monkeypatch.setattr(distributed, "Client", _Never)
-    monkeypatch.setattr(cli_workers, "PATIENCE", 0.5)
+    monkeypatch.setattr(cli_workers, "ANSWER_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
         assert cli.main(["compare", *files, "--cluster", address]) == 2

@@ -48,17 +48,19 @@ def test_resumes_where_it_stopped(test, samples, tmp_path):
     plain = relfit.compare(*samples, test=test, rng=0).to_json()
     path = tmp_path / "run.sqlite"
     with pytest.raises(Stop):
-        relfit.compare(*samples, test=test, rng=0, checkpoint=path, progress=stopping(600_000))
+        relfit.compare(*samples, test=test, rng=0, compute=relfit.Compute(checkpoint=path), progress=stopping(600_000))
     before, _ = finished_patches(path)
     assert before > 0
     seen = []
-    again = relfit.compare(*samples, test=test, rng=0, checkpoint=path, progress=lambda *now: seen.append(now))
+    again = relfit.compare(
+        *samples, test=test, rng=0, compute=relfit.Compute(checkpoint=path), progress=lambda *now: seen.append(now)
+    )
     assert again.to_json() == plain
     # The first report counts the finished patches.
     assert seen[0][0] > 100_000
     done, known = finished_patches(path)
     assert done == known > before
-    assert relfit.compare(*samples, test=test, rng=0, checkpoint=path).to_json() == plain
+    assert relfit.compare(*samples, test=test, rng=0, compute=relfit.Compute(checkpoint=path)).to_json() == plain
     assert finished_patches(path) == (done, known)
 
 
@@ -67,37 +69,53 @@ def test_densities_resume_too(samples, tmp_path):
     path = tmp_path / "run.sqlite"
     plain = relfit.compare(samples[0], models, rng=0).to_json()
     with pytest.raises(Stop):
-        relfit.compare(samples[0], models, rng=0, checkpoint=path, progress=stopping(100_000))
-    assert relfit.compare(samples[0], models, rng=0, checkpoint=path).to_json() == plain
+        relfit.compare(samples[0], models, rng=0, compute=relfit.Compute(checkpoint=path), progress=stopping(100_000))
+    assert relfit.compare(samples[0], models, rng=0, compute=relfit.Compute(checkpoint=path)).to_json() == plain
     other = {**models, "s0.1": relfit.Density(score=lambda x: 0.11 - x, dim=3)}
     with pytest.raises(relfit.InputError, match=r"the scores at them .* have changed"):
-        relfit.compare(samples[0], other, rng=0, checkpoint=path)
+        relfit.compare(samples[0], other, rng=0, compute=relfit.Compute(checkpoint=path))
 
 
 def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
     reference, models = samples
     path = tmp_path / "run.sqlite"
-    relfit.compare(reference, models, rng=0, checkpoint=path)
+    relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path))
     moved = {**models, "b": models["b"] + 1e-9}
     for call, message in (
-        (lambda: relfit.compare(reference, moved, rng=0, checkpoint=path), "model 'b' has changed"),
-        (lambda: relfit.compare(reference[1:], models, rng=0, checkpoint=path), "reference has changed"),
-        (lambda: relfit.compare(reference, models, rng=1, checkpoint=path), "seed was 0, is 1"),
-        (lambda: relfit.compare(reference, models, rng=0, kernel=relfit.IMQ(), checkpoint=path), "kernel was"),
-        (lambda: relfit.compare(reference, {**models, "c": reference + 1}, rng=0, checkpoint=path), "'c' is new"),
+        (
+            lambda: relfit.compare(reference, moved, rng=0, compute=relfit.Compute(checkpoint=path)),
+            "model 'b' has changed",
+        ),
+        (
+            lambda: relfit.compare(reference[1:], models, rng=0, compute=relfit.Compute(checkpoint=path)),
+            "reference has changed",
+        ),
+        (lambda: relfit.compare(reference, models, rng=1, compute=relfit.Compute(checkpoint=path)), "seed was 0, is 1"),
+        (
+            lambda: relfit.compare(
+                reference, models, rng=0, kernel=relfit.IMQ(), compute=relfit.Compute(checkpoint=path)
+            ),
+            "kernel was",
+        ),
+        (
+            lambda: relfit.compare(
+                reference, {**models, "c": reference + 1}, rng=0, compute=relfit.Compute(checkpoint=path)
+            ),
+            "'c' is new",
+        ),
     ):
         with pytest.raises(relfit.InputError, match=message):
             call()
-    assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
+    assert relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path)).best == "a"
 
 
 def test_refused_input_leaves_no_file_behind(samples, tmp_path):
     reference, models = samples
     path = tmp_path / "run.sqlite"
     with pytest.raises(relfit.InputError, match="at least 20 rows"):
-        relfit.compare(reference[:5], models, rng=0, checkpoint=path)
+        relfit.compare(reference[:5], models, rng=0, compute=relfit.Compute(checkpoint=path))
     assert not path.exists()
-    assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
+    assert relfit.compare(reference, models, rng=0, compute=relfit.Compute(checkpoint=path)).best == "a"
 
 
 def test_work_without_patches_is_refused(samples, tmp_path):
@@ -111,7 +129,7 @@ def test_work_without_patches_is_refused(samples, tmp_path):
         ),
     ):
         with pytest.raises(relfit.InputError, match=message):
-            relfit.compare(*samples, rng=0, checkpoint=path, **options)
+            relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path), **options)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\x00" + b"\x00" * 4096])
@@ -120,15 +138,15 @@ def test_files_that_are_not_checkpoints(content, samples, tmp_path):
     path.write_bytes(content)
     if content:
         with pytest.raises(relfit.InputError, match=r"^checkpoint: "):
-            relfit.compare(*samples, rng=0, checkpoint=path)
+            relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
         assert path.read_bytes() == content
     else:
-        relfit.compare(*samples, rng=0, checkpoint=path)
+        relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
 
 
 def test_folder_that_does_not_exist(samples, tmp_path):
     with pytest.raises(relfit.InputError, match=r"^checkpoint: cannot open .*folder that exists"):
-        relfit.compare(*samples, rng=0, checkpoint=tmp_path / "no" / "run.sqlite")
+        relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=tmp_path / "no" / "run.sqlite"))
 
 
 SCRIPT = """

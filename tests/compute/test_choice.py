@@ -6,6 +6,7 @@ from relfit.api import compare
 from relfit.compute import choice
 from relfit.compute.choice import Workload, chosen_backend
 from relfit.kernels.standard import Gaussian, Matern
+from relfit.settings import Compute
 from relfit.util.errors import BackendUnavailable
 
 
@@ -82,10 +83,10 @@ def test_the_result_says_what_was_chosen(rng):
         ("torch", "double", "torch (cpu)"),
         ("torch", "single", "torch (cpu, float32)"),
     ):
-        result = compare(x, models, backend=backend, precision=precision, rng=0)
+        result = compare(x, models, compute=Compute(backend=backend, precision=precision), rng=0)
         assert result.backend == name
         assert (name in str(result)) == (name != "numpy")
-    refused(lambda: compare(x, models, precision="half"), "precision: expected one of double, single")
+    refused(lambda: compare(x, models, compute=Compute(precision="half")), "precision: expected one of double, single")
 
 
 def test_the_command_line_takes_a_backend(tmp_path, rng):

@@ -29,7 +29,7 @@ def run(n):
     models = {"a": rng.normal(size=(n, 4))}
     if kind == "ksd":
         models = {"a": relfit.Density(score=lambda x: np.tanh(x) - x)}
-    relfit.estimate(x, models, kernel=relfit.Gaussian(2.0), backend=backend, rng=0)
+    relfit.estimate(x, models, kernel=relfit.Gaussian(2.0), rng=0, compute=relfit.Compute(backend=backend))
 
 run(100)
 before = peak()

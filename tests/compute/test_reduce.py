@@ -259,12 +259,10 @@ class Cubic:
 OF_DATA = [Gaussian(1.5), relfit.IMQ(), relfit.Gaussian(1.0) + relfit.IMQ(), relfit.Tilted(relfit.IMQ())]
 
 
-def both(reference, models, kernel, **options):
-    """MMD of samples and KSD of densities."""
-    return (
-        relfit.estimate(reference, models, kernel=kernel, rng=0, **options),
-        relfit.estimate(reference, densities(), kernel=kernel, rng=0, **options),
-    )
+def both(reference, models, kernel, **how):
+    """MMD of samples and KSD of densities, computed with these options of `Compute`."""
+    with relfit.computing(**how):
+        return tuple(relfit.estimate(reference, each, kernel=kernel, rng=0) for each in (models, densities()))
 
 
 @pytest.mark.parametrize("kernel", OF_DATA, ids=lambda k: k.describe())
@@ -315,7 +313,9 @@ def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
     monkeypatch.setattr(schedulers, "written_rows", lambda *args: written.append(1) or written_rows(*args))
     np.save(tmp_path / "r.npy", reference)
     with ProcessPoolExecutor(1, get_context("spawn")) as workers:
-        joint = relfit.estimate(str(tmp_path / "r.npy"), models, rng=0, executor=workers, backend="numpy")
+        joint = relfit.estimate(
+            str(tmp_path / "r.npy"), models, rng=0, compute=relfit.Compute(executor=workers, backend="numpy")
+        )
     np.testing.assert_array_equal(joint.values, relfit.estimate(reference, models, rng=0).values)
     assert len(written) == len(models)
 
@@ -366,7 +366,7 @@ def test_kernels_of_functions_are_refused_by_processes(samples):
         ProcessPoolExecutor(1, get_context("spawn")) as processes,
         pytest.raises(relfit.InputError, match="cannot be sent to other processes"),
     ):
-        relfit.estimate(*samples, kernel=kernel, executor=processes)
+        relfit.estimate(*samples, kernel=kernel, compute=relfit.Compute(executor=processes))
 
 
 class Deadly(relfit.IMQ):
@@ -384,7 +384,7 @@ def test_a_dead_process_is_reported(samples):
         ProcessPoolExecutor(1, get_context("spawn")) as processes,
         pytest.raises(WorkersLost, match=r"ended without a result.* with a checkpoint, the same call resumes"),
     ):
-        relfit.estimate(*samples, kernel=Deadly(), rng=0, executor=processes)
+        relfit.estimate(*samples, kernel=Deadly(), rng=0, compute=relfit.Compute(executor=processes))
 
 
 @pytest.mark.gpu

@@ -69,9 +69,14 @@ def at(fraction, action):
 def test_same_bits_from_a_client_and_from_its_executor(samples, expected, cluster):
     _, client = cluster
     seen = []
-    same(relfit.estimate(*samples, rng=0, executor=client, progress=lambda *now: seen.append(now)), expected)
+    same(
+        relfit.estimate(
+            *samples, rng=0, compute=relfit.Compute(executor=client), progress=lambda *now: seen.append(now)
+        ),
+        expected,
+    )
     assert seen[-1][0] == seen[-1][1]
-    same(relfit.estimate(*samples, rng=0, executor=client.get_executor()), expected)
+    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client.get_executor())), expected)
 
 
 def test_densities_and_splits(samples, cluster):
@@ -79,18 +84,19 @@ def test_densities_and_splits(samples, cluster):
     reference, models = samples
     densities = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=5) for s in (0.1, 0.3)}
     same(
-        relfit.estimate(reference, densities, rng=0, executor=client),
+        relfit.estimate(reference, densities, rng=0, compute=relfit.Compute(executor=client)),
         relfit.estimate(reference, densities, rng=0),
     )
     one, other = (
-        relfit.compare(reference, models, test="relmulti", rng=0, executor=e).to_json() for e in (None, client)
+        relfit.compare(reference, models, test="relmulti", rng=0, compute=relfit.Compute(executor=e)).to_json()
+        for e in (None, client)
     )
     assert one == other
 
 
 def test_rows_do_not_stay_on_workers(samples, cluster):
     _, client = cluster
-    relfit.estimate(*samples, rng=0, executor=client)
+    relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
     held = client.run(lambda dask_worker: len(dask_worker.data))
     deadline = time.monotonic() + 20
     while any(held.values()) and time.monotonic() < deadline:
@@ -110,13 +116,18 @@ def test_files_go_by_their_path(samples, expected, cluster, tmp_path, monkeypatc
     if not seen:
         monkeypatch.setattr(schedulers, "seen_here", lambda rows: False)
     files = {name: str(tmp_path / f"{name}.npy") for name in models}
-    same(relfit.estimate(str(tmp_path / "r.npy"), files, rng=0, executor=client), expected)
+    same(relfit.estimate(str(tmp_path / "r.npy"), files, rng=0, compute=relfit.Compute(executor=client)), expected)
     assert len(sent) == (0 if seen else 3)
 
 
 def test_work_of_a_killed_worker_is_resubmitted(samples, expected, tmp_path):
     with running(tmp_path, 2) as (cluster, client):
-        same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.2, cluster.kill_worker)), expected)
+        same(
+            relfit.estimate(
+                *samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.2, cluster.kill_worker)
+            ),
+            expected,
+        )
 
 
 def test_all_workers_lost_then_new_ones(samples, expected, tmp_path):
@@ -126,7 +137,10 @@ def test_all_workers_lost_then_new_ones(samples, expected, tmp_path):
             cluster.kill_worker()
             cluster.start_worker()
 
-        same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.3, replaced)), expected)
+        same(
+            relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.3, replaced)),
+            expected,
+        )
 
 
 def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
@@ -136,10 +150,15 @@ def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
         running(tmp_path, 1) as (cluster, client),
         pytest.raises(WorkersLost, match="no workers for 2 s; with a checkpoint"),
     ):
-        relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.4, cluster.kill_worker))
+        relfit.estimate(
+            *samples,
+            rng=0,
+            compute=relfit.Compute(executor=client, checkpoint=path),
+            progress=at(0.4, cluster.kill_worker),
+        )
     done, known = finished_patches(path)
     assert 0 < done < known
-    same(relfit.estimate(*samples, rng=0, checkpoint=path), expected)
+    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(checkpoint=path)), expected)
 
 
 def test_scheduler_restarted(samples, expected, tmp_path):
@@ -154,10 +173,12 @@ def test_scheduler_restarted(samples, expected, tmp_path):
 
         path = tmp_path / "run.sqlite"
         try:
-            joint = relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.3, restart))
+            joint = relfit.estimate(
+                *samples, rng=0, compute=relfit.Compute(executor=client, checkpoint=path), progress=at(0.3, restart)
+            )
         except WorkersLost:
             # The client may give up; then the run resumes from the checkpoint.
-            joint = relfit.estimate(*samples, rng=0, checkpoint=path)
+            joint = relfit.estimate(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
         same(joint, expected)
 
 
@@ -168,7 +189,9 @@ def test_too_little_memory_is_refused_before_anything_is_killed(tmp_path):
         with pytest.raises(
             relfit.InputError, match=r"worker tcp://.* has 0.064 GB and needs about .* give memory= for"
         ):
-            relfit.estimate(wide[0], dict(zip("ab", wide[1:], strict=True)), rng=0, executor=client)
+            relfit.estimate(
+                wide[0], dict(zip("ab", wide[1:], strict=True)), rng=0, compute=relfit.Compute(executor=client)
+            )
         assert len(client.scheduler_info(n_workers=-1)["workers"]) == 1
 
 
@@ -177,7 +200,7 @@ def test_errors_of_the_work_come_through(samples, cluster):
     # Fails on tiles only, so that it passes the checks; a lambda, which is sent as it is.
     kernel = relfit.Radial(lambda t: np.exp(-t) if t.size < 10_000 else 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        relfit.estimate(*samples, kernel=kernel, rng=0, executor=client)
+        relfit.estimate(*samples, kernel=kernel, rng=0, compute=relfit.Compute(executor=client))
 
 
 def test_a_task_that_the_scheduler_forgot_is_resubmitted(samples, expected, cluster, monkeypatch):
@@ -193,7 +216,7 @@ def test_a_task_that_the_scheduler_forgot_is_resubmitted(samples, expected, clus
         return real(*args, **options)
 
     monkeypatch.setattr(client, "submit", submit)
-    same(relfit.estimate(*samples, rng=0, executor=client), expected)
+    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client)), expected)
     assert forgotten
 
 
@@ -208,8 +231,8 @@ def test_losses_while_recovering_from_losses(samples, expected, cluster, monkeyp
         return real(*args, **options)
 
     monkeypatch.setattr(client, "scatter", scatter)
-    same(relfit.estimate(*samples, rng=0, executor=client), expected)
+    same(relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client)), expected)
     assert len(tries) == 3
     monkeypatch.setattr(client, "scatter", lambda *_, **__: scatter(tries.clear()))
     with pytest.raises(WorkersLost, match=r"lost 5 times \(connection lost\)"):
-        relfit.estimate(*samples, rng=0, executor=client)
+        relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))

@@ -10,6 +10,7 @@ from relfit.compute.reduce import Job, Runtime, kernel_products
 from relfit.data.models import Density
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.settings import Compute
 
 torch = pytest.importorskip("torch")
 
@@ -116,7 +117,9 @@ def test_ksd_and_mmd_agree_with_numpy(kernel, rng):
     densities = {"a": Density(score=lambda x: -x), "b": Density(score=lambda x: 0.3 - x)}
     samples = {"a": rng.normal(size=(90, 3)), "b": rng.normal(0.4, 1, size=(170, 3))}
     for models in (densities, samples):
-        plain, other = (estimate(x, models, kernel=kernel, rng=0, backend=name) for name in ("numpy", "torch"))
+        plain, other = (
+            estimate(x, models, kernel=kernel, rng=0, compute=Compute(backend=name)) for name in ("numpy", "torch")
+        )
         np.testing.assert_allclose(other.values, plain.values, atol=1e-12)
         np.testing.assert_allclose(other.covariance, plain.covariance, rtol=1e-9)
         np.testing.assert_allclose(other.near_degeneracy, plain.near_degeneracy, rtol=1e-8)

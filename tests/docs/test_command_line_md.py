@@ -7,13 +7,22 @@ import click
 import pytest
 
 from relfit.cli.commands import cli
+from scripts.options import COMMANDS, HEADING, every_option
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
 
-@pytest.mark.parametrize("command", ["compare", "pair", "plan", "report", "rerun", "features"])
+def page():
+    return PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_listed(command):
-    own = PAGE.read_text(encoding="utf-8").partition(f"### `relfit {command}`")[2].partition("###")[0]
+    own = page().partition(f"### `relfit {command}`")[2].partition("###")[0]
     listed = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"^\| `([^`]*)`", own, re.MULTILINE))))
     options = [each for each in cli.get_command(None, command).params if isinstance(each, click.Option)]
     assert listed == {name for each in options for name in (*each.opts, *each.secondary_opts) if name.startswith("--")}
+
+
+def test_the_page_was_written_by_the_script():
+    assert page().endswith(every_option().partition(HEADING)[2])

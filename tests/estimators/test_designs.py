@@ -7,13 +7,18 @@ from scipy.linalg import eigh
 
 from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
-from relfit.estimators import designs as windows
-from relfit.estimators.base import Estimates
-from relfit.estimators.designs import Source, ksd_values, mmd_values
+from relfit.estimators.base import Estimates, PairSource
+from relfit.estimators.ksd import stein_band_values
+from relfit.estimators.mmd import mmd_band_values
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.stats.joint import Psi, centred, positive_part
 
 RUNTIME = Runtime()
+
+
+def band_source(rows, models, fetch, band_values):
+    """Rows for designs that take windows of them; none of these evaluates single pairs."""
+    return PairSource(rows, models, fetch, None, band_values)
 
 
 def table_source(h):
@@ -28,7 +33,7 @@ def table_source(h):
 
         return of
 
-    return Source(h.shape[1], len(h), lambda rows: [rows[:, None].astype(float)], values)
+    return band_source(h.shape[1], len(h), lambda rows: [rows[:, None].astype(float)], values)
 
 
 def random_table(rng, models, n):
@@ -43,9 +48,9 @@ def cyclic_pairs(n, lags):
 @pytest.mark.parametrize(("n", "lags"), [(7, 1), (7, 3), (20, 4), (21, 10), (100, 30)])
 def test_cyclic_design_by_a_plain_loop(n, lags, rng, monkeypatch):
     """Windows shorter than the lags, slices and parts of a few rows: nothing of that changes a number."""
-    monkeypatch.setattr(windows, "WINDOW_ROWS", 9)
-    monkeypatch.setattr(windows, "SLICE_ROWS", 4)
-    monkeypatch.setattr(windows, "PAIR_CHUNK", 16)
+    monkeypatch.setattr(designs, "WINDOW_ROWS", 9)
+    monkeypatch.setattr(designs, "SLICE_ROWS", 4)
+    monkeypatch.setattr(designs, "PAIR_CHUNK", 16)
     h = random_table(rng, 2, n)
     sums, values = np.zeros((n, 2)), []
     for a, b in cyclic_pairs(n, lags):
@@ -73,7 +78,7 @@ def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
     n = 31
     x = rng.normal(size=(n, 2))
     scores = [rng.normal(size=(n, 2)) for _ in range(2)]
-    source = Source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], ksd_values(IMQ()))
+    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], stein_band_values(IMQ()))
     got = designs.incomplete(source, 15, RUNTIME)
     values, g = dense.ksd(x, scores, IMQ())
     np.testing.assert_allclose(got.values, values, atol=1e-13)
@@ -124,9 +129,9 @@ def test_covariance_is_never_less_than_the_pairs_own_noise(rng):
 
 @pytest.mark.parametrize(("size", "blocks"), [(2, 6), (3, 4), (5, 2), (12, 3)])
 def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_ROWS", 16)
-    monkeypatch.setattr(windows, "SLICE_ROWS", 8)
-    monkeypatch.setattr(windows, "PAIR_CHUNK", 24)
+    monkeypatch.setattr(designs, "WINDOW_ROWS", 16)
+    monkeypatch.setattr(designs, "SLICE_ROWS", 8)
+    monkeypatch.setattr(designs, "PAIR_CHUNK", 24)
     h = random_table(rng, 2, size * blocks)
     each = []
     for k in range(blocks):
@@ -139,7 +144,7 @@ def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
 
 def test_blocks_of_two_are_the_linear_estimate(rng):
     reference, x = rng.normal(size=(2, 40, 2))
-    source = Source(40, 1, lambda rows: [reference[rows], x[rows]], mmd_values(Gaussian(1.0)))
+    source = band_source(40, 1, lambda rows: [reference[rows], x[rows]], mmd_band_values(Gaussian(1.0)))
     got = designs.block(source, 2, RUNTIME)
     z, m = np.vstack([reference, x]), 40
     k = dense.gram(Gaussian(1.0), z, z)
@@ -150,15 +155,15 @@ def test_blocks_of_two_are_the_linear_estimate(rng):
 
 @pytest.mark.parametrize("n", [5, 16, 17, 100])
 def test_every_row_is_fetched_once(n, monkeypatch):
-    monkeypatch.setattr(windows, "WINDOW_ROWS", 8)
+    monkeypatch.setattr(designs, "WINDOW_ROWS", 8)
     fetched = []
 
     def fetch(rows):
         fetched.extend(rows)
         return [rows[:, None].astype(float)]
 
-    source = Source(n, 1, fetch, lambda window: lambda part: np.zeros((1, part.last - part.first, part.lags)))
-    held = [(start, window[0][:, 0]) for start, window in windows.windows(source, 2)]
+    source = band_source(n, 1, fetch, lambda window: lambda part: np.zeros((1, part.last - part.first, part.lags)))
+    held = [(start, window[0][:, 0]) for start, window in designs.windows(source, 2)]
     assert sorted(fetched) == list(range(n))
     for start, rows in held:
         np.testing.assert_array_equal(rows, np.arange(start, start + len(rows)) % n)
@@ -168,7 +173,7 @@ def test_threads_change_no_bit(rng, monkeypatch):
     h = random_table(rng, 2, 300)
     serial = designs.incomplete(table_source(h), 20, RUNTIME)
     monkeypatch.setattr("relfit.compute.schedulers.SERIAL_PAIRS", 1)
-    monkeypatch.setattr(windows, "SLICE_ROWS", 32)
+    monkeypatch.setattr(designs, "SLICE_ROWS", 32)
     one, three = (designs.incomplete(table_source(h), 20, Runtime(threads=k)) for k in (1, 3))
     np.testing.assert_array_equal(one.covariance, three.covariance)
     np.testing.assert_allclose(three.values, serial.values, rtol=1e-13)

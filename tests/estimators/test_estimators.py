@@ -11,13 +11,15 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.estimators import cost as automatic
+from relfit.data.load import Data, load
+from relfit.estimators import KINDS, cost
 from relfit.estimators.designs import block_size, lags_of
 
 PAIR_DESIGNS = ("linear", "block", "incomplete")
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 TARGET = relfit.Density(score=lambda x: -x, dim=2)
 KERNEL = relfit.Gaussian(1.5)
+CORRECTED = relfit.Complete(variance="corrected")
 CYCLIC_NOTE = "each row with the"
 
 
@@ -125,21 +127,21 @@ def test_too_few_rows_are_refused(estimator, fewest):
             assert np.isfinite(call().pvalue).all()
 
 
-def test_relmulti_checks_its_shares():
+def test_relmulti_checks_both_parts():
     reference, models = draw(52, (52, 52, 52))
     refused(
         lambda: relfit.compare(reference, models, test="relmulti", estimator="block", rng=0),
-        "testing share, block estimator",
+        "testing rows, block estimator",
         "got 39",
     )
-    result = relfit.compare(*draw(), test="relmulti", estimator="block", blocks=20, rng=0)
+    result = relfit.compare(*draw(), test="relmulti", estimator=relfit.Block(20), rng=0)
     assert "20 blocks of 9 rows" in " ".join(result.warnings)
 
 
 def test_left_over_rows_are_said():
     reference, models = draw(243, (243, 243, 243))
-    (note,) = relfit.estimate(reference, models, estimator="block", blocks=20, rng=0).notes
-    assert "20 blocks of 12 rows; 3 rows left over" in note
+    (note,) = relfit.estimate(reference, models, estimator=relfit.Block(20), rng=0).notes
+    assert "20 blocks of 12 rows; 3 rows are left over" in note
     (note,) = relfit.estimate(reference, models, estimator="incomplete", rng=0).notes
     assert f"6,075 of 29,403 pairs of rows, {CYCLIC_NOTE} 25" in note
 
@@ -147,7 +149,7 @@ def test_left_over_rows_are_said():
 def test_odd_rows_need_nothing_left_out_in_the_cyclic_design():
     """n = 21, all 10 lags: every pair once, which is the complete paired estimate."""
     reference, models = draw(21, (21, 21, 21))
-    joint = relfit.estimate(reference, models, kernel=KERNEL, estimator="incomplete", pairs=210, rng=0, shuffle=False)
+    joint = relfit.estimate(reference, models, kernel=KERNEL, estimator=relfit.Incomplete(210, shuffle=False), rng=0)
     values, _ = dense.mmd_paired(reference, list(models.values()), KERNEL)
     np.testing.assert_allclose(joint.values, values, atol=1e-14)
 
@@ -156,7 +158,7 @@ def test_block_estimate_by_hand():
     """shuffle=False: the first block of 3 rows holds rows 0, 1, 2."""
     reference, models = draw(60, (60, 60, 60))
     joint = relfit.estimate(
-        reference, models, kernel=KERNEL, estimator="block", blocks=20, dependence="paired", rng=0, shuffle=False
+        reference, models, kernel=KERNEL, estimator=relfit.Block(20, shuffle=False), dependence="paired", rng=0
     )
     parts = [slice(3 * k, 3 * k + 3) for k in range(20)]
     each = np.array([dense.mmd_paired(reference[p], [x[p] for x in models.values()], KERNEL)[0] for p in parts])
@@ -183,8 +185,8 @@ def test_copies_are_collapsed_and_notes_kept():
 def test_near_identical_densities_do_not_break_the_corrected_covariances():
     reference, _ = draw()
     close = {f"d{k}": relfit.Density(score=lambda x, k=k: 0.2 + 1e-7 * k - x, dim=2) for k in range(3)}
-    for options in ({"estimator": "incomplete"}, {"variance": "corrected"}):
-        result = relfit.compare(reference, {**close, **densities()}, rng=0, **options)
+    for estimator in ("incomplete", CORRECTED):
+        result = relfit.compare(reference, {**close, **densities()}, rng=0, estimator=estimator)
         assert np.isfinite(result.pvalue).all()
         assert result.worse[-1]
 
@@ -200,26 +202,35 @@ def test_pairs_become_lags(rows, pairs, lags):
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        ({"estimator": "incomplete", "pairs": 100}, ["pairs", "at least 240", "got 100", "linear"]),
-        ({"estimator": "incomplete", "pairs": 0}, ["pairs", "at least 1", "got 0"]),
-        ({"estimator": "incomplete", "pairs": 2.5}, ["pairs", "whole number", "got 2.5"]),
-        ({"estimator": "incomplete", "pairs": True}, ["pairs", "whole number"]),
-        ({"pairs": 1000}, ["pairs", 'estimator="incomplete"', "'complete'"]),
-        ({"estimator": "auto", "pairs": 1000}, ["pairs", "'auto'"]),
-        ({"estimator": "incomplete", "blocks": 10}, ["blocks", 'estimator="block"']),
-        ({"estimator": "block", "blocks": 14}, ["blocks", "at least 15", "5 for each of 3 models", "got 14"]),
-        ({"estimator": "block", "blocks": 121}, ["blocks", "at most 120", "got 121"]),
-        ({"estimator": "block", "blocks": -1}, ["blocks", "at least 1", "got -1"]),
+        ({"estimator": relfit.Incomplete(100)}, ["pairs", "at least 240", "got 100", "linear"]),
+        ({"estimator": relfit.Block(14)}, ["blocks", "at least 15", "5 for each of 3 models", "got 14"]),
+        ({"estimator": relfit.Block(121)}, ["blocks", "at most 120", "got 121"]),
         ({"estimator": "fast"}, ["estimator", "incomplete", "'fast'"]),
-        ({"variance": "best"}, ["variance", "projection", "'best'"]),
-        ({"estimator": "incomplete", "variance": "projection"}, ["variance", "complete", "'incomplete'"]),
-        ({"estimator": "linear", "variance": "corrected"}, ["variance", "complete", "'linear'"]),
-        ({"discrepancy": "ume", "variance": "corrected"}, ["variance", "complete", "at locations"]),
+        ({"estimator": relfit.Block}, ["estimator", "incomplete", "Block"]),
+        ({"discrepancy": "ume", "estimator": CORRECTED}, ["variance='corrected'", "ume", "leave it out"]),
+        (
+            {"discrepancy": "ume", "estimator": relfit.Complete(variance="projection")},
+            ["variance='projection'", "ume", "leave it out"],
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(options, parts):
     reference, models = draw()
     refused(lambda: relfit.compare(reference, models, rng=0, **options), *parts)
+
+
+@pytest.mark.parametrize(
+    ("design", "parts"),
+    [
+        (lambda: relfit.Incomplete(0), ["pairs", "at least 1", "got 0"]),
+        (lambda: relfit.Incomplete(2.5), ["pairs", "whole number", "got 2.5"]),
+        (lambda: relfit.Incomplete(True), ["pairs", "whole number"]),
+        (lambda: relfit.Block(-1), ["blocks", "at least 1", "got -1"]),
+        (lambda: relfit.Complete("best"), ["variance", "projection", "'best'"]),
+    ],
+)
+def test_a_design_is_checked_when_it_is_made(design, parts):
+    refused(design, *parts)
 
 
 def test_block_default_needs_rows_for_its_models():
@@ -240,7 +251,7 @@ def test_default_blocks_grow_like_the_root_of_n():
 def test_more_pairs_give_smaller_standard_errors():
     reference, models = draw(2000, (2000,) * 3)
     errors = [
-        relfit.estimate(reference, models, estimator="incomplete", pairs=2000 * lags, rng=0).standard_error
+        relfit.estimate(reference, models, estimator=relfit.Incomplete(2000 * lags), rng=0).standard_error
         for lags in (1, 5, 50)
     ]
     assert (errors[0] > errors[1]).all()
@@ -255,7 +266,7 @@ def test_corrected_variance_is_smaller_where_the_model_is_the_truth(kind):
     """Near degeneracy the projection holds the second-order part twice; far from it both agree."""
     reference, models = problem(kind)
     plain = relfit.estimate(reference, models, rng=0)
-    corrected = relfit.estimate(reference, models, variance="corrected", rng=0)
+    corrected = relfit.estimate(reference, models, estimator=CORRECTED, rng=0)
     np.testing.assert_array_equal(plain.values, corrected.values)
     ratio = np.diag(corrected.covariance) / np.diag(plain.covariance)
     assert ratio[0] < 0.95
@@ -269,31 +280,31 @@ def test_corrected_variance_of_dependent_samples():
     for dependence in ("shared", "paired"):
         options = {"dependence": dependence, "rng": 0}
         plain = relfit.estimate(reference, models, **options).covariance
-        corrected = relfit.estimate(reference, models, variance="corrected", **options).covariance
+        corrected = relfit.estimate(reference, models, estimator=CORRECTED, **options).covariance
         assert corrected[0, 0] < 0.85 * plain[0, 0]
         assert corrected[2, 2] == pytest.approx(plain[2, 2], rel=0.02)
     plain = relfit.estimate(TARGET, models, dependence="shared", rng=0).covariance
-    corrected = relfit.estimate(TARGET, models, dependence="shared", variance="corrected", rng=0).covariance
+    corrected = relfit.estimate(TARGET, models, dependence="shared", estimator=CORRECTED, rng=0).covariance
     assert corrected[0, 0] < 0.85 * plain[0, 0]
 
 
 def test_corrected_variance_is_refused_where_it_is_not_known():
     reference, models = draw(sizes=(200, 200, 200))
     refused(
-        lambda: relfit.compare(reference, models, dependence="shared", variance="corrected"),
+        lambda: relfit.compare(reference, models, dependence="shared", estimator=CORRECTED),
         'variance="corrected"', "240 rows", "[200]",
     )  # fmt: skip
     refused(
-        lambda: relfit.compare(TARGET, models, dependence="chain", variance="corrected"),
+        lambda: relfit.compare(TARGET, models, dependence="chain", estimator=CORRECTED),
         'variance="corrected"', "chain",
     )  # fmt: skip
-    assert relfit.compare(reference, models, variance="corrected", rng=0).variance == "corrected"
+    assert relfit.compare(reference, models, estimator=CORRECTED, rng=0).variance == "corrected"
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_every_test_takes_the_corrected_variance(test):
     for kind in ("samples", "densities", "target"):
-        result = relfit.compare(*problem(kind), test=test, variance="corrected", rng=0)
+        result = relfit.compare(*problem(kind), test=test, estimator=CORRECTED, rng=0)
         assert not result.worse[0]
         assert result.worse[2]
 
@@ -301,16 +312,22 @@ def test_every_test_takes_the_corrected_variance(test):
 # --- auto
 
 
+def automatic(rows, device=False):
+    """What "auto" chooses for one density and so many rows of ten columns."""
+    data = Data(np.empty((rows, 10)), {"a": densities()["m0"]}, ("a",), {}, ())
+    return cost.automatic_estimator(data, KINDS["densities"], "independent", grouped=False, device=device)
+
+
 def test_auto_says_what_it_picked_and_why(monkeypatch):
     reference, models = draw()
     result = relfit.compare(reference, models, estimator="auto", rng=0)
     assert result.estimator == "complete"
     assert any("the complete one" in note and "240 rows, 3 models and 2 columns" in note for note in result.warnings)
-    monkeypatch.setattr(automatic, "PATIENCE", 1e-9)
+    monkeypatch.setattr(cost, "LONGEST", 1e-9)
     for kind in ("samples", "densities", "target"):
         chosen = relfit.compare(*problem(kind), estimator="auto", rng=0)
         assert chosen.estimator == "incomplete"
-        assert any("the incomplete one, as all pairs would take" in note for note in chosen.warnings)
+        assert any("the incomplete one, because all pairs would take" in note for note in chosen.warnings)
         assert chosen.pair_count == 25 * 240
     unequal = relfit.compare(*draw(sizes=(240, 200, 240)), estimator="auto", rng=0)
     assert unequal.estimator == "complete"
@@ -325,30 +342,26 @@ def test_auto_says_what_it_picked_and_why(monkeypatch):
 
 def test_auto_takes_as_many_pairs_as_its_time_allows(monkeypatch):
     reference, models = draw()
-    data = relfit.data.load.load(reference, models)
-    monkeypatch.setattr(automatic, "complete_seconds", lambda data: 1e9)
-    monkeypatch.setattr(automatic, "PATIENCE", 60.5 * automatic.lag_seconds(data))
-    estimator, pairs, _ = automatic.chosen_estimator(data, "independent")
-    assert (estimator, pairs) == ("incomplete", 60 * 240)
+    data, kind = load(reference, models), KINDS["samples"]
+    monkeypatch.setattr(cost, "complete_seconds", lambda *_: 1e9)
+    monkeypatch.setattr(cost, "LONGEST", 60.5 * cost.band_seconds(kind.bands(data), 2))
+    estimator, _ = cost.automatic_estimator(data, kind, "independent", grouped=False, device=False)
+    assert estimator == relfit.Incomplete(pairs=60 * 240)
 
 
 def test_auto_is_complete_for_thousands_of_rows_and_incomplete_for_a_million():
-    few, many = (
-        relfit.data.load.Data(np.empty((n, 10)), {"a": densities()["m0"]}, ("a",), {}, ()) for n in (3000, 10**6)
-    )
-    assert automatic.chosen_estimator(few, "independent")[0] == "complete"
-    estimator, pairs, why = automatic.chosen_estimator(many, "independent")
-    assert estimator == "incomplete"
-    assert pairs >= 25 * 10**6
+    assert automatic(3000)[0] == relfit.Complete()
+    estimator, why = automatic(10**6)
+    assert estimator.name == "incomplete"
+    assert estimator.pairs >= 25 * 10**6
     assert "1,000,000 rows" in why
 
 
 def test_auto_knows_what_a_device_can_do(monkeypatch):
-    monkeypatch.setattr(automatic, "usable_cores", lambda: 2)
-    data = relfit.data.load.Data(np.empty((10**5, 10)), {"a": densities()["m0"]}, ("a",), {}, ())
-    assert automatic.chosen_estimator(data, "independent")[0] == "incomplete"
-    estimator, _, why = automatic.chosen_estimator(data, "independent", device=True)
-    assert estimator == "complete"
+    monkeypatch.setattr(cost, "usable_cores", lambda: 2)
+    assert automatic(10**5)[0].name == "incomplete"
+    estimator, why = automatic(10**5, device=True)
+    assert estimator == relfit.Complete()
     assert "on a CUDA device" in why
 
 
@@ -383,13 +396,12 @@ x = rng.standard_normal((n, d))
 samples = {f"m{k}": rng.standard_normal((n, d)) for k in range(l)}
 scores = {f"m{k}": relfit.Density(score=lambda z, k=k: np.tanh(z * (1 + k)) - z, dim=d) for k in range(l)}
 out = {}
-for estimator in ("linear", "incomplete"):
+for estimator in (relfit.Linear(), relfit.Incomplete(2 * n)):
     for name, models in (("MMD", samples), ("KSD", scores)):
         pathlib.Path("/proc/self/clear_refs").write_text("5")
         start = now("VmRSS")
-        options = {"pairs": 2 * n} if estimator == "incomplete" else {}
-        relfit.estimate(x, models, estimator=estimator, kernel=relfit.Gaussian(10.0), rng=0, **options)
-        out[f"{name} {estimator}"] = now("VmHWM") - start
+        relfit.estimate(x, models, estimator=estimator, kernel=relfit.Gaussian(10.0), rng=0)
+        out[f"{name} {estimator.name}"] = now("VmHWM") - start
 print(json.dumps(out))
 """
 
@@ -435,5 +447,19 @@ def test_command_line_options_reach_the_estimate(files, capsys):
 def test_command_line_refuses_in_one_line(files, capsys):
     assert main([*files, "--estimator", "block", "--blocks", "7"]) == 2
     assert capsys.readouterr().err == ("relfit: error: blocks: expected at least 15 (5 for each of 3 models), got 7\n")
-    assert main([*files, "--pairs", "7"]) == 2
-    assert 'estimator="incomplete"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "owner"),
+    [
+        (["--pairs", "1000"], "incomplete, got complete"),
+        (["--pairs", "1000", "--estimator", "auto"], "incomplete, got auto"),
+        (["--blocks", "10", "--estimator", "incomplete"], "block, got incomplete"),
+        (["--variance", "projection", "--estimator", "incomplete"], "complete, got incomplete"),
+        (["--variance", "corrected", "--estimator", "linear"], "complete, got linear"),
+    ],
+)
+def test_an_option_of_another_estimator_is_refused(files, capsys, options, owner):
+    assert main([*files, *options]) == 2
+    expected = f"relfit: error: {options[0]}: belongs to --estimator {owner}; leave it out\n"
+    assert capsys.readouterr().err == expected

@@ -169,9 +169,7 @@ def test_paired_groups_are_split_alike():
     prompts = np.repeat(np.arange(50), 2)
     centre = rng.normal(size=(50, 2))[prompts]
     r, a, b = (centre + 0.2 * rng.normal(size=(100, 2)) + shift for shift in (0.0, 0.0, 0.6))
-    result = relfit.compare(
-        r, {"a": a, "b": b}, test="relmulti", dependence="paired", groups=prompts, select_fraction=0.5, rng=3
-    )
+    result = relfit.compare(r, {"a": a, "b": b}, test=relfit.RelMulti(0.5), dependence="paired", groups=prompts, rng=3)
     assert result.groups == (25, 25, 25)
     assert result.worse.tolist() == [False, True]
 
@@ -212,7 +210,7 @@ def test_groups_keep_the_level_where_ignoring_them_does_not():
         (dict(groups={"a": np.arange(60) % 7}), "at least 20 groups in model 'a'"),
         (dict(groups={"a": np.arange(60)}, dependence="paired"), "labels for the reference too"),
         (dict(groups={"a": np.arange(60)}, estimator="linear"), "estimator"),
-        (dict(groups={"a": np.arange(60)}, variance="corrected"), "correction"),
+        (dict(groups={"a": np.arange(60)}, estimator=relfit.Complete("corrected")), 'variance="corrected"'),
         (dict(groups={"a": np.arange(60)}, kernel="select"), "kernel"),
     ],
 )

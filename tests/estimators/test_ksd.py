@@ -1,9 +1,13 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from oracle import dense
 
 from relfit.compute.reduce import Runtime
-from relfit.estimators import designs, ksd
+from relfit.estimators import ksd
+from relfit.estimators.base import PairSource
+from relfit.estimators.designs import Linear
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
 
@@ -40,7 +44,7 @@ def test_two_points_by_hand():
     ∂_x∂_y k = (1 − r²)k = 0; so u = 0 + 0 + k·(−1) + 0 = −e^{−1/2}.
     """
     x = np.array([[0.0], [1.0], [0.0], [1.0]])
-    got = ksd.pair_values(Gaussian(1.0), (x[:1], [-x[:1]]), (x[1:2], [-x[1:2]]))
+    got = ksd.pair_values(Gaussian(1.0), (x[:1], -x[:1]), (x[1:2], -x[1:2]))
     assert got[0, 0] == pytest.approx(-np.exp(-0.5), abs=1e-15)
 
 
@@ -95,16 +99,15 @@ def test_ksd_of_the_true_density_is_zero_on_average(kernel):
 def test_pair_values_are_the_stein_matrix(kernel, rng):
     x, scores = draw(rng, n=15)
     a, b = np.nonzero(np.ones((15, 15)))
-    h = ksd.pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
+    h = ksd.pair_values(kernel, [z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
     for k, s in enumerate(scores):
         np.testing.assert_allclose(h[:, k].reshape(15, 15), dense.stein_matrix(x, s, kernel), atol=1e-12)
 
 
 def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
     x, scores = draw(rng, n=31)
-    got = designs.linear(
-        31, lambda a, b: ksd.pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
-    )
+    fetch = lambda rows: [z[rows] for z in (x, *scores)]  # noqa: E731
+    got = Linear().estimate(PairSource(31, 3, fetch, partial(ksd.pair_values, kernel), None), RUNTIME)
     u = np.array(
         [
             [dense.stein_matrix(x[[2 * p, 2 * p + 1]], s[[2 * p, 2 * p + 1]], kernel)[0, 1] for s in scores]

@@ -195,15 +195,18 @@ def test_scores_are_asked_for_once_where_they_fit_in_memory():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"discrepancy": "ume", "estimator": "linear"}, "estimator: ume has one of its own"),
+        ({"discrepancy": "ume", "estimator": "linear"}, "estimator: ume has its own, .*; leave out 'linear'"),
         ({"discrepancy": "fssd"}, r"discrepancy='fssd': expected densities \(relfit.Density\) as models, got samples"),
         ({"discrepancy": relfit.UME(locations=np.zeros((2, 3)))}, "locations: expected 2 columns .*, got 3"),
         ({"discrepancy": relfit.UME(locations=700)}, "reference: expected at least 20 rows .*left for the test"),
         ({"discrepancy": relfit.UME(choose="optimise", share=0.01)}, "reference: expected at least 20 rows .*held out"),
         ({"discrepancy": relfit.UME(relfit.Gaussian(1.0)), "kernel": relfit.IMQ()}, "kernel: expected it once"),
-        ({"discrepancy": "ume", "groups": {"reference": np.arange(300)}}, "groups: not known for ume"),
-        ({"discrepancy": "ume", "variance": "corrected"}, "variance='corrected': .*at locations has one of its own"),
-        ({"discrepancy": "ume", "backend": "torch"}, "backend: ume works in numpy"),
+        (
+            {"discrepancy": "ume", "groups": {"reference": np.arange(300)}},
+            "groups: cannot be combined with ume; use mmd or ksd",
+        ),
+        ({"discrepancy": "ume", "estimator": relfit.Complete("corrected")}, "variance='corrected': ume has its own"),
+        ({"discrepancy": "ume", "compute": relfit.Compute(backend="torch")}, "backend: ume works in numpy"),
         (
             {"discrepancy": relfit.UME(choose="optimise"), "kernel": "select", "test": "relmulti"},
             'choose="optimise": needs one kernel',

@@ -1,9 +1,13 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from oracle import dense
 
 from relfit.compute.reduce import Runtime
-from relfit.estimators import designs, mmd
+from relfit.estimators import mmd
+from relfit.estimators.base import PairSource
+from relfit.estimators.designs import Linear
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Polynomial
 
@@ -80,13 +84,14 @@ def test_pair_values_are_h(kernel, rng):
     """h(z, z') summed over all ordered pairs of rows is the paired complete estimate."""
     reference, x = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
     a, b = np.nonzero(~np.eye(12, dtype=bool))
-    h = mmd.pair_values(kernel, (reference[a], [x[a]]), (reference[b], [x[b]]))
+    h = mmd.pair_values(kernel, (reference[a], x[a]), (reference[b], x[b]))
     assert h.mean() == pytest.approx(dense.mmd_paired(reference, [x], kernel)[0][0], abs=1e-14)
 
 
 def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
     reference, x = rng.normal(size=(2, 101, 2))
-    got = designs.linear(101, lambda a, b: mmd.pair_values(kernel, (reference[a], [x[a]]), (reference[b], [x[b]])))
+    source = PairSource(101, 1, lambda rows: [reference[rows], x[rows]], partial(mmd.pair_values, kernel), None)
+    got = Linear().estimate(source, RUNTIME)
     z = np.vstack([reference, x])
     k = dense.gram(kernel, z, z)
 

@@ -8,11 +8,11 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.estimators.split import hold_out, split
+from relfit.data.load import load
+from relfit.estimators.split import MOST_HELD, split
 from relfit.kernels.choice import Select
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.paper.problems import blobs, draw
-from relfit.settings import Options, prepare
 
 TESTS = ["relpsi", "relmulti", "best-set", "carve"]
 CANDIDATES = (Gaussian(0.05), Gaussian(1.0), IMQ(5.0))
@@ -28,14 +28,9 @@ def densities():
     return {name: relfit.Density(score=problem.score(name), dim=2) for name in problem.models}
 
 
-def task_of(reference, models, **options):
-    given = {"dependence": "independent", "estimator": "complete", "kernel": Select(CANDIDATES), **options}
-    return prepare(
-        reference,
-        models,
-        Options("auto", given["estimator"], given["kernel"], given["dependence"], 5, "auto", None, True, None),
-        None,
-    )
+def held_out(reference, models, dependence="independent"):
+    """The rows that choose the kernel, and those that are left for the test."""
+    return split(load(reference, models, seed=5), 0.2, dependence, 5, "kernel", most=MOST_HELD)
 
 
 @pytest.mark.parametrize("kind", ["samples", "densities"])
@@ -56,8 +51,7 @@ def test_the_order_of_the_models_and_copies_change_nothing(data, kind, test):
 @pytest.mark.parametrize("dependence", ["independent", "shared", "paired"])
 def test_the_test_sees_only_the_rows_that_are_left(data, dependence):
     reference, models = data
-    task = task_of(reference, models, dependence=dependence)
-    held, rest = hold_out(task.data, 0.2, task.plan)
+    held, rest = held_out(reference, models, dependence)
     assert len(held.reference) == 40
     for key in models:
         rows = np.concatenate([held.models[key], rest.models[key]])
@@ -72,8 +66,7 @@ def test_the_test_sees_only_the_rows_that_are_left(data, dependence):
 def test_rows_that_are_tested_have_no_part_in_the_choice(data):
     """Every tested row of the first model is moved far away: the same kernel, the same words about it."""
     reference, models = data
-    task = task_of(reference, models)
-    _, rest = hold_out(task.data, 0.2, task.plan)
+    _, rest = held_out(reference, models)
     tested = {tuple(row) for row in rest.models["P1"]}
     moved = np.array([row + 50.0 if tuple(row) in tested else row for row in models["P1"]])
     first = relfit.compare(reference, models, kernel=Select(CANDIDATES), rng=5)
@@ -85,8 +78,7 @@ def test_rows_that_are_tested_have_no_part_in_the_choice(data):
 
 def test_relmulti_chooses_on_its_selection_share(data):
     reference, models = data
-    task = task_of(reference, models)
-    selection, testing = split(task.data, 0.25, "independent", 5)
+    selection, testing = split(load(reference, models, seed=5), 0.25, "independent", 5)
     result = relfit.compare(reference, models, kernel=Select(CANDIDATES), test="relmulti", rng=5)
     assert result.sizes == (150, 150, 150)
     given = relfit.estimate(testing.reference, testing.models, kernel=result.kernel, rng=5)

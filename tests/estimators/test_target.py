@@ -52,7 +52,7 @@ def test_shared_noise_gives_covariances():
 
 def test_linear_estimate_pairs_each_samples_own_rows():
     models = samples()
-    joint = relfit.estimate(TARGET, models, kernel=KERNEL, estimator="linear", shuffle=False)
+    joint = relfit.estimate(TARGET, models, kernel=KERNEL, estimator=relfit.Linear(shuffle=False))
     x = models["off"]
     u = [dense.stein_matrix(x[k : k + 2], -x[k : k + 2], KERNEL)[0, 1] for k in range(0, 90, 2)]
     assert joint.values[1] == pytest.approx(np.mean(u), abs=1e-13)
@@ -89,7 +89,8 @@ def test_chains_report_their_batches():
         ({"dependence": "paired"}, "reference is a density"),
         ({"dependence": "chain", "estimator": "linear"}, "complete"),
         ({"dependence": "chain", "test": "relmulti"}, "chain"),
-        ({"discrepancy": "mmd"}, "samples on both sides"),
+        ({"discrepancy": "mmd"}, "samples on both sides, got a density as the reference"),
+        ({"dependence": "chain", "kernel": [relfit.Gaussian(0.7), relfit.Gaussian(2.0)]}, "several kernels"),
         ({"kernel": relfit.Polynomial()}, "smooth"),
         ({"kernel": relfit.Matern(0.5)}, "smooth"),
     ],

@@ -110,7 +110,7 @@ def test_kill_9_loses_nothing_that_was_done(source, tmp_path):
     assert computed - 1 <= kept <= computed < 10
     log.unlink()
     second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert f"{3 * kept} items had been done by an earlier run" in second.stdout
+    assert f"{3 * kept} items were finished by an earlier run" in second.stdout
     assert len(log.read_text().split()) == 10 - kept
     assert np.array_equal(np.load(tmp_path / "f.npy"), _expected())
     assert _files(tmp_path) == ["calls.jsonl", "f.names.txt", "f.npy", "texts.txt"]

@@ -57,7 +57,10 @@ def small_parts(monkeypatch):
 
 def both(reference, models, **options):
     """The comparison without a budget and with one."""
-    return [relfit.compare(reference, models, rng=3, memory=budget, **options) for budget in (None, "1GB")]
+    return [
+        relfit.compare(reference, models, rng=3, compute=relfit.Compute(memory=budget), **options)
+        for budget in (None, "1GB")
+    ]
 
 
 def assert_same(first, second):
@@ -70,11 +73,11 @@ def assert_same(first, second):
 
 DESIGNS = [
     {},
-    {"variance": "corrected"},
+    {"estimator": relfit.Complete("corrected")},
     {"dependence": "paired"},
-    {"dependence": "shared", "variance": "corrected"},
+    {"dependence": "shared", "estimator": relfit.Complete("corrected")},
     {"estimator": "linear"},
-    {"estimator": "linear", "shuffle": False},
+    {"estimator": relfit.Linear(shuffle=False)},
     {"estimator": "incomplete"},
     {"estimator": "block"},
     {"test": "relmulti"},
@@ -106,7 +109,12 @@ def test_densities_at_data_in_a_file_give_the_same_answer(files, options, small_
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"estimator": "linear"}, {"estimator": "incomplete"}, {"dependence": "shared", "variance": "corrected"}],
+    [
+        {},
+        {"estimator": "linear"},
+        {"estimator": "incomplete"},
+        {"dependence": "shared", "estimator": relfit.Complete("corrected")},
+    ],
     ids=range(4),
 )
 def test_a_target_and_samples_in_files_give_the_same_answer(files, options, small_parts):
@@ -116,9 +124,14 @@ def test_a_target_and_samples_in_files_give_the_same_answer(files, options, smal
 
 def test_a_pair_and_an_estimate_take_a_budget(files):
     reference, a, b = files["reference"], files["a"], files["b"]
-    pairs = [relfit.compare_pair(reference, b, a, rng=0, memory=budget) for budget in (None, 10**9)]
+    pairs = [
+        relfit.compare_pair(reference, b, a, rng=0, compute=relfit.Compute(memory=budget)) for budget in (None, 10**9)
+    ]
     assert pairs[0].pvalue == pytest.approx(pairs[1].pvalue, rel=1e-9)
-    values = [relfit.estimate(reference, {"a": a}, rng=0, memory=budget).values for budget in (None, "1 GiB")]
+    values = [
+        relfit.estimate(reference, {"a": a}, rng=0, compute=relfit.Compute(memory=budget)).values
+        for budget in (None, "1 GiB")
+    ]
     np.testing.assert_allclose(*values, rtol=0, atol=1e-12)
 
 
@@ -250,7 +263,7 @@ def _complaints(reference, models, **options):
     said = []
     for budget in (None, "1GB"):
         with pytest.raises(InputError) as error:
-            relfit.compare(reference, models, rng=0, memory=budget, **options)
+            relfit.compare(reference, models, rng=0, compute=relfit.Compute(memory=budget), **options)
         said.append(str(error.value))
     return said
 
@@ -349,12 +362,13 @@ def test_the_work_gets_a_half_a_quarter_of_the_budget_whatever_the_interpreter_h
 
 def test_a_checkpoint_goes_on_under_the_same_budget(files, tmp_path, monkeypatch):
     reference, checkpoint = files.pop("reference"), tmp_path / "run.sqlite"
-    first = relfit.compare(reference, files, rng=0, memory="1GB", checkpoint=checkpoint)
+    first = relfit.compare(reference, files, rng=0, compute=relfit.Compute(memory="1GB", checkpoint=checkpoint))
     monkeypatch.setattr(NumpyBackend, "block_sums", None)
-    again = relfit.compare(reference, files, rng=0, memory="1GB", checkpoint=checkpoint)
+    again = relfit.compare(reference, files, rng=0, compute=relfit.Compute(memory="1GB", checkpoint=checkpoint))
     assert again.to_json() == first.to_json()
     refused(
-        lambda: relfit.compare(files["a"], files, rng=0, memory="1GB", checkpoint=checkpoint), "belongs to another run"
+        lambda: relfit.compare(files["a"], files, rng=0, compute=relfit.Compute(memory="1GB", checkpoint=checkpoint)),
+        "belongs to another run",
     )
 
 
@@ -362,7 +376,7 @@ def test_a_budget_too_small_names_one_that_does(files):
     reference = files.pop("reference")
 
     def run(budget):
-        return relfit.compare(reference, files, rng=0, memory=budget)
+        return relfit.compare(reference, files, rng=0, compute=relfit.Compute(memory=budget))
 
     message = refused(lambda: run("20MB"), "memory: expected at least", "got '20MB'")
     refused(lambda: run("1KB"), "got '1KB'")
@@ -376,14 +390,15 @@ def test_a_budget_too_small_names_one_that_does(files):
     [
         ({"groups": {"reference": np.arange(ROWS)}}, "groups"),
         ({"preset": "cmmd"}, "cmmd"),
-        ({"backend": "torch"}, "torch"),
+        ({"compute": relfit.Compute(backend="torch", memory="1GB")}, "torch"),
         ({"kernel": relfit.Precomputed(np.eye(4))}, "precomputed"),
     ],
     ids=["groups", "preset", "backend", "table"],
 )
 def test_what_needs_all_rows_is_refused(files, options, what):
     reference = files.pop("reference")
-    refused(lambda: relfit.compare(reference, files, memory="1GB", **options), "memory: not known with", what)
+    options = {"compute": relfit.Compute(memory="1GB"), **options}
+    refused(lambda: relfit.compare(reference, files, **options), "memory: cannot be combined with", what)
 
 
 def test_large_files_that_must_be_read_whole_are_refused(samples, tmp_path):
@@ -398,13 +413,15 @@ def test_the_folder_is_removed_whatever_happens(samples, files, tmp_path, monkey
     seen = []
     density = Density(score=lambda x: seen.append(len(list(scratch.iterdir()))) or -x)
     reference = samples["reference"]
-    relfit.compare(files["reference"], {**DENSITIES, "seen": density}, rng=0, memory="1GB")
+    relfit.compare(files["reference"], {**DENSITIES, "seen": density}, rng=0, compute=relfit.Compute(memory="1GB"))
     assert set(seen) == {1}
     assert not list(scratch.iterdir())
     np.save(tmp_path / "columns.npy", np.asfortranarray(reference.astype(float)))
     reference[3, 1] = np.nan
     with pytest.raises(InputError, match="NaN"):
-        relfit.compare(str(tmp_path / "columns.npy"), {"a": files["a"], "b": reference}, memory="1GB")
+        relfit.compare(
+            str(tmp_path / "columns.npy"), {"a": files["a"], "b": reference}, compute=relfit.Compute(memory="1GB")
+        )
     assert not list(scratch.iterdir())
 
 
@@ -440,7 +457,7 @@ from pathlib import Path
 import relfit
 folder, budget = sys.argv[1], int(sys.argv[2])
 models = {k: f"{folder}/{k}.npy" for k in "abc"}
-relfit.compare(f"{folder}/reference.npy", models, rng=0, memory=budget, estimator="linear")
+relfit.compare(f"{folder}/reference.npy", models, rng=0, compute=relfit.Compute(memory=budget), estimator="linear")
 print(1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
 """
 

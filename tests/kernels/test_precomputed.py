@@ -27,7 +27,9 @@ def pooled(rng):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"test": "relmulti"}, {"test": "best-set"}, {"variance": "corrected"}], ids=str
+    "options",
+    [{}, {"test": "relmulti"}, {"test": "best-set"}, {"estimator": relfit.Complete(variance="corrected")}],
+    ids=str,
 )
 def test_a_matrix_gives_what_its_kernel_gives(pooled, options):
     reference, models, kernel = pooled

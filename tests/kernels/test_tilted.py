@@ -89,7 +89,7 @@ def test_ksd_is_that_of_the_tilted_kernel(kernel, rng):
     expected = np.stack([u.sum(1) - np.diag(u) for u in matrices], axis=1)
     np.testing.assert_allclose(ksd.row_sums(x, scores, kernel, RUNTIME), expected, rtol=1e-5, atol=1e-6)
     a, b = np.nonzero(~np.eye(9, dtype=bool))
-    pairs = ksd.pair_values(kernel, (x[a], [s[a] for s in scores]), (x[b], [s[b] for s in scores]))
+    pairs = ksd.pair_values(kernel, [z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
     np.testing.assert_allclose(pairs, np.stack([u[a, b] for u in matrices], axis=1), rtol=1e-5, atol=1e-6)
 
 
@@ -111,7 +111,7 @@ def test_mmd_weights_the_rows(kernel, rng):
 
 def test_mmd_pairs_are_those_of_the_tilted_kernel(kernel, rng):
     r, x, r2, x2 = rng.normal(size=(4, 7, 2))
-    got = mmd.pair_values(kernel, (r, [x]), (r2, [x2]))[:, 0]
+    got = mmd.pair_values(kernel, (r, x), (r2, x2))[:, 0]
     expected = [
         value(kernel, x[a], x2[a])
         + value(kernel, r[a], r2[a])
@@ -178,7 +178,7 @@ def test_all_pairs_of_a_pair_design_are_the_complete_estimate(kind, rng):
     if kind == "target":
         reference = relfit.Density(score=lambda x: -x, dim=2)
     complete = relfit.estimate(reference, models, **options)
-    cyclic = relfit.estimate(reference, models, estimator="incomplete", pairs=41 * 20, **options)
+    cyclic = relfit.estimate(reference, models, estimator=relfit.Incomplete(pairs=41 * 20), **options)
     np.testing.assert_allclose(cyclic.values, complete.values, rtol=1e-9)
 
 

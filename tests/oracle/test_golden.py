@@ -29,7 +29,7 @@ def test_mmd_complete_in_the_paired_form(case):
 
 def test_mmd_linear(case):
     joint = relfit.estimate(
-        case["reference"], case["samples"], kernel=case["kernel"], estimator="linear", shuffle=False
+        case["reference"], case["samples"], kernel=case["kernel"], estimator=relfit.Linear(shuffle=False)
     )
     np.testing.assert_allclose(joint.values, case["published"]["mmd_linear"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(joint.covariance, case["published"]["mmd_linear_cov"], rtol=0, atol=1e-9)
@@ -37,7 +37,7 @@ def test_mmd_linear(case):
 
 def test_ksd_linear(case):
     joint = relfit.estimate(
-        case["reference"], case["densities"], kernel=case["kernel"], estimator="linear", shuffle=False
+        case["reference"], case["densities"], kernel=case["kernel"], estimator=relfit.Linear(shuffle=False)
     )
     np.testing.assert_allclose(joint.values, case["published"]["ksd_linear"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(joint.covariance, case["published"]["ksd_linear_cov"], rtol=0, atol=1e-9)

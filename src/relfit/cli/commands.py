@@ -1,6 +1,7 @@
-"""The commands by name, and what their errors come to.
+"""The list of commands, and how their errors are shown.
 
-Exit status: 0 done, 1 the gated model is worse, 2 bad input, 70 a defect of relfit, 130 interrupted.
+A command called "name" is the function ``name_command`` in a file of this folder. Exit status: 0 done, 1 a negative
+answer (the gated model is worse), 2 bad input, 70 a defect of relfit, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from relfit.util.text import visible
 from relfit.util.version import __version__
 
 DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
-# Where each command is, in the order of the help page.
+# The file of each command, in the order of the help page.
 COMMANDS = {
-    "compare": "compare:compare_command",
-    "pair": "compare:pair_command",
-    "plan": "plan:plan_command",
-    "report": "report:report_command",
-    "rerun": "rerun:rerun_command",
-    "features": "features:features_command",
-    "demo": "demo:demo_command",
-    "reproduce": "reproduce:reproduce_command",
-    "doctor": "doctor:doctor_command",
+    "compare": "compare",
+    "pair": "compare",
+    "plan": "plan",
+    "report": "report",
+    "rerun": "rerun",
+    "features": "features",
+    "demo": "demo",
+    "reproduce": "reproduce",
+    "doctor": "doctor",
 }
 
 
@@ -40,8 +41,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(f"relfit.cli.{module}"), function)
+        module = importlib.import_module(f"relfit.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
 
@@ -62,16 +63,16 @@ def cli(ctx: click.Context) -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show "²" gets a "?" there, not a traceback.
+        # A terminal that cannot show "²" shows "?" instead.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        # The command as typed, which reports show.
+        # The command as it was typed, for results and reports to show.
         typed = list(sys.argv[1:] if args is None else args)
         status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=typed)
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
-        return _refuse(f"{' '.join(error.format_message().split())}{_where_help(error)}")
+        return _refuse(f"{' '.join(error.format_message().split())}{_help_hint(error)}")
     except RelfitError as error:
         return _refuse(str(error))
     except MemoryError as error:
@@ -80,7 +81,7 @@ def run(args: Sequence[str] | None = None) -> int:
         return _refuse(f"{error.filename or 'operating system'}: {error.strerror or error}")
     except click.Abort:
         raise KeyboardInterrupt from None
-    except Exception:  # noqa: BLE001  (a crash must not look like status 1, the verdict of --gate)
+    except Exception:  # noqa: BLE001  (a defect must not look like status 1, the verdict of --gate)
         traceback.print_exc()
         return INTERNAL_ERROR
 
@@ -90,6 +91,6 @@ def _refuse(message: str) -> int:
     return BAD_INPUT
 
 
-def _where_help(error: click.ClickException) -> str:
+def _help_hint(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     return "" if context is None else f" (see {context.command_path} --help)"

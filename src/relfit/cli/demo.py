@@ -1,4 +1,4 @@
-"""A real example that needs nothing but relfit: generators of handwritten digits, compared on images they never saw."""
+"""The command `relfit demo`: generators of handwritten digits, compared on images that none of them has seen."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from relfit.api import compare
-from relfit.cli.outputs import check_outputs, say
-from relfit.cli.report import command_line
+from relfit.cli.outputs import check_outputs, say, shell_command, typed_command
+from relfit.cli.sections import SEED, SectionedCommand, opt, section
 from relfit.paper.data import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
@@ -30,7 +30,7 @@ def split_digits(seed: int) -> tuple[Array, NDArray[np.uint8], Array]:
 
 
 def generate(images: Array, labels: NDArray[np.uint8], count: int, seed: int) -> dict[str, Array]:
-    """`count` images from each of five generators fitted to the training images.
+    """`count` images from each of six generators fitted to the training images.
 
     - digit Gaussians: a digit drawn at random, then a Gaussian fitted to that digit;
     - noisy copies: a training image plus noise of one grey level;
@@ -99,8 +99,8 @@ def _blended_neighbours(images: Array, count: int, rng: np.random.Generator) -> 
     np.fill_diagonal(distance, np.inf)
     first = rng.integers(len(images), size=count)
     nearest = distance.argmin(axis=1)[first]
-    share = rng.uniform(size=(count, 1))
-    return np.asarray(images[first] + share * (images[nearest] - images[first]))
+    fraction = rng.uniform(size=(count, 1))
+    return np.asarray(images[first] + fraction * (images[nearest] - images[first]))
 
 
 def _gaussian(images: Array, count: int, rng: np.random.Generator) -> Array:
@@ -123,18 +123,24 @@ def _independent_pixels(images: Array, count: int, rng: np.random.Generator) -> 
     return np.take_along_axis(images, rows, axis=0)
 
 
-@click.command("demo")
-@click.option("--html", "html_path", metavar="PATH", default="relfit-demo.html", show_default=True, help="The report.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.command("demo", cls=SectionedCommand)
+@section(
+    "Options",
+    opt("--html PATH", "Write the report to this file.", dest="html_path", default="relfit-demo.html"),
+    SEED,
+)
 def demo_command(html_path: str, seed: int) -> int:
-    """Compare six generators of handwritten digits and write a report."""
+    """Compare six generators of handwritten digits and write a report.
+
+    The data come with relfit, and it takes a few seconds.
+    """
     from relfit.report.text import styled
     from relfit.report.words import error_words
 
     check_outputs({"--html": html_path}, [])
     result = run(seed)
     data = problem(seed)
-    result.report(html_path, data, items=pictures(*data), command=command_line())
+    result.report(html_path, data, items=pictures(*data), command=shell_command(typed_command()))
     say(introduction(seed) + "\n")
     say(styled(result))
     say(f"{error_words(result)}\n\nReport: {html_path}")

@@ -1,9 +1,8 @@
-"""relfit doctor: what is installed, which backends work, and a self-test with a known answer."""
+"""The command `relfit doctor`: what is installed, which backends work, and a self-test with a known answer."""
 
 from __future__ import annotations
 
 import math
-import os
 import platform
 import time
 from collections.abc import Iterator, Mapping
@@ -21,11 +20,12 @@ from relfit.cli.outputs import say
 from relfit.data.models import Density
 from relfit.kernels.standard import Gaussian
 from relfit.settings import Compute
+from relfit.util.libraries import has_cuda, usable_cores
 from relfit.util.version import __version__
 
-HEALTHY, ILL = 0, 1
+HEALTHY, BROKEN = 0, 1
 NEEDED = ("numpy", "scipy", "threadpoolctl", "click", "rich", "jinja2", "matplotlib", "contourpy")
-# Package (and the name it is imported by, where that differs) → what it is for.
+# Package → the name it is imported by, and what it is for.
 OPTIONAL = {
     "pandas": ("pandas", "to_frame()"),
     "pyarrow": ("pyarrow", "Parquet, Feather and Arrow files"),
@@ -37,25 +37,26 @@ OPTIONAL = {
     "scikit-learn": ("sklearn", "mixtures and kernel densities as models"),
     "distributed": ("distributed", "Dask clusters"),
 }
-# n/2 rows at each of two points; q is the kernel's value between them.
-ROWS = 20
-NEAR, EXACT, SINGLE = math.exp(-0.5), 1e-12, 1e-5
+# The known values are those of n rows, half of them at each of two points; q is the kernel's value between the two.
+ROWS, Q = 20, math.exp(-0.5)
+# The largest error in double and in single precision.
+DOUBLE, SINGLE = 1e-12, 1e-5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: what was looked at, how it is, and the details."""
+    """One line of the report: what was examined, its state, and details."""
 
     name: str
     state: Literal["ok", "absent", "broken"]
-    words: str
+    details: str
 
     def __str__(self) -> str:
-        return f"{self.state:<7} {self.name:<15} {self.words}"
+        return f"{self.state:<7} {self.name:<15} {self.details}"
 
 
 def findings() -> Iterator[Finding]:
-    """Everything the doctor looks at, each as soon as it is known."""
+    """Every finding, as soon as it is known."""
     for name in NEEDED:
         yield _installed(name, name, "")
     for name, (module, purpose) in OPTIONAL.items():
@@ -71,7 +72,7 @@ def known_mmd() -> tuple[float, float]:
     With q = e^−½ a reference pair has the mean kernel value (9 + 10q)/19. All model rows at 0: 1 + (9 + 10q)/19 −
     (1 + q) = 9(1 − q)/19. The reference's own rows: 2(9 + 10q)/19 − (1 + q) = −(1 − q)/19; unbiased, hence negative.
     """
-    return 9.0 * (1.0 - NEAR) / 19.0, -(1.0 - NEAR) / 19.0
+    return 9.0 * (1.0 - Q) / 19.0, -(1.0 - Q) / 19.0
 
 
 def known_ksd() -> float:
@@ -80,41 +81,45 @@ def known_ksd() -> float:
     The Stein kernel is u(x, y) = k (xy + 1 − 2(x − y)²): 5/4 for equal rows and −5q/4 for others, so that the mean over
     pairs of rows is (5/4)(9 − 10q)/19.
     """
-    return 1.25 * (9.0 - 10.0 * NEAR) / 19.0
+    return 1.25 * (9.0 - 10.0 * Q) / 19.0
 
 
 def backend_finding(backend: str) -> Finding:
-    """Whether this backend is there and gives the known values."""
+    """Is this backend installed, and does it give the known values?"""
     name = f"backend {backend}"
     if backend != "numpy" and (find_spec("torch") is None or find_spec(backend) is None):
         return Finding(name, "absent", "not installed")
     try:
-        device = "" if backend == "numpy" else _device()
+        device = "" if backend == "numpy" else "cuda" if has_cuda() else "cpu"
         if backend == "triton" and device == "cpu":
             return Finding(name, "absent", "needs a CUDA device, and torch sees none")
         error = _error(backend, device)
-    except Exception as problem:  # noqa: BLE001  (whatever is wrong, the doctor says it and goes on)
-        return Finding(name, "broken", f"{type(problem).__name__}: {problem}".splitlines()[0])
-    if error > (SINGLE if backend == "triton" else EXACT):
+    except Exception as problem:  # noqa: BLE001  (any error is a finding)
+        return _broken(name, problem)
+    if error > (SINGLE if backend == "triton" else DOUBLE):
         return Finding(name, "broken", f"off by {error:.0e} from the known values")
     where = f" on {device}" if device else ""
     return Finding(name, "ok", f"works{where}; within {error:.0e} of the known values")
 
 
 def self_test() -> Finding:
-    """A comparison whose answer is known: of three models the one far off is worse, and no other."""
+    """A comparison whose answer is known: only the model that is far off is worse."""
     started = time.perf_counter()
     rng = np.random.default_rng(0)
     shifts = {"right": 0.0, "as good": 0.0, "far off": 1.0}
     models = {name: rng.normal(shift, 1.0, (300, 2)) for name, shift in shifts.items()}
     try:
-        found = compare(rng.normal(size=(300, 2)), models, rng=0, compute=Compute(backend="numpy")).worse.tolist()
-    except Exception as problem:  # noqa: BLE001
-        return Finding("self-test", "broken", f"{type(problem).__name__}: {problem}".splitlines()[0])
+        worse = compare(rng.normal(size=(300, 2)), models, rng=0, compute=Compute(backend="numpy")).worse.tolist()
+    except Exception as problem:  # noqa: BLE001  (any error is a finding)
+        return _broken("self-test", problem)
     took = f"{time.perf_counter() - started:.1f} s"
-    if found != [False, False, True]:
-        return Finding("self-test", "broken", f"expected [False, False, True], got {found} ({took})")
-    return Finding("self-test", "ok", f"three models compared, the known answer came ({took})")
+    if worse != [False, False, True]:
+        return Finding("self-test", "broken", f"expected [False, False, True], got {worse} ({took})")
+    return Finding("self-test", "ok", f"a comparison of three models gave the known answer ({took})")
+
+
+def _broken(name: str, problem: Exception) -> Finding:
+    return Finding(name, "broken", f"{type(problem).__name__}: {problem}".splitlines()[0])
 
 
 @click.command("doctor")
@@ -123,14 +128,14 @@ def doctor_command() -> int:
 
     Exit status 0, or 1 if something that is installed does not work. What is absent is optional.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = usable_cores()
     say(f"relfit {__version__} · Python {platform.python_version()} · {platform.system()} · {cores} cores")
-    ill = False
+    broken = False
     for finding in findings():
         say(str(finding))
-        ill = ill or finding.state == "broken"
-    say("Something does not work: see “broken” above." if ill else "All that is installed works.")
-    return ILL if ill else HEALTHY
+        broken = broken or finding.state == "broken"
+    say("Something does not work: see “broken” above." if broken else "All that is installed works.")
+    return BROKEN if broken else HEALTHY
 
 
 def _installed(name: str, module: str, purpose: str, *, optional: bool = False) -> Finding:
@@ -143,21 +148,15 @@ def _installed(name: str, module: str, purpose: str, *, optional: bool = False) 
     return Finding(name, "ok", number if not purpose else f"{number}: {purpose}")
 
 
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _error(backend: str, device: str) -> float:
     """The largest distance of the backend's values from those derived by hand."""
     reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
     models = {"at 0": np.zeros((ROWS, 1)), "the reference": reference.copy()}
-    got = [
+    values = [
         *_values(_placed(reference, device), {name: _placed(x, device) for name, x in models.items()}, backend),
         *_values(_placed(reference - 0.5, device), {"normal": Density(score=lambda x: -x)}, backend),
     ]
-    return float(np.abs(np.array(got) - np.array([*known_mmd(), known_ksd()])).max())
+    return float(np.abs(np.array(values) - np.array([*known_mmd(), known_ksd()])).max())
 
 
 def _values(reference: Any, models: Mapping[str, Any], backend: str) -> NDArray[np.float64]:
@@ -165,7 +164,7 @@ def _values(reference: Any, models: Mapping[str, Any], backend: str) -> NDArray[
 
 
 def _placed(rows: NDArray[np.float64], device: str) -> Any:
-    """The rows on the device: torch computes where the data live."""
+    """The rows on the device, because torch computes where the data are."""
     if device != "cuda":
         return rows
     import torch

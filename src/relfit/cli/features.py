@@ -1,4 +1,4 @@
-"""The command `relfit features`: images and texts into rows that `relfit compare` takes."""
+"""The command `relfit features`: turns images and texts into rows that `relfit compare` takes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from typing import Any
 import click
 
 from relfit.cli.outputs import check_outputs, say
+from relfit.cli.sections import AT_LEAST_1, PROGRESS, SectionedCommand, flag, opt, section
 from relfit.features.base import EXTRACTORS
 from relfit.features.run import Extraction, extract_features
 
 _SHOWN_BROKEN = 3
 
 
-def _show_list(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        say(listing())
-        ctx.exit()
-
-
 def listing() -> str:
-    """The extractors, one a line, with what is missing for those that are not installed."""
+    """The extractors, with what has to be installed for those that are not available."""
     width = max(map(len, EXTRACTORS))
     lines = []
     for name, entry in EXTRACTORS.items():
@@ -32,6 +27,7 @@ def listing() -> str:
 
 @click.command(
     "features",
+    cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit features photos/ --model efficientnet-lite0 -o photos.npy\n"
     "  relfit features answers.jsonl --field answer --model minilm -o answers.npy\n"
@@ -39,33 +35,40 @@ def listing() -> str:
     "  relfit compare photos.npy model1.npy model2.npy --preset kid",
 )
 @click.argument("source")
-@click.option("--model", type=click.Choice(list(EXTRACTORS)), required=True, help="The network; see --list.")
-@click.option("-o", "--output", metavar="FILE.npy", required=True, help="Where the rows go.")
-@click.option("--batch", metavar="N", type=click.IntRange(min=1), default=32, show_default=True, help="Items at once.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N items.")
-@click.option("--field", metavar="NAME", help="Of a .jsonl file: the field with the text.  [default: text]")
-@click.option("--skip-broken", is_flag=True, help="Leave out items that cannot be decoded, and count them.")
-@click.option("--weights", metavar="PATH", help="File or folder of the network's weights, if not the usual one.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--progress/--no-progress", default=None, help="Show a bar; by default on terminals only.")
-@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_show_list, help="List the networks.")
+@section(
+    "Options",
+    opt("--model", "The network that computes the features; see --list.", choices=EXTRACTORS, required=True),
+    opt("-o --output FILE.npy", "Write the rows to this file.", required=True),
+    opt("--field NAME", "In a .jsonl file, the field that holds the text.  [default: text]"),
+    opt("--limit N", "Use the first N items only.", type=AT_LEAST_1),
+    opt("--skip-broken", "Leave out items that cannot be decoded, and say how many there were.", is_flag=True),
+    opt("--batch N", "Number of items that are processed at once.", type=AT_LEAST_1, default=32),
+    opt("--weights PATH", "File or folder of the network's weights, if they are not in the usual place."),
+    opt(
+        "--device",
+        "Where the network runs; auto uses a CUDA device if there is one.",
+        choices=["auto", "cpu", "cuda"],
+        default="auto",
+    ),
+    PROGRESS,
+    flag("--list", lambda: say(listing()), "List the networks, and what is missing to use them."),
+)
 def features_command(source: str, model: str, output: str, **settings: Any) -> int:
     """Turn images or texts into features, one row each.
 
-    SOURCE is a folder of images or of .txt files, a .txt file (one text a line) or a .jsonl file. A run that was
-    killed goes on where it stopped. Nothing is downloaded.
+    SOURCE is a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file. After a crash or an
+    interrupt the same command resumes where it stopped. Nothing is downloaded.
     """
     names = os.path.splitext(output)[0] + ".names.txt"  # noqa: PTH122  (only the ending changes)
     check_outputs({"--output": output, "names of --output": names}, [source])
-    say(report(model, extract_features(source, model, output, **settings)))
+    say(_summary(model, extract_features(source, model, output, **settings)))
     return 0
 
 
-def report(model: str, result: Extraction) -> str:
-    """What was written, in words."""
+def _summary(model: str, result: Extraction) -> str:
     lines = [f"{result.path}: {result.rows} rows of {result.dim} features ({model}); names in {result.names_path}"]
     if result.resumed:
-        lines.append(f"{result.resumed} items had been done by an earlier run.")
+        lines.append(f"{result.resumed} items were finished by an earlier run.")
     if result.broken:
         shown = ", ".join(repr(name) for name in list(result.broken)[:_SHOWN_BROKEN])
         more = len(result.broken) - _SHOWN_BROKEN

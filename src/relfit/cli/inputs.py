@@ -1,4 +1,4 @@
-"""The files of a command: which columns and rows of them, and their sizes told before a long run."""
+"""The inputs of a command: files, of which some columns and rows are used, and Python objects."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.cli.options import Decorator, opt, section
+from relfit.cli.outputs import valid_text
 from relfit.data.align import aligned
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
 from relfit.data.files.base import NoSuchColumn
@@ -27,50 +26,45 @@ from relfit.util.errors import InputError
 from relfit.util.random import stream
 from relfit.util.text import listed, quoted
 
-# Work longer than this, in seconds, is announced.
+# Before work that takes longer than this, in seconds, the sizes of the inputs are printed.
 LONG_RUN = 2.0
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the files hold, and what the result has to say about how they were read."""
+    """What the files hold, the labels of groups, and notes on how the files were read."""
 
     reference: Any
     models: dict[str, Any]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    groups: Any = None
 
 
-def input_options(*more: Any) -> Decorator:
-    """The options --columns, --rows, --groups and --verbose/--quiet, after those given."""
-    return section("Input", *more, *_OPTIONS)
+def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, Any]) -> Inputs:
+    """Read the columns and rows that the options ask for; print the sizes before a long run.
 
-
-def read_inputs(reference: Any, models: Mapping[str, Any], params: dict[str, Any]) -> Inputs:
-    """Read every file, take the columns and rows wanted, and tell the sizes of a long run.
-
-    Takes `columns`, `rows` and `verbose` out of the params and puts labels for `groups` there; what is not a file
-    name is left as it is.
+    What is neither a file name nor the name of a Python object is left as it is.
     """
-    columns, rows, verbose = (params.pop(name) for name in ("columns", "rows", "verbose"))
-    groups, memory = params.pop("groups", None), params.get("memory")
-    if memory is not None:
+    columns, rows, groups = params["columns"], params.get("rows"), params.get("groups")
+    if params.get("memory") is not None:
         return _unread(reference, models, columns, rows, groups)
+    labels: Any = None
     others: Mapping[str | None, Sequence[int]] = {}
     if groups is not None:
         if rows is not None:
             raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
-        params["groups"], others = read_groups(reference, models, groups)
+        labels, others = read_groups(reference, models, groups)
     opened = {name: _opened(source, columns) for name, source in models.items()}
-    unread = aligned(_opened(reference, columns), opened, others if columns is None else {})
-    data, named = _read(unread[0]), {name: _read(source) for name, source in unread[1].items()}
-    taken = Inputs(data, named, unread[2])
-    taken = taken if rows is None else _subsample(taken, rows, params)
-    if verbose is False:
-        params["progress"] = params["progress"] or False
-    elif verbose or (sys.stderr.isatty() and _expected_seconds(taken, params["estimator"]) > LONG_RUN):
-        _print_sizes(taken)
-    return taken
+    first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {})
+    inputs = Inputs(_read(first), {name: _read(source) for name, source in rest.items()}, notes, labels)
+    if rows is not None:
+        inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
+    verbose = params["verbose"]
+    if verbose is None and sys.stderr.isatty():
+        verbose = expected_seconds(inputs, params["estimator"]) > LONG_RUN
+    if verbose:
+        _print_sizes(inputs)
+    return inputs
 
 
 def _unread(reference: Any, models: Mapping[str, Any], columns: str | None, rows: Any, groups: Any) -> Inputs:
@@ -78,58 +72,53 @@ def _unread(reference: Any, models: Mapping[str, Any], columns: str | None, rows
     for option, value in (("--rows", rows), ("--groups", groups)):
         if value is not None:
             raise InputError(f"{option}: expected without --memory, which takes whole files; leave out one of the two")
-
-    opened = {name: _opened(source, columns) for name, source in models.items()}
-    return Inputs(_opened(reference, columns), opened, ())
+    return Inputs(_opened(reference, columns), {name: _opened(source, columns) for name, source in models.items()})
 
 
 def read_groups(
     reference: Any, models: Mapping[str, Any], groups: str
 ) -> tuple[dict[str | None, Any] | NDArray[Any], dict[str | None, list[int]]]:
     """Labels of the rows, from a file of them or from a column of every file, and each file's other columns."""
-    given = ((None, reference), *models.items())
-    files = {key: source for key, source in given if isinstance(source, str) and not names_object(source)}
+    samples = ((None, reference), *models.items())
+    files = {key: source for key, source in samples if isinstance(source, str) and not names_object(source)}
     there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
     if there and format_of(Path(groups)) is not None:
         _refuse_both(groups, files.values())
         return read_labels(groups), {}
     try:
-        found = {key: split_labels(source, groups) for key, source in files.items()}
+        both = {key: split_labels(source, groups) for key, source in files.items()}
     except NoSuchColumn as error:
-        what = f"column, and {groups} is no file of labels" if there else "column or file"
-        raise InputError(f"--groups: there is no such {what}; {error}") from None
-    return {key: labels for key, (labels, _) in found.items()}, {key: left for key, (_, left) in found.items()}
+        missing = f"column, and {groups} is no file of labels" if there else "column or file"
+        raise InputError(f"--groups: there is no such {missing}; {error}") from None
+    return {key: labels for key, (labels, _) in both.items()}, {key: others for key, (_, others) in both.items()}
 
 
 def _refuse_both(groups: str, files: Iterable[str]) -> None:
     """Refuse a name that is a file of labels and a column as well."""
     for source in files:
         names: Sequence[str] = ()
-        with suppress(InputError):  # said when the file is read
+        with suppress(InputError):  # raised when the file is read
             names = read_names(source) or ()
         if groups in (name.strip() for name in names):
-            both = f"{groups} is a file, and a column of {source} too"
-            raise InputError(f"--groups: {both}; write ./{groups} for the file, or rename one of the two")
+            raise InputError(
+                f"--groups: {groups} is a file, and a column of {source} too; write ./{groups} for the file, or rename "
+                "one of the two"
+            )
 
 
 def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Name → file, in the order given."""
     if names and len(names) != len(models):
         raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
-    found = [_as_text(name) for name in names or [_default_name(model) for model in models]]
-    for name in found:
-        if found.count(name) > 1:
+    chosen = [valid_text(name) for name in names or [_default_name(model) for model in models]]
+    for name in chosen:
+        if chosen.count(name) > 1:
             raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
-    return dict(zip(found, models, strict=True))
+    return dict(zip(chosen, models, strict=True))
 
 
 def _default_name(model: str) -> str:
     return model.rpartition(":")[2] if names_object(model) else name_of(model)
-
-
-def _as_text(name: str) -> str:
-    # A file name need not be valid text; the name of a model must be, or no output could be written.
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def check_inputs(reference: str, models: Sequence[str]) -> None:
@@ -139,7 +128,7 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
             raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
 
 
-def _expected_seconds(inputs: Inputs, estimator: str) -> float:
+def expected_seconds(inputs: Inputs, estimator: str) -> float:
     """About how long the estimate takes."""
     arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray) and value.ndim]
     columns = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
@@ -162,26 +151,33 @@ def _read(source: Any) -> Any:
     return read_rows(source.source, columns=source.columns) if isinstance(source, FileRows) else source
 
 
-def _subsample(inputs: Inputs, rows: int, params: Mapping[str, Any]) -> Inputs:
+def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     """At most `rows` rows of each, drawn without replacement.
 
     All models draw from one stream, so that rows made from common random numbers stay together; the reference
     joins in where its rows are paired with them.
     """
     reference, models = inputs.reference, inputs.models
-    seed, dependence = params["seed"], params["dependence"]
     _check_same_rows(reference, models, dependence)
-    own = "models" if dependence == "paired" else "reference"
-    wholes = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
-    keys = [own, *("models" for _ in models)]
-    parts = [_drawn(value, rows, stream(seed, "rows", key)) for value, key in zip(wholes.values(), keys, strict=True)]
-    cut = [f"{what} ({_count(whole)})" for what, whole in wholes.items() if _count(whole) > rows]
-    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, most=_MOST_NAMES)}",) if cut else ()
-    return Inputs(parts[0], dict(zip(models, parts[1:], strict=True)), (*inputs.notes, *note))
+
+    def drawn(value: Any, purpose: str) -> Any:
+        if _count(value) <= rows:
+            return value
+        # In order: a mapped file is then read from front to back.
+        return value[np.sort(stream(seed, "rows", purpose).choice(len(value), rows, replace=False))]
+
+    samples = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
+    cut = [f"{sample} ({_count(value)})" for sample, value in samples.items() if _count(value) > rows]
+    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, quote=str)}",) if cut else ()
+    return Inputs(
+        drawn(reference, "models" if dependence == "paired" else "reference"),
+        {name: drawn(value, "models") for name, value in models.items()},
+        (*inputs.notes, *note),
+    )
 
 
 def _check_same_rows(reference: Any, models: Mapping[str, Any], dependence: str) -> None:
-    """Rows that belong together can only be drawn together from files of one length."""
+    """Refuse files of different lengths where rows that belong together are drawn together."""
     if dependence == "chain":
         raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
     together = [*models.values(), *([reference] if dependence == "paired" else [])]
@@ -190,43 +186,16 @@ def _check_same_rows(reference: Any, models: Mapping[str, Any], dependence: str)
         raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
 
 
-def _drawn(value: Any, rows: int, rng: np.random.Generator) -> Any:
-    if _count(value) <= rows:
-        return value
-    # In order: a mapped file is then read from front to back.
-    return value[np.sort(rng.choice(len(value), rows, replace=False))]
-
-
 def _count(value: Any) -> int:
     return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
 
 
 def _print_sizes(inputs: Inputs) -> None:
     models = [(f"model {quoted(name)}", value) for name, value in inputs.models.items()]
-    for name, value in [("reference", inputs.reference), *models]:
-        if isinstance(value, np.ndarray) and value.ndim:
-            print(f"relfit: {name}: {_size(value)}", file=sys.stderr)
-
-
-def _size(rows: NDArray[Any]) -> str:
-    return f"{len(rows)} rows × {rows[:1].size} columns, {rows.dtype}, {rows.nbytes / 1e6:.3g} MB"
-
-
-_OPTIONS = (
-    opt("--columns", metavar="LIST", help="Columns of every file: names, numbers from 0 or ranges (a,b or 0,3-10)."),
-    opt(
-        "--rows",
-        metavar="NUMBER",
-        type=click.IntRange(min=1),
-        help="Use at most this many rows of each file, drawn at random with --seed.",
-    ),
-    opt(
-        "--groups",
-        metavar="COLUMN|FILE",
-        help="Rows with one label belong together. The labels are a column of every file or, for paired rows, a file.",
-    ),
-    opt("--verbose/--quiet", default=None, help="Print the sizes of the inputs, or hide sizes and progress."),
-)
+    for sample, x in [("reference", inputs.reference), *models]:
+        if isinstance(x, np.ndarray) and x.ndim:
+            size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
+            print(f"relfit: {sample}: {size}", file=sys.stderr)
 
 
 def names_object(text: str) -> bool:
@@ -261,8 +230,8 @@ def _import(module: str, name: str) -> Any:
         return importlib.import_module(module)
     except Exception as error:
         file = Path(*module.split(".")).with_suffix(".py")
-        mend = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
-        raise InputError(f"{module}: cannot be imported ({type(error).__name__}: {error}){mend}") from error
+        hint = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
+        raise InputError(f"{module}: cannot be imported ({type(error).__name__}: {error}){hint}") from error
 
 
 def _run_file(path: Path) -> Any:

@@ -1,18 +1,17 @@
-"""The options that commands share, with the names and defaults of `Settings`."""
+"""The options that commands share, with the names and defaults of `Settings`, and the values that they stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
+from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, opt, section, together
 from relfit.compute.choice import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
-from relfit.estimators.designs import ESTIMATORS, VARIANCES
+from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
@@ -24,50 +23,9 @@ from relfit.stats.tests.base import Test
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.errors import InputError
 
-Decorator = Callable[[Any], Any]
-DEFAULTS = {item.name: item.default for record in (Settings, Compute) for item in fields(record)}
-# The estimator that each option of the command line belongs to.
-_DESIGN_OPTIONS = {"pairs": "incomplete", "blocks": "block", "variance": "complete"}
-
-
-class SectionedOption(click.Option):
-    """An option that is listed under a heading of its own in the help."""
-
-    def __init__(self, *args: Any, section: str = "Other options", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.section = section
-
-
-class SectionedCommand(click.Command):
-    """A command whose help lists its options by section."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write every section, in the order in which their first options were declared."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        # Options without a section, such as --help, come last.
-        for param in sorted(self.get_params(ctx), key=lambda param: not isinstance(param, SectionedOption)):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                sections.setdefault(getattr(param, "section", "Other options"), []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-
-def section(title: str, *options: tuple[tuple[str, ...], dict[str, Any]]) -> Decorator:
-    """Several options under one heading, as one decorator."""
-
-    def decorate(function: Any) -> Any:
-        for names, settings in reversed(options):
-            function = click.option(*names, cls=SectionedOption, section=title, **settings)(function)
-        return function
-
-    return decorate
-
-
-def opt(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """One option of a section."""
-    return names, settings
+_DEFAULTS = {item.name: item.default for record in (Settings, Compute, Complete) for item in fields(record)}
+# The estimator that each option of one estimator belongs to.
+_OWNERS = {"pairs": "incomplete", "blocks": "block", "variance": "complete"}
 
 
 class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4 only
@@ -85,204 +43,188 @@ class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # ge
         return number
 
 
-JSON = opt("--json", "json_path", metavar="PATH", help="Write the result as JSON; - prints it instead of the table.")
-HTML = opt("--html", "html_path", metavar="PATH", help="Write a report that opens in any browser.")
-NAMES = opt(
-    "--name", "names", metavar="NAME", multiple=True, help="Name of a model, once for each.  [default: file names]"
+TEST = opt(
+    "--test",
+    "How the models are compared. best-set finds those that could be the best; relpsi selects the best one and tests "
+    "on all rows; relmulti splits the rows; carve is relpsi with noise added to the selection.",
+    choices=TESTS,
+    default=DEFAULT.name,
 )
 ALPHA = opt(
-    "--alpha",
-    metavar="LEVEL",
+    "--alpha LEVEL",
+    "Level of the test, which is the error rate that you allow.",
     type=float,
-    default=DEFAULTS["alpha"],
-    show_default=True,
-    help="Level of the test: the error rate that is allowed.",
+    default=_DEFAULTS["alpha"],
 )
 MARGIN = opt(
-    "--margin",
-    metavar="DELTA",
+    "--margin DELTA",
+    "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say which models are "
+    "equivalent within DELTA.",
     type=float,
-    default=DEFAULTS["margin"],
-    help="Test “worse by more than DELTA”, in the units of the discrepancy, and say which models are equivalent.",
+    default=_DEFAULTS["margin"],
 )
 CORRECTION = opt(
     "--correction",
-    type=click.Choice(CORRECTIONS),
-    help=f"Multiple-testing correction of the p-values.  [default: {RelMulti.default_correction} for relmulti, "
-    "otherwise none]",
+    "How the p-values are corrected for multiple testing.  "
+    f"[default: {RelMulti.default_correction} for relmulti, otherwise none]",
+    choices=CORRECTIONS,
 )
 SELECT_FRACTION = opt(
-    "--select-fraction",
-    metavar="FRACTION",
+    "--select-fraction FRACTION",
+    f"With relmulti, the fraction of the rows that selects the best model.  [default: {RelMulti().select_fraction}]",
     type=float,
-    help=f"With relmulti, the fraction of the rows that selects the best model.  [default: "
-    f"{RelMulti().select_fraction}]",
 )
-TEST = opt(
-    "--test",
-    type=click.Choice(list(TESTS)),
-    default=DEFAULT.name,
-    show_default=True,
-    help="best-set finds the models that could be best; relpsi selects and tests on all rows; relmulti splits the "
-    "rows; carve is relpsi with noise in the selection.",
+BANDWIDTH = opt(
+    "--bandwidth median|NUMBER",
+    "Bandwidth of the kernel: a number, or the median distance between rows.  [default: median; 1 for imq]",
+    type=_Bandwidth(),
 )
-SEED = opt(
-    "--seed",
-    metavar="NUMBER",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of all random choices; the same seed gives the same answer.",
-)
-PROGRESS = opt("--progress/--no-progress", default=None, help="Show a progress bar.  [default: on terminals only]")
 PRESET = opt(
     "--preset",
-    type=click.Choice(list(PRESETS)),
-    help="For feature vectors. kid: cubic polynomial kernel; cmmd: rows of unit length, Gaussian kernel of "
-    "bandwidth 10.",
-)
-DEPENDENCE_OPTION = opt(
-    "--dependence",
-    type=click.Choice(DEPENDENCE),
-    default=DEFAULTS["dependence"],
-    show_default=True,
-    help="shared: the models used the same prompts or random numbers; paired: their rows match the reference rows too; "
-    "chain: each sample is a Markov chain.",
+    "A kernel for feature vectors. kid is a cubic polynomial; cmmd is a Gaussian kernel of bandwidth 10 on rows of "
+    "unit length.",
+    choices=PRESETS,
 )
 ESTIMATOR = opt(
     "--estimator",
-    type=click.Choice([*ESTIMATORS, "auto"]),
-    default=DEFAULTS["estimator"],
-    show_default=True,
-    help="complete uses all pairs of rows, incomplete 25 for each row, block those within blocks, linear n/2; auto "
-    "chooses by the size.",
-)
-KERNEL = opt(
-    "--kernel",
-    type=click.Choice([*NAMED, "select"]),
-    default="gaussian",
-    show_default=True,
-    help="The kernel; select chooses the bandwidth of a Gaussian on a fifth of the rows and tests on the others.",
-)
-BANDWIDTH = opt(
-    "--bandwidth",
-    metavar="median|NUMBER",
-    type=_Bandwidth(),
-    help="Bandwidth of the kernel.  [default: the median distance; 1 for imq]",
+    f"Which pairs of rows are used. complete: all of them; linear: n/2; block: those within blocks; incomplete: "
+    f"{DEFAULT_LAGS} for each row; auto: chosen by the size of the data.",
+    choices=[*ESTIMATORS, "auto"],
+    default=_DEFAULTS["estimator"],
 )
 
-measure_options = section(
-    "Discrepancy and kernel",
+input_options = section(
+    "Input",
     opt(
-        "--discrepancy",
-        type=click.Choice(["auto", "mmd", "ksd", *AT_LOCATIONS]),
-        default=DEFAULTS["discrepancy"],
-        show_default=True,
-        help="auto takes mmd for samples and ksd for densities; ume, nystroem and fssd use some locations, in "
-        "linear time.",
+        "--name NAME",
+        "Name of a model; repeat it for each model.  [default: the file names]",
+        dest="names",
+        multiple=True,
+    ),
+    opt("--columns LIST", "Columns of every file that are used: names, numbers from 0, or ranges (a,b or 0,3-10)."),
+    opt("--rows NUMBER", "Use at most this many rows of each file, drawn at random with --seed.", type=AT_LEAST_1),
+    opt(
+        "--groups COLUMN|FILE",
+        "Rows with the same label belong together. The labels are a column of every file or, for paired rows, a file.",
     ),
     opt(
-        "--locations",
-        metavar="NUMBER",
-        type=click.IntRange(min=1),
-        help="Number of locations for ume, nystroem and fssd.  [default: 10; nystroem: 2√n]",
-    ),
-    KERNEL,
-    BANDWIDTH,
-    PRESET,
-    DEPENDENCE_OPTION,
-)
-estimator_options = section(
-    "Estimator",
-    ESTIMATOR,
-    opt(
-        "--pairs",
-        metavar="NUMBER",
-        type=int,
-        help="With incomplete, the number of pairs of rows.  [default: 25 for each row]",
-    ),
-    opt("--blocks", metavar="NUMBER", type=int, help="With block, the number of blocks.  [default: √n, at least 40]"),
-    opt(
-        "--variance",
-        type=click.Choice(VARIANCES),
-        default="auto",
-        show_default=True,
-        help="With complete, corrected counts the second-order part of the variance once.",
+        "--dependence",
+        "How the samples depend on each other. shared: the models used the same prompts or random numbers; paired: "
+        "their rows match those of the reference too; chain: each sample is a Markov chain.",
+        choices=DEPENDENCE,
+        default=_DEFAULTS["dependence"],
     ),
 )
-compute_options = section(
-    "Computation",
-    opt(
-        "--backend",
-        type=click.Choice(BACKENDS),
-        default=DEFAULTS["backend"],
-        show_default=True,
-        help="Library that computes the kernel; triton uses fused kernels on a CUDA device, in single precision.",
+other_options = section(
+    "Other options",
+    SEED,
+    PROGRESS,
+    opt("--verbose/--quiet", "Print the sizes of the inputs first, or print neither sizes nor a progress bar."),
+)
+data_options = together(
+    input_options,
+    section(
+        "Discrepancy and kernel",
+        opt(
+            "--discrepancy",
+            "How far a model is from the data. auto is mmd for samples and ksd for densities; ume, nystroem and fssd "
+            "compare at some locations only, in linear time.",
+            choices=["auto", "mmd", "ksd", *AT_LOCATIONS],
+            default=_DEFAULTS["discrepancy"],
+        ),
+        opt(
+            "--locations NUMBER",
+            "With ume, nystroem and fssd, the number of locations.  [default: 10; 2√n for nystroem]",
+            type=AT_LEAST_1,
+        ),
+        opt(
+            "--kernel",
+            "The kernel. select chooses the bandwidth of a Gaussian kernel on a fifth of the rows and tests on the "
+            "rest.  [default: gaussian]",
+            choices=[*NAMED, "select"],
+        ),
+        BANDWIDTH,
+        PRESET,
     ),
-    opt(
-        "--precision",
-        type=click.Choice(PRECISIONS),
-        default=DEFAULTS["precision"],
-        show_default=True,
-        help="Precision of the kernel's values; sums stay in double precision.",
+    section(
+        "Estimator",
+        ESTIMATOR,
+        opt(
+            "--pairs NUMBER",
+            f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]",
+            type=int,
+        ),
+        opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
+        opt(
+            "--variance",
+            "With complete, how the variance is estimated. projection, which auto stands for, is conservative for "
+            "models close to the data; corrected counts its second-order part only once.",
+            choices=VARIANCES,
+            default=_DEFAULTS["variance"],
+        ),
     ),
-    opt(
-        "--memory",
-        metavar="SIZE",
-        help="Memory that the process may use, such as 2GB; larger files are read in parts.  [default: files are read "
-        "whole]",
+    section(
+        "Computation",
+        opt(
+            "--backend",
+            "Library that computes the kernel. triton uses fused kernels on a CUDA device, in single precision; auto "
+            "decides by where the data are and by their size.",
+            choices=BACKENDS,
+            default=_DEFAULTS["backend"],
+        ),
+        opt(
+            "--precision",
+            "Precision of the kernel's values; sums are always in double precision.",
+            choices=PRECISIONS,
+            default=_DEFAULTS["precision"],
+        ),
+        opt(
+            "--memory SIZE",
+            "Memory that the process may use, such as 2GB; larger files are read in parts.  [default: files are read "
+            "whole]",
+        ),
+        opt("--workers NUMBER", "Compute in this many processes.", type=AT_LEAST_1),
+        opt("--cluster ADDRESS", "Compute on the Dask cluster with this scheduler, such as tcp://HOST:8786."),
+        opt(
+            "--checkpoint FILE",
+            "Save finished parts in this file; after a crash or an interrupt the same command resumes from them.",
+        ),
     ),
-    opt("--workers", metavar="NUMBER", type=click.IntRange(min=1), help="Compute in this many processes."),
-    opt("--cluster", metavar="ADDRESS", help="Compute on a Dask cluster, given its scheduler's tcp://HOST:8786."),
-    opt(
-        "--checkpoint",
-        metavar="FILE",
-        help="Save finished parts here; after a crash or an interrupt the same command resumes from them.",
-    ),
+    other_options,
 )
 
 
 def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
     """The options of the command line as those of `compare` and `compare_pair`."""
-    take = params.get
-    preset, kernel, bandwidth = take("preset"), take("kernel"), take("bandwidth")
-    if preset is not None:
-        _refuse_own_kernel(preset)
     return {
-        "discrepancy": _discrepancy(params["discrepancy"], take("locations")),
-        "kernel": kernel_of(kernel, bandwidth) if preset is None else None,
-        "preset": preset,
-        "estimator": estimator_of(params),
+        **pilot_options(params),
+        "discrepancy": _discrepancy(params["discrepancy"], params["locations"]),
         "alpha": params["alpha"],
         "margin": params["margin"],
-        "dependence": params["dependence"],
-        "groups": take("groups"),
-        "rng": params["seed"],
-        "progress": take("progress"),
         "compute": Compute(
             backend=params["backend"],
             precision=params["precision"],
             executor=executor,
-            checkpoint=take("checkpoint"),
-            memory=take("memory"),
+            checkpoint=params["checkpoint"],
+            memory=params["memory"],
         ),
     }
 
 
-def estimator_of(params: dict[str, Any]) -> str | Estimator:
-    """The estimator with its own options."""
-    name = params["estimator"]
-    for option, owner in _DESIGN_OPTIONS.items():
-        value = params.get(option)
-        if value not in (None, "auto") and name != owner:
-            raise InputError(f"--{option}: belongs to --estimator {owner}, got {name}; leave it out")
-    if name not in ESTIMATORS:
-        return str(name)
-    own = {option: params.get(option) for option, owner in _DESIGN_OPTIONS.items() if owner == name}
-    return ESTIMATORS[name](**{option: value for option, value in own.items() if value is not None})
+def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
+    """Those of them that `relfit plan` has too."""
+    quiet = params["verbose"] is False and params["progress"] is None
+    return {
+        "kernel": _kernel(params["kernel"], params["bandwidth"], params["preset"]),
+        "preset": params["preset"],
+        "estimator": _estimator(params),
+        "dependence": params["dependence"],
+        "rng": params["seed"],
+        "progress": False if quiet else params["progress"],
+    }
 
 
-def test_of(name: str, select_fraction: float | None) -> Test:
+def select_test(name: str, select_fraction: float | None) -> Test:
     """The test with its own options."""
     if select_fraction is None:
         return TESTS[name]()
@@ -291,11 +233,22 @@ def test_of(name: str, select_fraction: float | None) -> Test:
     return RelMulti(select_fraction)
 
 
-test_of.__test__ = False  # type: ignore[attr-defined]  # pytest collects functions with this name
+def _estimator(params: dict[str, Any]) -> str | Estimator:
+    name = params["estimator"]
+    values = {option: params.get(option) for option in _OWNERS}
+    values = {option: value for option, value in values.items() if value not in (None, "auto")}
+    for option in values:
+        if _OWNERS[option] != name:
+            raise InputError(f"--{option}: belongs to --estimator {_OWNERS[option]}, got {name}; leave it out")
+    return ESTIMATORS[name](**values) if name in ESTIMATORS else str(name)
 
 
-def kernel_of(name: str | None, length: Any) -> Kernel | Select:
-    """The kernel of --kernel (None is Gaussian) and --bandwidth."""
+def _kernel(name: str | None, length: Any, preset: str | None) -> Kernel | Select | None:
+    if preset is not None:
+        for option, value in (("--kernel", name), ("--bandwidth", length)):
+            if value is not None:
+                raise InputError(f"{option}: --preset {preset} has its own kernel; leave out one of the two")
+        return None
     if name == "select":
         if length is not None:
             raise InputError("--bandwidth: --kernel select chooses it; leave out one of the two")
@@ -308,12 +261,5 @@ def _discrepancy(name: str, locations: int | None) -> str | AtLocations:
     if locations is None:
         return name
     if name not in AT_LOCATIONS:
-        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}")
+        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
     return AT_LOCATIONS[name](locations=locations)
-
-
-def _refuse_own_kernel(preset: str) -> None:
-    context = click.get_current_context()
-    for name in ("kernel", "bandwidth"):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise InputError(f"--{name}: --preset {preset} has its own kernel; leave out one of the two")

@@ -1,8 +1,9 @@
-"""Where a command's output goes: standard output, and files that are checked before the work begins."""
+"""What a command writes: standard output, files that are checked before the work begins, and the command itself."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,15 @@ from rich.text import Text
 
 from relfit.data.files import split_key
 from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
 from relfit.util.text import visible
 
 
 def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> None:
     """Refuse outputs that cannot be written, before the work is done rather than after it.
 
-    `paths` maps an option such as "--json" to its file; the inputs may not be overwritten.
+    `paths` maps an option such as "--json" to its file; --json may be "-", which is standard output. The inputs may not
+    be overwritten.
     """
     taken = {
         os.path.realpath(part): "an input"
@@ -28,7 +31,7 @@ def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> Non
         for part in (text, split_key(text)[0], text.rpartition(":")[0] or text)
     }
     for option, path in paths.items():
-        if path is None:
+        if path is None or (option, path) == ("--json", "-"):
             continue
         if path == "-":
             raise InputError(f"{option}: expected a file name, got '-'; only --json can go to standard output")
@@ -57,9 +60,35 @@ def say_utf8(message: str) -> None:
 
 def say_written(**files: str | None) -> None:
     """A line for each file that was written: `Report: report.html`."""
-    for what, path in files.items():
+    for title, path in files.items():
         if path is not None:
-            say(f"{what}: {visible(path)}")
+            say(f"{title}: {visible(path)}")
+
+
+def write_json(text: str, path: str | None) -> None:
+    """Write the result for --json: to a file, or to standard output for "-"."""
+    if path == "-":
+        say_utf8(text)
+    elif path is not None:
+        write_text_atomic(path, text + "\n")
+
+
+def typed_command() -> list[str] | None:
+    """The arguments as they were typed, for results and reports to show; None where they are not known."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.obj is None:
+        return None
+    return [valid_text(argument) for argument in context.obj]
+
+
+def valid_text(argument: str) -> str:
+    """The argument with "�" for bytes that are no text: a file name may have them, a result and a page may not."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def shell_command(arguments: Sequence[str] | None) -> str | None:
+    """The command as one line for a shell."""
+    return None if arguments is None else shlex.join(["relfit", *arguments])
 
 
 def _write(data: str | bytes) -> None:
@@ -74,7 +103,7 @@ def _write(data: str | bytes) -> None:
 
 
 def _close_stdout() -> None:
-    # Python flushes what is left when it exits; without this it would complain a second time.
+    # Python flushes what is left when it exits, and would report the same error a second time.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""`relfit plan`: how many rows a comparison needs."""
+"""The command `relfit plan`: how many rows a comparison needs."""
 
 from __future__ import annotations
 
@@ -9,34 +9,28 @@ from typing import Any
 import click
 
 from relfit.api import estimate, plan
-from relfit.cli.inputs import input_options, named_models, read_inputs
+from relfit.cli.inputs import named_models, read_inputs
 from relfit.cli.options import (
     ALPHA,
+    BANDWIDTH,
     CORRECTION,
-    DEPENDENCE_OPTION,
     ESTIMATOR,
-    JSON,
-    NAMES,
     PRESET,
-    PROGRESS,
-    SEED,
     SELECT_FRACTION,
-    SectionedCommand,
-    kernel_of,
-    opt,
-    section,
-    test_of,
+    input_options,
+    other_options,
+    pilot_options,
+    select_test,
 )
-from relfit.cli.outputs import check_outputs, say, say_utf8
+from relfit.cli.outputs import check_outputs, say, write_json
+from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
-from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Select
 from relfit.stats.joint import JointEstimate
 from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.errors import InputError
-from relfit.util.files import write_bytes_atomic, write_text_atomic
+from relfit.util.files import write_bytes_atomic
 
 PICTURES = ("png", "svg", "pdf")
 
@@ -52,58 +46,50 @@ PICTURES = ("png", "svg", "pdf")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @section(
     "Question",
+    opt("--power P", "The probability of finding a worse model that you want.", type=float, default=0.8),
+    opt("--n ROWS", "Also say what this many rows can show.  [default: the rows of the pilot]", type=int),
     opt(
-        "--power",
-        metavar="P",
-        type=float,
-        default=0.8,
-        show_default=True,
-        help="Probability of finding a worse model that is to be reached.",
-    ),
-    opt("--n", "n", metavar="ROWS", type=int, help="Also say what this many rows can show.  [default: the pilot's]"),
-    opt(
-        "--test", "tests", type=click.Choice(list(TESTS)), multiple=True, help="A test, once for each.  [default: all]"
+        "--test",
+        "A test to plan for; repeat it for several.  [default: all]",
+        dest="tests",
+        choices=TESTS,
+        multiple=True,
     ),
     ALPHA,
     CORRECTION,
     SELECT_FRACTION,
 )
 @section(
-    "Assumed gaps, instead of files",
+    "Assumed gaps instead of files",
     opt(
-        "--gap", "gaps", metavar="[NAME=]GAP", multiple=True, help="Assumed gap of a model to the best, once for each."
+        "--gap [NAME=]GAP",
+        "By how much the discrepancy of a model is larger than the best one's; repeat it for each model.",
+        dest="gaps",
+        multiple=True,
     ),
-    opt("--standard-error", metavar="S", type=float, help="Standard error of one model's discrepancy."),
-    opt("--pilot-rows", metavar="ROWS", type=int, help="The rows behind that standard error."),
-    opt("--correlation", metavar="R", type=float, help="Correlation of two models' discrepancies.  [default: 0]"),
+    opt("--standard-error S", "Standard error of the discrepancy of one model.", type=float),
+    opt("--pilot-rows ROWS", "Number of rows that have this standard error.", type=int),
+    opt("--correlation R", "Correlation of the discrepancies of two models.  [default: 0]", type=float),
 )
-@section(
-    "Output",
-    JSON,
-    opt("--plot", "plot_path", metavar="PATH", help="Draw the power curves: .png, .svg or .pdf."),
-)
-@input_options(NAMES)
+@section("Output", JSON, opt("--plot PATH", "Draw the power curves in a .png, .svg or .pdf file.", dest="plot_path"))
+@input_options
 @section(
     "Estimate of the pilot",
-    opt("--kernel", type=click.Choice(list(NAMED)), default=None, help="The kernel.  [default: gaussian]"),
-    opt("--bandwidth", metavar="NUMBER", type=float, help="Bandwidth of the kernel.  [default: the median distance]"),
+    opt("--kernel", "The kernel.  [default: gaussian]", choices=NAMED),
+    BANDWIDTH,
     PRESET,
     ESTIMATOR,
-    DEPENDENCE_OPTION,
 )
 @section(
     "Simulation",
     opt(
-        "--trials",
-        metavar="N",
+        "--trials N",
+        "Number of simulated trials for each number of rows, where there is no closed form.",
         type=int,
         default=1000,
-        show_default=True,
-        help="Simulated trials for each number of rows, where there is no closed form.",
     ),
-    SEED,
-    PROGRESS,
 )
+@other_options
 def plan_command(
     reference: str | None,
     models: Sequence[str],
@@ -120,25 +106,21 @@ def plan_command(
     --pilot-rows say what to assume.
     """
     form = _form(plot_path)
-    check_outputs({"--json": None if json_path == "-" else json_path, "--plot": plot_path}, [reference or "", *models])
-    question = {key: params.pop(key) for key in ("power", "alpha", "n", "correction", "trials")}
-    seed, progress = params["seed"], params["progress"]
-    chosen = [test_of(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
+    check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
+    chosen = [select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
     pilot, notes = (_assumed(gaps, params), ()) if gaps else _measured(reference, models, params)
     if gaps and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
-    result = plan(pilot, tests=chosen, rng=seed, progress=progress, **question)
+    question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
+    result = plan(pilot, tests=chosen, rng=params["seed"], progress=pilot_options(params)["progress"], **question)
     result = replace(result, notes=(*notes, *result.notes))
     if plot_path is not None:
         from relfit.report.plots import picture
 
         write_bytes_atomic(plot_path, picture(result, form))
-    if json_path == "-":
-        say_utf8(result.to_json())
-        return 0
-    if json_path is not None:
-        write_text_atomic(json_path, result.to_json() + "\n")
-    say(str(result))
+    write_json(result.to_json(), json_path)
+    if json_path != "-":
+        say(str(result))
     return 0
 
 
@@ -172,24 +154,12 @@ def _measured(
     reference: str | None, models: Sequence[str], params: dict[str, Any]
 ) -> tuple[JointEstimate, tuple[str, ...]]:
     for option in ("standard_error", "pilot_rows", "correlation"):
-        if params.pop(option) is not None:
+        if params[option] is not None:
             raise InputError(f"--{option.replace('_', '-')}: belongs to --gap, which was not given")
     if reference is None or len(models) < 2:
         raise InputError(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
-    named = named_models(models, params.pop("names"))
-    kernel = _kernel(params.pop("kernel"), params.pop("bandwidth"), params["preset"])
+    named, options = named_models(models, params["names"]), pilot_options(params)
     inputs = read_inputs(reference, named, params)
-    options = {name: params[name] for name in ("preset", "estimator", "dependence", "progress")}
-    groups = params.get("groups")
-    joint = estimate(inputs.reference, inputs.models, kernel=kernel, groups=groups, rng=params["seed"], **options)
-    return joint, inputs.notes
-
-
-def _kernel(name: str | None, length: float | None, preset: str | None) -> Kernel | Select | None:
-    if preset is not None:
-        if name is not None or length is not None:
-            raise InputError(f"--kernel: --preset {preset} has its own kernel; leave out one of the two")
-        return None
-    return kernel_of(name, length)
+    return estimate(inputs.reference, inputs.models, groups=inputs.groups, **options), inputs.notes

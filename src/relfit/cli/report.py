@@ -1,8 +1,7 @@
-"""The command `relfit report`: a finished result once more, as text, page, table or paragraph."""
+"""The command `relfit report`: a finished result as a table, a page or a paragraph."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import click
 import numpy as np
 
 from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.options import HTML, SectionedCommand, opt, section
-from relfit.cli.outputs import check_outputs, say, say_utf8, say_written
+from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command
+from relfit.cli.sections import HTML, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
 from relfit.data.files import split_key
 from relfit.data.files.base import check_plain
@@ -24,12 +23,12 @@ REFERENCE = "reference"
 FORMATS = ("text", "latex", "markdown", "csv", "methods", "bibtex")
 ITEMS = (
     opt(
-        "--items",
-        metavar="NAME=SOURCE",
+        "--items NAME=SOURCE",
+        "Show in the report the images or texts that the rows of NAME, a model or reference, were made from; repeat it "
+        "for each.",
         multiple=True,
-        help="Show images or texts in the report: those behind the rows of a model, or of reference; once for each.",
     ),
-    opt("--field", metavar="FIELD", help="With --items, the field of .jsonl files that holds the text."),
+    opt("--field FIELD", "With --items, the field of .jsonl files that holds the text."),
 )
 
 
@@ -43,16 +42,20 @@ ITEMS = (
 )
 @click.argument("result", metavar="RESULT.json")
 @click.argument("data", nargs=-1, metavar="[REFERENCE MODEL...]")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="text",
-    show_default=True,
-    help="What to print: the table, or a methods paragraph with its references.",
+@section(
+    "Output",
+    opt(
+        "--format",
+        "What is printed: the table as text, latex, markdown or csv, a paragraph about the methods, or its references "
+        "as bibtex.",
+        dest="form",
+        choices=FORMATS,
+        default="text",
+    ),
+    HTML,
+    *ITEMS,
 )
-@click.option("--columns", metavar="LIST", help="Columns of every data file, as in relfit compare.")
-@section("Output", HTML, *ITEMS)
+@section("Input", opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."))
 def report_command(
     result: str,
     data: Sequence[str],
@@ -64,20 +67,34 @@ def report_command(
 ) -> int:
     """Show a result that relfit compare --json wrote.
 
-    With the data files too, in the order they were compared in, the page shows where models and data differ.
+    With the data files too, in the order in which they were compared, the page shows where models and data differ.
     """
     check_outputs({"--html": html_path}, [result, *data])
     comparison = read_result(result)
-    given = _data(comparison, data, columns)
+    rows = _read_rows(comparison, data, columns)
     if html_path is None and (data or items):
         raise InputError("REFERENCE: data files and --items are for the page; give --html PATH too")
     if html_path is not None:
-        found = read_items(items, field, dict(zip((REFERENCE, *comparison.names), data, strict=False)))
-        comparison.report(html_path, given, items=found, command=_own_command(comparison))
-    _print(comparison, form, said=html_path is None or form != "text")
-    if form == "text":
+        contents = read_items(items, field, dict(zip((REFERENCE, *comparison.names), data, strict=False)))
+        comparison.report(html_path, rows, items=contents, command=shell_command(comparison.command))
+    if form != "text":
+        say_utf8(_PRINTED[form](comparison))
+    elif html_path is not None:
         say_written(Report=html_path)
+    else:
+        from relfit.report.text import styled
+
+        say(styled(comparison))
     return 0
+
+
+_PRINTED: dict[str, Callable[[Comparison], str]] = {
+    "latex": Comparison.to_latex,
+    "markdown": Comparison.to_markdown,
+    "csv": lambda comparison: comparison.to_csv().rstrip("\n"),
+    "methods": Comparison.methods_text,
+    "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
+}
 
 
 def read_result(path: str) -> Comparison:
@@ -100,42 +117,26 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
     """
     if not pairs:
         return None
-    found = {}
+    contents = {}
     for pair in pairs:
         name, separator, source = pair.partition("=")
         if not separator or name not in files:
             raise InputError(f"--items: expected NAME=SOURCE with the name of a model or {REFERENCE!r}, got {pair!r}")
-        found[name] = _listed(source, field, split_key(files[name])[0])
-    return found
+        contents[name] = _contents(source, field, split_key(files[name])[0])
+    return contents
 
 
 def check_item_counts(items: Mapping[str, Sequence[Any]], reference: Any, models: Mapping[str, Any]) -> None:
     """Refuse another number of items than a sample has rows, before the work is done."""
     from relfit.report.examples import check_counts
 
-    given = {REFERENCE: reference, **models}
-    check_counts(items, {name: len(rows) for name, rows in given.items() if isinstance(rows, np.ndarray)})
+    samples = {REFERENCE: reference, **models}
+    check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray)})
 
 
-def command_line() -> str | None:
-    """The command as it was typed, for the report to show; None where it is not known."""
-    context = click.get_current_context(silent=True)
-    return None if context is None or context.obj is None else _joined(context.obj)
-
-
-def _own_command(comparison: Comparison) -> str | None:
-    """The command that made a result, which is not the one that shows it."""
-    return None if comparison.command is None else _joined(comparison.command)
-
-
-def _joined(args: Sequence[str]) -> str:
-    # A file name need not be valid text; a page must be.
-    return shlex.join(["relfit", *args]).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _listed(source: str, field: str | None, rows: Path) -> list[Any]:
-    folder = Path(source).is_dir()
-    images = folder and not any(Path(source).rglob("*.txt"))
+def _contents(source: str, field: str | None, rows: Path) -> list[Any]:
+    """The items of a source, in the order of the rows that were made from them."""
+    images = Path(source).is_dir() and not any(Path(source).rglob("*.txt"))
     items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
     names = rows.with_name(f"{rows.stem}.names.txt")
     if names.is_file():
@@ -145,29 +146,12 @@ def _listed(source: str, field: str | None, rows: Path) -> list[Any]:
     return list(items.values())
 
 
-def _data(comparison: Comparison, files: Sequence[str], columns: str | None) -> tuple[Any, Any] | None:
+def _read_rows(comparison: Comparison, files: Sequence[str], columns: str | None) -> tuple[Any, Any] | None:
     if not files:
         return None
     reference, *models = files
     if len(models) != len(comparison.names):
         raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(models)}")
-    params = {"columns": columns, "rows": None, "verbose": False, "progress": False, "estimator": "complete"}
-    inputs = read_inputs(reference, named_models(models, comparison.names), params)
+    named = named_models(models, comparison.names)
+    inputs = read_inputs(reference, named, {"columns": columns, "verbose": False})
     return inputs.reference, inputs.models
-
-
-def _print(comparison: Comparison, form: str, *, said: bool) -> None:
-    if form == "text":
-        from relfit.report.text import styled
-
-        if said:
-            say(styled(comparison))
-        return
-    made: dict[str, Callable[[], str]] = {
-        "latex": comparison.to_latex,
-        "markdown": comparison.to_markdown,
-        "csv": lambda: comparison.to_csv().rstrip("\n"),
-        "methods": comparison.methods_text,
-        "bibtex": lambda: comparison.methods_text(cite="bibtex"),
-    }
-    say_utf8(made[form]())

@@ -1,4 +1,4 @@
-"""The command `relfit reproduce`: the paper's experiments, one command each."""
+"""The command `relfit reproduce`: runs the experiments of the paper."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relfit.cli.outputs import check_outputs, say
+from relfit.cli.sections import AT_LEAST_1, SectionedCommand, flag, opt, section
 from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
@@ -20,33 +21,33 @@ if TYPE_CHECKING:
 DONE, CHECK_FAILED = 0, 1
 
 
-def _show_list(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from relfit.paper.reproduce import listing
+def _print_list() -> None:
+    from relfit.paper.reproduce import listing
 
-        say(listing())
-        ctx.exit()
+    say(listing())
 
 
 @click.command(
     "reproduce",
+    cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit reproduce fig1-meanshift --quick\n"
     "  relfit reproduce table2-chicago --download\n"
     "  relfit reproduce all --out results --docs docs/reproduction.md",
 )
 @click.argument("name")
-@click.option("--quick", is_flag=True, help="A few trials of a few settings: seconds instead of minutes.")
-@click.option("--out", metavar="DIR", help="Where outputs go.  [default: reproduction, or reproduction-quick]")
-@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Processes.  [default: one per core]")
-@click.option("--cluster", metavar="ADDRESS", help="Run the trials on a Dask cluster; its scheduler's tcp://HOST:8786.")
-@click.option("--docs", metavar="FILE.md", help="Then write a page of every full run in DIR, with its pictures.")
-@click.option("--data", metavar="FILE", help="table2-chicago: a CSV of lon,lat instead of the download.")
-@click.option("--download", is_flag=True, help="table2-chicago: fetch its data from the City of Chicago, once.")
-@click.option("--features", metavar="DIR", help="table1-celeba: the folder of the authors' four feature files.")
-@click.option("--progress/--no-progress", default=None, help="Say how far it is, on stderr.  [default: yes]")
-@click.option(
-    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_show_list, help="List the experiments."
+@section(
+    "Options",
+    opt("--quick", "Run a few trials of a few settings, which takes seconds instead of minutes.", is_flag=True),
+    opt("--out DIR", "Write the outputs to this folder.  [default: reproduction, or reproduction-quick]"),
+    opt("--docs FILE.md", "Also write a page about every full run in DIR, with its pictures."),
+    opt("--workers N", "Number of processes.  [default: one per core]", type=AT_LEAST_1),
+    opt("--cluster ADDRESS", "Run the trials on the Dask cluster with this scheduler, such as tcp://HOST:8786."),
+    opt("--data FILE", "For table2-chicago, read this CSV of lon,lat instead of the download."),
+    opt("--download", "For table2-chicago, download the data from the City of Chicago, once.", is_flag=True),
+    opt("--features DIR", "For table1-celeba, the folder with the four feature files of the authors."),
+    opt("--progress/--no-progress", "Print on standard error how far the run is.  [default: yes]"),
+    flag("--list", _print_list, "List the experiments."),
 )
 def reproduce_command(
     name: str,
@@ -62,9 +63,9 @@ def reproduce_command(
 ) -> int:
     """Run the experiment NAME of the paper, or all of them.
 
-    Writes trials.csv, table.md, figure.png, figure.svg and run.json to DIR/NAME. A run that was killed goes on where it
-    stopped with the same command. The exit status is 1 if a check fails. Of all experiments, those whose data are not
-    on this machine are skipped.
+    Writes trials.csv, table.md, figure.png, figure.svg and run.json to DIR/NAME. After a crash or an interrupt the same
+    command resumes where it stopped. The exit status is 1 if a check fails. With NAME "all", experiments whose data are
+    not on this machine are skipped.
     """
     from relfit.paper.data import DataAbsent, DataOptions
     from relfit.paper.reproduce import ALL, named, reproduce, write_document
@@ -88,7 +89,7 @@ def reproduce_command(
                     raise
                 say(f"Skipped {absent}\n")
                 continue
-            say(f"{experiment.name} · {experiment.title}\n{told(report)}")
+            say(f"{experiment.name} · {experiment.title}\n{_summary(report)}")
             failed += sum(not check.ok for check in report.checks)
     if docs is not None:
         write_document(folder, docs)
@@ -103,7 +104,7 @@ def _check_used(data_options: DataOptions, experiments: list[Experiment]) -> Non
             raise InputError(f"{option}: {experiments[0].name} does not use it; leave it out")
 
 
-def told(report: Report) -> str:
+def _summary(report: Report) -> str:
     """The table, the checks and where the files are."""
     checks = "\n".join(map(str, report.checks))
     files = f"{report.trials} trials, {report.seconds:.0f} s of processor time. Files: {report.folder}"

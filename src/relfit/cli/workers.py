@@ -19,7 +19,7 @@ from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, Patch, Reduction, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
 
-# Pairs of rows, of few numbers each, that take about as long as the start of a process.
+# Pairs of short rows that take about as long as the start of a process.
 FEW_PAIRS = 2e8
 # Seconds to wait for a scheduler to answer.
 ANSWER_TIMEOUT = 10
@@ -28,7 +28,7 @@ ANSWER_TIMEOUT = 10
 @contextmanager
 def running(params: dict[str, Any]) -> Iterator[Any]:
     """The executor that the options name; an interrupt says what a checkpoint holds."""
-    workers, cluster, checkpoint = params.pop("workers"), params.pop("cluster"), params["checkpoint"]
+    workers, cluster, checkpoint = params["workers"], params["cluster"], params["checkpoint"]
     try:
         with _executor(workers, cluster) as executor:
             yield executor
@@ -51,9 +51,9 @@ def _executor(workers: int | None, cluster: str | None) -> Iterator[Any]:
 
 
 class _Processes(ProcessPoolExecutor):
-    """A pool that starts a process for each patch until there are enough of them, and none for the first small ones.
+    """A pool that starts a process for each patch until there are enough, and none for the first small patches.
 
-    Those are computed here, up to FEW_PAIRS in all: before a process has started they are done.
+    Those, up to FEW_PAIRS pairs in all, are computed here in less time than a process takes to start.
     """
 
     pairs_here = 0.0
@@ -77,8 +77,8 @@ class _Processes(ProcessPoolExecutor):
 
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes; what goes wrong ends them at once, with their work half done."""
-    with _ended_by_signals(), _Processes(workers, get_context("spawn"), _leave_interrupts) as pool:
+    """A pool of processes; an error ends them at once, without waiting for their work."""
+    with _ended_by_signals(), _Processes(workers, get_context("spawn"), _ignore_interrupts) as pool:
         try:
             yield pool
         except BaseException:
@@ -90,26 +90,26 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A cancelled job gets SIGTERM: as an exception it ends the processes too, which would wait for work for ever."""
-    wanted = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # Only the main thread may say what signals do; nohup's choice to ignore one is left alone.
+    """Turn SIGTERM, which a cancelled job gets, into an exception, so that the processes end too."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # Only the main thread may set handlers; a signal that is ignored, as under nohup, stays ignored.
     main = threading.current_thread() is threading.main_thread()
-    kept = {one: signal.getsignal(one) for one in wanted if main and signal.getsignal(one) == signal.SIG_DFL}
-    for one in kept:
-        signal.signal(one, _exit)
+    handled = [number for number in numbers if main and signal.getsignal(number) == signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, _exit)
     try:
         yield
     finally:
-        for one, handler in kept.items():
-            signal.signal(one, handler)
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _exit(number: int, _frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-def _leave_interrupts() -> None:
-    """An interrupt at the terminal reaches every process; the first of them decides."""
+def _ignore_interrupts() -> None:
+    """An interrupt at the terminal reaches every process; the main process handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -126,36 +126,36 @@ def cluster_client(address: str | None) -> Iterator[Any]:
             "--cluster: dask.distributed is not installed; install it with  pip install distributed"
         ) from None
     try:
-        # A client that finds nobody is half made, and waits for the scheduler once more when it is cleared away.
-        _call(address)
-        asyncio.run(_greet(distributed, address))
+        # A client that finds no scheduler waits for it once more when it is deleted, so both are tried first.
+        _check_port(address)
+        asyncio.run(_check_scheduler(distributed, address))
         client = distributed.Client(address, timeout=ANSWER_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise InputError(
-            f"--cluster: no Dask scheduler answers at {address!r} ({str(error) or 'time is up'}); "
+            f"--cluster: no Dask scheduler answers at {address!r} ({str(error) or 'timed out'}); "
             "expected an address such as tcp://HOST:8786"
         ) from None
     with client:
         yield client
 
 
-def _call(address: str) -> None:
-    """Whether anybody takes calls there, without waiting for one who is not there."""
-    found = urlsplit(address if "://" in address else f"tcp://{address}")
-    if not found.hostname or not found.port:
+def _check_port(address: str) -> None:
+    """Raise an error if the address accepts no connection."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if not parts.hostname or not parts.port:
         raise ValueError("no port")
-    socket.create_connection((found.hostname, found.port), ANSWER_TIMEOUT).close()
+    socket.create_connection((parts.hostname, parts.port), ANSWER_TIMEOUT).close()
 
 
-async def _greet(distributed: Any, address: str) -> None:
-    """Whether it is Dask's: a client would wait for a greeting without end."""
+async def _check_scheduler(distributed: Any, address: str) -> None:
+    """Raise an error if it is not Dask that answers: a client would wait for its greeting forever."""
     options = distributed.Security().get_connection_args("client")
     comm = await asyncio.wait_for(distributed.core.connect(address, ANSWER_TIMEOUT, **options), ANSWER_TIMEOUT)
     await comm.close()
 
 
 def _progress(path: str) -> str:
-    """How far a checkpoint has come."""
+    """The finished parts that a checkpoint holds, in words."""
     try:
         done, known = finished_patches(path)
     except RelfitError:

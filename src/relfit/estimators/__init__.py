@@ -67,10 +67,13 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
             name for name, share in zip(joint.names, joint.near_degeneracy, strict=True) if share > NEAR_DEGENERATE
         ]
         if close:
-            fits, its, it = ("fit", "their", "them") if len(close) > 1 else ("fits", "its", "it")
+            fits, its, error, it = (
+                ("fit", "their", "errors are", "them") if len(close) > 1 else ("fits", "its", "error is", "it")
+            )
+            remedy = "; the linear and incomplete estimators do not have this weakness, but need more rows"
             notes.append(
-                f"{listed(close)} {fits} so well that {its} standard error is overstated; the test is conservative "
-                f"for {it}"
+                f"{listed(close)} {fits} so well that {its} standard {error} overstated; the test is conservative for "
+                f"{it} and can miss real differences{remedy if settings.locations is None else ''}"
             )
     if settings.dependence == "independent" and settings.estimator.name == "complete":
         notes += _near_copies(joint)

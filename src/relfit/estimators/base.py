@@ -214,7 +214,6 @@ class Kind(ABC):
     Attributes:
         words: the kind in an error message.
         discrepancies: the discrepancies that compare models of this kind; the first is the default.
-        needs: what a discrepancy of this kind needs, for an error message.
         smooth: True if the kernel's derivatives are needed.
         largest: beyond this size, powers of distances leave float64.
     """

@@ -100,7 +100,7 @@ def make_groups(given: Any, data: Data, dependence: Dependence, estimator: Estim
     if isinstance(estimator, PairDesign):
         raise InputError(f'groups: expected estimator="complete", got {estimator.name!r}')
     if dependence == "chain":
-        raise InputError('groups: cannot be combined with dependence="chain", which makes batches of its own')
+        raise InputError('groups: cannot be combined with dependence="chain", which has its own batches; leave one out')
     if estimator.corrected:
         raise InputError('groups: cannot be combined with variance="corrected"; use variance="projection"')
     labels = _labels(given, data, dependence)

@@ -301,7 +301,7 @@ class Samples(Kind):
 
         n, width = len(data.reference), self.width(data, settings.dependence)
         values = partial(pair_values, kernel)
-        return [PairSource(n, len(data.samples), fetch, values, _band_values(kernel), width)]
+        return [PairSource(n, len(data.samples), fetch, values, mmd_band_values(kernel), width)]
 
     def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
         if not isinstance(settings.estimator, PairDesign):
@@ -337,7 +337,7 @@ class Samples(Kind):
         return len(data.reference) * (1 + 3 * len(data.samples))
 
 
-def _band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
+def mmd_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
     """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in windows that hold the reference's rows, then each model's."""
 
     def of_window(window: Sequence[Array]) -> BandValues:

@@ -61,7 +61,7 @@ class Target(Kind):
             raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
         if dependence == "chain" and estimator.corrected:
             raise InputError(
-                'variance="corrected": cannot be combined with a chain, whose covariance comes from batches'
+                'variance="corrected": cannot be combined with a chain, whose variance comes from batches; leave it out'
             )
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)

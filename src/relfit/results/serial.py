@@ -14,6 +14,8 @@ import numpy as np
 
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
+from relfit.stats.tests import TESTS
+from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
@@ -70,6 +72,7 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
         given = {key: value for key, value in data.items() if key in known}
         _add_facts(given)
         check_fields(given)
+        check_choice("test", given["test"], TESTS)
         revived = kind(**_revived(given))
         _check_shapes(revived)
         check_numbers({key: getattr(revived, key) for key in (*_ARRAYS, "locations")})

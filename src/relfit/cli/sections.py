@@ -1,0 +1,114 @@
+"""Options under headings of the help page, and those that nearly every command has.
+
+This file imports nothing of relfit, so that a command that needs none of the statistics starts quickly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+Decorator = Callable[[Any], Any]
+AT_LEAST_1 = click.IntRange(min=1)
+
+
+class SectionedOption(click.Option):
+    """An option that is listed under a heading of the help page."""
+
+    section: str
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The line in the help, without ranges such as x>=1, which only a wrong value needs."""
+        record = super().get_help_record(ctx)
+        return record if record is None else (record[0], re.sub(r"; x>=\d+|  \[x>=\d+\]", "", record[1]))
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its options by section, in the order of their declaration."""
+
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """The options and their help under each heading; --help comes last."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                default = "Options" if list(sections) in ([], ["Options"]) else "Other options"
+                sections.setdefault(getattr(param, "section", default), []).append(record)
+        return sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See `click.Command`."""
+        for title, records in self.sections(ctx).items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def opt(
+    declaration: str, help: str, *, dest: str = "", default: Any = None, choices: Iterable[str] = (), **settings: Any
+) -> Decorator:
+    """An option such as "--rows NUMBER" or "-o --output FILE", or a choice; a default is shown in the help.
+
+    `dest` is the name of the parameter where it is not that of the option.
+    """
+    *names, last = declaration.split()
+    if last.startswith("-"):
+        names.append(last)
+    else:
+        settings["metavar"] = last
+    if choices:
+        settings["type"] = click.Choice(list(choices))
+    if dest:
+        names.append(dest)
+    if default is not None:
+        settings |= {"default": default, "show_default": True}
+    elif "/" in names[0]:
+        settings["default"] = None  # neither --this nor --that
+    return click.option(*names, cls=SectionedOption, help=help, **settings)
+
+
+def section(title: str, *options: Decorator) -> Decorator:
+    """Several options under one heading, as one decorator."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+            function.__click_params__[-1].section = title
+        return function
+
+    return decorate
+
+
+def together(*sections: Decorator) -> Decorator:
+    """Several sections as one decorator."""
+
+    def decorate(function: Any) -> Any:
+        for each in reversed(sections):
+            function = each(function)
+        return function
+
+    return decorate
+
+
+def flag(name: str, action: Callable[[], Any], help: str) -> Decorator:
+    """An option that does something else instead of the command, such as --list."""
+
+    def callback(ctx: click.Context, _param: click.Parameter, is_set: bool) -> None:
+        if is_set and not ctx.resilient_parsing:
+            action()
+            ctx.exit()
+
+    return opt(name, help, is_flag=True, is_eager=True, expose_value=False, callback=callback)
+
+
+JSON = opt("--json PATH", "Write the result as JSON; - prints it instead of the table.", dest="json_path")
+HTML = opt("--html PATH", "Write a report that opens in any browser.", dest="html_path")
+SEED = opt(
+    "--seed NUMBER",
+    "Seed of all random choices: the same seed gives the same answer.",
+    type=click.IntRange(min=0),
+    default=0,
+)
+PROGRESS = opt("--progress/--no-progress", "Show a progress bar.  [default: on terminals only]")

@@ -1,0 +1,263 @@
+"""Settings: one record of every option, read by the functions, their signatures and the command line."""
+
+import inspect
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import MISSING, fields
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.settings import MOVED, Compute, Options, Settings
+
+CALLS = {
+    "compare": lambda **options: relfit.compare(None, None, **options),
+    "compare_pair": lambda **options: relfit.compare_pair(None, None, None, **options),
+    "estimate": lambda **options: relfit.estimate(None, None, **options),
+}
+# Options that a function does not have.
+ABSENT = {"compare": set(), "compare_pair": {"correction"}, "estimate": {"test", "alpha", "correction", "margin"}}
+NAMES = [item.name for item in fields(Settings)]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    shifts = {"a": 0.0, "b": 0.2, "c": 1.0}
+    return rng.normal(size=(200, 2)), {name: rng.normal(shift, 1, (200, 2)) for name, shift in shifts.items()}
+
+
+# --- one list of names and defaults
+
+
+def test_the_types_for_callers_are_those_of_the_record():
+    assert list(Options.__annotations__) == NAMES
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_shown_signatures_have_every_option_with_its_default(call):
+    parameters = inspect.signature(getattr(relfit, call)).parameters
+    defaults = {item.name: item.default for item in fields(Settings) if item.name not in ABSENT[call]}
+    assert MISSING not in defaults.values()
+    shown = {name: each.default for name, each in parameters.items() if name in NAMES}
+    assert shown == defaults
+    assert all(parameters[name].annotation == Options.__annotations__[name] for name in shown)
+    assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shown)
+    assert set(parameters) - set(defaults) <= {"reference", "models", "a", "b", "names"}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_defaults_are_those_of_a_call_without_options(call):
+    """What the signature shows can be given, and means what leaving it out means."""
+    shown = {name: each.default for name, each in inspect.signature(getattr(relfit, call)).parameters.items()}
+    options = {name: default for name, default in shown.items() if name in NAMES}
+    plain, given = Settings(rng=3), Settings(**{**options, "rng": 3})
+    assert given == plain
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_option_is_described_or_refers_to_compare(call):
+    text = inspect.getdoc(relfit.compare)
+    assert all(f"{name}: " in text for name in NAMES)
+    assert call == "compare" or "as in `compare`" in inspect.getdoc(getattr(relfit, call))
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", MOVED)
+def test_a_moved_keyword_says_where_it_went(call, name):
+    line = refused(lambda: CALLS[call](**{name: 1}), f"{name}: is now ", f"{name}=", "relfit.")
+    assert line == f"{name}: is now {MOVED[name]}"
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_the_place_of_a_moved_keyword_takes_it(name):
+    """The value that the line names has a field of that name."""
+    value = MOVED[name].partition("=relfit.")[2].partition("(")[0]
+    assert name in {item.name for item in fields(getattr(relfit, value))}
+
+
+def test_these_are_the_keywords_of_version_0_1_that_moved():
+    assert set(MOVED) == {
+        *("select_fraction", "pairs", "blocks", "variance", "shuffle"),
+        *("backend", "precision", "executor", "checkpoint", "memory"),
+    }
+    assert not set(MOVED) & set(NAMES)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_unknown_keyword_is_refused_with_the_list_and_the_closest_name(call):
+    line = refused(
+        lambda: CALLS[call](kernal=1), f"{call}: expected options among ", "got 'kernal'; did you mean kernel?"
+    )
+    shown = set(inspect.signature(getattr(relfit, call)).parameters) - {"reference", "models", "a", "b"}
+    assert set(line.partition("among ")[2].partition(", got")[0].split(", ")) == shown
+    assert "did you mean" not in refused(lambda: CALLS[call](zzz=1), "got 'zzz'")
+    refused(lambda: CALLS[call](select_fractions=1), "did you mean select_fraction?")
+
+
+@pytest.mark.parametrize(("call", "name"), [(call, name) for call in CALLS for name in sorted(ABSENT[call])])
+def test_an_option_that_a_function_does_not_have_is_refused(call, name):
+    refused(lambda: CALLS[call](**{name: None}), f"{call}: expected options among ", f"got {name!r}")
+
+
+@pytest.mark.parametrize("value", [{"backend": "numpy"}, "numpy", Compute])
+def test_compute_takes_a_value_only(data, value):
+    refused(lambda: relfit.compare(*data, compute=value), "compute: expected relfit.Compute(...) or None, got ")
+
+
+# --- values and names
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({"test": "best-set"}, {"test": relfit.BestSet()}),
+        ({"test": "auto"}, {"test": relfit.BestSet()}),
+        ({"test": "relpsi"}, {"test": relfit.RelPSI()}),
+        ({"test": "carve"}, {"test": relfit.Carve()}),
+        ({"test": "relmulti"}, {"test": relfit.RelMulti()}),
+        ({"test": "relmulti"}, {"test": relfit.RelMulti(select_fraction=0.25)}),
+        ({"estimator": "complete"}, {"estimator": relfit.Complete()}),
+        ({"estimator": "complete"}, {"estimator": relfit.Complete(variance="auto")}),
+        ({"estimator": "linear"}, {"estimator": relfit.Linear()}),
+        ({"estimator": "block"}, {"estimator": relfit.Block()}),
+        ({"estimator": "incomplete"}, {"estimator": relfit.Incomplete()}),
+        ({"discrepancy": "mmd"}, {"discrepancy": relfit.MMD()}),
+        ({"discrepancy": "ume"}, {"discrepancy": relfit.UME()}),
+        ({"discrepancy": "nystroem"}, {"discrepancy": relfit.Nystroem()}),
+        ({"kernel": "imq"}, {"kernel": relfit.IMQ()}),
+        ({"kernel": "select"}, {"kernel": relfit.Select()}),
+        ({"compute": None}, {"compute": relfit.Compute()}),
+    ],
+    ids=lambda options: str(next(iter(options.values()))),
+)
+def test_a_value_and_its_name_give_the_same_result(data, options, same):
+    one, other = (relfit.compare(*data, rng=1, **each).to_json() for each in (options, same))
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"test": relfit.RelMulti(select_fraction=0.5)},
+        {"estimator": relfit.Complete(variance="corrected")},
+        {"estimator": relfit.Linear(shuffle=False)},
+        {"estimator": relfit.Block(blocks=25)},
+        {"estimator": relfit.Incomplete(pairs=400)},
+    ],
+    ids=str,
+)
+def test_the_field_of_a_value_reaches_the_result(data, options):
+    (key, value), result = next(iter(options.items())), relfit.compare(*data, rng=1, **options)
+    assert result.to_dict()[key] == value.name
+    assert result.to_json() != relfit.compare(*data, rng=1, **{key: value.name}).to_json()
+
+
+# --- computing
+
+
+def test_computing_nests_and_restores(data):
+    def backend():
+        return relfit.compare(*data, rng=0).backend
+
+    assert backend() == "numpy"
+    with relfit.computing(precision="single") as outer:
+        assert backend() == "numpy (float32)"
+        with relfit.computing(threads=1) as inner:
+            assert inner == Compute(precision="single", threads=1)
+            assert backend() == "numpy (float32)"
+        with relfit.computing(precision="double"):
+            assert backend() == "numpy"
+        assert outer == Compute(precision="single")
+        # A call's own compute= replaces all of it.
+        assert relfit.compare(*data, rng=0, compute=Compute()).backend == "numpy"
+        assert backend() == "numpy (float32)"
+    assert backend() == "numpy"
+
+
+def test_computing_ends_with_its_block_also_after_an_error(data):
+    with pytest.raises(ZeroDivisionError), relfit.computing(precision="single"):
+        raise ZeroDivisionError
+    assert relfit.compare(*data, rng=0).backend == "numpy"
+    refused(lambda: relfit.computing(backend="cuda").__enter__(), "backend: expected one of auto, numpy")
+    assert relfit.compare(*data, rng=0).backend == "numpy"
+
+
+def test_computing_reaches_every_function_and_changes_no_bit(data):
+    reference, models = data
+    plain = relfit.estimate(reference, models, rng=0)
+    with ThreadPoolExecutor(2) as threads, relfit.computing(executor=threads, backend="numpy"):
+        there = relfit.estimate(reference, models, rng=0)
+        pair = relfit.compare_pair(reference, *list(models.values())[:2], rng=0)
+    np.testing.assert_array_equal(there.values, plain.values)
+    np.testing.assert_array_equal(there.covariance, plain.covariance)
+    assert pair.backend == "numpy"
+
+
+# --- importing
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_importing_relfit_imports_no_large_library():
+    loaded = set(run("import sys, relfit; print(*sys.modules)"))
+    assert "relfit" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & {
+        *("numpy", "scipy", "matplotlib", "rich", "click", "jinja2", "torch", "jax", "sklearn", "pandas", "pyarrow"),
+        *("dask", "distributed"),
+    }
+    assert not [name for name in loaded if name.startswith(("relfit.data.adapters", "relfit.report", "relfit.cli"))]
+
+
+def test_the_public_names_are_loaded_when_they_are_used():
+    code = "import sys, relfit; relfit.Gaussian; print('relfit.api' in sys.modules, 'scipy.optimize' in sys.modules)"
+    assert run(code) == ["False", "False"]
+    assert run("import relfit; print(callable(relfit.compare), relfit.compare is relfit.compare)") == ["True", "True"]
+
+
+def test_importing_relfit_takes_a_quarter_of_a_second_at_most_beyond_numpy():
+    """Processor time, so that other work on the machine does not count; the least of five processes."""
+    code = (
+        "import time, numpy; start = time.process_time(); import relfit; relfit.__version__; "
+        "print(time.process_time() - start)"
+    )
+    assert min(float(run(code)[0]) for _ in range(5)) <= 0.25
+
+
+INTERRUPTED = """
+import os, signal, sys
+from relfit.cli import main
+
+left = int(sys.argv[1])
+
+def interrupt_at(event, _arguments):
+    global left
+    if event == "import":
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt_at)
+status = main(["compare", "no.npy", "such.npy", "files.npy"])
+sys.exit(status if left <= 0 else 99)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to be sent")
+@pytest.mark.parametrize("imports", [1, 3, 20, 100, 250, 450])
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line(imports, tmp_path):
+    """The signal arrives at the first, third, … import after `main` was called."""
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(imports)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "relfit: interrupted\n")
