@@ -176,7 +176,7 @@ def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision
     if isinstance(kernel, Collection):
         if not isinstance(test, BestSet) or settings.margin:
             raise _several_kernels(
-                f"test={test.name!r}" if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
+                f'test="{test.name}"' if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
             )
         joints = [joint_estimate(parts.testing, replace(parts.estimate, kernel=each)) for each in kernel.kernels]
         return test.decide_under_all(joints, [each.describe() for each in kernel.kernels], **options)
