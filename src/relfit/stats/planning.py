@@ -317,8 +317,8 @@ class Planning:
         if pilot.joint.groups is not None:
             groups = min(count for count in pilot.joint.groups if count > 0)
             notes.append(
-                f"the pilot's {pilot.rows} rows are in {groups} groups: more rows are taken to be more groups of the "
-                "same size, not larger groups"
+                f"the pilot's {pilot.rows} rows are in {groups} groups: more rows means more groups of that size, not "
+                "larger ones"
             )
         second_order = pilot.joint.near_degeneracy
         if second_order is not None and isinstance(pilot.law, Plain) and (second_order > NEAR_DEGENERATE).any():
