@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-layers bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz clean docs pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz clean docs pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ test-core: ## the tests with nothing installed but relfit's own dependencies
 pytest: $(DEV)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
-lint: lint-ruff lint-format lint-types lint-layers ## ruff, mypy and the import layers
+lint: lint-ruff lint-format lint-types lint-house ## ruff, mypy and the shape of the package
 
 lint-ruff: $(DEV)
 	$(BIN)/ruff check
@@ -49,8 +49,9 @@ lint-format: $(DEV)
 lint-types: $(DEV)
 	$(BIN)/mypy
 
-lint-layers: $(DEV)
+lint-house: $(DEV)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/house.py --check
 
 bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend agrees there
 	mkdir -p build
@@ -74,10 +75,10 @@ calibrate: $(DEV) ## simulate the error rates (long)
 calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
 	$(ONE_THREAD) nice -n 15 $(BIN)/python -m studies.estimators
 
-calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's share and losses beside MCS (long)
+calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's fraction and losses beside MCS (long)
 	$(BIN)/python -m studies.coverage
 	$(BIN)/python -m studies.select_fraction
-	$(BIN)/python examples/losses_mcs.py --trials 300 --docs docs/losses.md
+	$(BIN)/python -m studies.losses
 
 kernels: $(DEV) ## simulate level and power with different kernels, for docs/kernels.md (long)
 	$(BIN)/python -m studies.kernels
@@ -101,7 +102,7 @@ new-user: package ## follow the README from an empty folder, and write docs/new-
 
 clean: ## remove caches, builds and the demo report; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html
-	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests benchmarks studies examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(RUN): pyproject.toml
 	$(ensure-venv)

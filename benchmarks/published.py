@@ -67,7 +67,7 @@ def contenders(problem, n, seed):
 
 def rates(problem, n, trials):
     """For each (who, measure): the mean share of tied models declared worse and of worse ones found, with errors."""
-    tied = np.array([name in problem.best("mmd") for name in problem.models])
+    tied = np.array([name in problem.best for name in problem.models])
     found = {}
     for seed in range(trials):
         for key, verdicts in contenders(problem, n, seed).items():
@@ -85,7 +85,7 @@ def variances(problem, n, trials):
     The true one is the mean square of the gap over trials and pairs, since tied models have none; both codes are given
     the published bandwidth here. Also: how often the published covariance has a negative eigenvalue.
     """
-    names = [name for name in problem.models if name in problem.best("mmd")]
+    names = [name for name in problem.models if name in problem.best]
     i, j = np.triu_indices(len(names), 1)
     sums, negative = [], 0
     for seed in range(trials):

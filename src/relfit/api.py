@@ -11,18 +11,18 @@ from typing import Any, Unpack
 import numpy as np
 import scipy
 
-from relfit.compute.tiles import Job, Runtime, run
-from relfit.data.adapters.functions import at_level
+from relfit.compute.reduce import Job, Runtime
+from relfit.compute.reduce import kernel_products as run
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
-from relfit.data.models import Density
+from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete, Linear
 from relfit.estimators.groups import split_rows
 from relfit.estimators.locations import choose_locations, without_used_rows
-from relfit.estimators.split import MOST_HELD, check_rows, choose_kernel, split
+from relfit.estimators.split import MOST_HELD, choose_kernel, split
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.results.comparison import Comparison
@@ -117,7 +117,7 @@ def _parts(data: Data, plan: Plan, fraction: float | None) -> _Parts:
         return _split(data, plan, fraction)
     if plan.sets_rows_aside:
         data, plan = _with_kernel_and_locations(data, plan)
-    check_rows(data, plan.kind, plan.estimate)
+    plan.kind.check_rows(data, plan.estimate)
     return _Parts(data, plan.estimate, plan)
 
 
@@ -132,8 +132,8 @@ def _split(data: Data, plan: Plan, fraction: float) -> _Parts:
         data, locations = without_used_rows(data, locations)
         plan = replace(plan, estimate=replace(plan.estimate, locations=locations))
     (selecting, first), (testing, second) = split_rows(data, plan.estimate, fraction)
-    check_rows(selecting, plan.kind, first, selection=True, part="selecting rows, ")
-    check_rows(testing, plan.kind, second, part="testing rows, ")
+    plan.kind.check_rows(selecting, first, selection=True, part="selecting rows, ")
+    plan.kind.check_rows(testing, second, part="testing rows, ")
     if plan.select is not None:
         plan = _with_kernel_chosen(plan, selecting, "that also selected the best model")
     kernel = plan.estimate.kernel
@@ -149,8 +149,8 @@ def _with_kernel_and_locations(data: Data, plan: Plan) -> tuple[Data, Plan]:
         if estimate.dependence == "chain":
             raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
         held, data = split(data, plan.select.share, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
-        check_rows(held, plan.kind, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
-        check_rows(data, plan.kind, estimate, part="rows left for the test, ")
+        plan.kind.check_rows(held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
+        plan.kind.check_rows(data, estimate, part="rows left for the test, ")
         plan = _with_kernel_chosen(plan, held, "that were held out from the test")
     if at is not None:
         locations = choose_locations(data, at, plan.estimate)
@@ -606,7 +606,7 @@ def compare_noised(
     Args:
         reference: the data (n, d), without noise.
         networks: name → s(x, σ), the score of the data with noise of standard deviation σ added (see
-            `relfit.data.adapters.functions.at_level` for how it is called).
+            `relfit.data.models.at_level` for how it is called).
         levels: noise levels σ > 0, in the data's unit.
         test: one that `decide` takes.
         kernel: as in `compare`.

@@ -10,19 +10,18 @@ from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypedDict, TypeVar, cast
 
-from relfit.compute.checkpoint import Notebook
-from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Precision, Work, chosen_backend, fits_fused
+from relfit.compute.backend import LookupBackend, Precision
+from relfit.compute.checkpoint import Checkpoint
+from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Workload, chosen_backend, fits_fused
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.numpy_backend import LookupBackend
-from relfit.compute.patches import PATCH_ROWS
-from relfit.compute.schedulers import crew_of
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import PATCH_ROWS, Runtime
+from relfit.compute.schedulers import scheduler_for
+from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
 from relfit.data.presets import PRESETS, Preset, preset_note
-from relfit.data.scores import score_warnings
 from relfit.estimators import KINDS
-from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign
-from relfit.estimators.cost import automatic_estimator, pair_count, within_budget
+from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
+from relfit.estimators.cost import automatic_estimator, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
@@ -35,7 +34,7 @@ from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Test
 from relfit.util.checks import check_alpha, check_choice, check_margin, check_whole
 from relfit.util.errors import InputError
-from relfit.util.libraries import has_cuda, usable_cores
+from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
 from relfit.util.random import Seed, make_seed
 from relfit.util.version import __version__
@@ -87,8 +86,10 @@ class Compute:
 
     def __post_init__(self) -> None:
         _checked(self)
-        crew_of(self.executor)
-        parse_memory(self.memory)
+        if self.executor is not None:
+            scheduler_for(self.executor)
+        if self.memory is not None:
+            parse_memory(self.memory)
 
 
 _COMPUTE: ContextVar[Compute | None] = ContextVar("compute", default=None)
@@ -162,7 +163,7 @@ class Settings:
 
     test: Test = option("auto", as_test, help="How the models are compared.")
     discrepancy: str | MMD | KSD | AtLocations = option("auto", _as_discrepancy)
-    kernel: Kernel | Select | None = option(None, as_kernel)
+    kernel: Kernel | Select | None = option(None, lambda v: v if v is None else as_kernel(v))
     estimator: Estimator | None = option("complete", _as_estimator)
     alpha: float = option(0.05, check_alpha)
     correction: str | None = option(None, lambda v: v if v is None else check_choice("correction", v, CORRECTIONS))
@@ -260,8 +261,13 @@ class Session:
 @contextmanager
 def session(settings: Settings, label: str) -> Iterator[Session]:
     """Progress and memory budget, open while the block runs."""
-    with reporting(settings.progress, label) as update, budget_of(settings.compute.memory) as budget:
-        yield Session(update, budget)
+    memory = settings.compute.memory
+    with reporting(settings.progress, label) as update:
+        if memory is None:
+            yield Session(update, None)
+            return
+        with budget_of(memory) as budget:
+            yield Session(update, budget)
 
 
 # ── loading and resolving ────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +275,7 @@ def session(settings: Settings, label: str) -> Iterator[Session]:
 
 def load_data(reference: Any, models: Any, settings: Settings, opened: Session, *, fewest_models: int = 2) -> Data:
     """The data, loaded and checked as these settings need them."""
-    table = table_of(settings.kernel)
+    table = None if settings.kernel is None else table_of(settings.kernel)
     if settings.at_locations is not None:
         _check_locations(settings, table is not None)
     if opened.budget is not None:
@@ -395,15 +401,16 @@ def resolve(data: Data, settings: Settings, opened: Session) -> Plan:
     resolved, rule = (
         (candidates[0], "selected") if candidates else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
     )
-    scheduler = crew_of(compute.executor)
+    scheduler = None if compute.executor is None else scheduler_for(compute.executor)
     runtime = Runtime(
         executor=compute.executor if scheduler is None else None,
         progress=opened.progress,
-        crew=scheduler,
-        threads=compute.threads or usable_cores(),
+        scheduler=scheduler,
     )
+    if compute.threads is not None:
+        runtime = replace(runtime, threads=compute.threads)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
-    table = table_of(settings.kernel) is not None
+    table = settings.kernel is not None and table_of(settings.kernel) is not None
     notes = (*_score_notes(data), *data.warnings)
     if settings.preset is not None:
         notes = (preset_note(settings.preset), *notes)
@@ -439,7 +446,7 @@ def _with_backend(
         note = f"the {name} estimator always works in numpy and in double precision"
         return estimate, (note,) if ignored else ()
     kernel = estimate.kernel.untilted
-    work = Work(
+    workload = Workload(
         *(data.device, pair_count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
         largest=lambda: largest_norm(data, kernel),
         dim=data.reference.shape[1],
@@ -447,11 +454,11 @@ def _with_backend(
         executor=compute.executor is not None,
     )
     backend = "numpy" if compute.memory is not None else compute.backend
-    if runtime.crew is not None and backend == "auto":
-        fused = compute.precision == "single" and fits_fused(work)
-        local = LocalBackend(cast(Precision, compute.precision), fused)
+    if runtime.scheduler is not None and backend == "auto":
+        fused = compute.precision == "single" and fits_fused(workload)
+        local = LocalBackend(cast(Precision, compute.precision), fused=fused)
         return replace(estimate, runtime=replace(runtime, backend=local)), ()
-    chosen, notes = chosen_backend(backend, compute.precision, work)
+    chosen, notes = chosen_backend(backend, compute.precision, workload)
     return replace(estimate, runtime=replace(runtime, backend=chosen)), notes
 
 
@@ -475,8 +482,8 @@ def checkpointed(data: Data, plan: Plan, settings: Settings) -> Iterator[Plan]:
         "seed": str(estimate.seed),
         "backend": estimate.runtime.backend.name,
     }
-    with closing(Notebook(path, inputs_and_settings)) as checkpoint:
-        runtime = replace(estimate.runtime, notebook=checkpoint)
+    with closing(Checkpoint(path, inputs_and_settings)) as checkpoint:
+        runtime = replace(estimate.runtime, checkpoint=checkpoint)
         yield replace(plan, estimate=replace(estimate, runtime=runtime))
 
 

@@ -1,33 +1,24 @@
 """The problems on which a level must hold: how each is drawn, which models are truly best, how it is compared."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relfit.data.models import Density
-from relfit.kernels.standard import Gaussian
+from relfit import Density, Gaussian
 from relfit.paper.problems import (
-    Problem,
-    all_tied,
     blobs,
     calibration_1d,
     draw,
-    graded,
     mean_shift_l10,
     mixture_1d,
     rbm_l7,
     rotation_2d,
     stream,
 )
-
-Array = NDArray[np.float64]
-Samples = tuple[Array, dict[str, Array]]
+from studies.problems import all_tied, graded, signed_axes
 
 FEW, MANY = 50, 1000
 # The median distance of the ten-dimensional mean shifts is 4.5: this is 50 times too small.
@@ -45,38 +36,32 @@ class Case:
     dim: int
     best: frozenset[str]
     worse: frozenset[str]
-    samples: Callable[[int, int], Samples]
-    scores: Mapping[str, Callable[[Array], Array]] | None = None
+    samples: Callable[[int, int], tuple[Any, dict[str, Any]]]
+    scores: Mapping[str, Callable[[Any], Any]] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     light: bool = False
 
-    def candidates(self, measure: str, n: int, seed: int) -> tuple[Array, dict[str, Any]]:
+    def candidates(self, measure, n, seed):
         """Reference and models as `compare` takes them: samples for MMD, densities for KSD."""
         reference, samples = self.samples(n, seed)
         if measure == "mmd":
-            return reference, dict(samples)
+            return reference, samples
         return reference, {name: Density(score=score, dim=self.dim) for name, score in (self.scores or {}).items()}
 
 
-def case(name: str) -> Case:
+def case(name):
     """The case of this name."""
     family, _, number = name.partition("-l")
     return all_tied_case(int(number)) if family == "tied" else CASES[name]()
 
 
-def of_problem(problem: Problem, **options: Any) -> Case:
-    """A problem of `relfit.problems`, all samples of n rows."""
-    return Case(
-        problem.dim,
-        problem.best("mmd") or frozenset(),
-        problem.worse("mmd") or frozenset(),
-        lambda n, seed: draw(problem, n, seed),
-        {name: problem.score(name) for name in problem.models},
-        options,
-    )
+def of_problem(problem, **options):
+    """A problem of `relfit.paper.problems`, all samples of n rows."""
+    scores = {name: problem.score(name) for name in problem.models}
+    return Case(problem.dim, problem.best, problem.worse, lambda n, seed: draw(problem, n, seed), scores, options)
 
 
-def located(means: Array, freedom: float = math.inf, **options: Any) -> Case:
+def located(means, freedom=math.inf, **options):
     """Models m_i + noise against noise of independent coordinates, Student's t with `freedom` (inf: normal).
 
     Means that are signed multiples of the axes are tied when their lengths are: noise, reference and kernel keep
@@ -87,80 +72,71 @@ def located(means: Array, freedom: float = math.inf, **options: Any) -> Case:
     best = frozenset(np.array(names)[length <= length.min() * (1.0 + 1e-9)].tolist())
     shift = dict(zip(names, means, strict=True))
 
-    def noise(n: int, rng: np.random.Generator) -> Array:
+    def noise(n, rng):
         size = (n, means.shape[1])
         return rng.standard_normal(size) if math.isinf(freedom) else rng.standard_t(freedom, size)
 
-    def samples(n: int, seed: int) -> Samples:
+    def samples(n, seed):
         return noise(n, stream(seed, None)), {k: m + noise(n, stream(seed, k)) for k, m in shift.items()}
 
     scores = {k: _student_score(m, freedom) for k, m in shift.items()}
     return Case(means.shape[1], best, frozenset(names) - best, samples, scores, options, light=True)
 
 
-def _student_score(mean: Array, freedom: float) -> Callable[[Array], Array]:
+def _student_score(mean, freedom):
     if math.isinf(freedom):
         return lambda x: mean - x
     return lambda x: -(freedom + 1.0) * (x - mean) / (freedom + (x - mean) ** 2)
 
 
-def signed_axes(count: int, d: int, length: float) -> Array:
-    """+e₁, −e₁, +e₂, … times `length`, (count, d)."""
-    axes = np.repeat(np.eye(d), 2, axis=0)[:count]
-    return length * axes * np.where(np.arange(count) % 2, -1.0, 1.0)[:, None]
-
-
-def all_tied_case(count: int) -> Case:
+def all_tied_case(count):
     """`count` tied mean shifts in ten dimensions."""
     return replace(of_problem(all_tied(count)), light=count >= 50)
 
 
-def with_copy(noise: float) -> Case:
+def with_copy(noise):
     """meanshift-l10 and a copy of P1 (its sample or its density) that is changed by `noise`."""
     plain = of_problem(mean_shift_l10())
 
-    def samples(n: int, seed: int) -> Samples:
+    def samples(n, seed):
         reference, models = plain.samples(n, seed)
         moved = models["P1"] + noise * stream(seed, "copy").normal(size=models["P1"].shape)
         return reference, {**models, "copy": moved}
 
     # A mean moved sideways: as far from the data as before, to first order.
-    sideways = noise * np.eye(plain.dim)[-1]
-    own = dict(plain.scores or {})
-    first = own["P1"]
-    own["copy"] = lambda x: first(x) + sideways
-    return replace(plain, best=plain.best | {"copy"}, samples=samples, scores=own)
+    sideways, first = noise * np.eye(plain.dim)[-1], plain.scores["P1"]
+    scores = {**plain.scores, "copy": lambda x: first(x) + sideways}
+    return replace(plain, best=plain.best | {"copy"}, samples=samples, scores=scores)
 
 
-def common_noise(dependence: str) -> Case:
+def common_noise(dependence):
     """Ten tied shifts of one noise sample; "paired": of the reference rows, blurred by one noise sample."""
-    plain = located(signed_axes(10, 10, 0.5))
     means = signed_axes(10, 10, 0.5)
 
-    def samples(n: int, seed: int) -> Samples:
+    def samples(n, seed):
         reference = stream(seed, None).standard_normal((n, 10))
         noise = stream(seed, "noise").standard_normal((n, 10))
         if dependence == "paired":
             noise = 0.6 * noise + 0.8 * reference
         return reference, {f"P{i + 1}": m + noise for i, m in enumerate(means)}
 
-    return replace(plain, samples=samples, scores=None, options={"dependence": dependence})
+    return replace(located(means), samples=samples, scores=None, options={"dependence": dependence})
 
 
-def unequal(rows: int) -> Case:
+def unequal(rows):
     """Ten tied mean shifts, `rows` rows of each model."""
     problem = all_tied(10)
 
-    def samples(n: int, seed: int) -> Samples:
+    def samples(n, seed):
         return draw(problem, n, seed, dict.fromkeys(problem.models, rows))
 
     return replace(of_problem(problem), samples=samples, scores=None, light=True)
 
 
-def atoms() -> Case:
+def atoms():
     """Ten coin tosses a row, fair in the reference; in model P_i coin i shows heads with probability .8: all tied."""
 
-    def samples(n: int, seed: int) -> Samples:
+    def samples(n, seed):
         chance = 0.5 + 0.3 * np.eye(10)
         models = {f"P{i + 1}": _heads(chance[i], n, stream(seed, f"P{i + 1}")) for i in range(10)}
         return _heads(np.full(10, 0.5), n, stream(seed, None)), models
@@ -168,11 +144,11 @@ def atoms() -> Case:
     return Case(10, frozenset(f"P{i + 1}" for i in range(10)), frozenset(), samples, light=True)
 
 
-def _heads(chance: Array, n: int, rng: np.random.Generator) -> Array:
+def _heads(chance, n, rng):
     return (rng.random((n, len(chance))) < chance).astype(float)
 
 
-CASES: dict[str, Callable[[], Case]] = {
+CASES = {
     "meanshift-l10": lambda: of_problem(mean_shift_l10()),
     "rbm-l7 ε=.18": lambda: of_problem(rbm_l7(0.18)),
     "rbm-l7 ε=.19": lambda: of_problem(rbm_l7(0.19)),

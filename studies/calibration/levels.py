@@ -1,23 +1,17 @@
 """Do the procedures keep their level? Error rates in every case where they must."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 from scipy.stats import norm
 
-from relfit.api import compare
-from relfit.paper.experiment import rate
+from relfit import compare
 from studies.calibration.cases import case
-from studies.calibration.verdicts import ALPHA, CLAIMS, Setting, Verdicts, verdicts
+from studies.calibration.verdicts import CLAIMS
+from studies.study import ALPHA, error_rates
 
-trial = verdicts
 KEYS = ("problem", "measure", "estimator", "n")
 
 # (problem, measures, sizes) for each estimator.
-COMPLETE: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+COMPLETE = (
     ("tied-l2", "mmd ksd", (50, 200, 500)),
     ("tied-l10", "mmd ksd", (50, 200, 500)),
     ("tied-l50", "mmd ksd", (200, 500)),
@@ -48,20 +42,20 @@ COMPLETE: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("atoms", "mmd", (200,)),
     ("far-best", "mmd ksd", (200,)),
 )
-LINEAR: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+LINEAR = (
     ("tied-l10", "mmd ksd", (500,)),
     ("meanshift-l10", "mmd ksd", (500,)),
     ("reference", "mmd", (500,)),
     ("t₂", "mmd ksd", (500,)),
     ("tied-l2", "mmd ksd", (100,)),
 )
-PARTIAL: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+PARTIAL = (
     ("tied-l10", "mmd ksd", (500,)),
     ("meanshift-l10", "mmd ksd", (500,)),
 )
 
 
-def cells() -> list[Setting]:
+def cells():
     """Every setting, JSON-able."""
     tables = {"complete": COMPLETE, "linear": LINEAR, "block": PARTIAL, "incomplete": PARTIAL}
     return [
@@ -73,37 +67,22 @@ def cells() -> list[Setting]:
     ]
 
 
-def rows(setting: Setting, results: Sequence[Verdicts]) -> list[dict[str, Any]]:
+def rows(setting, results):
     """The rates of every procedure in one setting; `error` is the rate it claims to hold at α."""
-    own = case(setting["problem"])
+    problem = case(setting["problem"])
     out = []
     for test, claim in CLAIMS.items():
         declared = [set(result[test]) for result in results]
-        rates = {
-            "FPR": rate([len(d & own.best) / len(own.best) for d in declared]),
-            "FDR": rate([len(d & own.best) / max(1, len(d)) for d in declared]),
-            "FWER": rate([float(bool(d & own.best)) for d in declared]),
-        }
-        worst = max(sum(model in d for d in declared) for model in own.best) / len(declared)
-        tpr = rate([len(d & own.worse) / len(own.worse) for d in declared]) if own.worse else None
-        per_model = len(own.best) if claim == "FPR" else None
-        out.append(
-            {
-                **{key: setting[key] for key in KEYS},
-                "test": test,
-                "trials": len(declared),
-                "claim": claim,
-                "error": rates[claim],
-                **rates,
-                "worst model": worst,
-                "TPR": tpr,
-                "kept": kept(rates[claim], worst, per_model, len(declared)),
-            }
-        )
+        rates = error_rates(problem, declared)
+        worst = max(sum(model in d for d in declared) for model in problem.best) / len(declared)
+        models = len(problem.best) if claim == "FPR" else None
+        row = {key: setting[key] for key in KEYS}
+        row |= {"test": test, "trials": len(declared), "claim": claim, "error": rates[claim], **rates}
+        out.append({**row, "worst model": worst, "kept": kept(rates[claim], worst, models, len(declared))})
     return out
 
 
-def kept(error: tuple[float, float], worst: float, models: int | None, trials: int) -> bool:
+def kept(error, worst, models, trials):
     """Error ≤ α + 3 s.e., and the rate of every tied model by itself (the 3 widened for looking at `models`)."""
     if error[0] > ALPHA + 3.0 * error[1]:
         return False
@@ -113,10 +92,9 @@ def kept(error: tuple[float, float], worst: float, models: int | None, trials: i
     return worst <= ALPHA + z * float(np.sqrt(ALPHA * (1.0 - ALPHA) / trials))
 
 
-def warnings(setting: Mapping[str, Any], test: str) -> tuple[str, ...]:
+def warnings(setting, test):
     """What `compare` says at run time in this setting (of the first draw)."""
-    own = case(setting["problem"])
-    reference, models = own.candidates(setting["measure"], setting["n"], 0)
-    name = test.split()[0]
-    result = compare(reference, models, test=name, estimator=setting["estimator"], rng=0, progress=False, **own.options)
-    return result.warnings
+    problem = case(setting["problem"])
+    reference, models = problem.candidates(setting["measure"], setting["n"], 0)
+    options = {**problem.options, "estimator": setting["estimator"]}
+    return compare(reference, models, test=test.split()[0], rng=0, progress=False, **options).warnings

@@ -1,28 +1,20 @@
 """False discoveries where the estimates correlate negatively: D ~ N(θ, V) with V known."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from relfit import JointEstimate
 from relfit.paper.experiment import rate
 from relfit.paper.problems import stream
 from relfit.stats.decision import adjust
-from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.best_set import best_set
 from relfit.stats.tests.relmulti import relmulti
-from studies.calibration.verdicts import ALPHA, Setting
-
-Array = NDArray[np.float64]
+from studies.study import ALPHA, level
 
 REPLICATES = 25
 CORRECTIONS = ("bh", "by", "holm", "auto")
 
 
-def cells() -> list[Setting]:
+def cells():
     """l models; the first has no noise of its own, the others correlate by −1/(l − 2), as low as that many can.
 
     `worse` of them lie 3 standard errors above, the rest is tied with the first.
@@ -30,10 +22,10 @@ def cells() -> list[Setting]:
     return [{"l": l, "worse": worse} for l in (3, 5, 10) for worse in (0, l // 2)]
 
 
-def trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """Shares of false discoveries and whether there was any, for RelMulti and the best set with each correction."""
+def trial(setting, seed):
+    """Fractions of false discoveries and whether there was any, for RelMulti and the best set with each correction."""
     mean, covariance = _negative(setting["l"], setting["worse"])
-    out: dict[str, list[list[float]]] = {}
+    out = {}
     for k in range(REPLICATES):
         rng = stream(REPLICATES * seed + k, "negative")
         halves = [_estimate(mean, covariance, rng) for _ in range(2)]
@@ -48,7 +40,7 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     return out
 
 
-def _negative(count: int, worse: int) -> tuple[Array, Array]:
+def _negative(count, worse):
     others = count - 1
     covariance = np.zeros((count, count))
     low = -1.0 / (others - 1)
@@ -58,33 +50,24 @@ def _negative(count: int, worse: int) -> tuple[Array, Array]:
     return mean, covariance + 1e-3 * np.eye(count)
 
 
-def _estimate(mean: Array, covariance: Array, rng: np.random.Generator) -> JointEstimate:
+def _estimate(mean, covariance, rng):
     names = tuple(f"m{k}" for k in range(len(mean)))
     return JointEstimate(names, rng.multivariate_normal(mean, covariance), covariance)
 
 
-def _false(worse: NDArray[np.bool_], mean: Array, best: int | None) -> list[float]:
-    """Share of false discoveries (no worse than what they were tested against), and whether there is any."""
+def _false(worse, mean, best):
+    """Fraction of false discoveries (no worse than what they were tested against), and whether there is any."""
     against = mean.min() if best is None else mean[best]
     false = int((worse & (mean <= against)).sum())
     return [false / max(1, int(worse.sum())), float(false > 0)]
 
 
-def rows(setting: Setting, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows(setting, results):
     """FDR and FWER of each procedure and correction."""
     out = []
     for test in results[0]:
         pairs = [pair for result in results for pair in result[test]]
         fdr, fwer = rate([pair[0] for pair in pairs]), rate([pair[1] for pair in pairs])
-        held = fwer if test.endswith("holm") else fdr
-        out.append(
-            {
-                **setting,
-                "test": test,
-                "trials": len(pairs),
-                "FDR": fdr,
-                "FWER": fwer,
-                "level": "kept" if held[0] <= ALPHA + 3.0 * held[1] else "EXCEEDED",
-            }
-        )
+        held = level(fwer if test.endswith("holm") else fdr)
+        out.append({**setting, "test": test, "trials": len(pairs), "FDR": fdr, "FWER": fwer, "level": held})
     return out

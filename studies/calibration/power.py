@@ -3,19 +3,12 @@
 The trials of the levels hold every procedure but two ways of splitting; those are run here, on the same draws.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from relfit.paper.experiment import rate
+from relfit.paper.experiment import relmulti
 from studies.calibration.cases import case
-from studies.calibration.verdicts import NAIVE, Setting, Verdicts, by_splitting
+from studies.calibration.verdicts import NAIVE, by_splitting
+from studies.study import error_rates
 
-SPLITS: dict[str, dict[str, Any]] = {
-    "relmulti 50%": {"select_fraction": 0.5},
-    "split 10/90": {"select_fraction": 0.1, "correction": "none"},
-}
+SPLITS = {"relmulti 50%": relmulti(0.5), "split 10/90": relmulti(0.1, "none")}
 TESTS = ("relpsi", "carve", "split 10/90", "best-set", "relmulti", "relmulti 50%", "best-set BY", NAIVE)
 COLUMNS = (
     *(("meanshift-l10", n) for n in (200, 500, 1000)),
@@ -24,7 +17,7 @@ COLUMNS = (
 )
 
 
-def cells() -> list[Setting]:
+def cells():
     """Every setting, JSON-able; all are settings of the levels too."""
     return [
         {"problem": problem, "measure": measure, "estimator": "complete", "n": n}
@@ -33,26 +26,17 @@ def cells() -> list[Setting]:
     ]
 
 
-def trial(setting: Setting, seed: int) -> Verdicts:
+def trial(setting, seed):
     """One draw decided by the ways of splitting that the levels leave out."""
-    own = case(setting["problem"])
-    reference, models = own.candidates(setting["measure"], setting["n"], seed)
-    return by_splitting(reference, models, seed, {**own.options, "estimator": setting["estimator"]}, SPLITS)[0]
+    problem = case(setting["problem"])
+    reference, models = problem.candidates(setting["measure"], setting["n"], seed)
+    return by_splitting(reference, models, seed, {**problem.options, "estimator": setting["estimator"]}, SPLITS)[0]
 
 
-def rows(setting: Setting, *runs: Sequence[Mapping[str, Sequence[str]]]) -> list[dict[str, Any]]:
-    """TPR, FPR and FDR of every procedure in one setting; each run of trials holds some of the procedures."""
-    own = case(setting["problem"])
+def rows(setting, *runs):
+    """The error rates and the power of every procedure in one setting; each run holds some of the procedures."""
     out = []
     for test in TESTS:
-        declared = [set(result[test]) for results in runs if test in results[0] for result in results]
-        out.append(
-            {
-                "test": test,
-                "trials": len(declared),
-                "TPR": rate([len(d & own.worse) / len(own.worse) for d in declared]),
-                "FPR": rate([len(d & own.best) / len(own.best) for d in declared]),
-                "FDR": rate([len(d & own.best) / max(1, len(d)) for d in declared]),
-            }
-        )
+        declared = [result[test] for results in runs if test in results[0] for result in results]
+        out.append({"test": test, "trials": len(declared), **error_rates(case(setting["problem"]), declared)})
     return out

@@ -1,19 +1,18 @@
 """Peak memory above the inputs of one comparison of a million rows, measured in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 ROWS, COLUMNS, MODELS = 1_000_000, 50, 5
 ALLOWED = 500.0
 _SCRIPT = """
 import json, pathlib, re, sys, time
 import numpy as np, relfit
-n, d, l, samples, options = json.loads(sys.argv[1])
+from studies.study import estimator_options
+n, d, l, samples, seed, options = json.loads(sys.argv[1])
+if "estimator" in options:
+    options = estimator_options(**options)
 def status(field):
     return int(re.search(field + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
 rng = np.random.default_rng(0)
@@ -26,12 +25,12 @@ if samples:
 before = status("VmRSS")
 pathlib.Path("/proc/self/clear_refs").write_text("5")
 start = time.perf_counter()
-relfit.compare(x, models, progress=False, **options)
+relfit.compare(x, models, rng=seed, progress=False, **options)
 print(json.dumps({"megabytes": status("VmHWM") - before, "seconds": time.perf_counter() - start}))
 """
 
 
-def cells() -> list[dict[str, Any]]:
+def cells():
     """Every estimator that a million rows are for."""
     pair_designs = [{"estimator": "linear"}, {"estimator": "incomplete"}, {"estimator": "block", "blocks": 20_000}]
     return [
@@ -41,16 +40,14 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def trial(setting, seed):
     """Megabytes above the inputs, and seconds."""
-    asked = json.dumps([ROWS, COLUMNS, MODELS, setting["samples"], {"rng": seed, **setting["options"]}])
-    command = [sys.executable, "-c", _SCRIPT, asked]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    arguments = json.dumps([ROWS, COLUMNS, MODELS, setting["samples"], seed, setting["options"]])
+    command = [sys.executable, "-c", _SCRIPT, arguments]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows(setting, results):
     """One row: the largest peak seen, the shortest time."""
     options = setting["options"]
     name = options.get("discrepancy", "mmd" if setting["samples"] else "ksd").upper()

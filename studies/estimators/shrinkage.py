@@ -1,29 +1,20 @@
 """Does shrinking V repair RelPSI's level where there are nearly as many models as rows?"""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from relfit.api import decide, estimate
+from relfit import JointEstimate, decide, estimate
 from relfit.paper.experiment import rate
-from relfit.paper.problems import all_tied, draw
-from relfit.stats.joint import JointEstimate
-
-Array = NDArray[np.float64]
-
-ALPHA = 0.05
+from relfit.paper.problems import draw
+from studies.problems import all_tied
+from studies.study import ALPHA
 
 
-def cells() -> list[dict[str, Any]]:
+def cells():
     """All models tied, MMD: many models for the rows, and few of them."""
     return [{"l": 200, "n": 300}, {"l": 50, "n": 300}]
 
 
-def trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def trial(setting, seed):
     """How many of the tied models RelPSI declares worse, with V as it is and with V shrunk."""
     reference, models = draw(all_tied(setting["l"]), setting["n"], seed)
     joint = estimate(reference, models, rng=seed, progress=False)
@@ -34,35 +25,29 @@ def trial(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     return out
 
 
-def rows(setting: Mapping[str, Any], results: Sequence[Mapping[str, int]]) -> list[dict[str, Any]]:
+def rows(setting, results):
     """FPR with each form of V; RelPSI's own is at most α(l−1)/l."""
-    l = setting["l"]
+    l, n, trials = setting["l"], setting["n"], len(results)
     return [
-        {
-            "models": l,
-            "rows": setting["n"],
-            "V": name,
-            "trials": len(results),
-            "FPR": rate([r[name] / l for r in results]),
-        }
+        {"models": l, "rows": n, "V": name, "trials": trials, "FPR": rate([r[name] / l for r in results])}
         for name in FORMS
     ]
 
 
-def as_it_is(joint: JointEstimate) -> Array:
+def as_it_is(joint):
     """V itself."""
     return joint.covariance
 
 
-def ledoit_wolf(joint: JointEstimate) -> Array:
+def ledoit_wolf(joint):
     """V with its reference part ψRᵀψR/(n(n−1)) shrunk towards a multiple of the identity (Ledoit and Wolf 2004)."""
     return _shrunk(joint, lambda s: np.eye(len(s)) * np.trace(s) / len(s))
 
 
-def constant_correlation(joint: JointEstimate) -> Array:
+def constant_correlation(joint):
     """V with its reference part shrunk towards its own variances with one common correlation, by the same weight."""
 
-    def target(s: Array) -> Array:
+    def target(s):
         scale = np.sqrt(np.diag(s))
         correlation = s / np.outer(scale, scale)
         common = (correlation.sum() - len(s)) / (len(s) * (len(s) - 1))
@@ -71,10 +56,8 @@ def constant_correlation(joint: JointEstimate) -> Array:
     return _shrunk(joint, target)
 
 
-def _shrunk(joint: JointEstimate, target: Callable[[Array], Array]) -> Array:
-    assert joint.psi is not None
+def _shrunk(joint, target):
     psi = joint.psi.reference
-    assert psi is not None
     n = len(psi)
     s = psi.T @ psi / n
     towards = target(s)
@@ -83,7 +66,7 @@ def _shrunk(joint: JointEstimate, target: Callable[[Array], Array]) -> Array:
     return np.asarray(joint.covariance + weight * (towards - s) / (n - 1))
 
 
-FORMS: dict[str, Callable[[JointEstimate], Array]] = {
+FORMS = {
     "as it is": as_it_is,
     "Ledoit–Wolf": ledoit_wolf,
     "towards one correlation": constant_correlation,

@@ -1,48 +1,35 @@
 """docs/locations.md: how UME, Nyström and FSSD are used, and what was measured."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from relfit.paper.experiment import markdown_table, rate
+from relfit.paper.experiment import rate
 from studies.estimators import memory
 from studies.locations import levels, power, truth
-from studies.locations.words import TEXT
-
-Found = Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]
-Rows = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
+from studies.study import rows_of, table, write_page
 
 
-def text(found: Mapping[str, Found]) -> str:
+def write(docs, results):
     """The page, from the results of every part."""
-    level = [*found["levels"], *found["levels, optimised"]]
-    return TEXT.format(
-        truth=_table(truth.rows, found["truth"]),
-        truth_words=_truth_words(_rows(truth.rows, found["truth"])),
-        levels=_table(levels.rows, level),
-        level_words=_level_words(_rows(levels.rows, [*level, *found["many rows"]])),
-        many_rows=_table(levels.rows, found["many rows"]),
-        power=_table(power.rows, found["power"]),
-        optimised=_optimised_words(found["power"]),
-        memory=_table(memory.rows, found["memory"]),
-        memory_words=_memory_words(found["memory"]),
+    level = [*results["levels"], *results["levels, optimised"]]
+    write_page(
+        docs,
+        "locations.md",
+        truth=table(truth.rows, results["truth"]),
+        truth_words=_truth_words(rows_of(truth.rows, results["truth"])),
+        levels=table(levels.rows, level),
+        level_words=_level_words(rows_of(levels.rows, [*level, *results["many rows"]])),
+        many_rows=table(levels.rows, results["many rows"]),
+        power=table(power.rows, results["power"]),
+        optimised=_optimised_words(results["power"]),
+        memory=table(memory.rows, results["memory"]),
+        memory_words=_memory_words(results["memory"]),
         memory_rows=f"{memory.ROWS:,}",
         memory_columns=memory.COLUMNS,
         memory_models=memory.MODELS,
     )
+    return True
 
 
-def _rows(rows: Rows, found: Found) -> list[dict[str, Any]]:
-    return [row for setting, results in found for row in rows(setting, results)]
-
-
-def _table(rows: Rows, found: Found) -> str:
-    return markdown_table(_rows(rows, found))
-
-
-def _truth_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which of the goals hold: no bias, and a variance that is not too small."""
+def _truth_words(rows):
+    """Whether the two goals hold: no bias, and a variance that is not too small."""
     ratios = [row["D₁, truth = 1"] for row in rows if isinstance(row["D₁, truth = 1"], tuple)]
     farthest = max(abs(mean - 1.0) / error for mean, error in ratios)
     fssd = [row["projection / truth"][0] for row in rows if row["discrepancy"] == "FSSD" and row["of"] != "D₁"]
@@ -58,40 +45,37 @@ def _truth_words(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _level_words(rows: Sequence[Mapping[str, Any]]) -> str:
+def _level_words(rows):
     kept = [row for row in rows if row["level"] == "kept"]
-    missed = [
+    exceeded = [
         f"{row['discrepancy']} on {row['problem']}, n = {row['n']}, {row['test']}: {_rate(row[levels.FPR])}"
         for row in rows
         if row["level"] != "kept"
     ]
-    said = f"{len(kept)} of {len(rows)} rows here and in the next table keep their level"
-    return f"{said}." if not missed else f"{said}; not: {'; '.join(missed)}."
+    words = f"{len(kept)} of {len(rows)} rows here and in the next table keep their level"
+    return f"{words}." if not exceeded else f"{words}; not: {'; '.join(exceeded)}."
 
 
-def _optimised_words(found: Found) -> str:
-    said = []
-    for setting, results in found:
-        best = power.problem_of(setting).best(setting["measure"]) or frozenset()
-        worse = len(power.problem_of(setting).models) - len(best)
-        drawn, chosen = (
-            rate([len(set(result[form]["best-set"]) - best) / worse for result in results])
+def _optimised_words(results):
+    parts = []
+    for setting, trials in results:
+        worse = power.PROBLEMS[setting["problem"]]().worse
+        drawn, optimised = (
+            rate([len(set(trial[form]["best-set"]) & worse) / len(worse) for trial in trials])
             for form in ("10 drawn", "10 optimised")
         )
-        if abs(chosen[0] - drawn[0]) > 3.0 * (drawn[1] ** 2 + chosen[1] ** 2) ** 0.5:
-            name = {"mmd": "UME", "ksd": "FSSD"}[setting["measure"]]
+        if abs(optimised[0] - drawn[0]) > 3.0 * (drawn[1] ** 2 + optimised[1] ** 2) ** 0.5:
+            name = power.AT_LOCATIONS[setting["measure"]].__name__
             width = "" if setting["bandwidth"] is None else f", bandwidth {setting['bandwidth']:g}"
-            said.append(
-                f"{name} on {setting['problem']}, n = {setting['n']}{width}: {_rate(drawn)} drawn, {_rate(chosen)} "
-                "optimised"
-            )
-    return "; ".join(said) or "none"
+            where = f"{name} on {setting['problem']}, n = {setting['n']}{width}"
+            parts.append(f"{where}: {_rate(drawn)} drawn, {_rate(optimised)} optimised")
+    return "; ".join(parts) or "none"
 
 
-def _memory_words(found: Found) -> str:
-    most = max(result["megabytes"] for _, results in found for result in results)
+def _memory_words(results):
+    most = max(trial["megabytes"] for _, trials in results for trial in trials)
     return f"The largest peak is {most:.0f} MB; the goal was less than {memory.ALLOWED:.0f} MB."
 
 
-def _rate(value: tuple[float, float]) -> str:
+def _rate(value):
     return f"{value[0]:.3f} ± {value[1]:.3f}"

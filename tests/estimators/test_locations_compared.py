@@ -11,7 +11,7 @@ from relfit.paper.problems import blobs, draw, mean_shift
 from relfit.util.random import stream
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
-PROBLEM = mean_shift("shifts", np.array([[0.3, 0.0], [0.0, 0.4], [1.5, 0.0]]))
+PROBLEM = mean_shift(np.array([[0.3, 0.0], [0.0, 0.4], [1.5, 0.0]]))
 
 
 def data(n=300, seed=0, sizes=None):

@@ -11,7 +11,7 @@ from refusals import refused
 
 from relfit.cli import main
 from relfit.data.files import read_rows
-from relfit.paper import chicago_data
+from relfit.paper import data as paper_data
 
 FILES = ["human.npy", "gpt.npy", "claude.npy"]
 
@@ -88,12 +88,12 @@ def test_a_download_is_not_led_away_from_https(monkeypatch):
         def geturl(self):
             return "http://example.org/data.csv"
 
-    monkeypatch.setattr(chicago_data.urllib.request, "urlopen", lambda *_args, **_options: Answer(b"count\n12000\n"))
-    refused(lambda: chicago_data.download(chicago_data.PORTAL, pause=0.0), "without https")
+    monkeypatch.setattr(paper_data.urllib.request, "urlopen", lambda *_args, **_options: Answer(b"count\n12000\n"))
+    refused(lambda: paper_data.download(paper_data.PORTAL, pause=0.0), "without https")
 
 
 def test_the_one_download_is_guarded():
     """https, limits of time and size, a checksum of what is kept: its own tests try each of them."""
-    assert chicago_data.PORTAL.startswith("https://")
-    assert 0.0 < chicago_data.TIMEOUT <= 60.0
-    assert 0 < chicago_data.MOST_BYTES <= 10**7
+    assert paper_data.PORTAL.startswith("https://")
+    assert 0.0 < paper_data.TIMEOUT <= 60.0
+    assert 0 < paper_data.MOST_BYTES <= 10**7

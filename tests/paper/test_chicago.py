@@ -13,11 +13,8 @@ import numpy as np
 import pytest
 
 from relfit.cli import main
-from relfit.paper import chicago, chicago_data
-from relfit.paper import chicago as chicago_study
-from relfit.paper import chicago as flows
-from relfit.paper.chicago_data import VARIABLE, download, parse, robberies
-from relfit.paper.experiment import DataAbsent, Given, silent
+from relfit.paper import chicago, data
+from relfit.paper.data import CACHE_VARIABLE, DataAbsent, DataOptions, download, parse, robberies
 from relfit.paper.reproduce import CATALOGUE, reproduce
 from relfit.util.errors import InputError
 
@@ -25,9 +22,13 @@ ROWS = 25
 EXAMPLE = np.round(np.random.default_rng(5).normal((-87.68, 41.84), (0.03, 0.05), (ROWS, 2)), 6)
 
 
+def silent(_line):
+    """A log that nobody reads."""
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache" / "chicago"
 
 
@@ -87,8 +88,8 @@ class Portal:
 @pytest.fixture
 def portal(monkeypatch):
     served = Portal()
-    monkeypatch.setattr(chicago_data, "ROWS", (20, 30))
-    monkeypatch.setattr(chicago_data, "PORTAL", served.url)
+    monkeypatch.setattr(data, "ROWS", (20, 30))
+    monkeypatch.setattr(data, "PORTAL", served.url)
     yield served
     served.close()
 
@@ -142,22 +143,22 @@ def test_no_answer_at_all_is_one_line():
 
 def test_nothing_is_fetched_unless_asked_for(portal):
     with pytest.raises(DataAbsent, match="--download"):
-        robberies(Given())
+        robberies(DataOptions(), silent)
     assert portal.queries == []
 
 
 def test_downloaded_once_and_verified_afterwards(portal, cache):
-    first = robberies(Given(download=True))
+    first = robberies(DataOptions(download=True), silent)
     assert sorted(map(tuple, first)) == sorted(map(tuple, EXAMPLE))
     asked = len(portal.queries)
-    assert np.array_equal(robberies(Given(download=True)), first)
-    assert np.array_equal(robberies(Given()), first)
+    assert np.array_equal(robberies(DataOptions(download=True), silent), first)
+    assert np.array_equal(robberies(DataOptions(), silent), first)
     assert len(portal.queries) == asked
     cached = cache / "robbery_2016.csv"
     cached.write_text(cached.read_text().replace("-87.6", "-87.5", 1))
     with pytest.raises(InputError, match="checksum differs"):
-        robberies(Given())
-    assert np.array_equal(robberies(Given(download=True)), first)
+        robberies(DataOptions(), silent)
+    assert np.array_equal(robberies(DataOptions(download=True), silent), first)
     assert len(portal.queries) > asked
 
 
@@ -168,7 +169,7 @@ def test_the_order_of_a_file_and_of_its_columns_does_not_matter(tmp_path):
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_text("lon,lat\n" + "".join(f"{lon},{lat}\n" for lon, lat in EXAMPLE))
     two.write_text("Latitude, Longitude\n" + "".join(f"{lat},{lon}\n" for lon, lat in EXAMPLE[::-1]))
-    assert np.array_equal(robberies(Given(data=one)), robberies(Given(data=two)))
+    assert np.array_equal(robberies(DataOptions(data=one), silent), robberies(DataOptions(data=two), silent))
 
 
 @pytest.mark.parametrize(
@@ -189,14 +190,14 @@ def test_a_file_that_is_not_the_data_is_refused(text, words):
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="--data: cannot read"):
-        robberies(Given(data=tmp_path / "none.csv"))
+        robberies(DataOptions(data=tmp_path / "none.csv"), silent)
 
 
 def test_the_real_file(real_file):
-    rows = robberies(Given(data=real_file))
+    rows = robberies(DataOptions(data=real_file), silent)
     assert rows.shape == (11_953, 2)
     assert len(rows) - len(np.unique(rows, axis=0)) == 1_525
-    train, test = chicago_study.split(rows, 7000)
+    train, test = chicago.split(rows, 7000)
     assert (len(train), len(test)) == (7000, 4953)
     assert train.mean(axis=0) == pytest.approx([0.0, 0.0], abs=1e-9)  # of -87 to 16 digits, over 0.05
     assert train.std(axis=0) == pytest.approx([1.0, 1.0])
@@ -217,10 +218,10 @@ def fitted(tmp_path_factory):
     """The quick recipe's models on made-up points, and the points they have not seen."""
     pytest.importorskip("sklearn")
     pytest.importorskip("zuko")
-    train, test = chicago_study.split(city(1600), 1000)
+    train, test = chicago.split(city(1600), 1000)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, str(tmp_path_factory.mktemp("cache")))
-        return chicago_study.fit(train, chicago_study.QUICK, silent), test
+        patch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
+        return chicago.fit(train, chicago.QUICK, silent), test
 
 
 def test_log_densities_are_normalised(fitted):
@@ -230,7 +231,7 @@ def test_log_densities_are_normalised(fitted):
     middle = (edges[1:] + edges[:-1]) / 2.0
     grid = np.stack(np.meshgrid(middle, middle), axis=-1).reshape(-1, 2)
     for name, model in models.items():
-        total = np.exp(chicago_study.log_density(model, grid)).sum() * (middle[1] - middle[0]) ** 2
+        total = np.exp(chicago.log_density(model, grid)).sum() * (middle[1] - middle[0]) ** 2
         assert total == pytest.approx(1.0, abs=0.02), name
 
 
@@ -238,9 +239,9 @@ def test_scores_are_gradients_of_the_log_densities(fitted):
     models, test = fitted
     step = 1e-6
     for name, model in models.items():
-        found = chicago_study.scores(model, test[:50])
+        found = chicago.scores(model, test[:50])
         for k, axis in enumerate(np.eye(2)):
-            ends = [chicago_study.log_density(model, test[:50] + sign * step * axis) for sign in (1.0, -1.0)]
+            ends = [chicago.log_density(model, test[:50] + sign * step * axis) for sign in (1.0, -1.0)]
             # A kink of a ReLU network may lie between the two ends at a few points.
             off = np.abs((ends[0] - ends[1]) / (2.0 * step) - found[:, k])
             assert np.median(off) < 1e-6, name
@@ -250,20 +251,20 @@ def test_a_flow_is_trained_once_and_a_damaged_file_is_trained_again(tmp_path, mo
     torch = pytest.importorskip("torch")
     pytest.importorskip("zuko")
     rows = np.random.default_rng(0).normal(size=(200, 2))
-    recipe = flows.Flow(1, 2, 1e-2, hidden=8, epochs=3)
-    first = flows.trained("flow", recipe, rows, tmp_path, silent).state_dict()
+    recipe = chicago.Flow(1, 2, 1e-2, hidden=8, epochs=3)
+    first = chicago.trained("flow", recipe, rows, tmp_path, silent).state_dict()
     (path,) = tmp_path.glob("flow-*.pt")
     assert all(isinstance(value, torch.Tensor) for value in torch.load(path, weights_only=True).values())
-    train, said = flows.train, []
-    monkeypatch.setattr(flows, "train", lambda *_: pytest.fail("a trained flow was trained again"))
-    again = flows.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
+    train, said = chicago.train, []
+    monkeypatch.setattr(chicago, "train", lambda *_: pytest.fail("a trained flow was trained again"))
+    again = chicago.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
     assert all(torch.equal(first[key], again[key]) for key in first)
-    monkeypatch.setattr(flows, "train", train)
+    monkeypatch.setattr(chicago, "train", train)
     path.write_bytes(path.read_bytes()[:100])
-    mended = flows.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
+    trained_again = chicago.trained("flow", recipe, rows, tmp_path, said.append).state_dict()
     assert "training it again" in said[0]
-    assert all(torch.equal(first[key], mended[key]) for key in first)  # the seed decides
-    flows.trained("flow", recipe, rows + 1.0, tmp_path, silent)
+    assert all(torch.equal(first[key], trained_again[key]) for key in first)  # the seed decides
+    chicago.trained("flow", recipe, rows + 1.0, tmp_path, silent)
     assert len(list(tmp_path.glob("flow-*.pt"))) == 2
 
 
@@ -272,8 +273,8 @@ def test_the_penalty_shrinks_the_weights(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 2))
 
     def size(l2):
-        recipe = flows.Flow(2, 2, l2, hidden=16, epochs=40, rate=1e-2, patience=40)
-        state = flows.trained("flow", recipe, rows, tmp_path, silent).state_dict()
+        recipe = chicago.Flow(2, 2, l2, hidden=16, epochs=40, rate=1e-2, patience=40)
+        state = chicago.trained("flow", recipe, rows, tmp_path, silent).state_dict()
         weights = [value for key, value in state.items() if key.startswith("transform") and key.endswith("weight")]
         return sum(float((value**2).sum()) for value in weights)
 
@@ -293,7 +294,7 @@ def city_file(tmp_path):
 def test_scores_are_looked_up_by_point():
     points = np.array([[0.5, 1.0], [-2.0, 0.0], [0.5, 1.0], [0.5, -1.0]])
     scores = np.array([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]]])
-    known = chicago_study.Study(("m",), points, scores, np.zeros((1, 4)), np.zeros((1, 2, 2)), (0.0, 1.0, 0.0, 1.0))
+    known = chicago.Study(("m",), points, scores, np.zeros((1, 4)), np.zeros((1, 2, 2)), (0.0, 1.0, 0.0, 1.0))
     rows = [3, 0, 1, 2]
     assert np.array_equal(known.density("m").scores(points[rows]), scores[0][rows])
     with pytest.raises(InputError, match="test points"):
@@ -303,9 +304,9 @@ def test_scores_are_looked_up_by_point():
 def test_quick_version(city_file, tmp_path):
     pytest.importorskip("sklearn")
     pytest.importorskip("zuko")
-    experiment, given = CATALOGUE["table2-chicago"], Given(data=city_file)
+    experiment, data_options = CATALOGUE["table2-chicago"], DataOptions(data=city_file)
     with ThreadPoolExecutor(2) as pool:
-        options = {"quick": True, "executor": pool, "progress": False, "given": given}
+        options = {"quick": True, "executor": pool, "progress": False, "data_options": data_options}
         report = reproduce(experiment, tmp_path / "out", **options)
         again = reproduce(experiment, tmp_path / "out", **options)
     assert [str(check) for check in report.checks if not check.ok] == []
@@ -315,15 +316,15 @@ def test_quick_version(city_file, tmp_path):
     assert "</svg>" in (report.folder / "figure.svg").read_text(encoding="utf-8")
     run = json.loads((report.folder / "run.json").read_text(encoding="utf-8"))
     assert run["trials"] == 12
-    prepared = experiment.prepare(given, True, silent)
+    prepared = experiment.prepare(data_options, True, silent)
     setting = {**experiment.settings(True)[0], **prepared}
     _check_trial(setting, chicago.trial(setting, 0)["decisions"])
     with pytest.raises(InputError, match="run the command again"):
-        chicago_study.load(prepared["study"], "another file")
+        chicago.load(prepared["study"], "another file")
 
 
 def _check_trial(setting, decisions):
-    known = chicago_study.load(setting["study"], setting["contents"])
+    known = chicago.load(setting["study"], setting["contents"])
     tests = {decision["test"] for decision in decisions}
     assert len(decisions) == 5 * len(tests) == 5 * 8
     for test in tests:
@@ -340,7 +341,7 @@ def test_full_settings_are_the_papers():
     settings = CATALOGUE["table2-chicago"].settings(False)
     assert {(s["kernel"], s["n"]) for s in settings if s["flow"] == "MAF (5)"} == {("IMQ", 2000), ("Gaussian", 2000)}
     assert CATALOGUE["table2-chicago"].trials[0] == 100
-    made, maf = (chicago_study.FULL.flows()[name] for name in ("MADE", "MAF (5)"))
+    made, maf = (chicago.FULL.flows()[name] for name in ("MADE", "MAF (5)"))
     assert (made.transforms, made.components, made.hidden) == (1, 0, 512)
     assert (maf.transforms, maf.components, maf.hidden, maf.l2) == (5, 5, 512, 1e-2)
 

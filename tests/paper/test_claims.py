@@ -24,9 +24,9 @@ def decisions(truly_best, worse):
 
 def test_curve_is_the_share_of_rejections_in_each_setting():
     """2 of 4 and 0 of 4; the standard error of the first is √(.5·.5/3)."""
-    points = curve([cell({"n": 10}, A="yynn", B="nnnn")], "n", "A")
+    points = curve([cell({"n": 10}, A="yynn", B="nnnn")], "A")
     assert points == [Point(10, 0.5, pytest.approx(np.sqrt(0.25 / 3)))]
-    assert curve([cell({"n": 10}, A="yynn", B="nnnn")], "n", "B") == [Point(10, 0.0, 0.0)]
+    assert curve([cell({"n": 10}, A="yynn", B="nnnn")], "B") == [Point(10, 0.0, 0.0)]
 
 
 def test_error_rates_of_one_trial():
@@ -60,22 +60,22 @@ def test_a_split_that_beats_relpsi_fails_the_check():
     """Ten trials in which only the split rejects, ten in which both do: −.5 is far below −2 s.e."""
     words = {"RelPSI": "n" * 10 + "y" * 10, "RelMulti 25%": "y" * 20}
     words |= {"RelMulti 50%": "n" * 20, "RelMulti 75%": "n" * 20}
-    found = tpr.checks("n", "n", tpr.mixture_theory, [cell({"n": 1000}, **words)])
+    found = tpr.checks("n", [cell({"n": 1000}, **words)])
     verdicts = {check.claim.split(" − ")[0]: check.ok for check in found if "≥ RelMulti" in check.claim}
     assert verdicts == {"RelPSI ≥ RelMulti 25%": False, "RelPSI ≥ RelMulti 50%": True, "RelPSI ≥ RelMulti 75%": True}
 
 
 def test_rates_far_from_the_population_fail_the_check():
     """At n = 1000 RelPSI should reject .386 of the time; 40 rejections in 40 trials are not it."""
-    found = tpr.checks("n", "n", tpr.mixture_theory, [cell({"n": 1000}, **dict.fromkeys(tpr.TESTS, "y" * 40))])
+    found = tpr.checks("n", [cell({"n": 1000}, **dict.fromkeys(tpr.TESTS, "y" * 40))])
     assert [check.ok for check in found if "should show" in check.claim] == [False] * 4
 
 
 def test_small_samples_and_equal_models_are_not_checked():
     words = dict.fromkeys(tpr.TESTS, "ny")
-    assert tpr.checks("n", "n", tpr.mixture_theory, [cell({"n": 100}, **words)]) == []
+    assert tpr.checks("n", [cell({"n": 100}, **words)]) == []
     assert tpr.mixture_extras([cell({"n": 100}, **words)]) == {}
-    assert tpr.checks("angle", "angle", tpr.rotation_theory, [cell({"angle": 90.0, "n": 500}, **words)]) == []
+    assert tpr.checks("angle", [cell({"angle": 90.0, "n": 500}, **words)]) == []
 
 
 def panel(pvalues, status, mu=(0.5, -0.5)):

@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import norm
 
 import relfit
-from relfit.paper import tpr as forms
-from relfit.paper import tpr as population
-from relfit.paper.problems import draw, mean_shift_l10, mixture_1d, population_mmd, rotation_2d
-from relfit.paper.tpr import Gap, gaussian_ksd, ksd_gap, mmd_gap, nodes
+from relfit.paper import tpr
+from relfit.paper.problems import draw, mean_shift_l10, mixture_1d, rotation_2d
+from relfit.paper.tpr import Gap, ksd_gap, mmd_gap, nodes
+from studies.problems import true_ksd, true_mmd
 
 
 def variance_of_difference(joint):
@@ -18,14 +18,14 @@ def variance_of_difference(joint):
 
 def test_nodes_give_the_moments_of_the_mixture():
     """M(.7): mean .7 − .3 = .4, second moment 1 + 1 = 2."""
-    x, w = nodes(mixture_1d().distribution("P1").as_mixture())
+    x, w = nodes(mixture_1d().models["P1"])
     assert w.sum() == pytest.approx(1.0)
     assert w @ x[:, 0] == pytest.approx(0.4)
     assert w @ x[:, 0] ** 2 == pytest.approx(2.0)
 
 
 def test_mmd_gap_has_the_exact_mean():
-    exact = population_mmd(mixture_1d(), 1.0)
+    exact = true_mmd(mixture_1d(), 1.0)
     assert mmd_gap(mixture_1d(), 1.0).mean == pytest.approx(exact[1] - exact[0], rel=1e-9)
 
 
@@ -37,15 +37,15 @@ def test_ksd_gap_follows_the_law_of_the_angle():
 
 def test_ksd_of_gaussians_by_hand_and_by_quadrature():
     """Shifts μ: s − s_R = μ, so KSD² = ‖μ‖² E k, and E exp(−‖x−y‖²/(2σ²)) = (σ²/(σ² + 2))^(d/2)."""
-    shifted = gaussian_ksd(mean_shift_l10(), 4.5)
+    shifted = true_ksd(mean_shift_l10(), 4.5)
     assert shifted == pytest.approx(np.array([0.25] * 9 + [1.0]) * (4.5**2 / (4.5**2 + 2)) ** 5)
-    turned = gaussian_ksd(rotation_2d(1.4), 1.0)
+    turned = true_ksd(rotation_2d(1.4), 1.0)
     assert turned[1] - turned[0] == pytest.approx(ksd_gap(rotation_2d(1.4), 1.0).mean, rel=1e-3)
 
 
 def test_quadrature_has_converged(monkeypatch):
     coarse = ksd_gap(rotation_2d(1.4), 1.0)
-    monkeypatch.setattr(population, "ORDER", 44)
+    monkeypatch.setattr(tpr, "ORDER", 44)
     fine = ksd_gap(rotation_2d(1.4), 1.0)
     assert (coarse.mean, coarse.first, coarse.second) == pytest.approx((fine.mean, fine.first, fine.second), rel=1e-3)
 
@@ -55,7 +55,7 @@ def test_variances_are_those_of_the_estimates(measure):
     """relfit's plain V is the truth plus its second-order part once more: first/n + 2·second/n² in the mean."""
     problem, n = mixture_1d() if measure == "mmd" else rotation_2d(1.0), 400
     gap = (mmd_gap if measure == "mmd" else ksd_gap)(problem, 1.0)
-    densities = {name: relfit.Density(score=problem.score(name), dim=problem.dim) for name in problem.models}
+    densities = problem.densities()
     found = []
     for seed in range(60):
         reference, samples = draw(problem, n, seed)
@@ -87,24 +87,24 @@ def test_closed_forms_by_hand():
     """μ = .1, s = 1/√n (b = ½): at n = 400 the signal is 2; split in halves it is √2 on both sides."""
     gap = gap_of(0.1, [0.5], [0.0])
     assert gap.first == 1.0
-    assert forms.relpsi_limit(gap, 400) == pytest.approx(norm.cdf(2.0 - 1.959964))
+    assert tpr.relpsi_limit(gap, 400) == pytest.approx(norm.cdf(2.0 - 1.959964))
     halves = norm.cdf(np.sqrt(2.0)) * norm.cdf(np.sqrt(2.0) - 1.644854)
-    assert forms.relmulti_limit(gap, 400, 0.5) == pytest.approx(halves)
+    assert tpr.relmulti_limit(gap, 400, 0.5) == pytest.approx(halves)
 
 
 def test_without_a_second_order_part_the_rate_at_n_is_the_closed_form():
     gap = gap_of(0.1, [0.3, 0.4], [0.0, 1e-12])
-    error = np.sqrt(0.25 / forms.DRAWS)
+    error = np.sqrt(0.25 / tpr.DRAWS)
     for n in (50, 400):
-        assert forms.relpsi_at(gap, n) == pytest.approx(forms.relpsi_limit(gap, n), abs=4 * error)
-        assert forms.relmulti_at(gap, n, 0.5) == pytest.approx(forms.relmulti_limit(gap, n, 0.5), abs=4 * error)
+        assert tpr.relpsi_at(gap, n) == pytest.approx(tpr.relpsi_limit(gap, n), abs=4 * error)
+        assert tpr.relmulti_at(gap, n, 0.5) == pytest.approx(tpr.relmulti_limit(gap, n, 0.5), abs=4 * error)
 
 
 def test_a_purely_second_order_gap_by_hand():
     """b = 0, ν = 1, μ = 0: D = (η² − 1)/n, ŝ = 2|η|/n. D > 0 for |η| > 1; D > z ŝ for |η| > z + √(z² + 1)."""
     gap = gap_of(0.0, [0.0], [1.0])
-    value, variance = forms.estimates(gap, 30)
-    error = np.sqrt(0.25 / forms.DRAWS)
+    value, variance = tpr.estimates(gap, 30)
+    error = np.sqrt(0.25 / tpr.DRAWS)
     assert np.mean(value > 0.0) == pytest.approx(2 * norm.sf(1.0), abs=4 * error)
     assert np.mean(value > np.sqrt(variance)) == pytest.approx(2 * norm.sf(1 + np.sqrt(2)), abs=4 * error)
 
@@ -113,9 +113,9 @@ def test_a_purely_second_order_gap_by_hand():
 def test_the_drawn_estimates_have_the_moments_of_the_expansion(n):
     """Variance first/n + second/n², and a mean estimated variance with the second part twice."""
     for gap in (mmd_gap(mixture_1d(), 1.0), ksd_gap(rotation_2d(1.4), 1.0)):
-        value, variance = forms.estimates(gap, n)
+        value, variance = tpr.estimates(gap, n)
         expected = gap.first / n + gap.second / n**2
-        assert value.mean() == pytest.approx(gap.mean, abs=4 * np.sqrt(expected / forms.DRAWS))
+        assert value.mean() == pytest.approx(gap.mean, abs=4 * np.sqrt(expected / tpr.DRAWS))
         assert value.var() == pytest.approx(expected, rel=0.04)
         assert variance.mean() == pytest.approx(gap.first / n + 2 * gap.second / n**2, rel=0.04)
 
@@ -141,7 +141,7 @@ def test_few_rows_behave_as_the_expansion_says_and_not_as_the_closed_form():
     variance += 4.0 * on_reference.var(axis=1, ddof=1) / n
     rate = np.mean(value > 1.644854 * np.sqrt(variance))
     gap = mmd_gap(mixture_1d(), 1.0)
-    drawn, told = forms.estimates(gap, n)
+    drawn, told = tpr.estimates(gap, n)
     assert np.corrcoef(value, variance)[0, 1] == pytest.approx(np.corrcoef(drawn, told)[0, 1], abs=0.07)
     # √(.03/3000) = .003; the sample covariance of the features, taken for the true one, accounts for .009.
     assert rate == pytest.approx(np.mean(drawn > 1.644854 * np.sqrt(told)), abs=0.02)
@@ -150,7 +150,7 @@ def test_few_rows_behave_as_the_expansion_says_and_not_as_the_closed_form():
 
 def test_the_steps_lead_from_the_closed_form_to_the_rate_at_n():
     gap = mmd_gap(mixture_1d(), 1.0)
-    steps = list(forms.relmulti_steps(gap, 250, 0.75).values())
-    assert steps[0] == forms.relmulti_limit(gap, 250, 0.75)
-    assert steps[-1] == forms.relmulti_at(gap, 250, 0.75)
+    steps = list(tpr.relmulti_steps(gap, 250, 0.75).values())
+    assert steps[0] == tpr.relmulti_limit(gap, 250, 0.75)
+    assert steps[-1] == tpr.relmulti_at(gap, 250, 0.75)
     assert steps == sorted(steps, reverse=True)

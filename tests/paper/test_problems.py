@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from relfit.paper import problems
-from relfit.paper.problems import draw, population_mmd, stream
+from relfit.paper.problems import candidates, draw, stream
 from relfit.util.errors import InputError
+from studies.problems import all_tied, graded, mean_kernel, true_mmd
 
 PROBLEMS = {
     "mean-shift-pair": problems.mean_shift_pair(),
     "mean-shift-l10": problems.mean_shift_l10(),
     "blobs": problems.blobs(),
-    "rbm": problems.rbm({"P1": 0.8, "P2": 0.3}),
+    "rbm": problems.rbm([0.8, 0.3]),
     "rbm-l7": problems.rbm_l7(0.2),
     "mixture": problems.mixture_1d(),
     "rotation": problems.rotation_2d(np.pi / 5),
     "calibration": problems.calibration_1d(2.5, -2.5),
-    "all-tied": problems.all_tied(10),
-    "graded": problems.graded(),
+    "all-tied": all_tied(10),
+    "graded": graded(),
 }
 BANDWIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 50.0)
 
@@ -54,7 +56,7 @@ def test_score_is_the_gradient_of_the_log_density(problem):
     x = draw(problem, 20, seed=3)[0] * 1.5
     step = 1e-5
     for name in problem.models:
-        log_density = problem.log_density(name)
+        log_density = problem.models[name].log_density
         shifts = step * np.eye(problem.dim)
         differences = [(log_density(x + s) - log_density(x - s)) / (2 * step) for s in shifts]
         np.testing.assert_allclose(problem.score(name)(x), np.stack(differences, 1), rtol=1e-6, atol=1e-7)
@@ -62,7 +64,7 @@ def test_score_is_the_gradient_of_the_log_density(problem):
 
 def test_rbm_density_is_the_sum_over_latent_states():
     """log Σ_h exp(½yᵀBh + bᵀy + cᵀh − ½‖y‖²), term by term, up to one constant; score from the same sum."""
-    model = problems.rbm([0.7]).distribution("P1")
+    model = problems.rbm([0.7]).models["P1"]
     y = np.random.default_rng(1).normal(size=(6, 20)) * 2.0
     states = np.array(list(itertools.product([-1.0, 1.0], repeat=5)))
     terms = np.array(
@@ -79,20 +81,29 @@ def test_rbm_density_is_the_sum_over_latent_states():
     np.testing.assert_allclose(model.score(y), expected, atol=1e-10)
 
 
-def test_rbm_closed_form_agrees_with_its_mixture_and_is_normalised():
-    model = problems.rbm([0.4]).distribution("P1")
+def test_rbm_score_agrees_with_that_of_its_mixture():
+    model = problems.rbm([0.4]).models["P1"]
     y = np.random.default_rng(2).normal(size=(8, 20)) * 3.0
-    np.testing.assert_allclose(model.log_density(y), model.as_mixture().log_density(y), atol=1e-10)
-    np.testing.assert_allclose(model.score(y), model.as_mixture().score(y), atol=1e-10)
+    np.testing.assert_allclose(model.score(y), problems.GaussianMixture.score(model, y), atol=1e-10)
+
+
+def test_rbm_density_is_normalised():
+    """log Z = log Σ_h exp(cᵀh + ½‖½Bh + b‖²) + (d/2) log 2π: at y = 0 log p is Σ_j log 2cosh(c_j) − log Z."""
+    model = problems.rbm([0.4]).models["P1"]
+    states = np.array(list(itertools.product([-1.0, 1.0], repeat=5)))
+    centres = 0.5 * states @ model.coupling.T + model.visible
+    log_z = np.logaddexp.reduce(states @ model.latent + 0.5 * (centres**2).sum(1)) + 10.0 * np.log(2.0 * np.pi)
+    expected = np.log(2.0 * np.cosh(model.latent)).sum() - log_z
+    assert model.log_density(np.zeros((1, 20)))[0] == pytest.approx(expected)
 
 
 def test_rbm_perturbs_one_entry_only():
-    problem = problems.rbm({"a": 0.3, "b": 0.0})
-    change = problem.distribution("a").coupling - problem.reference.coupling
+    problem = problems.rbm([0.3, 0.0])
+    change = problem.models["P1"].coupling - problem.reference.coupling
     assert change[0, 0] == pytest.approx(0.3)
     assert np.count_nonzero(change) == 1
     assert set(np.unique(problem.reference.coupling)) == {-1.0, 1.0}
-    np.testing.assert_array_equal(problem.distribution("b").coupling, problem.reference.coupling)
+    np.testing.assert_array_equal(problem.models["P2"].coupling, problem.reference.coupling)
 
 
 @pytest.mark.parametrize("name", ["mixture", "blobs"])
@@ -101,8 +112,8 @@ def test_log_density_integrates_to_one(name):
     axis = np.linspace(-18.0, 18.0, 721)
     grid = np.stack(np.meshgrid(*[axis] * problem.dim, indexing="ij"), -1).reshape(-1, problem.dim)
     cell = (axis[1] - axis[0]) ** problem.dim
-    for model in problem.models:
-        assert np.exp(problem.log_density(model)(grid)).sum() * cell == pytest.approx(1.0, abs=1e-8)
+    for model in problem.models.values():
+        assert np.exp(model.log_density(grid)).sum() * cell == pytest.approx(1.0, abs=1e-8)
 
 
 # --- samplers
@@ -111,11 +122,8 @@ def test_log_density_integrates_to_one(name):
 def test_sample_moments_match_theory(problem):
     """Mean Σwμ and covariance C + Σw(μ−μ̄)(μ−μ̄)ᵀ, each entry within five Monte-Carlo standard errors."""
     n = 20_000
-    everyone = [problem.reference, *problem.distributions]
-    names = [None, *problem.models]
-    for name, distribution in zip(names, everyone, strict=True):
-        x = distribution.sample(n, stream(11, name))
-        mixture = distribution.as_mixture()
+    for name, mixture in {None: problem.reference, **problem.models}.items():
+        x = mixture.sample(n, stream(11, name))
         mean = mixture.weights @ mixture.means
         spread = (mixture.means - mean).T @ ((mixture.means - mean) * mixture.weights[:, None])
         products = (x - mean)[:, :, None] * (x - mean)[:, None, :]
@@ -128,7 +136,7 @@ def test_sample_moments_match_theory(problem):
 def test_stein_identity_of_the_exact_rbm_sampler():
     """E s(y) = 0 and E y s(y)ᵀ = −I: the sampler and the score belong to the same density."""
     problem = problems.rbm([0.6])
-    y = problem.sample_model("P1", 20_000, np.random.default_rng(5))
+    y = problem.models["P1"].sample(20_000, np.random.default_rng(5))
     s = problem.score("P1")(y)
     products = y[:, :, None] * s[:, None, :]
     assert np.abs(s.mean(0) / (s.std(0) / np.sqrt(len(y)))).max() < 5
@@ -139,10 +147,10 @@ def test_blobs_keep_their_centres_and_turn_their_covariance():
     """P1 is turned by π/2, so its components are upright: diag(.5, 5); R's lie: diag(5, .5)."""
     problem = problems.blobs()
     np.testing.assert_allclose(problem.reference.covariance, np.diag([5.0, 0.5]), atol=1e-12)
-    np.testing.assert_allclose(problem.distribution("P1").covariance, np.diag([0.5, 5.0]), atol=1e-12)
-    major = np.linalg.eigh(problem.distribution("P2").covariance)[1][:, 1]
+    np.testing.assert_allclose(problem.models["P1"].covariance, np.diag([0.5, 5.0]), atol=1e-12)
+    major = np.linalg.eigh(problem.models["P2"].covariance)[1][:, 1]
     assert abs(major[1] / major[0]) == pytest.approx(np.tan(np.pi / 5))
-    np.testing.assert_array_equal(problem.distribution("P2").means, problem.reference.means)
+    np.testing.assert_array_equal(problem.models["P2"].means, problem.reference.means)
 
 
 # --- streams
@@ -160,10 +168,11 @@ def test_streams_are_independent():
 
 
 def test_order_of_the_models_does_not_matter():
-    forward = draw(problems.rbm({"a": 0.1, "b": 0.2, "c": 0.3}), 50, seed=4)
-    backward = draw(problems.rbm({"c": 0.3, "a": 0.1, "b": 0.2}), 50, seed=4)
+    problem = problems.rbm([0.1, 0.2, 0.3])
+    forward = draw(problem, 50, seed=4)
+    backward = draw(replace(problem, models=dict(reversed(problem.models.items()))), 50, seed=4)
     np.testing.assert_array_equal(forward[0], backward[0])
-    for name in "abc":
+    for name in problem.models:
         np.testing.assert_array_equal(forward[1][name], backward[1][name])
 
 
@@ -189,19 +198,29 @@ def test_sizes_override_one_model_only():
 
 
 def test_best_and_worse_partition_the_models(problem):
-    for discrepancy in ("mmd", "ksd"):
-        assert problem.best(discrepancy) | problem.worse(discrepancy) == set(problem.models)
-        assert problem.best(discrepancy)
-        assert not problem.best(discrepancy) & problem.worse(discrepancy)
+    assert problem.best | problem.worse == set(problem.models)
+    assert problem.best
+    assert not problem.best & problem.worse
+
+
+def test_candidates_are_samples_or_densities_with_the_same_reference():
+    problem = problems.blobs()
+    reference, samples = draw(problem, 40, seed=3)
+    by_sample, by_score = (candidates(problem, measure, 40, seed=3) for measure in ("mmd", "ksd"))
+    np.testing.assert_array_equal(by_sample[0], reference)
+    np.testing.assert_array_equal(by_score[0], reference)
+    for name in problem.models:
+        np.testing.assert_array_equal(by_sample[1][name], samples[name])
+        np.testing.assert_array_equal(by_score[1][name].scores(reference), problem.score(name)(reference))
 
 
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 def test_best_for_mmd_is_the_argmin_of_the_closed_form(problem, bandwidth):
     """Tied models agree to rounding of E k(r, r'), worse ones are larger by far more than rounding."""
-    values = population_mmd(problem, bandwidth)
+    values = true_mmd(problem, bandwidth)
     # In d=10 or 20 a narrow kernel has E k ~ σ^d: ties and gaps are judged on that scale.
-    scale = problem.reference.as_mixture().mean_kernel(problem.reference.as_mixture(), bandwidth)
-    best = np.array([name in problem.best("mmd") for name in problem.models])
+    scale = mean_kernel(problem.reference, problem.reference, bandwidth)
+    best = np.array([name in problem.best for name in problem.models])
     np.testing.assert_allclose(values[best], values.min(), rtol=0, atol=1e-12 * scale)
     assert np.all(values[~best] > values[best].max() + 1e-9 * scale)
 
@@ -220,7 +239,7 @@ def test_population_mmd_agrees_with_the_u_statistic():
         return kernel.sum(1) / count, kernel.sum(0) / (len(x) - same)
 
     rr = mean_and_rows(reference, reference, True)[0]
-    for name, expected in zip(problem.models, population_mmd(problem, bandwidth), strict=True):
+    for name, expected in zip(problem.models, true_mmd(problem, bandwidth), strict=True):
         xx = mean_and_rows(samples[name], samples[name], True)[0]
         xr, rx = mean_and_rows(samples[name], reference, False)
         estimate = xx.mean() + rr.mean() - 2.0 * xr.mean()
@@ -231,7 +250,7 @@ def test_population_mmd_agrees_with_the_u_statistic():
 def test_mixture_mmd_is_proportional_to_the_squared_gap_of_the_weights():
     """(ρ − ½)²: .04 for P1 and .0625 for P2."""
     for bandwidth in (0.5, 1.0, 4.0):
-        values = population_mmd(problems.mixture_1d(), bandwidth)
+        values = true_mmd(problems.mixture_1d(), bandwidth)
         assert values[1] / values[0] == pytest.approx(0.0625 / 0.04)
 
 
@@ -262,13 +281,13 @@ def test_rotation_ksd_is_sin_squared_of_the_angle(angle):
     x = draw(problem, 200, seed=2)[0]
     p1, p2 = population_ksd(problem, 1.0, x)
     assert p1 / p2 == pytest.approx(np.sin(angle) ** 2)
-    assert problem.best("ksd") == {"P1"}
+    assert problem.best == {"P1"}
 
 
 @pytest.mark.parametrize("angle", [np.pi / 2, -np.pi / 2, 1.5 * np.pi])
 def test_rotation_ties_at_a_right_angle(angle):
     problem = problems.rotation_2d(angle)
-    assert problem.best("mmd") == problem.best("ksd") == {"P1", "P2"}
+    assert problem.best == {"P1", "P2"}
 
 
 @pytest.mark.parametrize("bandwidth", [3.0, 6.0, 12.0])
@@ -276,41 +295,35 @@ def test_rbm_discrepancies_rise_with_the_perturbation(bandwidth):
     """Exact MMD², and KSD² on one sample of the reference shared by all models."""
     problem = problems.rbm(np.linspace(0.0, 1.0, 11))
     x = draw(problem, 800, seed=9)[0]
-    assert np.all(np.diff(population_mmd(problem, bandwidth)) > 0)
+    assert np.all(np.diff(true_mmd(problem, bandwidth)) > 0)
     assert np.all(np.diff(population_ksd(problem, bandwidth, x)) > 0)
-
-
-def test_rbm_truth_is_unknown_outside_the_checked_range():
-    for problem in (problems.rbm([-0.2, 0.3]), problems.rbm([0.1, 0.3], seed=5), problems.rbm([1.5])):
-        assert problem.best("mmd") is None
-        assert problem.worse("ksd") is None
 
 
 @pytest.mark.parametrize(("eps", "best"), [(0.18, {"P1"}), (0.19, {"P1"}), (0.2, {"P1", "P2"}), (0.22, {"P2"})])
 def test_rbm_l7_turns_at_the_fixed_perturbation(eps, best):
-    assert problems.rbm_l7(eps).best("ksd") == best
-    assert problems.rbm_l7(eps).models == tuple(f"P{i}" for i in range(1, 8))
+    assert problems.rbm_l7(eps).best == best
+    assert list(problems.rbm_l7(eps).models) == [f"P{i}" for i in range(1, 8)]
 
 
 def test_mean_shift_sets_by_hand():
-    assert problems.mean_shift_pair().best("mmd") == {"P1", "P2"}
-    assert problems.mean_shift_l10().worse("ksd") == {"P10"}
-    assert problems.calibration_1d(2.5, 2.5).best("mmd") == {"P1", "P2"}
-    assert problems.calibration_1d(-0.5, 1.0).best("ksd") == {"P1"}
-    assert problems.graded().best("mmd") == {"P1"}
-    means = np.vstack([m.means for m in problems.graded().distributions])
+    assert problems.mean_shift_pair().best == {"P1", "P2"}
+    assert problems.mean_shift_l10().worse == {"P10"}
+    assert problems.calibration_1d(2.5, 2.5).best == {"P1", "P2"}
+    assert problems.calibration_1d(-0.5, 1.0).best == {"P1"}
+    assert graded().best == {"P1"}
+    means = np.vstack([m.means for m in graded().models.values()])
     np.testing.assert_allclose(means[:, 0], [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95])
     assert not means[:, 1:].any()
 
 
 @pytest.mark.parametrize("l", [1, 2, 10, 20, 50])
 def test_all_tied_is_tied_and_has_no_copies(l):
-    problem = problems.all_tied(l)
-    means = np.vstack([m.means for m in problem.distributions])
-    assert problem.worse("mmd") == problem.worse("ksd") == frozenset()
+    problem = all_tied(l)
+    means = np.vstack([m.means for m in problem.models.values()])
+    assert problem.worse == frozenset()
     np.testing.assert_allclose(np.linalg.norm(means, axis=1), 0.5)
     assert len(np.unique(means.round(6), axis=0)) == l
-    values = population_mmd(problem, 4.0)
+    values = true_mmd(problem, 4.0)
     np.testing.assert_allclose(values, values[0], rtol=1e-12)
 
 
@@ -320,13 +333,10 @@ def test_all_tied_is_tied_and_has_no_copies(l):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: problems.blobs().score("P3"), "P1, P2"),
-        (lambda: problems.blobs().best("fid"), "mmd, ksd"),
-        (lambda: draw(problems.blobs(), 5, 0, sizes={"Q": 3}), "Q"),
-        (lambda: problems.all_tied(0), "at least one"),
-        (lambda: problems.mean_shift_l10(d=4), "5 dimensions"),
-        (lambda: problems.rbm([]), "perturbation"),
-        (lambda: problems.rbm([0.1], latents=40), "16 latents"),
+        (lambda: draw(problems.blobs(), 5, 0, sizes={"Q": 3}), "names of models; got Q"),
+        (lambda: problems.rbm([]), "perturbations: expected"),
+        (lambda: problems.rbm([-0.2, 0.3]), "between 0 and 1"),
+        (lambda: problems.rbm([1.5]), "where the truth is known"),
     ],
 )
 def test_refusals_say_what_was_expected(call, words):

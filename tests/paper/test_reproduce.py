@@ -18,7 +18,7 @@ import pytest
 from relfit.cli import main
 from relfit.paper import fig1
 from relfit.paper.experiment import Check
-from relfit.paper.reproduce import CATALOGUE, STORE, named, reproduce, write_document
+from relfit.paper.reproduce import CATALOGUE, STORE, named, reproduce, template, write_document
 from relfit.util.errors import InputError
 
 NAMES = [
@@ -173,7 +173,9 @@ def test_the_page_shows_each_finished_experiment(quick, out, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "tpr-rotation" in shown
     assert report.table in text
-    assert CATALOGUE["tpr-rotation"].paper in text
+    assert template()[1]["tpr-rotation"].partition("$agreement")[2] in text
+    assert "**The paper:** The same order: RelPSI" in text
+    assert "$" not in text
     assert text.count("**Quick version, not the full run:**") == len(shown)
     assert "(images/reproduction/tpr-rotation.png)" in text
     assert (tmp_path / "images/reproduction/tpr-rotation.png").read_bytes() == (

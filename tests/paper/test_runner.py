@@ -19,9 +19,7 @@ import pytest
 
 import relfit
 from relfit.paper import runner
-from relfit.paper import runner as progress_module
-from relfit.paper.runner import run_trials
-from relfit.paper.store import Store
+from relfit.paper.runner import Store, run_trials
 from relfit.util.errors import InputError, RelfitError
 
 SETTINGS = [{"n": 10, "test": "relpsi"}, {"n": 20, "test": "relpsi"}]
@@ -53,8 +51,7 @@ def dies(setting, seed):
 SCRIPT = """
 import sys
 import trials_for_tests as trials
-from relfit.paper.runner import run_trials
-from relfit.paper.store import Store
+from relfit.paper.runner import Store, run_trials
 
 if __name__ == "__main__":
     folder = sys.argv[2]
@@ -376,7 +373,7 @@ def test_lines_where_stderr_is_no_terminal(store, capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("e: 6/6 trials")
-    monkeypatch.setattr(progress_module, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(runner, "_batch_size", lambda _: 1)
     run_trials(store, "f", SETTINGS, 3, value, executor=Inline(), window=1)
     lines = capsys.readouterr().err.splitlines()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.paper.store import STORE, Store, canonical_json
+from relfit.paper.runner import STORE, Store, canonical_json
 from relfit.util.errors import InputError
 
 SETTING = {"n": 50, "test": "relpsi"}
@@ -23,7 +23,7 @@ SETTING = {"n": 50, "test": "relpsi"}
 WRITER = """
 import sys
 import threading
-from relfit.paper.store import Store
+from relfit.paper.runner import Store
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store(path) as store:
     for seed in sorted(set(range(first, count)) - store.done("walk", {"n": 1})):
@@ -106,7 +106,7 @@ def test_a_batch_is_all_or_nothing(path):
 
 def test_file_is_durable_by_its_settings(path):
     with Store(path) as store:
-        connection = store._connection
+        connection = store.connection
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
         assert connection.execute("PRAGMA busy_timeout").fetchone()[0] >= 10_000

@@ -9,19 +9,20 @@ import pytest
 from scipy.linalg import sqrtm
 
 from relfit.cli import main
-from relfit.paper import celeba, digits
-from relfit.paper import images as image_tables
-from relfit.paper import reproduce as catalogue
-from relfit.paper.chicago_data import VARIABLE, cache_root
-from relfit.paper.experiment import Given, silent
-from relfit.paper.images import fids
+from relfit.paper import table1
+from relfit.paper.data import CACHE_VARIABLE, DataOptions, cache_root
 from relfit.paper.reproduce import CATALOGUE, reproduce
+from relfit.paper.table1 import fids
 from relfit.util.errors import InputError
+
+
+def silent(_line):
+    """A log that nobody reads."""
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
 
 
 # --- FID
@@ -53,11 +54,11 @@ def test_fid_agrees_with_the_root_of_the_product(rng, n):
 def numbered(n=60):
     """Rows that say which group they are of and which number they have; generated ones are negative."""
     groups = tuple(np.stack([np.full(n, float(g)), np.arange(n, dtype=float)], axis=1) for g in (0, 1))
-    return image_tables.Source(groups, lambda group, count, rng: -1.0 - np.full((count, 2), float(group)))
+    return table1.Source(groups, lambda group, count, rng: -1.0 - np.full((count, 2), float(group)))
 
 
 def test_reference_and_models_are_disjoint_and_mixed_as_said():
-    reference, models = image_tables.draw(numbered(), 50, seed=1)
+    reference, models = table1.draw(numbered(), 50, seed=1)
     rows = set(map(tuple, reference))
     assert len(rows) == 50
     assert (reference[:, 0] == 0.0).sum() == 25
@@ -68,20 +69,20 @@ def test_reference_and_models_are_disjoint_and_mixed_as_said():
         assert not drawn & rows
         assert (models[name][:, 0] == 0.0).sum() == first
     assert sorted(models["G .50/.50"][:, 0]) == [-2.0] * 25 + [-1.0] * 25
-    other, _ = image_tables.draw(numbered(), 50, seed=2)
+    other, _ = table1.draw(numbered(), 50, seed=2)
     assert set(map(tuple, other)) != rows
 
 
 def test_rows_needed_is_enough_and_no_more():
-    least = image_tables.rows_needed(50)
-    image_tables.draw(numbered(least), 50, seed=0)
+    least = table1.rows_needed(50)
+    table1.draw(numbered(least), 50, seed=0)
     with pytest.raises(ValueError, match="larger sample"):
-        image_tables.draw(numbered(least - 1), 50, seed=0)
+        table1.draw(numbered(least - 1), 50, seed=0)
 
 
 def test_the_papers_sizes_differ_by_forty_faces():
     """The paper: models 4 and 5 differ from the truth by 20 and 40 of 2000."""
-    assert [image_tables._counts(m.share, 2000)[0] for m in image_tables.MODELS.values()] == [
+    assert [table1._counts(m.fraction, 2000)[0] for m in table1.MODELS.values()] == [
         1000,
         1200,
         800,
@@ -94,9 +95,9 @@ def test_the_papers_sizes_differ_by_forty_faces():
 
 
 def test_generators_have_not_seen_the_pools_and_make_images():
-    source = digits.source()
+    source = table1.digits_source()
     assert sum(map(len, source.real)) == 1400
-    assert min(map(len, source.real)) >= image_tables.rows_needed(max(digits.SIZES))
+    assert min(map(len, source.real)) >= table1.rows_needed(max(table1.SIZES))
     made = source.generate(1, 200, np.random.default_rng(0))
     assert made.shape == (200, 64)
     assert np.array_equal(made * 16.0, np.round(made * 16.0))
@@ -119,10 +120,10 @@ def test_digits_quick_version(tmp_path):
 
 
 def test_a_trial_is_a_function_of_its_seed():
-    first, again = (digits.trial({"n": 300}, 4) for _ in range(2))
+    first, again = (table1.digits_trial({"n": 300}, 4) for _ in range(2))
     assert first == again
     tests = {decision["test"] for decision in first["decisions"]}
-    assert tests == {*image_tables.TESTS, "FID", "RelPSI, two models"}
+    assert tests == {*table1.TESTS, "FID", "RelPSI, two models"}
     for test in tests:
         assert sum(decision["selected"] for decision in first["decisions"] if decision["test"] == test) == 1
 
@@ -144,18 +145,20 @@ def features(tmp_path):
 def test_celeba_on_given_features(features, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         options = {"quick": True, "executor": pool, "progress": False}
-        report = reproduce(CATALOGUE["table1-celeba"], tmp_path / "out", given=Given(features=features), **options)
+        report = reproduce(
+            CATALOGUE["table1-celeba"], tmp_path / "out", data_options=DataOptions(features=features), **options
+        )
     assert [str(check) for check in report.checks if not check.ok] == []
     assert "1.00 ± 0.00 (0.99)" in report.table
     assert str(features) not in (report.folder / "trials.csv").read_text(encoding="utf-8")
 
 
 def test_celeba_tells_other_features_apart(features):
-    first = celeba.prepare(Given(features=features), True, silent)
-    assert celeba.prepare(Given(features=features), True, silent) == first
+    first = table1.prepare_celeba(DataOptions(features=features), True, silent)
+    assert table1.prepare_celeba(DataOptions(features=features), True, silent) == first
     rows = np.load(features / "gen_smile.npy")
     np.save(features / "gen_smile.npy", rows + 1.0)
-    assert celeba.prepare(Given(features=features), True, silent) != first
+    assert table1.prepare_celeba(DataOptions(features=features), True, silent) != first
 
 
 def _drop(folder):
@@ -191,7 +194,7 @@ def _objects(folder):
 def test_celeba_refuses_other_files(features, change, words):
     change(features)
     with pytest.raises(InputError, match=words) as refusal:
-        celeba.prepare(Given(features=features), True, silent)
+        table1.prepare_celeba(DataOptions(features=features), True, silent)
     assert "\n" not in str(refusal.value)
 
 
@@ -200,7 +203,7 @@ def test_celeba_refuses_other_files(features, change, words):
 
 def test_all_skips_what_has_no_data(tmp_path, monkeypatch, capsys):
     for name in set(CATALOGUE) - {"table1-celeba", "table2-chicago", "table1-digits"}:
-        monkeypatch.delitem(catalogue.CATALOGUE, name)
+        monkeypatch.delitem(CATALOGUE, name)
     assert main(["reproduce", "all", "--quick", "--out", str(tmp_path), "--no-progress", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "Skipped table1-celeba: " in out
@@ -227,7 +230,7 @@ def test_command_refuses_in_one_line(arguments, words, capsys, tmp_path, monkeyp
 
 
 def test_the_cache_is_where_the_platform_keeps_it():
-    assert cache_root("linux", {VARIABLE: "/elsewhere"}).as_posix() == "/elsewhere"
+    assert cache_root("linux", {CACHE_VARIABLE: "/elsewhere"}).as_posix() == "/elsewhere"
     assert cache_root("linux", {}).parts[-2:] == (".cache", "relfit")
     assert cache_root("darwin", {}).parts[-3:] == ("Library", "Caches", "relfit")
     assert cache_root("win32", {"LOCALAPPDATA": "C:/Local"}).parts[-2:] == ("relfit", "Cache")

@@ -6,13 +6,13 @@ import re
 
 import numpy as np
 import pytest
+from relfit.results.planning import plan
 
 import relfit
 from relfit.report.checks import about, checks, rows_advice
 from relfit.report.recall import recall
 from relfit.report.sensitivity import bandwidth_sensitivity
 from relfit.report.words import in_other_words, not_said
-from relfit.results.planning import plan
 
 
 def _checks(result, data=None):

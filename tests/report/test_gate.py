@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from refusals import refused
+from relfit.cli.gate import gated_json, judged
 from scipy.special import ndtr
 
 import relfit
-from relfit.cli.gate import gated_json, judged
 from relfit.report.gate import Gate, gate_sentence, gate_words, judge, junit_xml
 from relfit.report.page import render_report
 

@@ -148,7 +148,11 @@ def test_closeness_to_the_data_under_any_kernel_is_told():
 def test_refusals():
     reference, models = draw(blobs(), 80, 1)
     for test in ("relpsi", "relmulti", "carve"):
-        refused(lambda test=test: relfit.compare(reference, models, kernel=KERNELS, test=test), "best-set", f'got test="{test}"')
+        refused(
+            lambda test=test: relfit.compare(reference, models, kernel=KERNELS, test=test),
+            "best-set",
+            f'got test="{test}"',
+        )
     several = {"kernel": KERNELS, "test": "best-set"}
     refused(lambda: relfit.compare(reference, models, margin=0.1, **several), "best-set", "margin=0.1")
     for estimator in (relfit.Complete(variance="corrected"), "incomplete"):

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
-
 from trials import pvalues, trials, worse
 
 import relfit
 from relfit.api import _fewest_rows, plan
 from relfit.cli import main
 from relfit.estimators.designs import Complete
-from relfit.paper.problems import draw, mean_shift, population_mmd
+from relfit.paper.problems import draw, mean_shift
 from relfit.report.checks import rows_advice
 from relfit.results.plan import Plan
 from relfit.stats.decision import Covariances, adjust, difference_errors, gaps_to
@@ -33,6 +32,7 @@ from relfit.stats.tests.carve import Carve, Selection, carve
 from relfit.stats.tests.relmulti import RelMulti, relmulti
 from relfit.stats.tests.relpsi import RelPSI, relpsi
 from relfit.util.errors import InputError
+from studies.problems import true_mmd
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 ALPHA = 0.05
@@ -132,9 +132,7 @@ def test_relpsi_and_relmulti_are_those_of_single_decisions(ten, rng, alike):
     multi_best, multi = pvalues(RelMulti(), trials(x, covariances, selection=y))
     verdicts = worse(multi_best, multi, "by")
     for k in range(60):
-        tested, selecting = (
-            JointEstimate(ten.names, row[k], ten.covariance if alike else each[k]) for row in (x, y)
-        )
+        tested, selecting = (JointEstimate(ten.names, row[k], ten.covariance if alike else each[k]) for row in (x, y))
         expected = relpsi(tested, ALPHA)
         assert best[k] == expected.best
         np.testing.assert_allclose(p[k], np.exp(expected.log_pvalue), rtol=1e-8)
@@ -296,7 +294,9 @@ def test_a_model_as_good_as_the_data_has_second_order_variance_alone(rng):
     """D ≤ 0 in the pilot: the mean stays, and the variance is B (n₀/n)²."""
     second = 1e-6 * np.eye(2)
     joint = JointEstimate(("a", "b"), [-1e-4, 0.0], 3e-6 * np.eye(2), (100,), second_order=second)
-    drawn = estimate_law(joint, 100).drawn(np.tile(joint.values, (100_000, 1)), 50, rng.standard_normal((2, 100_000, 2)))
+    drawn = estimate_law(joint, 100).drawn(
+        np.tile(joint.values, (100_000, 1)), 50, rng.standard_normal((2, 100_000, 2))
+    )
     np.testing.assert_allclose(drawn.values.mean(axis=0), joint.values, atol=4 * 2e-3 / math.sqrt(100_000))
     np.testing.assert_allclose(drawn.values.var(axis=0), 4e-6, rtol=0.04)
 
@@ -432,12 +432,12 @@ def test_the_detectable_gap_is_detected(test, five, made):
 
 def test_the_power_comes_true_on_data():
     """Three Gaussians, MMD: the forecast from a large sample's (D, V) beside fresh samples of 320 rows."""
-    problem = mean_shift("three", np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
+    problem = mean_shift(np.array([[0.5, 0.0], [0.0, 0.5], [0.75, 0.0]]))
     kernel = relfit.Gaussian(1.5)
     reference, models = draw(problem, 2000, seed=10**9)
     large = relfit.estimate(reference, models, kernel=kernel, rng=0)
     second = {"second_order": large.second_order}
-    pilot = JointEstimate(problem.models, population_mmd(problem, 1.5), large.covariance, (2000,), **second)
+    pilot = JointEstimate(tuple(problem.models), true_mmd(problem, 1.5), large.covariance, (2000,), **second)
     made = plan(pilot, n=320, rng=0, tests=("relpsi", "best-set"))
     trials = 150
     found = dict.fromkeys(made.tests, 0)

@@ -5,11 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from relfit.api import compare, estimate
-from studies.calibration import averaging, corrected, levels, negative, order, pages, power, tables
-from studies.calibration.cases import CASES, case, located, signed_axes
-from studies.calibration.pictures import name_of
-from studies.calibration.verdicts import ALPHA, CLAIMS, from_estimate, verdicts
+from relfit import JointEstimate, compare, estimate
+from relfit.stats.maxt import seeded
+from relfit.stats.tests.carve import carve
+from studies.calibration import levels, negative, order, pages, power, variants
+from studies.calibration.cases import CASES, case, located
+from studies.calibration.verdicts import CLAIMS, from_estimate, verdicts
+from studies.problems import signed_axes
+from studies.study import ALPHA
 
 COPIED = {"problem": "copy", "measure": "mmd", "estimator": "complete", "n": 40}
 
@@ -150,7 +153,7 @@ def test_copies_are_compared_seed_by_seed():
 
 
 def test_names_in_words():
-    assert [name_of(test) for test in ("best-set", "best-set BY", "relmulti 50%", "naive argmin")] == [
+    assert [pages.name_of(test) for test in ("best-set", "best-set BY", "relmulti 50%", "naive argmin")] == [
         "best set",
         "best set + BY",
         "RelMulti 50%",
@@ -161,30 +164,65 @@ def test_names_in_words():
 def test_failing_cells_are_shown_as_failing():
     results = [{test: ["P1", "P2"] for test in CLAIMS} for _ in range(50)]
     rows = levels.rows(small("tied-l2"), results)
-    assert "**1.000 ± 0.000** ✗" in tables.level_table(rows)
-    assert "EXCEEDED" in tables.level_csv(rows)
-    assert tables.verdict(rows).startswith("RelPSI 0 of 1")
+    assert "**1.000 ± 0.000** ✗" in pages.level_table(rows)
+    assert "EXCEEDED" in pages.level_csv(rows)
+    assert pages.verdict(rows).startswith("RelPSI 0 of 1")
     assert "RelPSI" in pages.failing(rows)
 
 
-def test_pages_are_written_from_a_few_trials(tmp_path):
-    def found(module, cells):
-        return [(cell, [module.trial(cell, seed) for seed in (0, 1)]) for cell in cells]
+def test_twice_the_median_pvalue():
+    """Five carvings from one generator: p_(3) · 5/3 of the five p-values, 1 for the model selected most often."""
+    joint = JointEstimate(("a", "b", "c"), [0.0, 0.4, 2.0], np.eye(3))
+    rng = np.random.default_rng(18)
+    single = [carve(joint, ALPHA, rng=rng, draws=100) for _ in range(5)]
+    pvalues = variants.median_pvalues(joint, np.random.default_rng(18), repeats=5, draws=100)
+    expected = np.minimum(np.median([np.exp(d.log_pvalue) for d in single], axis=0) * 5 / 3, 1.0)
+    most_often = np.bincount([d.best for d in single], minlength=3).argmax()
+    expected[most_often] = 1.0
+    np.testing.assert_allclose(pvalues, expected, rtol=1e-12)
 
-    settings = [small(p, m) for p in ("meanshift-l10", "copy", "near-copy") for m in ("mmd", "ksd")]
-    done = found(levels, settings)
-    ratios = [({"d": 2, "n": 30}, [{"difference": [0.1, -0.2], "variance": [0.02, 0.03]}])]
-    pages.write_levels(tmp_path, pages.level_rows(done), done, ratios)
+
+def test_repeats_from_named_streams_differ():
+    """With a stream per model, the same seed gives the same p-values, and more repeats other ones."""
+    joint = JointEstimate(("a", "b", "c"), [0.0, 0.4, 2.0], np.eye(3))
+    one, again, single = (variants.median_pvalues(joint, seeded(3, "averaging"), k, 100) for k in (5, 5, 1))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, single)
+
+
+def test_the_median_over_carvings_keeps_the_level():
+    rng = np.random.default_rng(19)
+    covariance = 0.5 * np.eye(4) + 0.5
+    estimates = rng.multivariate_normal(np.zeros(4), covariance, size=150)
+
+    def worse(values):
+        joint = JointEstimate(tuple("abcd"), values, covariance)
+        return variants.median_pvalues(joint, rng, repeats=7, draws=60) <= ALPHA
+
+    assert np.mean([worse(d).mean() for d in estimates]) < ALPHA
+    assert np.mean([worse(d + 6 * np.eye(4)[3])[3] for d in estimates]) > 0.95
+
+
+def test_pages_are_written_from_a_few_trials(tmp_path):
+    def run(trial, cells):
+        return [(cell, [trial(cell, seed) for seed in (0, 1)]) for cell in cells]
+
+    copies = [small(p, m) for p in ("meanshift-l10", "copy", "near-copy") for m in ("mmd", "ksd")]
     graded = [small("graded", n=60), small("graded", "ksd", n=60)]
-    pages.write_power(tmp_path, found(power, graded), found(levels, graded))
-    orders = found(order, [small("meanshift-l10")])
-    cells = [{"l": 3, "worse": 1}]
-    pages.write_laws(tmp_path, orders, found(negative, cells), found(averaging, [small("tied-l10")]), done)
-    pages.write_corrected(tmp_path, found(corrected, [small("tied-l10")]))
-    names = {path.name for path in tmp_path.iterdir()}
+    results = {
+        "levels": run(verdicts, [*copies, *graded]),
+        "variance": [({"d": 2, "n": 30}, [{"difference": [0.1, -0.2], "variance": [0.02, 0.03]}])],
+        "power": run(power.trial, graded),
+        "order": run(order.trial, [small("meanshift-l10")]),
+        "negative": run(negative.trial, [{"l": 3, "worse": 1}]),
+        "averaging": run(variants.averaging_trial, [small("tied-l10")]),
+        "corrected": run(variants.corrected_trial, [small("tied-l10")]),
+    }
+    pages.write(tmp_path, results)
+    names = {path.name for path in (tmp_path / "calibration").iterdir()}
     assert names == {"index.md", "levels.md", "levels.csv", "power.md", "laws.md", "corrected.md"} | {
         f"{kind}-{measure}.png" for kind in ("levels", "power") for measure in ("mmd", "ksd")
     }
-    assert not any("{" in (tmp_path / name).read_text("utf-8") for name in names if name.endswith(".md"))
-    assert orders[0][1][0]["relpsi"][1] == 0
-    assert ALPHA == 0.05
+    written = [(tmp_path / "calibration" / name).read_text("utf-8") for name in names if name.endswith(".md")]
+    assert not any("$" in text for text in written)
+    assert results["order"][0][1][0]["relpsi"][1] == 0

@@ -5,18 +5,16 @@ import pytest
 
 import relfit
 from relfit.paper.problems import draw, mean_shift_l10
-from studies.coverage import trials as coverage
+from studies import coverage
 
 
 @pytest.mark.parametrize("measure", ["mmd", "ksd"])
 def test_population_values_are_what_large_samples_estimate(measure):
     """n = 4000 rows, estimates within 5 standard errors of the closed forms."""
-    problem = mean_shift_l10(coverage.DIM)
+    problem = mean_shift_l10()
     reference, samples = draw(problem, 4000, 3)
-    names = ["P1", "P10"]
-    models = {name: samples[name] for name in names}
-    if measure == "ksd":
-        models = {name: relfit.Density(score=problem.score(name), dim=coverage.DIM) for name in names}
+    candidates = samples if measure == "mmd" else problem.densities()
+    models = {name: candidates[name] for name in ("P1", "P10")}
     joint = relfit.estimate(reference, models, kernel=relfit.Gaussian(coverage.BANDWIDTH), rng=0)
     truth = coverage.population(measure)[[0, 9]]
     assert (np.abs(joint.values - truth) < 5 * joint.standard_error).all()

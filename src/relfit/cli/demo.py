@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 
 import click
 import numpy as np
@@ -13,19 +12,13 @@ from scipy.spatial.distance import cdist
 from relfit.api import compare
 from relfit.cli.outputs import check_outputs, say
 from relfit.cli.report import command_line
+from relfit.paper.data import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
 from relfit.util.random import make_seed, stream
 
-GREY_LEVELS = 16
 SHRINKAGE = 0.1
 COMPONENTS = 10
-
-
-def digits() -> tuple[Array, NDArray[np.uint8]]:
-    """The images (1797, 64) with pixels in [0, 1], and their labels 0 to 9."""
-    with files("relfit").joinpath("paper/digits.npz").open("rb") as stored, np.load(stored, allow_pickle=False) as data:
-        return data["images"] / float(GREY_LEVELS), data["labels"]
 
 
 def split_digits(seed: int) -> tuple[Array, NDArray[np.uint8], Array]:

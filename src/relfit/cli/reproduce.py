@@ -12,7 +12,8 @@ from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
 if TYPE_CHECKING:
-    from relfit.paper.experiment import Experiment, Given
+    from relfit.paper.data import DataOptions
+    from relfit.paper.experiment import Experiment
     from relfit.paper.reproduce import Report
 
 
@@ -65,23 +66,23 @@ def reproduce_command(
     stopped with the same command. The exit status is 1 if a check fails. Of all experiments, those whose data are not
     on this machine are skipped.
     """
-    from relfit.paper.experiment import DataAbsent, Given
+    from relfit.paper.data import DataAbsent, DataOptions
     from relfit.paper.reproduce import ALL, named, reproduce, write_document
 
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
     check_outputs({"--docs": docs}, [])
-    given = Given(Path(data) if data else None, Path(features) if features else None, download)
+    data_options = DataOptions(Path(data) if data else None, Path(features) if features else None, download)
     experiments = named(name)
-    _check_given(given, experiments)
+    _check_used(data_options, experiments)
     folder = out or ("reproduction-quick" if quick else "reproduction")
     shown = False if progress is False else None
     failed = 0
     with cluster_client(cluster) as client:
         for experiment in experiments:
-            options: dict[str, Any] = {"workers": workers, "executor": client, "progress": shown, "given": given}
+            options: dict[str, Any] = {"workers": workers, "executor": client, "progress": shown}
             try:
-                report = reproduce(experiment, folder, quick=quick, **options)
+                report = reproduce(experiment, folder, quick=quick, data_options=data_options, **options)
             except DataAbsent as absent:
                 if name != ALL:
                     raise
@@ -95,10 +96,10 @@ def reproduce_command(
     return CHECK_FAILED if failed else DONE
 
 
-def _check_given(given: Given, experiments: list[Experiment]) -> None:
+def _check_used(data_options: DataOptions, experiments: list[Experiment]) -> None:
     """Refuse an option that no experiment of the run uses."""
-    for option in given.options():
-        if not any(option in experiment.takes for experiment in experiments):
+    for option in data_options.names():
+        if not any(option in experiment.data_options for experiment in experiments):
             raise InputError(f"{option}: {experiments[0].name} does not use it; leave it out")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relfit.compute.tiles import one_blas_thread
+from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.groups import group_counts
@@ -35,11 +35,12 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     plain = not settings.estimator.corrected and settings.dependence == "independent" and groups is None
     second = estimates.second_order
     note = (settings.note,) if settings.note else ()
+    sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
     return JointEstimate(
         tuple(data.models),
         estimates.values,
         covariance,
-        sizes_left(data, settings.locations),
+        sizes if settings.locations is None else sizes_left(data, settings.locations),
         estimates.psi,
         share,
         (*note, *estimates.notes, *column_notes(data, settings.kernel)),

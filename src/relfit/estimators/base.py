@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from relfit.compute.reduce import Runtime
 from relfit.compute.rows import LazyRows, parts
-from relfit.compute.tiles import Runtime
-from relfit.data.load import Data
+from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, mixed, positive_part
 from relfit.util.arrays import Array, Rows
@@ -104,6 +104,11 @@ def second_order_of(h: Array, rows: int) -> Array:
     """C/M (l, l) from the values h (pairs, l)."""
     spread = np.cov(h.T).reshape(h.shape[1], h.shape[1])
     return np.asarray(spread / (rows * (rows - 1) / 2))
+
+
+def pair_count(reference: int, models: Sequence[int]) -> int:
+    """The kernel values that a complete estimate evaluates, from the numbers of rows."""
+    return sum(m * (m - 1) // 2 for m in (reference, *models)) + reference * sum(models)
 
 
 def shifted(x: Any, centre: Array | float) -> Any:
@@ -244,6 +249,28 @@ class Kind(ABC):
     @abstractmethod
     def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
         """The estimate by the design in the settings."""
+
+    def check_rows(self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = "") -> None:
+        """Refuse samples too small for the normal approximation, and designs that do not fit their sizes.
+
+        `part` says which part of the rows these are.
+        """
+        estimator = settings.estimator
+        fewest = estimator.fewest_selection_rows if selection else estimator.fewest_rows
+        why = f"{part}{estimator.name} estimator"
+        sizes = {f"model {name!r}": len(rows) for name, rows in data.samples.items()}
+        if data.target is None:
+            sizes = {"reference": len(data.reference), **sizes}
+        for sample, rows in sizes.items():
+            require_rows(sample, rows, fewest, why)
+        if settings.groups is not None:
+            for key, codes in settings.groups.codes.items():
+                count, sample = len(np.unique(codes)), "reference" if key is None else f"model {key!r}"
+                if count < fewest:
+                    raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
+        models = self.models_together(data, settings.dependence)
+        for rows in sorted(set(sizes.values())):
+            estimator.check_rows(rows, models, selection=selection)
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
         """The number of models that one design estimates together."""

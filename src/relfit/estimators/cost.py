@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
+from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
-from relfit.compute.numpy_backend import TILE
 from relfit.data.load import Data
-from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign
+from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.base import Kernel
@@ -31,11 +30,6 @@ _FEWEST_ROWS = 64
 # Numbers held for every number of a row of a patch: two prepared sides, and a third in the making; for KSD, the
 # products of all columns with the kernel matrix too.
 _MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
-
-
-def pair_count(reference: int, models: Sequence[int]) -> int:
-    """The kernel values that a complete estimate evaluates, from the numbers of rows."""
-    return sum(m * (m - 1) // 2 for m in (reference, *models)) + reference * sum(models)
 
 
 def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relfit.compute.rows import some_rows
-from relfit.data.load import Data, require_rows
+from relfit.data.load import Data
 from relfit.data.models import Density
-from relfit.estimators.base import Dependence, EstimateSettings, Kind
+from relfit.estimators.base import Dependence, EstimateSettings
 from relfit.kernels.base import Kernel
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
@@ -58,29 +58,6 @@ def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
         for name, model in data.models.items()
     }
     return replace(data, reference=some_rows(data.reference, rows[None]), models=models)
-
-
-def check_rows(data: Data, kind: Kind, settings: EstimateSettings, *, selection: bool = False, part: str = "") -> None:
-    """Refuse samples too small for the normal approximation, and designs that do not fit their sizes.
-
-    `part` says which part of the rows these are.
-    """
-    estimator = settings.estimator
-    fewest = estimator.fewest_selection_rows if selection else estimator.fewest_rows
-    why = f"{part}{estimator.name} estimator"
-    sizes = {f"model {name!r}": len(rows) for name, rows in data.samples.items()}
-    if data.target is None:
-        sizes = {"reference": len(data.reference), **sizes}
-    for sample, rows in sizes.items():
-        require_rows(sample, rows, fewest, why)
-    if settings.groups is not None:
-        for key, codes in settings.groups.codes.items():
-            count, sample = len(np.unique(codes)), "reference" if key is None else f"model {key!r}"
-            if count < fewest:
-                raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
-    models = kind.models_together(data, settings.dependence)
-    for rows in sorted(set(sizes.values())):
-        estimator.check_rows(rows, models, selection=selection)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,10 @@
-"""Masked autoregressive flows by zuko: maximum likelihood with an L2 penalty and early stopping, kept once trained."""
+"""Table 2: which density fits the robberies of Chicago? Mixtures, MADE and MAF by KSD on points no model has seen.
+
+The flows are masked autoregressive ones by zuko, trained by maximum likelihood with an L2 penalty and early stopping,
+and kept once trained. A score is a function of the point alone, so the scores of every model at every test point are
+tabulated in one file, the study, and a trial looks up those of the points it draws: the workers need neither torch nor
+scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import copy
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -20,35 +26,72 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from relfit.api import compare, decide, estimate
+from relfit import IMQ, Density, Gaussian, compare, decide, estimate
 from relfit.data.adapters import adapt
-from relfit.data.models import Density
-from relfit.features.base import fit_state, read_state
-from relfit.kernels.base import Kernel
-from relfit.kernels.standard import IMQ, Gaussian
-from relfit.paper.chicago_data import cache_folder, digest, read_arrays, robberies, write_arrays
-from relfit.paper.drawing import FAINT, INK, Rates, draw_bars
+from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
+from relfit.paper.drawing import FAINT, INK, draw_bars
 from relfit.paper.experiment import (
     ALPHA,
     Cell,
     Check,
     Decision,
     Experiment,
-    Given,
+    Rate,
     Results,
     Row,
     Setting,
-    Tell,
     library,
-    rate,
+    relmulti,
 )
-from relfit.paper.images import beside, rejected, selected, verdicts
+from relfit.paper.table1 import SCORES, beside, mean_of, rejected, selected, unjudged, verdicts
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
 
-LINE_SECONDS = 10.0
+NAME = "table2-chicago"
+# Raise it when a change of the code changes the models or what is kept of them.
+VERSION = 1
+SPLIT_SEED = 0
 HELD_OUT = 0.1  # of the training rows, for early stopping
+LINE_SECONDS = 10.0  # between two progress lines
+EDGE = 0.3  # of the pictures, around the test points
+
+MIXTURES = {"MoG (1)": 1, "MoG (2)": 2, "MoG (5)": 5}
+MADE, MAF = "MADE", "MAF (5)"
+LINEUP = (*MIXTURES, MADE, MAF)
+L2, LITTLE_L2 = 1e-2, 1e-6
+# The same network from other random weights, trained in larger steps, with less of the penalty, with the plain base,
+# and with both of these; again from other weights, to show what those alone change.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "seed 1": {"seed": 1},
+    "seed 2": {"seed": 2},
+    "Adam .001": {"rate": 1e-3},
+    "little L2": {"l2": LITTLE_L2},
+    "normal base": {"components": 0},
+    "normal base, little L2": {"components": 0, "l2": LITTLE_L2},
+    "normal base, little L2, seed 1": {"components": 0, "l2": LITTLE_L2, "seed": 1},
+    "normal base, little L2, seed 2": {"components": 0, "l2": LITTLE_L2, "seed": 2},
+}
+KERNELS: dict[str, IMQ | Gaussian] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
+# The text of the paper, and the authors' code.
+CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
+TITLES = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
+SPLITS = {
+    "50%, by": relmulti(0.5, "by"),
+    "50%, bonferroni": relmulti(0.5, "bonferroni"),
+    "50%, none": relmulti(0.5, "none"),
+    "25%, by": relmulti(0.25, "by"),
+}
+WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
+SHOWN_TOO = f"{MAF}, normal base, little L2"
+PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))
+NLL_REACH = dict(zip(LINEUP, (0.05, 0.05, 0.05, 0.05, 0.08), strict=True))
+PAPER = {
+    ("RelPSI", "rej."): dict(zip(LINEUP, (0.42, 0.28, 0.02, 0.26, 0.0), strict=True)),
+    ("RelPSI", "sel."): dict(zip(LINEUP, (0.0, 0.01, 0.62, 0.01, 0.36), strict=True)),
+    ("RelMulti", "rej."): dict(zip(LINEUP, (0.22, 0.07, 0.0, 0.04, 0.0), strict=True)),
+    ("RelMulti", "sel."): dict(zip(LINEUP, (0.0, 0.08, 0.38, 0.03, 0.51), strict=True)),
+}
 
 
 @dataclass(frozen=True)
@@ -75,22 +118,32 @@ class Flow:
     seed: int = 0
 
 
-def trained(name: str, flow: Flow, rows: Array, folder: Path, tell: Tell) -> Any:
+def trained(name: str, flow: Flow, rows: Array, folder: Path, log: Log) -> Any:
     """The flow in double precision, from `folder` if it was trained before on these rows in this way."""
     torch = library(name, "torch", "torch zuko")
     key = digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())
     path = folder / f"flow-{key}.pt"
     network = build(name, flow)
-    if path.exists():
-        try:
-            return fit_state(network, read_state(path), path).double()
-        except InputError as error:
-            tell(f"{error}; training it again")
-    state = train(name, network, flow, rows, tell)
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    write_bytes_atomic(path, buffer.getvalue())
-    return fit_state(network, state, path).double()
+    state = _stored_state(torch, network, path, log) if path.exists() else None
+    if state is None:
+        network = build(name, flow)
+        state = train(name, network, flow, rows, log)
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        write_bytes_atomic(path, buffer.getvalue())
+        network.load_state_dict(state)
+    return network.eval().requires_grad_(False).double()
+
+
+def _stored_state(torch: Any, network: Any, path: Path, log: Log) -> Any:
+    """The weights in a file, put into the network; None where the file is damaged. Code in it is never run."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        network.load_state_dict(state)
+    except Exception as error:  # noqa: BLE001 - torch's reader raises many kinds of errors
+        log(f"{path.name} is damaged ({type(error).__name__}); training it again")
+        return None
+    return state
 
 
 def build(name: str, flow: Flow) -> Any:
@@ -104,7 +157,7 @@ def build(name: str, flow: Flow) -> Any:
         return zuko.flows.Flow(network.transform, zuko.mixtures.GMM(2, components=flow.components))
 
 
-def train(name: str, network: Any, flow: Flow, rows: Array, tell: Tell) -> dict[str, Any]:
+def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[str, Any]:
     """The weights with the highest likelihood of the held-out rows."""
     torch = library(name, "torch", "torch zuko")
     kept = len(rows) - round(HELD_OUT * len(rows))
@@ -117,25 +170,20 @@ def train(name: str, network: Any, flow: Flow, rows: Array, tell: Tell) -> dict[
     with _one_thread(torch):
         for epoch in range(flow.epochs):
             for batch in torch.randperm(kept, generator=order).split(flow.batch):
-                _step(network, optimiser, fitted[batch])
+                optimiser.zero_grad()
+                (-network().log_prob(fitted[batch]).mean()).backward()
+                optimiser.step()
             with torch.no_grad():
                 loss = -network().log_prob(held_out).mean().item()
             if loss < best:
                 best, best_epoch, state = loss, epoch, copy.deepcopy(network.state_dict())
             if time.monotonic() - last > LINE_SECONDS:
                 last = time.monotonic()
-                tell(f"{name}: epoch {epoch}, held-out NLL {loss:.3f} (best {best:.3f}), {last - start:.0f} s so far")
+                log(f"{name}: epoch {epoch}, held-out NLL {loss:.3f} (best {best:.3f}), {last - start:.0f} s so far")
             if epoch - best_epoch >= flow.patience:
                 break
-    tell(f"{name}: trained, held-out NLL {best:.3f} at epoch {best_epoch}, {time.monotonic() - start:.0f} s")
+    log(f"{name}: trained, held-out NLL {best:.3f} at epoch {best_epoch}, {time.monotonic() - start:.0f} s")
     return state
-
-
-def _step(network: Any, optimiser: Any, rows: Any) -> None:
-    loss = -network().log_prob(rows).mean()
-    optimiser.zero_grad()
-    loss.backward()
-    optimiser.step()
 
 
 def _optimiser(torch: Any, network: Any, flow: Flow) -> Any:
@@ -156,34 +204,6 @@ def _one_thread(torch: Any) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-# --------------------
-# The fitted models of the Chicago data and all that the trials need of them, computed once and kept in one file.
-#
-# A score is a function of the point alone, so the scores of every model at every test point are tabulated, and a
-# trial looks up those of the points it draws: the workers need neither torch nor scikit-learn.
-
-NAME = "table2-chicago"
-MIXTURES = {"MoG (1)": 1, "MoG (2)": 2, "MoG (5)": 5}
-MADE, MAF = "MADE", "MAF (5)"
-L2, LITTLE_L2 = 1e-2, 1e-6
-# The same network from other random weights, trained in larger steps, with less of the penalty, with the plain base,
-# and with both of these; again from other weights, for what they do by themselves.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "seed 1": {"seed": 1},
-    "seed 2": {"seed": 2},
-    "Adam .001": {"rate": 1e-3},
-    "little L2": {"l2": LITTLE_L2},
-    "normal base": {"components": 0},
-    "normal base, little L2": {"components": 0, "l2": LITTLE_L2},
-    "normal base, little L2, seed 1": {"components": 0, "l2": LITTLE_L2, "seed": 1},
-    "normal base, little L2, seed 2": {"components": 0, "l2": LITTLE_L2, "seed": 2},
-}
-SPLIT_SEED = 0
-EDGE = 0.3  # of the pictures, around the test points
-# Raise it when a change of the code changes the models or what is kept of them.
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -252,8 +272,9 @@ def split(rows: Array, train: int) -> tuple[Array, Array]:
     return standard[:train], standard[train:]
 
 
-def prepare(rows: Array, recipe: Recipe, tell: Tell) -> dict[str, str]:
+def prepare(options: DataOptions, quick: bool, log: Log) -> Setting:
     """Fit what is not in the cache; the study's name there and the digest of its contents."""
+    rows, recipe = robberies(options, log), QUICK if quick else FULL
     least = recipe.train + recipe.draw
     if len(rows) < least:
         raise InputError(f"--data: expected {least} rows or more ({recipe.train} train), got {len(rows)}")
@@ -262,16 +283,16 @@ def prepare(rows: Array, recipe: Recipe, tell: Tell) -> dict[str, str]:
     path = _path(key)
     if not path.exists():
         train, test = split(rows, recipe.train)
-        _write(path, fit(train, recipe, tell), test, recipe)
+        _write(path, fit(train, recipe, log), test, recipe)
     return {"study": key, "contents": digest(path.read_bytes())}
 
 
-def fit(train: Array, recipe: Recipe, tell: Tell) -> dict[str, Any]:
+def fit(train: Array, recipe: Recipe, log: Log) -> dict[str, Any]:
     """Every model, fitted to the training rows by maximum likelihood."""
     mixture = library(NAME, "sklearn.mixture", "scikit-learn").GaussianMixture
     mixtures = {name: mixture(k, n_init=5, random_state=0).fit(train) for name, k in MIXTURES.items()}
     folder = cache_folder("chicago")
-    flows = {name: trained(name, flow, train, folder, tell) for name, flow in recipe.flows().items()}
+    flows = {name: trained(name, flow, train, folder, log) for name, flow in recipe.flows().items()}
     return {**mixtures, **flows}
 
 
@@ -280,15 +301,18 @@ def _write(path: Path, models: Mapping[str, Any], test: Array, recipe: Recipe) -
     across, up = (np.linspace(low[k], high[k], recipe.pixels) for k in (0, 1))
     grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
     pictures = [np.exp(log_density(model, grid)).reshape(recipe.pixels, -1) for model in models.values()]
-    arrays = {
-        "names": np.array(list(models)),
-        "points": test,
-        "scores": np.stack([scores(model, test) for model in models.values()]),
-        "log_probs": np.stack([log_density(model, test) for model in models.values()]),
-        "pictures": np.stack(pictures).astype(np.float32),
-        "extent": np.array([low[0], high[0], low[1], high[1]]),
-    }
-    write_arrays(path, arrays)
+    stream = io.BytesIO()
+    np.savez_compressed(
+        stream,
+        allow_pickle=False,
+        names=np.array(list(models)),
+        points=test,
+        scores=np.stack([scores(model, test) for model in models.values()]),
+        log_probs=np.stack([log_density(model, test) for model in models.values()]),
+        pictures=np.stack(pictures).astype(np.float32),
+        extent=np.array([low[0], high[0], low[1], high[1]]),
+    )
+    write_bytes_atomic(path, stream.getvalue())
 
 
 def scores(model: Any, x: Array) -> Array:
@@ -317,143 +341,142 @@ def load(key: str, contents: str) -> Study:
     path = _path(key)
     if not path.exists() or digest(path.read_bytes()) != contents:
         raise InputError(f"{NAME}: {str(path)!r} is not what was prepared; run the command again")
-    stored = read_arrays(path)
+    with np.load(path, allow_pickle=False) as file:
+        stored = {name: file[name] for name in file.files}
     left, right, bottom, top = (float(edge) for edge in stored.pop("extent"))
     names = tuple(str(name) for name in stored.pop("names"))
     return Study(names=names, extent=(left, right, bottom, top), **stored)
 
 
-# --------------------
-# Table 2: which density fits the robberies of Chicago? Mixtures, MADE and MAF by KSD on points no model has seen.
-
-KERNELS: dict[str, Kernel] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
-# The text of the paper, and the authors' code.
-CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
-WORDS = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
-SPLITS = {
-    "50%, by": {"select_fraction": 0.5, "correction": "by"},
-    "50%, bonferroni": {"select_fraction": 0.5, "correction": "bonferroni"},
-    "50%, none": {"select_fraction": 0.5, "correction": "none"},
-    "25%, by": {"select_fraction": 0.25, "correction": "by"},
-}
-WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
-LINEUP = (*MIXTURES, MADE, MAF)
-SHOWN_TOO = f"{MAF}, normal base, little L2"
-PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))
-NLL_REACH = dict(zip(LINEUP, (0.05, 0.05, 0.05, 0.05, 0.08), strict=True))
-PAPER = {
-    ("RelPSI", "rej."): dict(zip(LINEUP, (0.42, 0.28, 0.02, 0.26, 0.0), strict=True)),
-    ("RelPSI", "sel."): dict(zip(LINEUP, (0.0, 0.01, 0.62, 0.01, 0.36), strict=True)),
-    ("RelMulti", "rej."): dict(zip(LINEUP, (0.22, 0.07, 0.0, 0.04, 0.0), strict=True)),
-    ("RelMulti", "sel."): dict(zip(LINEUP, (0.0, 0.08, 0.38, 0.03, 0.51), strict=True)),
-}
-
-
 def trial(setting: Setting, seed: int) -> dict[str, Any]:
     """One draw of n test points: the verdicts of every test, and the negative log-likelihoods."""
-    known = load(setting["study"], setting["contents"])
-    rows = np.random.default_rng(seed).choice(len(known.points), setting["n"], replace=False)
+    study = load(setting["study"], setting["contents"])
+    rows = np.random.default_rng(seed).choice(len(study.points), setting["n"], replace=False)
     lineup = [*MIXTURES, MADE, setting["flow"]]
-    densities = {name: known.density(name) for name in lineup}
-    points, kernel = known.points[rows], KERNELS[setting["kernel"]]
+    densities = {name: study.density(name) for name in lineup}
+    points, kernel = study.points[rows], KERNELS[setting["kernel"]]
     joint = estimate(points, densities, kernel=kernel, rng=seed, progress=False)
     results = {words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()}
     for words, options in SPLITS.items():
-        split: dict[str, Any] = {"test": "relmulti", "alpha": ALPHA, "rng": seed, "progress": False, **options}
-        results[f"RelMulti {words}"] = compare(points, densities, kernel=kernel, **split)
-    decisions = [decision for test, result in results.items() for decision in verdicts(test, result)]
-    return {"decisions": decisions + _likelihoods(known, lineup, rows)}
+        results[f"RelMulti {words}"] = compare(
+            points, densities, kernel=kernel, alpha=ALPHA, rng=seed, progress=False, **options
+        )
+    decisions: list[Decision] = [d for test, result in results.items() for d in verdicts(test, result)]
+    nll = {name: float(-study.log_probs[study.names.index(name)][rows].mean()) for name in lineup}
+    return {"decisions": decisions + unjudged("NLL", nll)}
 
 
-def _likelihoods(known: Study, lineup: Sequence[str], rows: Any) -> list[Decision]:
-    nll = {name: float(-known.log_probs[known.names.index(name)][rows].mean()) for name in lineup}
-    best = min(nll, key=nll.__getitem__)
-    unjudged: Decision = {"worse": False, "pvalue": None}
-    return [
-        {"test": "NLL", "model": name, **unjudged, "selected": name == best, "value": value}
-        for name, value in nll.items()
-    ]
-
-
-def _known(results: Results) -> Study:
+def _study(results: Results) -> Study:
     setting = results[0].setting
     return load(setting["study"], setting["contents"])
 
 
-def _relmulti(cell: Cell) -> str:
-    return f"RelMulti 50%, {CORRECTION[cell.setting['kernel']]}"
+def _with_maf(results: Results) -> list[Cell]:
+    """The settings with the paper's flow."""
+    return [cell for cell in results if cell.setting["flow"] == MAF]
+
+
+def _tests(cell: Cell) -> dict[str, str]:
+    """The tests of the table and figure; RelMulti corrects as the paper or the code with this kernel does."""
+    relmulti = f"RelMulti 50%, {CORRECTION[cell.setting['kernel']]}"
+    return {"RelPSI": "RelPSI", "RelMulti": relmulti, "best set": "best set", "carving": "carving"}
 
 
 def table(results: Results) -> list[Row]:
     """As the paper's: a row per setting and model, the paper's figure in brackets."""
-    known = _known(results)
-    return [_row(cell, model, known) for cell in results if cell.setting["flow"] == MAF for model in LINEUP]
+    study = _study(results)
+    return [_row(cell, model, study) for cell in _with_maf(results) for model in LINEUP]
 
 
-def _row(cell: Cell, model: str, known: Study) -> Row:
-    row: Row = {"kernel, correction": WORDS[cell.setting["kernel"]], "model": model}
-    row["NLL (paper)"] = f"{known.nll(model):.2f} ({PAPER_NLL[model]:.2f})"
+def _row(cell: Cell, model: str, study: Study) -> Row:
+    row: Row = {"kernel, correction": TITLES[cell.setting["kernel"]], "model": model}
+    row["NLL (paper)"] = f"{study.nll(model):.2f} ({PAPER_NLL[model]:.2f})"
     row["NLL sel."] = f"{selected(cell, 'NLL', model)[0]:.2f}"
-    for words, score in (("rej.", rejected), ("sel.", selected)):
-        for name, test in (("RelPSI", "RelPSI"), ("RelMulti", _relmulti(cell))):
-            row[f"{name} {words} (paper)"] = beside(score(cell, test, model), PAPER[name, words][model])
+    tests = _tests(cell)
+    for kind, score in SCORES.items():
+        for name in ("RelPSI", "RelMulti"):
+            row[f"{name} {kind} (paper)"] = beside(score(cell, tests[name], model), PAPER[name, kind][model])
     return {**row, **{f"{name} rej.": rejected(cell, name, model) for name in ("best set", "carving")}}
 
 
 def extras(results: Results) -> Mapping[str, list[Row]]:
     """The ablations: correction and split of RelMulti, base and penalty of the flow."""
-    known = _known(results)
+    study = _study(results)
     splits: list[Row] = [
         {"kernel": cell.setting["kernel"], "model": model}
         | {f"select {words}": rejected(cell, f"RelMulti {words}", model) for words in SPLITS}
-        for cell in results
-        if cell.setting["flow"] == MAF
+        for cell in _with_maf(results)
         for model in LINEUP
     ]
     return {
         "Rejection rates of RelMulti by its split and correction:": splits,
         "Another MAF in place of MAF (5), the other four models as before (the score is that at the test points):": [
-            _flow_row(cell, known) for cell in results
+            _flow_row(cell, study) for cell in results
         ],
     }
 
 
-def _flow_row(cell: Cell, known: Study) -> Row:
-    flow = cell.setting["flow"]
-    size = np.linalg.norm(known.scores[known.names.index(flow)], axis=1)
-    row: Row = {"kernel": cell.setting["kernel"], "flow": flow, "NLL": known.nll(flow)}
+def _flow_row(cell: Cell, study: Study) -> Row:
+    flow, tests = cell.setting["flow"], _tests(cell)
+    size = np.linalg.norm(study.scores[study.names.index(flow)], axis=1)
+    row: Row = {"kernel": cell.setting["kernel"], "flow": flow, "NLL": study.nll(flow)}
     row["lowest NLL"] = selected(cell, "NLL", flow)
     row["RelPSI sel."] = selected(cell, "RelPSI", flow)
-    tests = {"RelPSI": "RelPSI", "RelMulti": _relmulti(cell), "best set": "best set"}
-    row |= {f"{words} rej.": rejected(cell, test, flow) for words, test in tests.items()}
-    row["KSD²"] = rate(d["value"] for trial in cell.decisions("RelPSI") for d in trial if d["model"] == flow)[0]
+    row |= {f"{name} rej.": rejected(cell, tests[name], flow) for name in ("RelPSI", "RelMulti", "best set")}
+    row["KSD²"] = mean_of(cell, "RelPSI", flow, "value")[0]
     others = [f"{rejected(cell, 'RelPSI', model)[0]:.2f}" for model in LINEUP[:-1]]
     return {**row, "largest score": f"{size.max():.0f}", "RelPSI rej. of the other four": ", ".join(others)}
 
 
 def figure(results: Results) -> Figure:
-    """The data and the densities above, the rejection rates below."""
-    known = _known(results)
+    """The data and the densities on one scale above, the rejection rates below."""
+    study = _study(results)
+    drawn = Figure(figsize=(14.0, 6.6), layout="constrained")
+    FigureCanvasAgg(drawn)
+    above, below = drawn.subfigures(2, 1, height_ratios=(0.62, 1.0), squeeze=False)[:, 0]
     shown = [*LINEUP, SHOWN_TOO]
-    tests = {"RelPSI": "RelPSI", "RelMulti": "", "best set": "best set", "carving": "carving"}
-    panels = {
-        WORDS[cell.setting["kernel"]]: {
-            name: [rejected(cell, test or _relmulti(cell), model) for model in LINEUP] for name, test in tests.items()
-        }
-        for cell in results
-        if cell.setting["flow"] == MAF
-    }
+    pictures = list(above.subplots(1, 1 + len(shown), squeeze=False)[0])
+    _draw_points(pictures[0], study)
+    # One scale for all, cut where a few pixels of a spike would darken every other picture.
+    norm = PowerNorm(0.5, 0.0, float(np.quantile(study.pictures, 0.998)), clip=True)
+    for ax, name in zip(pictures[1:], shown, strict=True):
+        image = study.pictures[study.names.index(name)]
+        ax.imshow(image, origin="lower", extent=study.extent, norm=norm, cmap="magma_r", aspect="equal")
+        _frame(ax, f"{name}\nNLL {study.nll(name):.2f}".replace(", ", ",\n"))
     papers = {name: list(PAPER[name, "rej."].values()) for name in ("RelPSI", "RelMulti")}
-    return draw(known, shown, LINEUP, panels, papers)
+    cells = _with_maf(results)
+    axes = list(below.subplots(1, len(cells), squeeze=False)[0])
+    for ax, cell in zip(axes, cells, strict=True):
+        rates: dict[str, list[Rate]] = {
+            name: [rejected(cell, test, model) for model in LINEUP] for name, test in _tests(cell).items()
+        }
+        draw_bars(ax, TITLES[cell.setting["kernel"]], LINEUP, rates, papers)
+    handles, labels = axes[0].get_legend_handles_labels()
+    below.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, labelcolor=INK)
+    return drawn
+
+
+def _draw_points(ax: Axes, study: Study) -> None:
+    left, right, bottom, top = study.extent
+    ax.scatter(study.points[:, 0], study.points[:, 1], s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
+    ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
+    _frame(ax, f"data\n{len(study.points)} test points")
+
+
+def _frame(ax: Axes, title: str) -> None:
+    ax.set_title(title, color=INK, fontsize="small")
+    ax.set(xticks=[], yticks=[])
+    for spine in ax.spines.values():
+        spine.set_color(FAINT)
 
 
 def checks(results: Results) -> list[Check]:
     """The likelihoods; with the full recipe they are near the paper's."""
-    known = _known(results)
-    one, two, five = (known.nll(name) for name in MIXTURES)
+    study = _study(results)
+    one, two, five = (study.nll(name) for name in MIXTURES)
     ordered = Check("more components, lower NLL", one > two > five, f"{one:.2f}, {two:.2f}, {five:.2f}")
     full = results[0].setting["n"] == FULL.draw
-    return [ordered, *([_near(model, known.nll(model)) for model in LINEUP] if full else [])]
+    return [ordered, *(_near(model, study.nll(model)) for model in LINEUP if full)]
 
 
 def _near(model: str, nll: float) -> Check:
@@ -467,90 +490,17 @@ def _settings(quick: bool) -> list[Setting]:
     return [{"kernel": kernel, "flow": flow, "n": recipe.draw} for flow in flows for kernel in KERNELS]
 
 
-def _prepare(given: Given, quick: bool, tell: Tell) -> Setting:
-    return dict(prepare(robberies(given, tell), QUICK if quick else FULL, tell))
-
-
 CHICAGO = Experiment(
     name=NAME,
     title="Table 2: densities of the robberies in Chicago",
-    setting="Locations of the robberies of 2016 (longitude and latitude, standardised): 7000 train, the rest test; a "
-    "trial draws n = 2000 test points. Five densities: mixtures of 1, 2 and 5 Gaussians (scikit-learn), MADE (one "
-    "autoregressive layer, normal base) and MAF (5) (five layers, base a mixture of 5 Gaussians), both with 512 "
-    "hidden units (zuko), by maximum likelihood with L2 penalty .01 on the weights, Adam at .0001, early stopping on "
-    "a tenth of the training rows. KSD, complete estimator, α = 0.05; RelMulti selects on half of the rows. The "
-    "paper's text says IMQ and Benjamini–Yekutieli, the authors' code has a Gaussian with the median bandwidth and "
-    "Bonferroni: both are run. Rej. is how often a model is declared worse, Sel. how often it is selected: has the "
-    "smallest KSD, or NLL. Little L2 is a penalty of .000001.",
-    paper="RelPSI declares MoG (1), MoG (2) and MADE worse, and is unsure of MoG (5) and MAF; RelMulti rejects less. "
-    "NLL picks MAF every time. The paper's figures stand in brackets.",
-    note="The training settings were fixed after KSD results of five trial networks had been seen (40 trials each; the "
-    "step size is the published one and seed 0 was fixed beforehand); the rows of other seeds were added after "
-    "seeing the main table. The checks cover likelihoods only. "
-    "Likelihoods agree with the paper's. Rates are given this test set and these networks: all trials draw from "
-    "the same test points, and the paper's split and networks are not published. The kernel matters most among "
-    "the settings: with the Gaussian of the authors' code RelPSI rejects about half as often as with IMQ, and its "
-    "rates stand closer to the paper's; correction and split change RelMulti less. But the last table shows that "
-    "no single setting explains the rest: flows that differ in nothing but their random seed (first weights and "
-    "order of the batches) have nearly the same NLL and are selected in anything from a few to nearly all of the "
-    "trials, and with them the rejection rates of MoG (2), MoG (5) and MADE change too, so agreement with the "
-    "paper in these is partly luck. KSD sees the gradient, which the likelihood hardly pins down: a flow trained "
-    "in larger steps has the best NLL of its line-up and is rejected in most trials. Little L2 with a normal "
-    "base, tried with three seeds, was hardly ever rejected here; little L2 with the MoG base was at times. The "
-    "larger steps and little L2 with the MoG base are one trained network each: what was seen, not a law.",
     settings=_settings,
     trials=(100, 3),
     trial=trial,
     table=table,
     figure=figure,
     checks=checks,
-    prepare=_prepare,
-    takes=("--data", "--download"),
+    prepare=prepare,
+    data_options=("--data", "--download"),
     extras=extras,
 )
-EXPERIMENTS: Sequence[Experiment] = (CHICAGO,)
-
-
-# --------------------
-# The figure of table 2: the data and the fitted densities above, the rejection rates below.
-
-
-def draw(
-    known: Study,
-    shown: Sequence[str],
-    models: Sequence[str],
-    panels: Mapping[str, Rates],
-    papers: Mapping[str, Sequence[float]],
-) -> Figure:
-    """Pictures of the test points and the `shown` densities on one scale; a panel of bars per setting."""
-    figure = Figure(figsize=(14.0, 6.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    above, below = figure.subfigures(2, 1, height_ratios=(0.62, 1.0), squeeze=False)[:, 0]
-    pictures = list(above.subplots(1, 1 + len(shown), squeeze=False)[0])
-    _points(pictures[0], known)
-    # One scale for all, cut where a few pixels of a spike would darken every other picture.
-    norm = PowerNorm(0.5, 0.0, float(np.quantile(known.pictures, 0.998)), clip=True)
-    for ax, name in zip(pictures[1:], shown, strict=True):
-        image = known.pictures[known.names.index(name)]
-        ax.imshow(image, origin="lower", extent=known.extent, norm=norm, cmap="magma_r", aspect="equal")
-        _frame(ax, f"{name}\nNLL {known.nll(name):.2f}".replace(", ", ",\n"))
-    axes = list(below.subplots(1, len(panels), squeeze=False)[0])
-    for ax, (title, rates) in zip(axes, panels.items(), strict=True):
-        draw_bars(ax, title, models, rates, papers)
-    handles, labels = axes[0].get_legend_handles_labels()
-    below.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, labelcolor=INK)
-    return figure
-
-
-def _points(ax: Axes, known: Study) -> None:
-    left, right, bottom, top = known.extent
-    ax.scatter(known.points[:, 0], known.points[:, 1], s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
-    ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
-    _frame(ax, f"data\n{len(known.points)} test points")
-
-
-def _frame(ax: Axes, title: str) -> None:
-    ax.set_title(title, color=INK, fontsize="small")
-    ax.set(xticks=[], yticks=[])
-    for spine in ax.spines.values():
-        spine.set_color(FAINT)
+EXPERIMENTS = (CHICAGO,)

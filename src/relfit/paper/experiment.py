@@ -1,23 +1,36 @@
-"""Rates over trials with their Monte-Carlo error, and tables of them."""
+"""An experiment as a value: what is run, how it is shown and what it must show; rates over trials, and tables of them.
+
+Rates carry their Monte-Carlo standard error. A rate at one value of what varies is a `Point`; a `Check` is a claim
+about points that a run bears out or does not.
+"""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from relfit import Comparison, RelMulti
+from relfit.paper.data import DataOptions, Log
 from relfit.paper.runner import Trial
 from relfit.util.errors import BackendUnavailable, InputError
 
+ALPHA = 0.05
 
-def rate(values: Iterable[float]) -> tuple[float, float]:
+Setting = dict[str, Any]
+Decision = dict[str, Any]
+Row = dict[str, object]
+Rate = tuple[float, float]
+
+FIRST = ("test", "model", "worse", "pvalue")  # the keys of every decision, first in trials.csv
+
+
+def rate(values: Iterable[float]) -> Rate:
     """Mean over trials and its standard error √(Σ(v−v̄)²/(n(n−1))); for 0/1 values √(p(1−p)/(n−1)).
 
     The standard error is inf for a single value.
@@ -63,10 +76,44 @@ def _cell(value: object) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 
-# --------------------
-# Rates over trials as points of a curve, and claims about them.
+class Cell(NamedTuple):
+    """A setting and the outcomes of its trials, ordered by seed (0, 1, …).
 
-ALPHA = 0.05
+    The first entry of a setting is what varies: the axis of curves. An outcome is a mapping with a list "decisions",
+    one mapping per verdict: "test", "model", "pvalue", "worse" and what else the experiment needs.
+    """
+
+    setting: Setting
+    outcomes: list[dict[str, Any]]
+
+    @property
+    def x(self) -> float:
+        """The value of what varies."""
+        x: float = next(iter(self.setting.values()))
+        return x
+
+    def decisions(self, test: str) -> Iterator[list[Decision]]:
+        """The decisions of one test, a list for each trial."""
+        for outcome in self.outcomes:
+            yield [decision for decision in outcome["decisions"] if decision["test"] == test]
+
+
+Results = Sequence[Cell]
+
+
+def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
+    """The options of `compare` for RelMulti that selects on this fraction of the rows."""
+    return {"test": RelMulti(select_fraction), "correction": correction}
+
+
+def verdict(test: str, result: Comparison, k: int) -> Decision:
+    """The decision of one test about model k."""
+    return {
+        "test": test,
+        "model": result.names[k],
+        "pvalue": float(result.pvalue[k]),
+        "worse": bool(result.worse[k]),
+    }
 
 
 class Point(NamedTuple):
@@ -77,7 +124,7 @@ class Point(NamedTuple):
     error: float
 
     @property
-    def pair(self) -> tuple[float, float]:
+    def pair(self) -> Rate:
         """(value, standard error), as `markdown_table` takes it."""
         return self.value, self.error
 
@@ -87,106 +134,13 @@ class Point(NamedTuple):
 
 
 def declared(decisions: Sequence[Decision]) -> float:
-    """Whether a test that makes one decision a trial rejected."""
+    """1 if a test that makes one decision a trial declared its model worse, otherwise 0."""
     return float(decisions[0]["worse"])
 
 
-def curve(
-    results: Results, axis: str, test: str, score: Callable[[Sequence[Decision]], float] = declared
-) -> list[Point]:
+def curve(results: Results, test: str, score: Callable[[Sequence[Decision]], float] = declared) -> list[Point]:
     """The mean over trials of `score` of one test's decisions, for each setting."""
-    return [Point(cell.setting[axis], *rate(map(score, cell.decisions(test)))) for cell in results]
-
-
-def level_kept(claim: str, axis: str, points: Sequence[Point]) -> Check:
-    """Every rate is at most α + 3 of its standard errors; the figure is the highest of them."""
-    ok = all(point.value <= ALPHA + 3.0 * point.error for point in points)
-    return Check(claim, ok, f"highest {max(points, key=lambda point: point.value).at(axis)}")
-
-
-def bounded(claim: str, axis: str, points: Iterable[Point], lowest: float = 0.0, highest: float = 1.0) -> Check:
-    """Every value lies between the bounds."""
-    found = list(points)
-    ok = all(lowest <= point.value <= highest for point in found)
-    return Check(claim, ok, ", ".join(point.at(axis) for point in found))
-
-
-# --------------------
-# What a user gives to an experiment on real data: files of their own, or leave to download them.
-
-Tell = Callable[[str], None]
-
-
-class DataAbsent(InputError):
-    """The experiment's data are not on this machine; the message says in one line how to get them."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """The options --data FILE, --features DIR and --download."""
-
-    data: Path | None = None
-    features: Path | None = None
-    download: bool = False
-
-    def options(self) -> list[str]:
-        """The options that were given, as on the command line.
-
-        >>> Given(download=True).options()
-        ['--download']
-        """
-        values = {"--data": self.data, "--features": self.features, "--download": self.download or None}
-        return [name for name, value in values.items() if value is not None]
-
-
-NOTHING = Given()
-
-
-def on_stderr(line: str) -> None:
-    """Say how far a preparation is."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def silent(_line: str) -> None:
-    """Say nothing."""
-
-
-def library(experiment: str, name: str, install: str) -> ModuleType:
-    """An optional library, imported here and nowhere at the top of a module."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        message = f"{experiment}: needs {name.partition('.')[0]}, which is not installed; pip install {install}"
-        raise BackendUnavailable(message) from error
-
-
-# --------------------
-# An experiment as a value: what is run, how it is shown, and what it must show.
-
-Setting = dict[str, Any]
-Decision = dict[str, Any]
-Row = dict[str, object]
-
-FIRST = ("test", "model", "worse", "pvalue")  # what every decision has; a store sorts the keys
-
-
-class Cell(NamedTuple):
-    """A setting and the outcomes of its trials, ordered by seed (0, 1, …).
-
-    An outcome is a mapping with a list "decisions", one mapping a verdict: "test", "model", "pvalue", "worse"
-    and what else the experiment needs.
-    """
-
-    setting: Setting
-    outcomes: list[dict[str, Any]]
-
-    def decisions(self, test: str) -> Iterator[list[Decision]]:
-        """The decisions of one test, a list for each trial."""
-        for outcome in self.outcomes:
-            yield [decision for decision in outcome["decisions"] if decision["test"] == test]
-
-
-Results = Sequence[Cell]
+    return [Point(cell.x, *rate(map(score, cell.decisions(test)))) for cell in results]
 
 
 class Check(NamedTuple):
@@ -200,16 +154,25 @@ class Check(NamedTuple):
         return f"{'PASS' if self.ok else 'FAIL'}  {self.claim}: {self.figure}"
 
 
+def level_kept(claim: str, axis: str, points: Sequence[Point]) -> Check:
+    """Every rate is at most α + 3 of its standard errors; the figure is the highest of them."""
+    ok = all(point.value <= ALPHA + 3.0 * point.error for point in points)
+    return Check(claim, ok, f"highest {max(points, key=lambda point: point.value).at(axis)}")
+
+
+def bounded(claim: str, axis: str, points: Sequence[Point], lowest: float = 0.0, highest: float = 1.0) -> Check:
+    """Every value lies between the bounds."""
+    ok = all(lowest <= point.value <= highest for point in points)
+    return Check(claim, ok, ", ".join(point.at(axis) for point in points))
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of the paper.
+    """One experiment of the paper. Its text is a section of reproduction.md beside this file.
 
     Attributes:
-        name: as in ``relfit reproduce NAME``, and the key in the store.
+        name: as in ``relfit reproduce NAME``, the key in the store and the title of its section.
         title: a line for the list and the figure.
-        setting: what is drawn and which tests decide, in words (Markdown).
-        paper: what the paper reports or claims.
-        note: how our run differs from the published one, and what that does to the numbers.
         settings: the settings of the quick version (True) or the full one; JSON-able.
         trials: trials per setting, (full, quick).
         trial: module-level, a pure function of (setting, seed); returns {"decisions": […]}.
@@ -218,28 +181,34 @@ class Experiment:
         checks: what must hold; claims whose settings were not run are left out.
         prepare: for real data: finds or fetches them (and trains models), and returns what is added to every
             setting, a digest that names what was prepared; raises DataAbsent where the data are not there.
-        takes: the options of `relfit reproduce` that `prepare` uses.
+        data_options: the options of `relfit reproduce` that `prepare` uses.
         extras: more tables, by the line above each.
     """
 
     name: str
     title: str
-    setting: str
-    paper: str
-    note: str
     settings: Callable[[bool], list[Setting]]
     trials: tuple[int, int]
     trial: Trial
     table: Callable[[Results], list[Row]]
     figure: Callable[[Results], Figure]
     checks: Callable[[Results], list[Check]]
-    prepare: Callable[[Given, bool, Tell], Setting] | None = None
-    takes: tuple[str, ...] = ()
+    prepare: Callable[[DataOptions, bool, Log], Setting] | None = None
+    data_options: tuple[str, ...] = ()
     extras: Callable[[Results], Mapping[str, list[Row]]] | None = None
 
     def count(self, quick: bool) -> int:
         """Trials per setting."""
         return self.trials[1] if quick else self.trials[0]
+
+
+def grid(axis: str, full: Sequence[float], quick: Sequence[float], **fixed: Any) -> Callable[[bool], list[Setting]]:
+    """The settings of an experiment in which one number varies.
+
+    >>> grid("n", (50, 500, 1000), (50, 500))(True)
+    [{'n': 50}, {'n': 500}]
+    """
+    return lambda short: [{axis: value, **fixed} for value in (quick if short else full)]
 
 
 def tidy(name: str, results: Results) -> list[Row]:
@@ -254,3 +223,12 @@ def tidy(name: str, results: Results) -> list[Row]:
 
 def _plain(values: Mapping[str, Any]) -> Row:
     return {key: " ".join(map(str, value)) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def library(experiment: str, name: str, install: str) -> ModuleType:
+    """An optional library, imported here and nowhere at the top of a module."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        message = f"{experiment}: needs {name.partition('.')[0]}, which is not installed; pip install {install}"
+        raise BackendUnavailable(message) from error

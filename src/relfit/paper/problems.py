@@ -1,4 +1,7 @@
-"""Distributions that can be sampled exactly and whose score is closed form: finite mixtures of Gaussians."""
+"""The synthetic problems: distributions with exact samplers and closed-form scores, and their true ranking.
+
+All distributions are finite mixtures of Gaussians. P1, P2, … are the models, as in the paper.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,16 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
+from relfit import Density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
-
-class Distribution(Protocol):
-    """What a problem needs of a distribution on R^d."""
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """(n, d) independent draws."""
-
-    def log_density(self, x: Array) -> Array:
-        """Normalised log density at the rows of x, (n,)."""
-
-    def score(self, x: Array) -> Array:
-        """∇ log p at the rows of x, (n, d)."""
-
-    def as_mixture(self) -> GaussianMixture:
-        """The same distribution as a mixture of Gaussians."""
+RBM_SEED = 0
+"""Seed of `numpy.random.default_rng` that draws B, then b, then c of the reference RBM."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +33,6 @@ class GaussianMixture:
     def _precision(self) -> Array:
         return np.asarray(np.linalg.inv(self.covariance), dtype=np.float64)
 
-    def as_mixture(self) -> GaussianMixture:
-        """The same distribution as a mixture of Gaussians."""
-        return self
-
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """(n, d) independent draws: a component, then its Gaussian."""
         labels = rng.choice(len(self.weights), size=n, p=self.weights)
@@ -58,7 +45,7 @@ class GaussianMixture:
         return np.asarray(np.log(self.weights) - 0.5 * (shifted * self.means).sum(1) + x @ shifted.T)
 
     def log_density(self, x: Array) -> Array:
-        """Log density at the rows of x, (n,)."""
+        """Normalised log density at the rows of x, (n,)."""
         log_det = np.linalg.slogdet(2.0 * np.pi * self.covariance)[1]
         shared = -0.5 * ((x @ self._precision) * x).sum(1) - 0.5 * log_det
         return np.asarray(shared + np.logaddexp.reduce(self._log_joint(x), axis=1))
@@ -69,136 +56,67 @@ class GaussianMixture:
         responsibility = np.exp(a - np.logaddexp.reduce(a, axis=1, keepdims=True))
         return np.asarray((responsibility @ self.means - x) @ self._precision)
 
-    def mean_kernel(self, other: GaussianMixture, bandwidth: float) -> float:
-        """E exp(−‖x−y‖²/(2σ²)) of independent x from this and y from the other mixture.
-
-        For Gaussians with covariances A and B: |I + (A+B)/σ²|^(−½) exp(−½ δᵀ(σ²I + A + B)⁻¹δ), δ = μ_x − μ_y.
-        """
-        d = self.means.shape[1]
-        spread = np.eye(d) * bandwidth**2 + self.covariance + other.covariance
-        gap = self.means[:, None, :] - other.means[None, :, :]
-        exponent = -0.5 * np.einsum("ijk,kl,ijl->ij", gap, np.linalg.inv(spread), gap)
-        scale = np.exp(d * np.log(bandwidth) - 0.5 * np.linalg.slogdet(spread)[1])
-        return float(scale * (self.weights @ np.exp(exponent) @ other.weights))
-
 
 @dataclass(frozen=True, eq=False)
-class GaussianBernoulliRBM:
+class GaussianBernoulliRBM(GaussianMixture):
     """p(y) ∝ Σ_{h∈{−1,1}^q} exp(½ yᵀBh + bᵀy + cᵀh − ½‖y‖²).
 
     `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,).
-    Summed over h it is a mixture of 2^q Gaussians N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖².
+    Summed over h it is a mixture of 2^q Gaussians N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that
+    draws are exact and need no Gibbs chain.
     """
 
     coupling: Array
     visible: Array
     latent: Array
 
-    @cached_property
-    def _states(self) -> tuple[Array, Array]:
-        """All 2^q means and unnormalised log-weights."""
-        q = len(self.latent)
+    @classmethod
+    def build(cls, coupling: Array, visible: Array, latent: Array) -> GaussianBernoulliRBM:
+        """The RBM with these parameters, its latent states listed."""
+        q = len(latent)
         h = 2.0 * ((np.arange(2**q)[:, None] >> np.arange(q)) & 1) - 1.0
-        means = 0.5 * h @ self.coupling.T + self.visible
-        return means, h @ self.latent + 0.5 * (means**2).sum(1)
-
-    @cached_property
-    def _mixture(self) -> GaussianMixture:
-        means, log_weights = self._states
+        means = 0.5 * h @ coupling.T + visible
+        log_weights = h @ latent + 0.5 * (means**2).sum(1)
         weights = np.exp(log_weights - log_weights.max())
-        return GaussianMixture(weights / weights.sum(), means, np.eye(len(self.visible)))
-
-    def as_mixture(self) -> GaussianMixture:
-        """The same distribution as a mixture of Gaussians."""
-        return self._mixture
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """(n, d) exact, independent draws: no Gibbs chain, because the latent states can be listed."""
-        return self._mixture.sample(n, rng)
-
-    def log_density(self, x: Array) -> Array:
-        """bᵀy − ½‖y‖² + Σ_j log 2cosh(½B_jᵀy + c_j) − log Z at the rows of x, (n,)."""
-        a = 0.5 * x @ self.coupling + self.latent
-        log_z = np.logaddexp.reduce(self._states[1]) + 0.5 * len(self.visible) * np.log(2.0 * np.pi)
-        return np.asarray(x @ self.visible - 0.5 * (x**2).sum(1) + np.logaddexp(a, -a).sum(1) - log_z)
+        return cls(weights / weights.sum(), means, np.eye(len(visible)), coupling, visible, latent)
 
     def score(self, x: Array) -> Array:
         """b − y + ½ B tanh(½Bᵀy + c), (n, d)."""
         return self.visible - x + 0.5 * np.tanh(0.5 * x @ self.coupling + self.latent) @ self.coupling.T
 
 
-# --------------------
-# A comparison problem with its true answer, and how its samples are drawn.
-
-Function = Callable[[Array], Array]
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A reference, its candidate models, and the candidates that are truly best.
+    """A reference, its candidate models by name, and the names of those that are truly best, by MMD and by KSD.
 
-    `truth` maps "mmd" and "ksd" to the set of best models, or to None where it is not known; it holds for the
-    kernels that the constructor names.
+    The truth holds for the kernels that the constructor of the problem names.
 
-    >>> from relfit.paper.problems import mean_shift_l10
     >>> problem = mean_shift_l10()
-    >>> problem.dim, len(problem.models), sorted(problem.worse("mmd"))
+    >>> problem.dim, len(problem.models), sorted(problem.worse)
     (10, 10, ['P10'])
     """
 
-    name: str
-    dim: int
-    models: tuple[str, ...]
-    reference: Distribution = field(repr=False)
-    distributions: tuple[Distribution, ...] = field(repr=False)
-    truth: Mapping[str, frozenset[str] | None] = field(repr=False)
+    reference: GaussianMixture = field(repr=False)
+    models: Mapping[str, GaussianMixture] = field(repr=False)
+    best: frozenset[str]
 
-    def distribution(self, name: str) -> Distribution:
-        """The distribution of one model."""
-        if name not in self.models:
-            raise InputError(f"name: expected one of {', '.join(self.models)}; got {name!r}")
-        return self.distributions[self.models.index(name)]
+    @property
+    def dim(self) -> int:
+        """Number of columns d."""
+        return int(self.reference.means.shape[1])
 
-    def sample_reference(self, n: int, rng: np.random.Generator) -> Array:
-        """(n, dim) draws of the reference."""
-        return self.reference.sample(n, rng)
+    @property
+    def worse(self) -> frozenset[str]:
+        """The models that are truly worse than the best (I_+)."""
+        return frozenset(self.models) - self.best
 
-    def sample_model(self, name: str, n: int, rng: np.random.Generator) -> Array:
-        """(n, dim) draws of one model."""
-        return self.distribution(name).sample(n, rng)
-
-    def score(self, name: str) -> Function:
+    def score(self, name: str) -> Callable[[Array], Array]:
         """The score x ↦ ∇ log p(x) of one model, (n, dim) to (n, dim)."""
-        return self.distribution(name).score
+        return self.models[name].score
 
-    def log_density(self, name: str) -> Function:
-        """The normalised log density of one model, (n, dim) to (n,)."""
-        return self.distribution(name).log_density
-
-    def best(self, discrepancy: str) -> frozenset[str] | None:
-        """The models tied for best (I_−) under "mmd" or "ksd"; None where it is not known."""
-        if discrepancy not in self.truth:
-            raise InputError(f"discrepancy: expected one of {', '.join(self.truth)}; got {discrepancy!r}")
-        return self.truth[discrepancy]
-
-    def worse(self, discrepancy: str) -> frozenset[str] | None:
-        """The models that are truly worse than the best (I_+); None where it is not known."""
-        best = self.best(discrepancy)
-        return None if best is None else frozenset(self.models) - best
-
-
-def population_mmd(problem: Problem, bandwidth: float) -> Array:
-    """MMD² of every model to the reference under exp(−r²/(2σ²)), exact: (l,), in the order given.
-
-    >>> from relfit.paper.problems import mean_shift_pair
-    >>> values = population_mmd(mean_shift_pair(), bandwidth=3.0)
-    >>> bool(values[0] == values[1])
-    True
-    """
-    r = problem.reference.as_mixture()
-    mixtures = [p.as_mixture() for p in problem.distributions]
-    own = [p.mean_kernel(p, bandwidth) - 2.0 * p.mean_kernel(r, bandwidth) for p in mixtures]
-    return np.array(own) + r.mean_kernel(r, bandwidth)
+    def densities(self) -> dict[str, Density]:
+        """Every model by its score, as `compare` takes it."""
+        return {name: Density(score=self.score(name), dim=self.dim) for name in self.models}
 
 
 def stream(seed: int, name: str | None) -> np.random.Generator:
@@ -218,7 +136,6 @@ def draw(problem: Problem, n: int, seed: int, sizes: Mapping[str, int] | None = 
     The same seed gives models of the same name the same stream in every problem: curves over a parameter of
     the problem use common random numbers.
 
-    >>> from relfit.paper.problems import mean_shift_pair
     >>> reference, models = draw(mean_shift_pair(), 100, seed=1, sizes={"P2": 40})
     >>> reference.shape, models["P1"].shape, models["P2"].shape
     ((100, 10), (100, 10), (40, 10))
@@ -227,80 +144,56 @@ def draw(problem: Problem, n: int, seed: int, sizes: Mapping[str, int] | None = 
     if unknown:
         raise InputError(f"sizes: expected names of models; got {', '.join(sorted(unknown))}")
     counts = dict.fromkeys(problem.models, n) | dict(sizes or {})
-    samples = {name: problem.sample_model(name, counts[name], stream(seed, name)) for name in problem.models}
-    return problem.sample_reference(n, stream(seed, None)), samples
+    samples = {name: model.sample(counts[name], stream(seed, name)) for name, model in problem.models.items()}
+    return problem.reference.sample(n, stream(seed, None)), samples
 
 
-# --------------------
-# The synthetic problems of the paper and of the level checks. P1, P2, … are the models, as in the paper.
-
-RBM_SEED = 0
-"""Seed of `numpy.random.default_rng` that draws B, then b, then c of the reference RBM."""
+def candidates(problem: Problem, measure: str, n: int, seed: int) -> tuple[Array, dict[str, Any]]:
+    """A drawn reference and the models as `compare` takes them: samples for "mmd", densities for "ksd"."""
+    reference, samples = draw(problem, n, seed)
+    return reference, dict(samples) if measure == "mmd" else dict(problem.densities())
 
 
 def _gaussian(mean: Array, covariance: Array) -> GaussianMixture:
     return GaussianMixture(np.ones(1), np.atleast_2d(mean), covariance)
 
 
-def _names(count: int) -> tuple[str, ...]:
-    return tuple(f"P{i}" for i in range(1, count + 1))
-
-
-def _smallest(names: Sequence[str], distance: Array) -> frozenset[str]:
-    """The names at the smallest distance; distances that differ by rounding only are tied."""
+def _problem(reference: GaussianMixture, models: Sequence[GaussianMixture], distance: Array) -> Problem:
+    """Models P1, P2, …; best are the smallest distances, and distances that differ by rounding only are tied."""
+    names = [f"P{i}" for i in range(1, len(models) + 1)]
     near = distance <= distance.min() * (1.0 + 1e-9)
-    return frozenset(name for name, tied in zip(names, near, strict=True) if tied)
+    best = frozenset(name for name, tied in zip(names, near, strict=True) if tied)
+    return Problem(reference, dict(zip(names, models, strict=True)), best)
 
 
-def mean_shift(name: str, means: Array) -> Problem:
+def mean_shift(means: Array) -> Problem:
     """R = N(0, I), models P1, P2, … = N(m_i, I), `means` (l, d).
 
     Best are the smallest ‖m_i‖, for any decreasing isotropic kernel: MMD² = const − 2E k(x, r), and E k(x, r)
     falls with ‖m_i‖ and depends on nothing else; the scores differ by m_i, so KSD² = ‖m_i‖² E_R k(r, r').
     """
-    names, d = _names(len(means)), means.shape[1]
-    best = _smallest(names, np.linalg.norm(means, axis=1))
-    models = tuple(_gaussian(m, np.eye(d)) for m in means)
-    return Problem(name, d, names, _gaussian(np.zeros(d), np.eye(d)), models, {"mmd": best, "ksd": best})
+    eye = np.eye(means.shape[1])
+    models = [_gaussian(mean, eye) for mean in means]
+    return _problem(_gaussian(np.zeros(len(eye)), eye), models, np.linalg.norm(means, axis=1))
 
 
 def mean_shift_pair(d: int = 10) -> Problem:
     """P1, P2 = N(±.5e₁, I) against N(0, I): tied (fig1-meanshift)."""
-    return mean_shift("mean-shift-pair", _signed_axes(2, d))
+    return mean_shift(_signed_axes(2, d))
 
 
-def mean_shift_l10(d: int = 10) -> Problem:
-    """P1..P9 at ±.5e₁, …, ±.5e₄, +.5e₅, tied; P10 at 1·e₁, worse (meanshift-l10)."""
-    return mean_shift("mean-shift-l10", np.vstack([_signed_axes(9, d), np.eye(d)[:1]]))
+def mean_shift_l10() -> Problem:
+    """P1..P9 at ±.5e₁, …, ±.5e₄, +.5e₅, tied; P10 at 1·e₁, worse; d = 10 (meanshift-l10)."""
+    return mean_shift(np.vstack([_signed_axes(9, 10), np.eye(10)[:1]]))
 
 
 def calibration_1d(mu1: float, mu2: float) -> Problem:
     """P1, P2 = N(μ₁, 1), N(μ₂, 1) against N(0, 1); equal μ are one and the same density (calibration)."""
-    return mean_shift("calibration-1d", np.array([[mu1], [mu2]], dtype=float))
-
-
-def all_tied(l: int, d: int = 10, seed: int = 0) -> Problem:
-    """l models N(m_i, I), ‖m_i‖ = .5, all tied for an isotropic kernel, by rotation about R = N(0, I).
-
-    m_i = +.5e₁, −.5e₁, +.5e₂, … while l ≤ 2d; otherwise directions uniform on the sphere, drawn with `seed`.
-    """
-    if l < 1:
-        raise InputError(f"l: expected at least one model; got {l}")
-    if l <= 2 * d:
-        return mean_shift("all-tied", _signed_axes(l, d))
-    directions = np.random.default_rng(seed).standard_normal((l, d))
-    return mean_shift("all-tied", 0.5 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
-
-
-def graded(d: int = 10) -> Problem:
-    """Ten models at .5e₁, .55e₁, …, .95e₁: each a little worse than the one before."""
-    return mean_shift("graded", np.linspace(0.5, 0.95, 10)[:, None] * np.eye(d)[:1])
+    return mean_shift(np.array([[mu1], [mu2]], dtype=float))
 
 
 def _signed_axes(count: int, d: int) -> Array:
     """The first `count` of +.5e₁, −.5e₁, +.5e₂, −.5e₂, …"""
-    if count > 2 * d:
-        raise InputError(f"d: expected at least {(count + 1) // 2} dimensions for {count} models; got {d}")
     axes = np.repeat(np.eye(d), 2, axis=0)[:count]
     return 0.5 * axes * np.where(np.arange(count) % 2, -1.0, 1.0)[:, None]
 
@@ -317,9 +210,9 @@ def blobs() -> Problem:
     R by 0, P1 by π/2, P2 by π/5: P2 is best (the tests check it for Gaussian kernels of many bandwidths).
     """
     centres = 3.5 * np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
-    r, p1, p2 = (GaussianMixture(np.full(4, 0.25), centres, _rotated(a)) for a in (0.0, np.pi / 2, np.pi / 5))
-    best = frozenset({"P2"})
-    return Problem("blobs", 2, ("P1", "P2"), r, (p1, p2), {"mmd": best, "ksd": best})
+    angles = np.array([np.pi / 2, np.pi / 5])
+    r, *models = (GaussianMixture(np.full(4, 0.25), centres, _rotated(a)) for a in (0.0, *angles))
+    return _problem(r, models, angles)
 
 
 def rotation_2d(angle: float) -> Problem:
@@ -329,12 +222,10 @@ def rotation_2d(angle: float) -> Problem:
     scores differ by Ax, and AᵀA ∝ sin²(angle)·I, so KSD² ∝ sin²(angle) for every kernel; MMD² rises with the
     angle too (the tests check it for Gaussian kernels of many bandwidths).
     """
-    origin = np.zeros(2)
-    r, p1, p2 = (_gaussian(origin, _rotated(a)) for a in (0.0, angle, np.pi / 2))
+    r, *models = (_gaussian(np.zeros(2), _rotated(a)) for a in (0.0, angle, np.pi / 2))
     # The angle between the long axes of R and P_i, in [0, π/2]: R is symmetric in the sign of the angle.
     turn = np.abs(np.arcsin(np.sin(np.array([angle, np.pi / 2]))))
-    best = _smallest(("P1", "P2"), np.where(np.isclose(turn, np.pi / 2), np.pi / 2, turn))
-    return Problem("rotation-2d", 2, ("P1", "P2"), r, (p1, p2), {"mmd": best, "ksd": best})
+    return _problem(r, models, np.where(np.isclose(turn, np.pi / 2), np.pi / 2, turn))
 
 
 def mixture_1d() -> Problem:
@@ -343,40 +234,29 @@ def mixture_1d() -> Problem:
     M(ρ) − M(.5) = (ρ − .5)(N(1,1) − N(−1,1)), so MMD² ∝ (ρ − .5)² for every kernel: P1 is best. KSD agrees
     (the tests check it by quadrature for Gaussian kernels of many bandwidths).
     """
-    r, p1, p2 = (
-        GaussianMixture(np.array([rho, 1.0 - rho]), np.array([[1.0], [-1.0]]), np.eye(1)) for rho in (0.5, 0.7, 0.75)
-    )
-    best = frozenset({"P1"})
-    return Problem("mixture-1d", 1, ("P1", "P2"), r, (p1, p2), {"mmd": best, "ksd": best})
+    weights = np.array([0.5, 0.7, 0.75])
+    centres = np.array([[1.0], [-1.0]])
+    r, *models = (GaussianMixture(np.array([rho, 1.0 - rho]), centres, np.eye(1)) for rho in weights)
+    return _problem(r, models, weights[1:] - weights[0])
 
 
-def rbm(
-    perturbations: Mapping[str, float] | Sequence[float], d: int = 20, latents: int = 5, seed: int = RBM_SEED
-) -> Problem:
+def rbm(perturbations: Sequence[float]) -> Problem:
     """Gaussian–Bernoulli RBMs that differ from the reference in B[0, 0] only, by `perturbations` (fig1-rbm).
 
-    B ∈ {−1, 1}^(d×latents), b and c standard normal, drawn in this order by `default_rng(seed)`. Names are
-    those of a mapping, otherwise P1, P2, … Best is the smallest perturbation (equal ones are one density);
-    this is known, for Gaussian kernels, where all lie in [0, 1] and d, latents and seed are the defaults (the
-    tests check that both discrepancies rise with the perturbation), and None otherwise.
+    d = 20 and 5 latents; B ∈ {−1, 1}^(d×5), b and c standard normal, drawn in this order by
+    `default_rng(RBM_SEED)`. Best is the smallest perturbation, for Gaussian kernels (equal ones are one density):
+    the tests check that both discrepancies rise with the perturbation in [0, 1].
     """
-    if len(perturbations) == 0 or not 1 <= latents <= 16:
-        raise InputError(
-            "perturbations, latents: expected one perturbation or more and 1 to 16 latents (2^latents "
-            f"components are listed); got {len(perturbations)} and {latents}"
-        )
-    if not isinstance(perturbations, Mapping):
-        perturbations = dict(zip(_names(len(perturbations)), perturbations, strict=True))
-    rng = np.random.default_rng(seed)
-    coupling = rng.choice([-1.0, 1.0], size=(d, latents))
-    b, c = rng.standard_normal(d), rng.standard_normal(latents)
-    names, shifts = tuple(perturbations), np.array(list(perturbations.values()), dtype=float)
+    shifts = np.array(perturbations, dtype=float)
+    if not shifts.size or shifts.min() < 0.0 or shifts.max() > 1.0:
+        raise InputError(f"perturbations: expected numbers between 0 and 1, where the truth is known; got {shifts}")
+    rng = np.random.default_rng(RBM_SEED)
+    coupling = rng.choice([-1.0, 1.0], size=(20, 5))
+    b, c = rng.standard_normal(20), rng.standard_normal(5)
     corner = np.zeros_like(coupling)
     corner[0, 0] = 1.0
-    models = tuple(GaussianBernoulliRBM(coupling + e * corner, b, c) for e in shifts)
-    known = (d, latents, seed) == (20, 5, RBM_SEED) and bool(np.all((shifts >= 0.0) & (shifts <= 1.0)))
-    best = _smallest(names, shifts) if known else None
-    return Problem("rbm", d, names, GaussianBernoulliRBM(coupling, b, c), models, {"mmd": best, "ksd": best})
+    r, *models = (GaussianBernoulliRBM.build(coupling + e * corner, b, c) for e in (0.0, *shifts))
+    return _problem(r, models, shifts)
 
 
 def rbm_l7(eps: float) -> Problem:

@@ -1,4 +1,10 @@
-"""Every experiment by name. A new one is a value in this list."""
+"""Run an experiment into a folder, and write the page of all finished runs.
+
+OUT/store.sqlite holds the finished trials of all experiments of the folder, OUT/NAME/ the outputs of one: its table,
+trials, figure and checks. Everything but run.json, which has the seconds taken, is a function of the settings and
+seeds, so it is the same after an interruption. The page is reproduction.md beside this file, a section for each
+experiment, filled in with our tables, pictures and checks beside the paper's claims.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +12,40 @@ import csv
 import io
 import json
 import os
+import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from relfit.paper import celeba, chicago, digits, fig1, many_models, tpr, uniform
-from relfit.paper.experiment import (
-    NOTHING,
-    Cell,
-    Check,
-    Experiment,
-    Given,
-    Row,
-    Setting,
-    markdown_table,
-    on_stderr,
-    silent,
-    tidy,
-)
-from relfit.paper.runner import Trial, run_trials
-from relfit.paper.store import Store
+from relfit import __version__
+from relfit.paper import chicago, fig1, many_models, table1, tpr, uniform
+from relfit.paper.data import DataOptions
+from relfit.paper.experiment import Cell, Check, Experiment, Row, Setting, markdown_table, tidy
+from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
 from relfit.util.progress import Progress
-from relfit.util.version import __version__
 
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
     experiment.name: experiment
-    for family in (fig1, celeba, digits, chicago, uniform, many_models, tpr)
+    for family in (fig1, table1, chicago, uniform, many_models, tpr)
     for experiment in family.EXPERIMENTS
 }
+# Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
+VERSION = "1"
+STORE = "store.sqlite"
+DPI = 100
+IMAGES = "images/reproduction"
 
 
 def named(name: str) -> list[Experiment]:
@@ -62,19 +65,6 @@ def listing() -> str:
     """The experiments, one a line."""
     width = max(map(len, CATALOGUE))
     return "\n".join(f"{name:{width}}  {experiment.title}" for name, experiment in CATALOGUE.items())
-
-
-# --------------------
-# Run an experiment into a folder: what is missing is computed, then its table, trials, figure and checks are written.
-#
-# OUT/store.sqlite holds the finished trials of all experiments of the folder, OUT/NAME/ the outputs of one.
-# Everything but run.json, which has the seconds taken, is a function of the settings and seeds: the same after an
-# interruption.
-
-# Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
-VERSION = "1"
-STORE = "store.sqlite"
-DPI = 100
 
 
 @dataclass(frozen=True)
@@ -97,23 +87,23 @@ def reproduce(
     workers: int | None = None,
     executor: Any = None,
     progress: Progress | bool | None = None,
-    given: Given = NOTHING,
+    data_options: DataOptions | None = None,
 ) -> Report:
     """Run what is missing of an experiment and write its outputs to OUT/NAME.
 
     Args:
         experiment: from the catalogue.
-        out: folder, made if it is not there; one store for all its experiments.
+        out: folder, created if it does not exist; one store for all its experiments.
         quick: fewer settings and trials.
         workers: processes, as in `run_trials`.
         executor: as in `run_trials`.
         progress: as in `run_trials`.
-        given: files and leave to download, for experiments on real data.
+        data_options: files and permission to download, for experiments on real data.
 
     Returns:
         Report: the table, the checks and the processor seconds of all trials.
     """
-    settings = _settings(experiment, quick, given, progress)
+    settings = _settings(experiment, quick, data_options or DataOptions(), progress)
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     with Store(Path(out) / STORE, version=VERSION) as store:
@@ -129,26 +119,31 @@ def reproduce(
         sum(len(cell.outcomes) for cell in results),
         sum(outcome["seconds"] for cell in results for outcome in cell.outcomes),
     )
-    write_trials(folder, tidy(experiment.name, results))
+    _write_trials(folder, tidy(experiment.name, results))
     write_text_atomic(folder / "table.md", report.table)
-    write_figure(folder, experiment, results)
+    _write_figure(folder, experiment, results)
     write_text_atomic(folder / "run.json", _run_json(report, experiment.count(quick), quick))
     return report
 
 
-def _settings(experiment: Experiment, quick: bool, given: Given, progress: Progress | bool | None) -> list[Setting]:
+def _settings(
+    experiment: Experiment, quick: bool, data_options: DataOptions, progress: Progress | bool | None
+) -> list[Setting]:
     """The settings, with the digest of what was prepared where data are needed."""
-    if experiment.prepare is None:
-        return experiment.settings(quick)
-    prepared = experiment.prepare(given, quick, silent if progress is False else on_stderr)
+
+    def log(line: str) -> None:
+        if progress is not False:
+            print(line, file=sys.stderr, flush=True)
+
+    prepared = experiment.prepare(data_options, quick, log) if experiment.prepare is not None else {}
     return [{**setting, **prepared} for setting in experiment.settings(quick)]
 
 
 def _tables(experiment: Experiment, results: Sequence[Cell]) -> str:
-    table = markdown_table(experiment.table(results))
-    if experiment.extras is None:
-        return table
-    return table + "".join(f"\n{line}\n\n{markdown_table(rows)}" for line, rows in experiment.extras(results).items())
+    extras = experiment.extras(results) if experiment.extras is not None else {}
+    return markdown_table(experiment.table(results)) + "".join(
+        f"\n{line}\n\n{markdown_table(rows)}" for line, rows in extras.items()
+    )
 
 
 def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -158,7 +153,7 @@ def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
     return {**outcome, "seconds": round(time.process_time() - start, 6)}
 
 
-def write_trials(folder: Path, rows: Sequence[Row]) -> None:
+def _write_trials(folder: Path, rows: Sequence[Row]) -> None:
     """trials.csv, and trials.parquet where pyarrow is installed."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
@@ -175,60 +170,31 @@ def write_trials(folder: Path, rows: Sequence[Row]) -> None:
     write_bytes_atomic(folder / "trials.parquet", sink.getvalue().to_pybytes())
 
 
-def write_figure(folder: Path, experiment: Experiment, results: Sequence[Cell]) -> None:
+def _write_figure(folder: Path, experiment: Experiment, results: Sequence[Cell]) -> None:
     """figure.png and figure.svg, the same bytes for the same numbers."""
     with style.context(["default", {"svg.hashsalt": "relfit", "text.usetex": False}]):
-        drawn = experiment.figure(results)
-        write_bytes_atomic(folder / "figure.png", _rendered(drawn, "png", {"Software": None}))
-        write_bytes_atomic(folder / "figure.svg", _rendered(drawn, "svg", {"Date": None, "Creator": None}))
+        figure = experiment.figure(results)
+        write_bytes_atomic(folder / "figure.png", _rendered(figure, "png", {"Software": None}))
+        write_bytes_atomic(folder / "figure.svg", _rendered(figure, "svg", {"Date": None, "Creator": None}))
 
 
 def _rendered(figure: Figure, form: str, metadata: Mapping[str, None]) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format=form, dpi=DPI, metadata=dict(metadata))
-    return out.getvalue()
+    stream = io.BytesIO()
+    figure.savefig(stream, format=form, dpi=DPI, metadata=dict(metadata))
+    return stream.getvalue()
 
 
 def _run_json(report: Report, trials: int, quick: bool) -> str:
-    known = {"experiment": report.name, "quick": quick, "trials_per_setting": trials, "trials": report.trials}
-    checks = [check._asdict() for check in report.checks]
-    run = {**known, "seconds": round(report.seconds, 1), "relfit": __version__, "checks": checks}
+    run = {
+        "experiment": report.name,
+        "quick": quick,
+        "trials_per_setting": trials,
+        "trials": report.trials,
+        "seconds": round(report.seconds, 1),
+        "relfit": __version__,
+        "checks": [check._asdict() for check in report.checks],
+    }
     return json.dumps(run, indent=1, ensure_ascii=False) + "\n"
-
-
-# --------------------
-# docs/reproduction.md from the outputs of finished runs: our table and picture beside the paper's claim.
-
-IMAGES = "images/reproduction"
-HEAD = """# Reproduction
-
-Experiments of Lim, Yamada, Schölkopf and Jitkrittum, *Kernel Stein Tests for Multiple Model Comparison*
-(NeurIPS 2019), each that has been run in full; `relfit reproduce --list` names them all. This page is written by
-`make reproduce` (`relfit reproduce all --docs docs/reproduction.md`) from the outputs of the runs; one experiment alone
-is `relfit reproduce NAME`. Rates are over independent trials, ± one Monte-Carlo standard error; bands in the pictures
-are ± 1.96. Every model and the reference have a random stream of their own. Seconds are processor time, of all trials
-together.
-"""
-SECTION = """
-## {name}
-
-{title}.
-
-{setting}
-
-{table}
-{quick}{trials} trials in all ({per_setting} a row), {seconds} of processor time.
-
-![{title}]({image})
-
-**The paper:** {paper}
-
-**Agreement:** {agreement}
-
-{checks}
-
-{note}
-"""
 
 
 def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
@@ -241,38 +207,40 @@ def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) ->
         raise InputError(f"out: expected outputs of experiments in {os.fspath(out)!r}, found none; run them first")
     images = Path(path).parent / IMAGES
     images.mkdir(parents=True, exist_ok=True)
+    head, sections = template()
+    parts = [head]
     for experiment in finished:
         picture = (Path(out) / experiment.name / "figure.png").read_bytes()
         write_bytes_atomic(images / f"{experiment.name}.png", picture)
-    write_text_atomic(path, HEAD + "".join(_section(experiment, Path(out)) for experiment in finished))
+        parts.append(Template(sections[experiment.name]).substitute(_filled(experiment, Path(out) / experiment.name)))
+    write_text_atomic(path, "\n".join(parts))
     return [experiment.name for experiment in finished]
 
 
-def _section(experiment: Experiment, out: Path) -> str:
-    folder = out / experiment.name
+def template() -> tuple[str, dict[str, str]]:
+    """The head of the page, and the section of each experiment, with placeholders $title, $results and $agreement."""
+    text = files("relfit").joinpath("paper/reproduction.md").read_text(encoding="utf-8")
+    head, *sections = re.split(r"(?m)\n(?=## )", text)
+    return head, {section.partition("\n")[0].removeprefix("## "): section for section in sections}
+
+
+def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return SECTION.format(
-        name=experiment.name,
-        title=experiment.title,
-        setting=experiment.setting,
-        table=(folder / "table.md").read_text(encoding="utf-8"),
-        quick="**Quick version, not the full run:** " if run["quick"] else "",
-        trials=run["trials"],
-        per_setting=run["trials_per_setting"],
-        seconds=_duration(run["seconds"]),
-        image=f"{IMAGES}/{experiment.name}.png",
-        paper=experiment.paper,
-        agreement=_agreement(run["checks"]),
-        checks="\n".join(f"- {'PASS' if check['ok'] else '**FAIL**'} {_line(check)}" for check in run["checks"]),
-        note=experiment.note,
-    )
+    table = (folder / "table.md").read_text(encoding="utf-8")
+    quick = "**Quick version, not the full run:** " if run["quick"] else ""
+    trials = f"{run['trials']} trials in all ({run['trials_per_setting']} a row)"
+    picture = f"![{experiment.title}]({IMAGES}/{experiment.name}.png)"
+    checks = [
+        f"- {'PASS' if check['ok'] else '**FAIL**'} {check['claim']}: {check['figure']}" for check in run["checks"]
+    ]
+    return {
+        "title": experiment.title,
+        "results": f"{table}\n{quick}{trials}, {_duration(run['seconds'])} of processor time.\n\n{picture}",
+        "agreement": "\n".join([f"**Agreement:** {_agreement(run['checks'])}", "", *checks]),
+    }
 
 
-def _line(check: dict[str, Any]) -> str:
-    return f"{check['claim']}: {check['figure']}"
-
-
-def _agreement(checks: list[dict[str, Any]]) -> str:
+def _agreement(checks: Sequence[Mapping[str, Any]]) -> str:
     failed = sum(not check["ok"] for check in checks)
     if not failed:
         return f"yes, all {len(checks)} checks pass."

@@ -1,4 +1,12 @@
-"""Run the trials of an experiment in parallel, store each as it comes, and go on after an interruption."""
+"""Run the trials of an experiment in parallel and store each as it finishes; the same call resumes after a stop.
+
+A trial is a pure module-level function of (setting, seed), so a finished one is never run again and the results
+depend neither on the number of workers nor on the order in which they arrive.
+
+The store is an SQLite file with one row per finished trial, keyed by (experiment, version, setting, seed). It is in WAL
+mode with synchronous=FULL: once `put` returns, the row survives kill -9 and a power cut. Any number of processes may
+write to one file on a local disk (WAL does not work over network file systems).
+"""
 
 from __future__ import annotations
 
@@ -17,76 +25,105 @@ from typing import Any, NamedTuple
 
 import threadpoolctl
 
-from relfit.paper.store import Store, canonical_json
-from relfit.util import progress as shared
+from relfit.util import progress as progress_bars
 from relfit.util.errors import InputError, RelfitError
+from relfit.util.libraries import usable_cores
 from relfit.util.progress import Progress
+from relfit.util.sqlite import Database, Format
 
-LINE_SECONDS = 30.0  # between two lines where stderr is not a terminal
+_CREATE = """
+CREATE TABLE trials (
+    experiment TEXT NOT NULL,
+    version TEXT NOT NULL,
+    setting TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    result TEXT NOT NULL,
+    PRIMARY KEY (experiment, version, setting, seed)
+) WITHOUT ROWID
+"""
+# The number is "relf".
+STORE = Format("path", "a store of relfit", 0x72656C66, 1, _CREATE)
+_INSERT = "INSERT INTO trials VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_WHERE = "FROM trials WHERE experiment = ? AND version = ? AND setting = ?"
 
-
-@contextmanager
-def reporting(
-    progress: Progress | bool | None, experiment: str, done: int, total: int
-) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told how many more trials are stored."""
-    if progress is None and not sys.stderr.isatty():
-        yield _counting(_line_writer(experiment, done), done, total)
-        return
-    with shared.reporting(True if progress is None else progress, experiment) as update:
-        if progress is None and update is not None:
-            # What was stored before must not count as speed.
-            update(done, total)
-        yield _counting(update, done, total)
-
-
-def _counting(report: Progress | None, done: int, total: int) -> Callable[[int], None]:
-    counts = [done]
-
-    def advance(count: int) -> None:
-        counts[0] += count
-        if report is not None:
-            report(counts[0], total)
-
-    return advance
-
-
-def _line_writer(experiment: str, already: int) -> Progress:
-    """Write a line when LINE_SECONDS have passed since the last one, and at the end."""
-    start = last = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < LINE_SECONDS and done < total:
-            return
-        last = now
-        left = (now - start) * (total - done) / max(done - already, 1)
-        line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
-        print(line, file=sys.stderr, flush=True)
-
-    return report
-
-
-# --------------------
-# Run the trials of an experiment in parallel, store each as it comes, and go on after an interruption.
-#
-# A trial is a pure module-level function of (setting, seed), so a finished one is never run again and the results
-# depend neither on the number of workers nor on the order in which they arrive.
+LINE_SECONDS = 30.0  # between two progress lines where stderr is not a terminal
+BATCH_SECONDS = 1.0  # short trials are sent together, so that a batch lasts about this long
+MAX_BATCH = 256
 
 Trial = Callable[[dict[str, Any], int], Mapping[str, Any]]
 
-BATCH_SECONDS = 1.0  # short trials travel together, so that a batch lasts about this long
-MAX_BATCH = 256
+
+def canonical_json(value: Mapping[str, Any]) -> str:
+    """`value` as JSON text, the same for equal mappings: keys sorted, no spaces, NumPy values made plain.
+
+    >>> canonical_json({"n": 500, "angle": 0.5})
+    '{"angle":0.5,"n":500}'
+    """
+    if not isinstance(value, Mapping):
+        raise InputError(f"expected a mapping that JSON can hold; got {value!r}; return or pass a dict")
+    try:
+        return json.dumps(dict(value), sort_keys=True, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"expected finite numbers, text, lists and mappings that JSON can hold; got {value!r} ({error}); "
+            "write None where a number does not exist"
+        ) from error
 
 
-class Outcome(NamedTuple):
-    """What a worker sends back for a batch: finished trials, seconds taken, and the failure that ended it."""
+def _plain(value: object) -> object:
+    """NumPy scalars and arrays, without importing numpy: both have `tolist`."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
-    setting: str
-    finished: list[tuple[int, dict[str, Any]]]
-    seconds: float
-    failure: tuple[int, str, str] | None = None
+
+class Store(Database):
+    """An open store file; use it as a context manager.
+
+    `version` names the version of the computation. Rows of another version stay in the file but are neither
+    counted as done nor returned, so results of two versions are never mixed: raise it when a change of the
+    code changes the numbers.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/store.sqlite") as store:
+    ...     store.put("demo", {"n": 50}, 0, {"worse": 1})
+    ...     store.done("demo", {"n": 50}), store.results("demo", {"n": 50})
+    ({0}, [{'worse': 1}])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, version: str = "1") -> None:
+        super().__init__(path, STORE)
+        self.version = version
+
+    def done(self, experiment: str, setting: Mapping[str, Any]) -> set[int]:
+        """The seeds whose trials are stored."""
+        return {seed for (seed,) in self._select("SELECT seed", experiment, setting)}
+
+    def put(self, experiment: str, setting: Mapping[str, Any], seed: int, result: Mapping[str, Any]) -> None:
+        """Store one trial, on disk when this returns; a trial that is stored already is left as it is."""
+        self.put_many(experiment, setting, [(seed, result)])
+
+    def put_many(
+        self, experiment: str, setting: Mapping[str, Any], trials: Iterable[tuple[int, Mapping[str, Any]]]
+    ) -> None:
+        """Store (seed, result) pairs of one setting in one transaction: all or none."""
+        key = (experiment, self.version, canonical_json(setting))
+        rows = [(*key, int(seed), canonical_json(result)) for seed, result in trials]
+        with self.transaction() as connection:
+            connection.executemany(_INSERT, rows)
+
+    def results(self, experiment: str, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The stored results, ordered by seed."""
+        return list(self.by_seed(experiment, setting).values())
+
+    def by_seed(self, experiment: str, setting: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+        """The stored results by seed, in the order of the seeds."""
+        rows = self._select("SELECT seed, result", experiment, setting)
+        return {seed: json.loads(text) for seed, text in rows}
+
+    def _select(self, what: str, experiment: str, setting: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        key = (experiment, self.version, canonical_json(setting))
+        return self.connection.execute(f"{what} {_WHERE} ORDER BY seed", key).fetchall()
 
 
 def run_trials(
@@ -109,7 +146,7 @@ def run_trials(
         settings: JSON-able mappings; the function gets each as it reads back from JSON.
         trials: number of trials per setting (seeds 0, 1, …), or the seeds themselves.
         function: module-level, pure, returns a JSON-able mapping.
-        executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left open; None makes one process
+        executor: any `concurrent.futures.Executor` or a `dask.distributed.Client`, left open; None starts one process
             per core, one thread each.
         progress: None reports on stderr (a bar on a terminal, otherwise a line every half a minute), False is
             silent, a function is called with (trials done, trials in all).
@@ -117,7 +154,7 @@ def run_trials(
         window: most batches in flight, by default four per process; raise it for an executor with more workers.
 
     Returns:
-        For each setting the list of results of the asked-for seeds.
+        For each setting the list of results of the seeds that were asked for.
 
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor
@@ -128,38 +165,23 @@ def run_trials(
     [[{'sum': 1}, {'sum': 2}, {'sum': 3}], [{'sum': 5}, {'sum': 6}, {'sum': 7}]]
     """
     texts = [canonical_json(setting) for setting in settings]
-    seeds = _seeds(trials)
-    missing = _missing(store, experiment, texts, seeds)
-    total = len(seeds) * len(set(texts))
-    left = sum(len(each) for each in missing.values())
+    seeds = sorted({int(seed) for seed in (range(trials) if isinstance(trials, int) else trials)})
+    if not seeds:
+        raise InputError("trials: expected a positive number of trials or a list of seeds; got none")
+    done = {text: store.done(experiment, json.loads(text)) for text in texts}
+    missing = {text: [seed for seed in seeds if seed not in done[text]] for text in done}
+    total = len(seeds) * len(missing)
+    left = sum(map(len, missing.values()))
     if left:
         _check_function(function, executor)
-        processes = workers or (len(executor.nthreads()) if hasattr(executor, "nthreads") else _cores())
+        processes = workers or (len(executor.nthreads()) if hasattr(executor, "nthreads") else usable_cores())
         with (
-            reporting(progress, experiment, total - left, total) as advance,
+            _reporting(progress, experiment, total - left, total) as advance,
             _pool(executor, min(processes, left)) as pool,
         ):
             _drive(store, experiment, missing, function, pool, window or 4 * processes, advance)
-    return [_results(store, experiment, json.loads(text), seeds) for text in texts]
-
-
-def _seeds(trials: int | Iterable[int]) -> list[int]:
-    if isinstance(trials, int):
-        trials = range(trials)
-    seeds = sorted({int(seed) for seed in trials})
-    if not seeds:
-        raise InputError("trials: expected a positive number of trials or a list of seeds; got none")
-    return seeds
-
-
-def _missing(store: Store, experiment: str, texts: Sequence[str], seeds: Sequence[int]) -> dict[str, list[int]]:
-    done = {text: store.done(experiment, json.loads(text)) for text in texts}
-    return {text: [seed for seed in seeds if seed not in done[text]] for text in done}
-
-
-def _results(store: Store, experiment: str, setting: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    stored = store.by_seed(experiment, setting)
-    return [stored[seed] for seed in seeds]
+    stored = [store.by_seed(experiment, json.loads(text)) for text in texts]
+    return [[results[seed] for seed in seeds] for results in stored]
 
 
 def _check_function(function: Trial, executor: Any) -> None:
@@ -171,7 +193,13 @@ def _check_function(function: Trial, executor: Any) -> None:
         )
 
 
-# --- the main process: a bounded window of batches in flight
+class _Batch(NamedTuple):
+    """What a worker sends back: the setting, finished trials, seconds taken, and the failure that ended the batch."""
+
+    setting: str
+    finished: list[tuple[int, dict[str, Any]]]
+    seconds: float
+    failure: tuple[int, str, str] | None = None
 
 
 def _drive(
@@ -184,26 +212,26 @@ def _drive(
     advance: Callable[[int], None],
 ) -> None:
     """Submit and collect until nothing is missing; whatever ends it early, finished trials are stored first."""
-    pace: dict[str, float] = {}
-    running: set[Future[Outcome]] = set()
+    seconds_per_trial: dict[str, float] = {}
+    running: set[Future[_Batch]] = set()
 
-    def keep(outcome: Outcome) -> None:
-        if outcome.finished:
-            store.put_many(experiment, json.loads(outcome.setting), outcome.finished)
-            pace[outcome.setting] = outcome.seconds / len(outcome.finished)
-            advance(len(outcome.finished))
+    def keep(batch: _Batch) -> None:
+        if batch.finished:
+            store.put_many(experiment, json.loads(batch.setting), batch.finished)
+            seconds_per_trial[batch.setting] = batch.seconds / len(batch.finished)
+            advance(len(batch.finished))
 
     def collect_some() -> None:
         for future in wait(running, return_when=FIRST_COMPLETED).done:
-            outcome = future.result()
-            keep(outcome)
+            batch = future.result()
+            keep(batch)
             # Not before it is kept: an interrupt inside `keep` leaves the batch to `_drain`.
             running.discard(future)
-            _raise_failure(experiment, outcome)
+            _raise_failure(experiment, batch)
 
     try:
-        for text, seeds in _batches(missing, pace):
-            running.add(pool.submit(run_batch, function, text, seeds))
+        for text, seeds in _batches(missing, seconds_per_trial):
+            running.add(pool.submit(_run_batch, function, text, seeds))
             if len(running) >= window:
                 collect_some()
         while running:
@@ -214,7 +242,7 @@ def _drive(
         raise
     except BrokenExecutor as error:
         raise RelfitError(
-            f"{experiment}: a worker process ended abruptly, often for want of memory; finished trials are kept; "
+            f"{experiment}: a worker process ended abruptly, often because memory ran out; finished trials are kept; "
             "run the same command to resume, with fewer workers"
         ) from error
     except Exception:
@@ -222,12 +250,14 @@ def _drive(
         raise
 
 
-def _batches(missing: Mapping[str, list[int]], pace: Mapping[str, float]) -> Iterator[tuple[str, list[int]]]:
-    """(setting, seeds) in order, cut when asked for, so that later batches use what earlier ones took."""
+def _batches(
+    missing: Mapping[str, list[int]], seconds_per_trial: Mapping[str, float]
+) -> Iterator[tuple[str, list[int]]]:
+    """(setting, seeds) in order, each cut when it is needed, so that later batches use the times of earlier ones."""
     for text, seeds in missing.items():
         start = 0
         while start < len(seeds):
-            size = _batch_size(pace.get(text))
+            size = _batch_size(seconds_per_trial.get(text))
             yield text, seeds[start : start + size]
             start += size
 
@@ -239,7 +269,7 @@ def _batch_size(seconds_per_trial: float | None) -> int:
     return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(seconds_per_trial, 1e-9))))
 
 
-def _drain(running: set[Future[Outcome]], keep: Callable[[Outcome], None]) -> None:
+def _drain(running: set[Future[_Batch]], keep: Callable[[_Batch], None]) -> None:
     """Cancel what has not started, wait for the rest and keep it; the first error is the one that counts."""
     started = [future for future in running if not future.cancel()]
     for future in wait(started).done:
@@ -247,19 +277,30 @@ def _drain(running: set[Future[Outcome]], keep: Callable[[Outcome], None]) -> No
             keep(future.result())
 
 
-def _raise_failure(experiment: str, outcome: Outcome) -> None:
-    if outcome.failure is None:
+def _raise_failure(experiment: str, batch: _Batch) -> None:
+    if batch.failure is None:
         return
-    seed, message, trace = outcome.failure
+    seed, message, trace = batch.failure
     error = RelfitError(
-        f"{experiment}: the trial with setting {outcome.setting} and seed {seed} failed: {message}; finished trials "
-        "are kept; mend it and run the same command to resume"
+        f"{experiment}: the trial with setting {batch.setting} and seed {seed} failed: {message}; finished trials "
+        "are kept; fix it and run the same command to resume"
     )
     error.add_note(trace)
     raise error
 
 
-# --- the worker processes
+def _run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> _Batch:
+    """Run the trials of one batch, in a worker; a failure ends it and is sent back with what was finished."""
+    finished: list[tuple[int, dict[str, Any]]] = []
+    start = time.perf_counter()
+    for seed in seeds:
+        try:
+            result = json.loads(canonical_json(function(json.loads(setting), seed)))
+        except Exception as error:  # noqa: BLE001 - whatever a trial raises is reported with its setting and seed
+            message = " ".join(f"{type(error).__name__}: {error}".split())
+            return _Batch(setting, finished, time.perf_counter() - start, (seed, message, traceback.format_exc()))
+        finished.append((seed, result))
+    return _Batch(setting, finished, time.perf_counter() - start)
 
 
 @contextmanager
@@ -277,14 +318,8 @@ def _pool(executor: Any, workers: int) -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _start_worker() -> None:
-    """One thread per worker; Ctrl-C is the parent's business; a worker never outlives its parent."""
+    """One thread per worker; the parent handles Ctrl-C; a worker never outlives its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The limits hold for libraries loaded by now, the variables for those that a trial loads later.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -300,16 +335,43 @@ def _exit_with_parent() -> None:
         os._exit(1)
 
 
-def run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> Outcome:
-    """Run the trials of one batch, in a worker; a failure ends it and travels back with what was finished."""
-    finished: list[tuple[int, dict[str, Any]]] = []
-    start = time.perf_counter()
-    for seed in seeds:
-        try:
-            result = json.loads(canonical_json(function(json.loads(setting), seed)))
-        except Exception as error:  # noqa: BLE001 - whatever a trial raises is reported with its setting and seed
-            message = " ".join(f"{type(error).__name__}: {error}".split())
-            failure = (seed, message, traceback.format_exc())
-            return Outcome(setting, finished, time.perf_counter() - start, failure)
-        finished.append((seed, result))
-    return Outcome(setting, finished, time.perf_counter() - start)
+@contextmanager
+def _reporting(
+    progress: Progress | bool | None, experiment: str, done: int, total: int
+) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of trials that have been stored since its last call."""
+
+    def counting(report: Progress | None) -> Callable[[int], None]:
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if report is not None:
+                report(done, total)
+
+        return advance
+
+    if progress is None and not sys.stderr.isatty():
+        yield counting(_line_writer(experiment, done))
+        return
+    with progress_bars.reporting(True if progress is None else progress, experiment) as report:
+        if progress is None and report is not None:
+            # What was stored before must not count as speed.
+            report(done, total)
+        yield counting(report)
+
+
+def _line_writer(experiment: str, already: int) -> Progress:
+    """Write a line when LINE_SECONDS have passed since the last one, and at the end."""
+    start = last = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < LINE_SECONDS and done < total:
+            return
+        last = now
+        left = (now - start) * (total - done) / max(done - already, 1)
+        line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
+        print(line, file=sys.stderr, flush=True)
+
+    return report

@@ -97,9 +97,11 @@ class Test(ABC):
 
     Attributes:
         name: what the test is called in options, results and files.
+        split: the fraction of the rows that selects the best model; None if the same rows select and test.
         default_correction: the correction of the p-values unless another one is given.
         tests_best: True if the best model is tested too, so that corrections count all l models and not l − 1.
-        selects: True if the best model is not simply the one with the smallest estimate; results say "selected as best".
+        selects: True if the best model is not simply the one with the smallest estimate; results then say "selected as
+            best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
         closed_form: True if `two_model_power` is known. Otherwise the power with two models is simulated, too.
@@ -114,11 +116,8 @@ class Test(ABC):
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     closed_form: ClassVar[bool] = False
-
-    @property
-    def split(self) -> float | None:
-        """The fraction of the rows that selects the best model; None if the same rows select and test."""
-        return None
+    # A test that splits the rows has a property here.
+    split: float | None = None
 
     @abstractmethod
     def decide(
@@ -178,6 +177,6 @@ class Test(ABC):
     @classmethod
     def resolved_correction(cls, correction: str, covariance: Array, best: int) -> str:
         """The correction that is really applied: "auto" is BY, which needs no condition; none for a single p-value."""
-        if len(covariance) <= 2 and not cls.tests_best:
+        if len(covariance) <= 2:
             return "none"
         return "by" if correction == "auto" else correction

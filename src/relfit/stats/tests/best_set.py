@@ -101,6 +101,11 @@ class BestSet(Test):
         """Φ(r − z_{1−α}), with α divided by the correction's penalty for two hypotheses."""
         return float(ndtr(signal + ndtri(alpha / _PENALTY[correction])))
 
+    @classmethod
+    def resolved_correction(cls, correction: str, covariance: Array, best: int) -> str:
+        """The correction that is really applied: "auto" is BY, since no sign condition is known for these maxima."""
+        return "by" if correction == "auto" else correction
+
     def decide_under_all(
         self, joints: Sequence[JointEstimate], kernels: Sequence[str], *, alpha: float, correction: str, seed: int
     ) -> tuple[JointEstimate, Decision]:
@@ -194,9 +199,7 @@ def _beater(joint: JointEstimate, pairs: Differences, i: int) -> int:
 # ── bounds for how much worse than the best each model is ────────────────────────────────────────────────────────────
 
 
-def regret_bounds(
-    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS
-) -> tuple[Array, Array]:
+def regret_bounds(joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS) -> tuple[Array, Array]:
     """(l,) lower and upper confidence bounds for the regret R_i = D_i − min_j D_j, in the units of D.
 
     The regret is 0 for the best model, whichever that is. It needs no selected model, so its bounds hold without

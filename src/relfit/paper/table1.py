@@ -1,0 +1,419 @@
+"""Table 1: five mixtures of two groups of images against an even one, beside selection by the lowest FID.
+
+table1-celeba has the paper's groups, smiling and other faces, from the authors' four files of Inception features.
+table1-digits has images that come with relfit: digits 0 to 4 and 5 to 9 in place of the faces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from relfit import IMQ, Comparison, compare
+from relfit.paper.data import GREY_LEVELS, DataAbsent, DataOptions, Log, cache_folder, digest, digits
+from relfit.paper.drawing import draw_bars, new_figure
+from relfit.paper.experiment import (
+    ALPHA,
+    Cell,
+    Check,
+    Decision,
+    Experiment,
+    Point,
+    Rate,
+    Results,
+    Row,
+    Setting,
+    grid,
+    level_kept,
+    rate,
+    relmulti,
+    verdict,
+)
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
+
+
+class Mixture(NamedTuple):
+    """A model: the fraction of the first group, and whether its images are generated."""
+
+    fraction: float
+    generated: bool
+
+
+MODELS = {
+    "G .50/.50": Mixture(0.50, True),
+    "R .60/.40": Mixture(0.60, False),
+    "R .40/.60": Mixture(0.40, False),
+    "R .51/.49": Mixture(0.51, False),
+    "R .52/.48": Mixture(0.52, False),
+}
+GENERATED, TRULY_BEST = "G .50/.50", "R .51/.49"
+TESTS: dict[str, dict[str, Any]] = {
+    "RelPSI": {"test": "relpsi"},
+    "RelMulti": relmulti(0.5, "by"),
+    "RelMulti, BH": relmulti(0.5, "bh"),
+    "best set": {"test": "best-set"},
+    "carving": {"test": "carve"},
+}
+SHOWN = ("RelPSI", "RelMulti", "best set", "carving")
+FID = "FID"
+# The generated images and the truly best model alone: RelPSI without the other, nearly tied ones.
+PAIRED = "RelPSI, two models"
+PAPER = {
+    ("RelPSI", "rej."): (0.99, 0.39, 0.28, 0.02, 0.06),
+    ("RelPSI", "sel."): (0.0, 0.02, 0.03, 0.52, 0.43),
+    ("RelMulti", "rej."): (1.0, 0.18, 0.19, 0.03, 0.0),
+    ("RelMulti", "sel."): (0.0, 0.08, 0.10, 0.37, 0.45),
+    (FID, "sel."): (0.0, 0.39, 0.03, 0.27, 0.31),
+}
+PAPER_FID = (27.86, 16.01, 16.29, 16.03, 16.01)
+
+TRAINING = 397  # digits that the generators learn from; the other 1400 are the pools
+GROUPS = (range(5), range(5, 10))
+COMPONENTS = 8
+SIZES, QUICK_SIZES = (300, 500), (300,)
+
+CELEBA_NAME = "table1-celeba"
+REAL_FILES = ("ref_smile.npy", "ref_nonsmile.npy")
+GENERATED_FILES = ("gen_smile.npy", "gen_nonsmile.npy")
+CELEBA_SIZE, QUICK_CELEBA_SIZE = 2000, 200
+HOW_TO_GET = (
+    f"{CELEBA_NAME}: its data are not on this machine; give the folder of the authors' feature files "
+    f"({', '.join((*GENERATED_FILES, *REAL_FILES))}) with --features DIR, or run table1-digits, which has its own"
+)
+
+
+class Moments(NamedTuple):
+    """Mean (d,) and covariance (d, d)."""
+
+    mean: Array
+    covariance: Array
+
+
+def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
+    """‖μ − μ'‖² + tr(C + C' − 2(C^½ C' C^½)^½) of every sample to the reference.
+
+    The Fréchet distance between Gaussians fitted to two samples of features is called FID when they are Inception's.
+    C^½ and the eigenvalues of the symmetric C^½ C' C^½ are all that is needed: no root of CC', which is not symmetric
+    and whose computed root may be complex.
+
+    >>> x = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> round(fids(x, {"moved": x + [3.0, 4.0]})["moved"], 6)
+    25.0
+    """
+    a = _moments(reference)
+    sizes, directions = np.linalg.eigh(a.covariance)
+    root = np.asarray((directions * np.sqrt(np.maximum(sizes, 0.0))) @ directions.T)
+    return {name: _distance(a, root, _moments(x)) for name, x in samples.items()}
+
+
+def _moments(x: Array) -> Moments:
+    return Moments(x.mean(axis=0), np.atleast_2d(np.cov(x, rowvar=False)))
+
+
+def _distance(a: Moments, root_of_a: Array, b: Moments) -> float:
+    product = np.linalg.eigvalsh(root_of_a @ b.covariance @ root_of_a)
+    # Singular covariances (n < d) have eigenvalues of 0, which rounding makes negative.
+    overlap = np.sqrt(np.maximum(product, 0.0)).sum()
+    gap = a.mean - b.mean
+    return float(gap @ gap + np.trace(a.covariance) + np.trace(b.covariance) - 2.0 * overlap)
+
+
+def verdicts(test: str, result: Comparison) -> list[Decision]:
+    """The decisions of one comparison: p-value, verdict, whether the model was selected, and its discrepancy."""
+    return [
+        {**verdict(test, result, k), "selected": model == result.best, "value": float(result.discrepancy[k])}
+        for k, model in enumerate(result.names)
+    ]
+
+
+def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
+    """The decisions of a criterion that only selects: the model with the lowest value."""
+    lowest = min(values, key=values.__getitem__)
+    return [
+        {"test": test, "model": name, "worse": False, "pvalue": None, "selected": name == lowest, "value": value}
+        for name, value in values.items()
+    ]
+
+
+def mean_of(cell: Cell, test: str, model: str, key: str) -> Rate:
+    """The mean over trials of an entry of one model's decisions, with its standard error."""
+    return rate(float(d[key]) for decisions in cell.decisions(test) for d in decisions if d["model"] == model)
+
+
+def rejected(cell: Cell, test: str, model: str) -> Rate:
+    """How often the model is declared worse."""
+    return mean_of(cell, test, model, "worse")
+
+
+def selected(cell: Cell, test: str, model: str) -> Rate:
+    """How often the model is the one the others are tested against."""
+    return mean_of(cell, test, model, "selected")
+
+
+SCORES = {"rej.": rejected, "sel.": selected}
+
+
+def beside(ours: Rate, papers: float) -> str:
+    """Our rate with its standard error, the paper's in brackets.
+
+    >>> beside((0.4, 0.049), 0.42)
+    '0.40 ± 0.05 (0.42)'
+    """
+    return f"{ours[0]:.2f} ± {ours[1]:.2f} ({papers:.2f})"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Real images of the two groups, rows of features, and a generator of each: (group, count, rng) → rows."""
+
+    real: tuple[Array, Array]
+    generate: Callable[[int, int, np.random.Generator], Array]
+
+
+def rows_needed(n: int) -> int:
+    """Real images of a group that a trial needs: half of the reference, and the larger part of a model."""
+    return n // 2 + max(_counts(mixture.fraction, n)[0] for mixture in MODELS.values())
+
+
+def _counts(fraction: float, n: int) -> tuple[int, int]:
+    first = round(fraction * n)
+    return first, n - first
+
+
+def draw(source: Source, n: int, seed: int) -> tuple[Array, dict[str, Array]]:
+    """The reference and the models' samples: the reference's images are in no model, each model draws from the rest.
+
+    The models draw independently of each other, so that two of them may have images in common.
+    """
+    first, *streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(1 + len(MODELS))]
+    shuffled = [group[first.permutation(len(group))] for group in source.real]
+    halves = _counts(0.5, n)
+    reference = np.concatenate([group[:count] for group, count in zip(shuffled, halves, strict=True)])
+    rest = [group[count:] for group, count in zip(shuffled, halves, strict=True)]
+
+    def sample(mixture: Mixture, rng: np.random.Generator) -> Array:
+        counts = _counts(mixture.fraction, n)
+        if mixture.generated:
+            return np.concatenate([source.generate(k, count, rng) for k, count in enumerate(counts)])
+        return np.concatenate([_without_replacement(rest[k], count, rng) for k, count in enumerate(counts)])
+
+    return reference, {name: sample(MODELS[name], rng) for name, rng in zip(MODELS, streams, strict=True)}
+
+
+def _without_replacement(rows: Array, count: int, rng: np.random.Generator) -> Array:
+    return rows[rng.choice(len(rows), count, replace=False)]
+
+
+def _trial(source: Source, n: int, seed: int) -> dict[str, Any]:
+    """One draw: the verdicts of every test, and FID."""
+    reference, samples = draw(source, n, seed)
+    pair = {name: samples[name] for name in (GENERATED, TRULY_BEST)}
+    runs = [(name, samples, options) for name, options in TESTS.items()] + [(PAIRED, pair, {"test": "relpsi"})]
+    decisions: list[Decision] = []
+    for name, models, options in runs:
+        result = compare(reference, models, kernel=IMQ(), alpha=ALPHA, rng=seed, progress=False, **options)
+        decisions += verdicts(name, result)
+    return {"decisions": decisions + unjudged(FID, fids(reference, samples))}
+
+
+def table(results: Results) -> list[Row]:
+    """As the paper's: a row per model, the paper's figure in brackets."""
+    return [_row(cell, k, model) for cell in results for k, model in enumerate(MODELS)]
+
+
+def _row(cell: Cell, k: int, model: str) -> Row:
+    row: Row = {"n": cell.setting["n"], "model": model}
+    for (test, kind), figures in PAPER.items():
+        row[f"{test} {kind} (paper)"] = beside(SCORES[kind](cell, test, model), figures[k])
+    row["mean FID (paper)"] = f"{mean_of(cell, FID, model, 'value')[0]:.3g} ({PAPER_FID[k]:.1f})"
+    return {**row, **{f"{test} rej.": rejected(cell, test, model) for test in ("RelMulti, BH", "best set", "carving")}}
+
+
+def extras(results: Results) -> Mapping[str, list[Row]]:
+    """What the nearly tied models cost RelPSI."""
+    tests = {"five": "RelPSI", "two": PAIRED}
+    rows: list[Row] = [
+        {"n": cell.setting["n"]}
+        | {f"{models} models": rejected(cell, test, GENERATED) for models, test in tests.items()}
+        for cell in results
+    ]
+    return {f"How often RelPSI declares {GENERATED} worse, among five models and beside {TRULY_BEST} alone:": rows}
+
+
+def figure(title: str, results: Results) -> Figure:
+    """How often each model is declared worse, and how often it is selected, for the largest n."""
+    cell = results[-1]
+    drawn, axes = new_figure(2, 4.6)
+    panels = {"rej.": SHOWN, "sel.": ("RelPSI", FID)}
+    labels = ("Declared worse (share of trials)", "Selected as best (share of trials)")
+    for ax, (kind, tests), label in zip(axes, panels.items(), labels, strict=True):
+        rates = {test: [SCORES[kind](cell, test, model) for model in MODELS] for test in tests}
+        papers = {test: PAPER[test, kind] for test in tests if (test, kind) in PAPER}
+        panel_title = f"{title}, n = {cell.setting['n']}"
+        draw_bars(ax, panel_title, list(MODELS), rates, papers, label, "the paper (faces, n = 2000)")
+        ax.tick_params(axis="x", labelsize="small")
+        ax.legend(loc="best", frameon=False, fontsize="small")
+    return drawn
+
+
+def checks(results: Results) -> list[Check]:
+    """The model nearest to the truth is seldom declared worse."""
+    claim = "{}: {}, the truly best, declared worse at most .05 + 3 s.e."
+    return [
+        level_kept(
+            claim.format(test, TRULY_BEST),
+            "n",
+            [Point(cell.setting["n"], *rejected(cell, test, TRULY_BEST)) for cell in results],
+        )
+        for test in SHOWN
+    ]
+
+
+def digits_checks(results: Results) -> list[Check]:
+    """Besides, the generated images are declared worse more often than any other model, as the paper found."""
+    return [*checks(results), *(_generated_worst(test, results) for test in SHOWN)]
+
+
+def _generated_worst(test: str, results: Results) -> Check:
+    rates = [[rejected(cell, test, model)[0] for model in MODELS] for cell in results]
+    pairs = [(first, max(others)) for first, *others in rates]
+    claim = f"{test}: the generated images declared worse more often than any other model"
+    return Check(claim, all(a > b for a, b in pairs), ", ".join(f"{a:.3f} and {b:.3f}" for a, b in pairs))
+
+
+class PrincipalGaussian:
+    """Images of one digit: mean + Σ_k z_k s_k v_k + noise, z normal, over the leading principal directions v_k."""
+
+    def __init__(self, images: Array) -> None:
+        self.centre = images.mean(axis=0)
+        _, sizes, directions = np.linalg.svd(images - self.centre, full_matrices=False)
+        spread = sizes / np.sqrt(len(images) - 1)
+        self.axes = spread[:COMPONENTS, None] * directions[:COMPONENTS]
+        self.noise = np.sqrt((spread[COMPONENTS:] ** 2).sum() / (images.shape[1] - COMPONENTS))
+
+    def __call__(self, count: int, rng: np.random.Generator) -> Array:
+        drawn = self.centre + rng.normal(size=(count, COMPONENTS)) @ self.axes
+        return np.asarray(drawn + rng.normal(scale=self.noise, size=drawn.shape))
+
+
+@cache
+def digits_source() -> Source:
+    """The pools of real images and the generators, which have seen none of them."""
+    images, labels = digits()
+    order = np.random.default_rng(0).permutation(len(images))
+    train, pool = order[:TRAINING], order[TRAINING:]
+    makers = [PrincipalGaussian(images[train][labels[train] == digit]) for digit in range(10)]
+
+    def generate(group: int, count: int, rng: np.random.Generator) -> Array:
+        drawn = rng.integers(GROUPS[group][0], GROUPS[group][-1] + 1, size=count)
+        made = [makers[digit](int((drawn == digit).sum()), rng) for digit in GROUPS[group]]
+        return np.clip(np.round(np.concatenate(made) * GREY_LEVELS) / GREY_LEVELS, 0.0, 1.0)
+
+    first, second = (images[pool][np.isin(labels[pool], group)] for group in GROUPS)
+    return Source((first, second), generate)
+
+
+def digits_trial(setting: Setting, seed: int) -> dict[str, Any]:
+    """One draw of n images for the reference and each model."""
+    return _trial(digits_source(), setting["n"], seed)
+
+
+def prepare_celeba(options: DataOptions, quick: bool, log: Log) -> Setting:
+    """Check the four files and note where they are; their digest stands for them in the settings."""
+    if options.features is None:
+        raise DataAbsent(HOW_TO_GET)
+    folder = options.features.resolve()
+    n = QUICK_CELEBA_SIZE if quick else CELEBA_SIZE
+    least = dict.fromkeys(REAL_FILES, rows_needed(n)) | dict.fromkeys(GENERATED_FILES, n // 2)
+    columns = {name: _check(folder / name, rows) for name, rows in least.items()}
+    if len(set(columns.values())) > 1:
+        raise InputError(f"--features: expected files with the same number of columns, got {columns}")
+    log(f"{CELEBA_NAME}: reading {folder}")
+    key = digest(*(_sum(folder / name) for name in least))
+    write_text_atomic(_pointer(key), json.dumps({"folder": str(folder)}) + "\n")
+    return {"features": key}
+
+
+def _check(path: Path, least: int) -> int:
+    """The number of columns of a file that has enough rows, all finite."""
+    rows = _open(path)
+    if rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) < least:
+        raise InputError(
+            f"--features: {path.name}: expected {least} rows or more of numbers, got {rows.dtype} of shape {rows.shape}"
+        )
+    if not np.isfinite(rows).all():
+        raise InputError(f"--features: {path.name}: expected finite numbers, got NaN or infinity")
+    return int(rows.shape[1])
+
+
+def _open(path: Path) -> NDArray[Any]:
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except FileNotFoundError as error:
+        raise InputError(f"--features: expected the file {path.name} in {str(path.parent)!r}, found none") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"--features: {path.name}: expected an .npy file of numbers ({error})") from error
+
+
+def _sum(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").digest()
+
+
+def _pointer(key: str) -> Path:
+    """Where the files with this digest are: the path is no part of a setting, the files' contents are."""
+    return cache_folder("celeba") / f"features-{key}.json"
+
+
+@lru_cache(maxsize=1)
+def _celeba_source(key: str) -> Source:
+    folder = Path(json.loads(_pointer(key).read_text(encoding="utf-8"))["folder"])
+
+    def arrays(names: Sequence[str]) -> list[Array]:
+        return [np.asarray(_open(folder / name), dtype=np.float64) for name in names]
+
+    (smiling, others), generated = arrays(REAL_FILES), arrays(GENERATED_FILES)
+    return Source((smiling, others), lambda group, count, rng: _without_replacement(generated[group], count, rng))
+
+
+def celeba_trial(setting: Setting, seed: int) -> dict[str, Any]:
+    """One draw of n faces for the reference and each model."""
+    return _trial(_celeba_source(setting["features"]), setting["n"], seed)
+
+
+CELEBA = Experiment(
+    name=CELEBA_NAME,
+    title="Table 1: mixtures of smiling and other faces (CelebA)",
+    settings=grid("n", (CELEBA_SIZE,), (QUICK_CELEBA_SIZE,)),
+    trials=(100, 4),
+    trial=celeba_trial,
+    table=table,
+    figure=partial(figure, "CelebA"),
+    checks=checks,
+    prepare=prepare_celeba,
+    data_options=("--features",),
+    extras=extras,
+)
+DIGITS = Experiment(
+    name="table1-digits",
+    title="Table 1 with digits: mixtures of two groups of images",
+    settings=grid("n", SIZES, QUICK_SIZES),
+    trials=(100, 6),
+    trial=digits_trial,
+    table=table,
+    figure=partial(figure, "Digits"),
+    checks=digits_checks,
+    extras=extras,
+)
+EXPERIMENTS = (CELEBA, DIGITS)

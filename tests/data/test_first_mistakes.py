@@ -1,0 +1,94 @@
+"""Common first mistakes: the error says what to do instead."""
+
+import os
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from relfit.cli import main
+from relfit.cli.inputs import load_object
+from relfit.data.files import read_rows
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, rows in zip(("real", "good", "meh"), np.random.default_rng(0).normal(size=(3, 40, 2)), strict=True):
+        np.save(tmp_path / f"{name}.npy", rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "said"),
+    [
+        ("a;b\n1;2\n", None, "separated by ';'?"),
+        ("1;2\n3;4\n", None, "separated by ';'?"),
+        ("a;b\n1,5;2,5\n", None, "separated by ';'?"),
+        ("a;b\n1;2\n", "b", "expected a column called 'b', got 'a;b'; is it separated by ';'?"),
+        ("a\tb\n1\t2\n", None, "separated by a tab?"),
+        ("a|b\n1|2\n", None, "separated by '|'?"),
+    ],
+)
+def test_another_separator_is_asked_about(tmp_path, text, columns, said):
+    (tmp_path / "a.csv").write_text(text)
+    refused(lambda: read_rows(tmp_path / "a.csv", columns=columns), str(tmp_path / "a.csv"), said)
+
+
+@pytest.mark.parametrize("odd", ["real", "good"])
+def test_one_file_with_another_separator(folder, capsys, odd):
+    for name in ("real", "good", "meh"):
+        (folder / f"{name}.csv").write_text("a,b\n1,2\n".replace(",", ";" if name == odd else ","))
+    line = _line(capsys, "real.csv", "good.csv", "meh.csv")
+    assert "good.csv: expected the reference's columns" in line
+    assert "separated by ';'?; rename them" in line
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,x;y\n", "a\nx\n", 'a\n"1,5"\n'])
+def test_what_is_separated_by_commas_is_not(tmp_path, text):
+    (tmp_path / "a.csv").write_text(text)
+    assert "separated by" not in refused(lambda: read_rows(tmp_path / "a.csv"), "expected numbers")
+
+
+def test_a_single_column_may_have_a_semicolon_in_its_name(tmp_path):
+    (tmp_path / "a.csv").write_text("speed; km/h\n1\n2\n")
+    np.testing.assert_array_equal(read_rows(tmp_path / "a.csv"), [[1], [2]])
+
+
+def _line(capsys, *args):
+    assert main(["compare", *args]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_groups_that_are_neither_a_column_nor_a_file(folder, capsys):
+    line = _line(capsys, "real.npy", "good.npy", "meh.npy", "--groups", "nofile")
+    assert "--groups: there is no such column or file; real.npy: its columns have no names" in line
+    assert "instead of 'nofile'" in line
+
+
+def test_pipes_are_refused_with_what_to_do(folder, capsys):
+    said = "pipes cannot be read; save to a file first"
+    assert f"-: {said}" in _line(capsys, "-", "good.npy", "meh.npy")
+    assert f"-: {said}" in _line(capsys, "real.npy", "good.npy", "-")
+    assert f"-: {said}" in _line(capsys, "real.npy", "good.npy", "-", "--memory", "2GB")
+    os.mkfifo("pipe.csv")
+    refused(lambda: read_rows("pipe.csv"), f"pipe.csv: {said}")
+    reader, writer = os.pipe()
+    try:
+        refused(lambda: read_rows(f"/dev/fd/{reader}"), said)
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_file_called_minus_is_no_pipe(folder):
+    (folder / "-").write_text("1\n")
+    refused(lambda: read_rows("-"), "expected a file ending in")
+
+
+def test_a_module_in_the_folder_is_named_as_a_file(folder):
+    (folder / "my_models.py").write_text("good = 3\n")
+    refused(lambda: load_object("my_models:good"), "my_models: cannot be imported", "; or write my_models.py:good")
+    assert load_object("my_models.py:good") == 3
+    assert "or write" not in refused(lambda: load_object("no_models:good"), "no_models: cannot be imported")

@@ -1,0 +1,38 @@
+"""The simulation behind docs/kernels.md: its trials run, and its rates are those of the verdicts."""
+
+import json
+
+import pytest
+
+from studies import kernels
+
+
+def test_settings_can_be_stored():
+    cells = kernels.cells()
+    assert json.loads(json.dumps(cells)) == cells
+    assert {cell["problem"] for cell in cells} == {*kernels.PROBLEMS, "cauchy"}
+
+
+@pytest.mark.parametrize("problem", ["fig1-meanshift", "cauchy"])
+def test_a_trial_decides_with_every_kernel(problem):
+    setting = {"problem": problem, "measure": "ksd", "n": 100}
+    first, second = (kernels.trial(setting, 3) for _ in range(2))
+    assert first == second
+    runs = kernels.TAILS if problem == "cauchy" else (*kernels.SELECTIVE, *kernels.BEST_SET)
+    assert {f"{test}/{kernel}" for test, kernel in runs} == set(first) - {"factor"}
+
+
+def test_rates_by_hand():
+    """Two trials of the Cauchy problem: P1, one of two tied models, is declared once; P3, worse, twice."""
+    setting = {"problem": "cauchy", "measure": "ksd", "n": 200}
+    names = [f"{test}/{kernel}" for test, kernel in kernels.TAILS]
+    rows = kernels.rows(setting, [dict.fromkeys(names, declared) for declared in (["P1", "P3"], ["P3"])])
+    assert [row["FPR"] for row in rows] == [(0.25, 0.25)] * 4
+    assert [row["TPR"] for row in rows] == [(1.0, 0.0)] * 4
+    assert [row["level"] for row in rows] == ["kept"] * 4
+
+
+def test_shares_of_the_bandwidths_chosen():
+    setting = {"problem": "blobs", "measure": "mmd", "n": 500}
+    shares = kernels.factors(setting, [{"factor": 0.125}, {"factor": 0.25}, {"factor": 0.125}, {"factor": 2.0}])
+    assert [shares[f"{factor:g}"] for factor in kernels.FACTORS] == [0.5, 0.25, 0.0, 0.0, 0.25]

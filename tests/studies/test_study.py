@@ -1,0 +1,99 @@
+"""The command that all studies share: what is missing is run, a page is made from what is stored."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from studies import study
+from studies.study import Part, Study
+
+
+def trial(setting, seed):
+    return {"value": setting["n"] + seed}
+
+
+def cells():
+    return [{"n": 10}, {"n": 20}]
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """A study whose template is in a temporary folder, and a list of what its `write` was given."""
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "page.md").write_text("# $title\n\n$$ costs {1}\n\n$values\n")
+    monkeypatch.setattr(study, "ROOT", tmp_path)
+    written = []
+
+    def write(docs, results):
+        written.append(results)
+        values = [len(trials) for _, trials in results["main"]]
+        study.write_page(docs, "page.md", title="Example", values=values)
+        return len(values) == 2
+
+    parts = {"main": Part("stored-name", cells, trial, 40), "small": Part("other", cells, trial, 4)}
+    return Study(parts, "example.sqlite", "7", write, timed=True), written
+
+
+def run(example, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        study.main(example[0], "Example.", arguments)
+    return ended.value.code
+
+
+def test_parts_are_run_in_proportion_and_the_page_is_written(example, tmp_path):
+    assert run(example, "--trials", "20") == 0
+    results = example[1][0]
+    assert [len(trials) for _, trials in results["main"]] == [20, 20]
+    assert [len(trials) for _, trials in results["small"]] == [2, 2]
+    assert results["main"][1][1][:3] == [{"value": 20}, {"value": 21}, {"value": 22}]
+    assert (tmp_path / "docs" / "page.md").read_text() == "# Example\n\n$ costs {1}\n\n[20, 20]\n"
+    with study.Store(tmp_path / "example.sqlite", version="7") as store:
+        assert store.done("stored-name", {"n": 10}) == set(range(20))
+
+
+def test_all_stored_trials_count(example):
+    run(example, "--trials", "20")
+    run(example, "--trials", "10")
+    assert [len(trials) for _, trials in example[1][1]["main"]] == [20, 20]
+
+
+def test_only_some_parts_write_no_page(example, tmp_path):
+    study.main(example[0], "Example.", ["--only", "small", "--store", str(tmp_path / "elsewhere.sqlite")])
+    assert example[1] == []
+    assert (tmp_path / "elsewhere.sqlite").exists()
+    assert not (tmp_path / "docs").exists()
+
+
+def test_stored_runs_nothing_and_the_status_tells_what_does_not_hold(example, tmp_path):
+    with study.Store(tmp_path / "example.sqlite", version="7") as store:
+        store.put_many("stored-name", {"n": 10}, [(0, {"value": 10})])
+    assert run(example, "--stored", "--docs", str(tmp_path / "pages")) == 1
+    assert [setting for setting, _ in example[1][0]["main"]] == [{"n": 10}]
+    assert (tmp_path / "pages" / "page.md").exists()
+
+
+def test_a_missing_value_is_an_error(example, tmp_path):
+    with pytest.raises(KeyError, match="values"):
+        study.write_page(tmp_path, "page.md", title="Example")
+
+
+def test_error_rates_by_hand():
+    """Trial 1 declares a and c, trial 2 nothing: FPR (½, 0), FDR (½, 0), FWER (1, 0), TPR (1, 0)."""
+    rates = study.error_rates(SimpleNamespace(best={"a", "b"}, worse={"c"}), [["a", "c"], []])
+    assert rates == {"FPR": (0.25, 0.25), "FDR": (0.25, 0.25), "FWER": (0.5, 0.5), "TPR": (0.5, 0.5)}
+    assert study.error_rates(SimpleNamespace(best={"a"}, worse=set()), [["a"], []])["TPR"] == ""
+
+
+def test_words():
+    assert study.declared(("a", "b", "c"), np.array([True, False, True])) == ["a", "c"]
+    assert (study.level((0.08, 0.011)), study.level((0.08, 0.009))) == ("kept", "EXCEEDED")
+
+
+def test_every_study_is_in_the_readme():
+    folder = Path(study.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "study", "problems"}
+    modules |= {path.parent.name for path in folder.glob("*/__main__.py")}
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert {name for name in modules if f"python -m studies.{name}" not in readme} == set()
