@@ -187,7 +187,7 @@ def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision
             )
         if not isinstance(test, BestSet) or settings.margin:
             raise _several_kernels(
-                f"test={test.name!r}" if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
+                f'test="{test.name}"' if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
             )
         joints = [joint_estimate(parts.testing, replace(parts.estimate, kernel=each)) for each in kernel.kernels]
         return test.decide_under_all(joints, [each.describe() for each in kernel.kernels], **options)
@@ -516,6 +516,10 @@ def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction
     if not given:
         raise InputError(f"tests: expected some of {', '.join(TESTS)}, got none")
     chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in given))
+    names = [test.name for test in chosen]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"tests: expected each test once, got {twice} twice; make a plan for each of them")
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
     asked = [test.default_correction if correction is None else correction for test in chosen]

@@ -8,12 +8,12 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 from scipy.stats import norm
+from trials import pvalues, trials
 
-from relfit.stats.decision import adjust, decide_without_variance, difference_variance, differences, smallest_sample
-from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.decision import adjust, difference_errors, difference_variance, differences, gaps_to
+from relfit.stats.joint import JointEstimate, Psi, smallest_sample
 from relfit.stats.tests.best_set import best_set
-from relfit.stats.tests.relpsi import relpsi
-from relfit.util.errors import InputError
+from relfit.stats.tests.relpsi import RelPSI
 
 ALPHA = 0.05
 
@@ -44,7 +44,6 @@ def test_two_models_are_the_one_sided_z_test():
     assert decision.best == 0
     assert decision.worse.tolist() == [False, True]
     assert decision.beaten_by == (None, 0)
-    assert decision.confidence_set == (0,)
 
 
 def test_two_models_with_a_margin():
@@ -58,7 +57,6 @@ def test_three_independent_models_by_quadrature():
     draws = 40_000
     decision = decide([0.0, 0.7, 1.8], 0.5 * np.eye(3), draws=draws)
     for i, statistic in enumerate([-0.7, 0.7, 1.8]):
-        assert decision.statistic[i] == pytest.approx(statistic)
         inside = quad(lambda x, t=statistic: norm.pdf(x) * norm.cdf(np.sqrt(2) * t - x) ** 2, -9, 9)[0]
         error = np.sqrt(inside * (1 - inside) / draws)
         assert abs(np.exp(decision.log_pvalue[i]) - (1 - inside)) < 4 * error + 1 / draws
@@ -89,29 +87,11 @@ def test_union_bound_goes_below_the_resolution_of_the_draws():
     assert decision.log_pvalue[2] == pytest.approx(np.log(2) + log_ndtr(-30.0), rel=1e-12)
 
 
-def test_two_step_for_two_models_by_hand():
-    """β = α/10 = .005. (D_1 − D_0)/s = 2 > −z_β: offset 0 and p_1 = β + Φ(−2). For model 0 the upper bound is
-    −2 + z_β = .576 > 0, so p_0 = β + Φ(2), or 1. At a gap of 3 the upper bound is ≤ 0 and p_0 = 1.
-    """
-    near = decide([0.0, 2.0], 0.5 * np.eye(2), two_step=True)
-    np.testing.assert_allclose(np.exp(near.log_pvalue), [0.005 + norm.cdf(2), 0.005 + norm.sf(2)], rtol=1e-12)
-    far = decide([0.0, 3.0], 0.5 * np.eye(2), two_step=True)
-    np.testing.assert_allclose(np.exp(far.log_pvalue), [1.0, 0.005 + norm.sf(3)], rtol=1e-12)
-
-
-def test_two_step_offsets_shrink_with_a_correction():
-    """With Holm over l = 4 the first step takes α/(10·4), so a clear loser can still be rejected."""
-    decision = decide([0.0, 0.0, 0.0, 9.0], 0.5 * np.eye(4), correction="holm", two_step=True)
-    assert np.exp(decision.log_pvalue[3]) == pytest.approx(ALPHA / 40, rel=1e-6)
-    assert decision.worse.tolist() == [False, False, False, True]
-
-
 @pytest.mark.parametrize("correction", ["none", "holm", "bonferroni", "bh", "by"])
 def test_corrections_count_every_model(correction):
     decision = decide([0.0, 0.3, 2.0, 3.5], 0.5 * np.eye(4), correction=correction)
     np.testing.assert_allclose(decision.adjusted_pvalue, adjust(np.exp(decision.log_pvalue), correction))
     np.testing.assert_array_equal(decision.worse, decision.adjusted_pvalue <= ALPHA)
-    assert decision.confidence_set == tuple(np.flatnonzero(~decision.worse))
 
 
 def test_automatic_correction_is_the_one_that_needs_no_condition():
@@ -124,7 +104,8 @@ def test_beaten_by_is_where_the_maximum_is_attained():
     decision = decide([0.0, 1.0, 2.0, 4.0], covariance)
     assert decision.best == 0
     assert decision.beaten_by[3] == 1
-    assert decision.statistic[3] == pytest.approx(6.0)
+    # T_3 = 6 against three models: the union bound holds to the last digits, far below the resolution of the draws.
+    assert decision.log_pvalue[3] == pytest.approx(np.log(3) + log_ndtr(-6.0), rel=1e-12)
 
 
 def keyed(names, seed=3):
@@ -133,19 +114,18 @@ def keyed(names, seed=3):
     return lambda name: np.random.default_rng([seed, 99 if name is None else order[name]])
 
 
-@pytest.mark.parametrize("method", ["gaussian", "bootstrap"])
+@pytest.mark.parametrize("rows", [40, 400])
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("two_step", [False, True])
-def test_permuted_models_with_their_noise_give_permuted_answers(method, shared, two_step):
-    psi = skewed_psi(40, 5, seed=1, models=30, shared=shared)
-    values = np.array([0.3, 0.0, 0.1, 0.9, 0.2])
+def test_permuted_models_with_their_noise_give_permuted_answers(rows, shared):
+    """Below and above 300 rows: the bootstrap with Student's law, and the normal one."""
+    psi = skewed_psi(rows, 5, seed=1, models=rows - 10 if rows < 300 else rows, shared=shared)
+    values = np.array([0.3, 0.0, 0.1, 0.9, 0.2]) * np.sqrt(40 / rows)
     names = tuple("abcde")
-    first = JointEstimate(names, values, psi.covariance(), (40,), psi)
+    first = JointEstimate(names, values, psi.covariance(), (rows,), psi)
     order = np.array([3, 0, 4, 1, 2])
     turned_psi = Psi(psi.reference[:, order], tuple(psi.models[k] for k in order), shared)
-    turned = JointEstimate(tuple(np.array(names)[order]), values[order], turned_psi.covariance(), (40,), turned_psi)
-    options = dict(rng=keyed(names), draws=3000, method=method, two_step=two_step)
-    a, b = best_set(first, ALPHA, **options), best_set(turned, ALPHA, **options)
+    turned = JointEstimate(tuple(np.array(names)[order]), values[order], turned_psi.covariance(), (rows,), turned_psi)
+    a, b = (best_set(estimate, ALPHA, rng=keyed(names), draws=3000) for estimate in (first, turned))
     np.testing.assert_allclose(np.exp(b.log_pvalue), np.exp(a.log_pvalue)[order], atol=2 / 3000)
     np.testing.assert_array_equal(b.worse, a.worse[order])
 
@@ -157,28 +137,21 @@ def test_smallest_sample_skips_a_reference_that_is_a_density():
     assert smallest_sample(joint([0.0, 1.0], np.eye(2), psi=skewed_psi(31, 2, seed=0))) == 31
 
 
-def test_margin_must_not_be_negative():
-    for margin in (-0.1, np.nan, np.inf):
-        with pytest.raises(InputError, match="margin"):
-            decide([0.0, 1.0], np.eye(2), margin=margin)
-
-
 def test_differences_follow_the_rules_for_pairs_without_variance():
     """Rows 1 and 2 are row 0 plus a constant, row 3 is its own."""
     shared = np.array([[1.0, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 2]])
     estimate = joint([0.0, 1e-7, 0.5, 0.1], shared)
     pairs = differences(estimate)
-    for i in range(4):
-        for j in range(4):
-            if i == j:
-                continue
+    np.testing.assert_array_equal(pairs.error, difference_errors(shared))
+    for j in range(4):
+        gaps = gaps_to(estimate, j)
+        np.testing.assert_array_equal(pairs.gap[:, j], gaps.gap[0])
+        np.testing.assert_array_equal(pairs.error[:, j], gaps.error[0])
+        np.testing.assert_array_equal(pairs.certain[:, j], gaps.known_log_pvalues()[0] == -np.inf)
+        for i in range(4):
             assert pairs.error[i, j] ** 2 == pytest.approx(difference_variance(shared, i, j), rel=1e-12)
-            if pairs.error[i, j] == 0.0:
-                log_p, word = decide_without_variance(estimate, i, j)
-                assert pairs.certain[i, j] == (log_p == -np.inf)
-                assert pairs.same[i, j] == (word == "indistinguishable")
-    assert pairs.certain[2, 0]
-    assert pairs.same[1, 0]
+    assert np.argwhere(pairs.certain).tolist() == [[2, 0], [2, 1]]
+    assert np.argwhere(pairs.same & ~np.eye(4, dtype=bool)).tolist() == [[0, 1], [1, 0]]
 
 
 def test_models_that_differ_by_a_constant_are_decided_without_a_test():
@@ -191,8 +164,7 @@ def test_models_that_differ_by_a_constant_are_decided_without_a_test():
     assert decide([0.0, 1e-7, 0.5, 0.1], shared, n=100, margin=0.6).worse.tolist() == [False] * 4
 
 
-@pytest.mark.parametrize("method", ["gaussian", "two-step"])
-def test_hard_covariances_never_give_nan(method):
+def test_hard_covariances_never_give_nan():
     rank_one = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
     cases = [
         ([0.0, 0.0, 0.0], np.zeros((3, 3))),
@@ -206,7 +178,7 @@ def test_hard_covariances_never_give_nan(method):
     for values, covariance in cases:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            decision = decide(values, covariance, n=50, two_step=method == "two-step", draws=500)
+            decision = decide(values, covariance, n=50, draws=500)
         assert not np.isnan(decision.log_pvalue).any()
         assert (decision.log_pvalue <= 0.0).all()
         assert not decision.worse[decision.best]
@@ -215,7 +187,7 @@ def test_hard_covariances_never_give_nan(method):
 def test_exact_ties_are_flagged_and_kept():
     decision = decide([0.0, 0.0, 4.0], 0.5 * np.eye(3))
     assert decision.status[:2] == (("tie",), ("tie",))
-    assert decision.confidence_set == (0, 1)
+    assert decision.worse.tolist() == [False, False, True]
 
 
 def test_memory_stays_bounded():
@@ -250,13 +222,6 @@ def test_false_positive_rate_is_alpha_when_all_tie():
     assert (worse.mean(axis=0) < ALPHA + 4 * np.sqrt(ALPHA * (1 - ALPHA) / trials)).all()
 
 
-def test_two_step_keeps_the_level_and_is_close_to_it():
-    trials = 2000
-    worse = rates(np.zeros(5), random_covariance(5, 1), trials, seed=3, two_step=True)
-    error = worse.mean(axis=1).std() / np.sqrt(trials)
-    assert 0.03 < worse.mean() < ALPHA + 3 * error
-
-
 def test_holm_makes_the_confidence_set_simultaneous():
     trials = 2000
     lost = rates(np.zeros(5), random_covariance(5, 1), trials, seed=4, correction="holm").any(axis=1)
@@ -276,6 +241,6 @@ def test_a_worse_model_is_found_more_often_than_by_relpsi():
     rng = np.random.default_rng(6)
     estimates = rng.multivariate_normal(mean, covariance, size=200)
     ours = np.mean([best_set(joint(d, covariance, 200), ALPHA, rng=rng, draws=999).worse[9] for d in estimates])
-    theirs = np.mean([relpsi(joint(d, covariance), ALPHA).worse[9] for d in estimates])
+    theirs = pvalues(RelPSI(), trials(estimates, covariance))[1][:, 9] <= ALPHA
     assert ours > 0.98
-    assert theirs < 0.7
+    assert theirs.mean() < 0.7

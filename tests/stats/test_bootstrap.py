@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from relfit.stats.decision import differences
+from relfit.stats import maxt
+from relfit.stats.decision import difference_errors, differences
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.maxt import law, resolve_method
+from relfit.stats.maxt import BOOTSTRAP, GAUSSIAN, STUDENT, law, maximum_log_pvalues, null_laws
 from relfit.stats.ranks import pair_intervals
 from relfit.stats.tests.best_set import best_set
-from relfit.util.errors import InputError
 
 ALPHA = 0.05
 
@@ -19,6 +19,15 @@ ALPHA = 0.05
 def joint(values, covariance, n=None, psi=None):
     names = tuple(f"m{k}" for k in range(len(values)))
     return JointEstimate(names, values, covariance, None if n is None else (n,), psi)
+
+
+def pvalues(estimate, method, seed=0, draws=20_000):
+    """The p-values under one law alone, without moment selection; `seed` may be a Generator."""
+    pairs = differences(estimate)
+    alone = law(estimate, pairs.error, np.random.default_rng(seed), draws, method)
+    offsets = np.where(pairs.varies, 0.0, -np.inf)
+    assert alone.method == method
+    return np.exp(maximum_log_pvalues([alone], [offsets], pairs.ratio.max(axis=1)))
 
 
 def skewed_psi(n, l, seed, models=0, shared=False):
@@ -70,13 +79,10 @@ def test_percentile_t_bootstrap_against_the_definition(case):
     else:
         psi = skewed_psi(25, 3, seed=2, models=20, shared=case == "shared")
     values = np.array([0.0, 0.2, 0.45])
-    estimate = joint(values, psi.covariance(), psi=psi)
-    object.__setattr__(estimate, "sizes", (10**9,))  # √log n = 4.55: every j is kept
-    got = best_set(estimate, ALPHA, rng=np.random.default_rng(5), method="bootstrap", draws=20_000)
+    got = pvalues(joint(values, psi.covariance(), psi=psi), BOOTSTRAP, seed=5)
     expected = naive_bootstrap_pvalues(values, psi, 4000, seed=6)
     error = np.sqrt(expected * (1 - expected) * (1 / 4000 + 1 / 20_000))
-    assert got.method == "bootstrap"
-    assert (np.abs(np.exp(got.log_pvalue) - expected) < 4.5 * error + 1e-3).all()
+    assert (np.abs(got - expected) < 4.5 * error + 1e-3).all()
 
 
 def test_bootstrap_of_an_all_but_constant_row_set_stays_finite():
@@ -86,9 +92,11 @@ def test_bootstrap_of_an_all_but_constant_row_set_stays_finite():
     psi = Psi(rows - rows.mean(axis=0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        decision = best_set(joint([0.1, 0.0], psi.covariance(), psi=psi), ALPHA, rng=np.random.default_rng(0))
-    assert decision.method == "bootstrap"
+        estimate = joint([0.1, 0.0], psi.covariance(), psi=psi)
+        decision = best_set(estimate, ALPHA, rng=np.random.default_rng(0))
+        p = pvalues(estimate, BOOTSTRAP)
     assert np.isfinite(decision.log_pvalue).all()
+    assert (p > 0.0).all()
 
 
 def small_estimate():
@@ -113,37 +121,41 @@ def test_dealing_one_table_of_counts_again_is_as_good_as_drawing_new_ones():
     assert 0.6 < np.std(p) / spread < 1.5
 
 
-@pytest.mark.parametrize("method", ["gaussian", "bootstrap"])
+@pytest.mark.parametrize("method", [GAUSSIAN, BOOTSTRAP])
 def test_fewer_draws_where_the_answer_is_plain(method):
     """A statistic that 1000 draws have reached needs no more; one that few reach gets all of them."""
     estimate = small_estimate()
     pairs = differences(estimate)
-    reference = law(estimate, pairs.error, method, np.random.default_rng(0), 20_000)
+    reference = law(estimate, pairs.error, np.random.default_rng(0), 20_000, method)
     offsets = np.where(pairs.varies, 0.0, -np.inf)
     statistic = np.array([-1.0, 0.2, 4.0])
     reached, made = reference.exceedances(offsets, statistic)
     assert made[0] == made[1] == 2048
     assert made[2] == 20_000
-    top = law(estimate, pairs.error, method, np.random.default_rng(1), 20_000).maxima(offsets)
+    top = law(estimate, pairs.error, np.random.default_rng(1), 20_000, method).maxima(offsets)
     share = (top >= statistic[:, None]).mean(axis=1)
     error = np.sqrt(share * (1 - share) * (1 / made + 1 / 20_000))
     assert (np.abs(reached / made - share) < 4.5 * error).all()
 
 
-def test_method_is_chosen_by_the_rows():
+def test_the_law_is_chosen_by_the_rows():
+    """Student's law comes with the bootstrap, and is replaced by the normal one where no rows are known."""
     small, large = skewed_psi(299, 3, seed=0), skewed_psi(300, 3, seed=0)
-    values = [0.0, 0.1, 0.2]
-    assert resolve_method(joint(values, small.covariance(), psi=small), "auto") == "bootstrap"
-    assert resolve_method(joint(values, large.covariance(), psi=large), "auto") == "gaussian"
-    assert resolve_method(joint(values, 0.9 * small.covariance(), psi=small), "auto") == "student"
-    assert resolve_method(joint(values, np.eye(3), n=50), "auto") == "student"
-    assert resolve_method(joint(values, np.eye(3), n=300), "auto") == "gaussian"
-    assert resolve_method(joint(values, np.eye(3)), "auto") == "gaussian"
-    assert resolve_method(joint(values, np.eye(3)), "student") == "gaussian"
-    with pytest.raises(InputError, match="ψ rows"):
-        resolve_method(joint(values, np.eye(3)), "bootstrap")
-    with pytest.raises(InputError, match="method"):
-        resolve_method(joint(values, np.eye(3)), "normal")
+
+    def methods(covariance, **options):
+        estimate = joint([0.0, 0.1, 0.2], covariance, **options)
+        laws = null_laws(estimate, difference_errors(covariance), np.random.default_rng(0), 100)
+        assert law(estimate, difference_errors(covariance), np.random.default_rng(0), 100).method == laws[0].method
+        return [each.method for each in laws]
+
+    assert methods(small.covariance(), psi=small) == [BOOTSTRAP, STUDENT]
+    assert methods(large.covariance(), psi=large) == [GAUSSIAN]
+    assert methods(0.9 * small.covariance(), psi=small) == [STUDENT]
+    assert methods(np.eye(3), n=50) == [STUDENT]
+    assert methods(np.eye(3), n=300) == [GAUSSIAN]
+    assert methods(np.eye(3)) == [GAUSSIAN]
+    unknown = joint([0.0, 0.1, 0.2], np.eye(3))
+    assert law(unknown, difference_errors(np.eye(3)), np.random.default_rng(0), 100, STUDENT).method == GAUSSIAN
 
 
 def test_percentile_t_keeps_the_level_on_small_skewed_samples():
@@ -152,16 +164,18 @@ def test_percentile_t_keeps_the_level_on_small_skewed_samples():
     """
     rng = np.random.default_rng(7)
     trials, n = 1500, 30
-    wrong = {"gaussian": 0, "bootstrap": 0}
-    for _ in range(trials):
+    wrong = {GAUSSIAN: 0, BOOTSTRAP: 0, "best set": 0}
+    for trial in range(trials):
         rows = np.column_stack([rng.exponential(size=n), 1.0 + 0.1 * rng.normal(size=n)])
         psi = Psi(rows - rows.mean(axis=0))
         estimate = joint(rows.mean(axis=0), psi.covariance(), psi=psi)
-        for method in wrong:
-            wrong[method] += best_set(estimate, ALPHA, rng=rng, method=method, draws=499).worse[1]
+        for method in (GAUSSIAN, BOOTSTRAP):
+            wrong[method] += pvalues(estimate, method, rng, 499)[1] <= ALPHA
+        wrong["best set"] += best_set(estimate, ALPHA, rng=np.random.default_rng(trial), draws=499).worse[1]
     error = np.sqrt(ALPHA * (1 - ALPHA) / trials)
-    assert wrong["gaussian"] / trials > ALPHA + 5 * error
-    assert wrong["bootstrap"] / trials < ALPHA + 3.5 * error
+    assert wrong[GAUSSIAN] / trials > ALPHA + 5 * error
+    assert wrong[BOOTSTRAP] / trials < ALPHA + 3.5 * error
+    assert wrong["best set"] / trials < ALPHA + 3.5 * error
 
 
 def test_few_rows_that_differ_are_no_evidence():
@@ -174,46 +188,42 @@ def test_few_rows_that_differ_are_no_evidence():
     rows = losses - losses.mean(axis=0)
     psi = Psi(rows, (), shared=False)
     estimate = joint(losses.mean(axis=0), psi.covariance(), n=100, psi=psi)
-    alone = best_set(estimate, ALPHA, rng=np.random.default_rng(0), method="bootstrap")
-    assert np.exp(alone.log_pvalue[1]) < 0.03
+    assert pvalues(estimate, BOOTSTRAP)[1] < 0.03
     both = best_set(estimate, ALPHA, rng=np.random.default_rng(0))
     z = 0.02 / np.sqrt((0.02 - 0.02**2) / 99)
     assert np.exp(both.log_pvalue[1]) == pytest.approx(student.sf(z, 99), rel=1e-9)
     assert not both.worse.any()
 
 
-@pytest.mark.parametrize("two_step", [False, True])
-def test_by_default_the_larger_of_two_pvalues(two_step):
+def test_with_few_rows_the_larger_of_two_pvalues():
+    """The bootstrap comes first and has the draws that it has alone; Student's law is drawn after it."""
     psi = skewed_psi(60, 3, seed=2)
-    estimate = joint([0.0, 0.15, 0.3], psi.covariance(), n=60, psi=psi)
-
-    def p(method):
-        options = {"method": method, "two_step": two_step, "draws": 4000}
-        return best_set(estimate, ALPHA, rng=np.random.default_rng(3), **options).log_pvalue
-
-    # The bootstrap comes first and has the same draws; Student's law is drawn after it.
-    assert (p("auto") >= p("bootstrap")).all()
-    np.testing.assert_allclose(np.exp(p("auto")), np.exp(np.maximum(p("bootstrap"), p("student"))), atol=0.03)
+    estimate = joint([0.0, 0.15, 0.3], psi.covariance(), n=10**9, psi=psi)  # √log n = 4.55: every j is kept
+    both = np.exp(best_set(estimate, ALPHA, rng=np.random.default_rng(3), draws=4000).log_pvalue)
+    resampled, normal = (pvalues(estimate, method, seed=3, draws=4000) for method in (BOOTSTRAP, STUDENT))
+    assert (both >= resampled).all()
+    np.testing.assert_allclose(both, np.maximum(resampled, normal), atol=0.03)
 
 
 def test_two_models_by_students_law():
     """V = I/2, s = 1, n = 12 rows: p = P(t_11 > 1.5), and the interval of the difference reaches t_11's quantile."""
     estimate = joint([0.0, 1.5], 0.5 * np.eye(2), n=12)
     decision = best_set(estimate, ALPHA, rng=np.random.default_rng(0))
-    assert decision.method == "student"
     assert np.exp(decision.log_pvalue[1]) == pytest.approx(student.sf(1.5, 11), rel=1e-9)
     interval = pair_intervals(estimate, rng=np.random.default_rng(0), draws=100_000)[1, 0]
     np.testing.assert_allclose(interval, 1.5 + student.ppf([0.025, 0.975], 11), atol=0.05)
 
 
-def test_all_intervals_hold_with_few_rows():
+def test_all_intervals_hold_with_few_rows(monkeypatch):
     """Six tied models, 20 rows: normal draws cover .891 of the time, Student's law .928 (1500 trials)."""
-    rng, trials, held = np.random.default_rng(4), 300, {"gaussian": 0, "auto": 0}
+    rng, trials, held = np.random.default_rng(4), 300, {GAUSSIAN: 0, STUDENT: 0}
+    small = maxt.SMALL_SAMPLE
     for _ in range(trials):
         losses = rng.normal(size=(20, 6))
         estimate = joint(losses.mean(axis=0), np.cov(losses.T) / 20, n=20)
         for method in held:
-            ends = pair_intervals(estimate, rng=np.random.default_rng(0), draws=2000, method=method)
+            monkeypatch.setattr(maxt, "SMALL_SAMPLE", small if method == STUDENT else 0)
+            ends = pair_intervals(estimate, rng=np.random.default_rng(0), draws=2000)
             held[method] += bool(((ends[:, :, 0] <= 0.0) & (ends[:, :, 1] >= 0.0)).all())
-    assert held["auto"] / trials >= 0.95 - 3.0 * np.sqrt(0.05 * 0.95 / trials)
-    assert held["gaussian"] < held["auto"] - 0.03 * trials
+    assert held[STUDENT] / trials >= 0.95 - 3.0 * np.sqrt(0.05 * 0.95 / trials)
+    assert held[GAUSSIAN] < held[STUDENT] - 0.03 * trials

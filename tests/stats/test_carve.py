@@ -7,12 +7,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from relfit.api import decide
 from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import streams
-from relfit.stats.tests.carve import carve, carve_bounds, conditional_law, select
+from relfit.stats.tests.carve import Carve, carve, carve_bounds, select
 from relfit.stats.tests.relpsi import relpsi
-from relfit.stats.truncnorm import selective_interval
-from relfit.util.errors import InputError
 
 ALPHA = 0.05
 
@@ -26,26 +24,36 @@ def random_covariance(l, seed):
     return root @ root.T / l
 
 
-def first_seed_selecting(estimate, best, gamma=1.0):
+@pytest.fixture(params=[1.0, 0.5])
+def gamma(request, monkeypatch):
+    """The size of the noise."""
+    monkeypatch.setattr("relfit.stats.tests.carve.GAMMA", request.param)
+    return request.param
+
+
+def first_seed_selecting(estimate, best):
     """The first seed whose noise selects this model."""
     for seed in range(10_000):
-        own = streams(np.random.default_rng(seed), estimate.names)
-        if select(estimate, own, 0, gamma).best == best:
+        if select(estimate, np.random.default_rng(seed), 0).best == best:
             return seed
     raise AssertionError("no seed selects it")
 
 
+def interval(estimate, level, **options):
+    """(l, 2) equal-tailed intervals."""
+    return np.stack(carve_bounds(estimate, (1.0 + level) / 2.0, **options), axis=1)
+
+
 @pytest.mark.parametrize("t", [-1.0, 0.0, 0.5, 2.0, 5.0])
-@pytest.mark.parametrize("gamma", [1.0, 0.5])
 def test_two_models_by_quadrature(t, gamma):
     """J = 0 when t + γv ≥ 0, v ~ N(0, 1) (s = 1): density ∝ φ(x)Φ(x/γ), of total mass ½.
 
     p = 2∫_t^∞ φ(x)Φ(x/γ) dx, which is 1 − Φ(t)² for γ = 1.
     """
     estimate = joint([0.0, t], 0.5 * np.eye(2))
-    seed = first_seed_selecting(estimate, 0, gamma)
+    seed = first_seed_selecting(estimate, 0)
     draws = 40_000
-    decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), gamma=gamma, draws=draws)
+    decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), draws=draws)
     expected = 2 * quad(lambda x: norm.pdf(x) * norm.cdf(x / gamma), t, 12, epsabs=0, epsrel=1e-10)[0]
     if gamma == 1.0:
         assert expected == pytest.approx(1 - norm.cdf(t) ** 2, rel=1e-8)
@@ -60,26 +68,29 @@ def test_a_far_model_has_a_finite_log_pvalue():
     assert decision.log_pvalue[1] == pytest.approx(np.log(2) + norm.logsf(40.0), abs=0.05)
 
 
-def test_intervals_are_the_selection_event():
+def test_intervals_are_the_selection_event(monkeypatch):
     """Move t and hold N = D − c t: J stays argmin(N + c t' + γw) exactly for t' in [a, b], draw by draw."""
+    monkeypatch.setattr("relfit.stats.tests.carve.GAMMA", 0.7)
     for seed in range(6):
         rng = np.random.default_rng(seed)
         v = random_covariance(5, seed)
         d = rng.normal(size=5)
-        estimate, gamma = joint(d, v), 0.7
-        selection = select(estimate, streams(rng, estimate.names), 60, gamma)
+        selection = select(joint(d, v), rng, 60)
         best = selection.best
         i = (best + 2) % 5
-        law = conditional_law(estimate, selection, i)
+        law = selection.law(i)
+        a, b = law.a[0], law.b[0]
         eta = np.eye(5)[i] - np.eye(5)[best]
         s2 = eta @ v @ eta
         c, t = v @ eta / s2, eta @ d
         grid = np.linspace(-6, 6, 241) * np.sqrt(s2)
-        moved = (d - c * t)[:, None, None] + c[:, None, None] * grid[:, None] + selection.noise[:, None, :]
+        # D_k − D_J + w_k − w_J less D_k − D_J is the noise, up to what it adds to all models.
+        noise = selection.shifted - (d - d[best])[:, None]
+        moved = (d - c * t)[:, None, None] + c[:, None, None] * grid[:, None] + noise[:, None, :]
         selected = moved.argmin(axis=0) == best
-        inside = (grid[:, None] >= law.a * np.sqrt(s2)) & (grid[:, None] <= law.b * np.sqrt(s2))
+        inside = (grid[:, None] >= a * np.sqrt(s2)) & (grid[:, None] <= b * np.sqrt(s2))
         np.testing.assert_array_equal(selected, inside)
-        assert law.a[0] <= law.t <= law.b[0]
+        assert a[0] <= law.t[0] <= b[0]
 
 
 def test_a_third_model_whose_noise_says_nothing_about_t_only_thins_the_draws():
@@ -88,20 +99,21 @@ def test_a_third_model_whose_noise_says_nothing_about_t_only_thins_the_draws():
     """
     estimate = joint([0.0, 1.5, 0.2], np.diag([0.0, 1.0, 1.0]))
     seed = first_seed_selecting(estimate, 0)
-    selection = select(estimate, streams(np.random.default_rng(seed), estimate.names), 4000, 1.0)
-    law = conditional_law(estimate, selection, 1)
-    empty = law.a > law.b
-    np.testing.assert_array_equal(empty, 0.2 + selection.noise[2] < 0.0)
+    selection = select(estimate, np.random.default_rng(seed), 4000)
+    law = selection.law(1)
+    empty = law.a[0] >= law.b[0]
+    np.testing.assert_array_equal(empty, selection.shifted[2] < 0.0)
     assert abs(empty.mean() - norm.cdf(-0.2)) < 4 * np.sqrt(0.25 / 4001)
     decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), draws=20_000)
     assert np.exp(decision.log_pvalue[1]) == pytest.approx(1 - norm.cdf(1.5) ** 2, rel=0.1)
 
 
-def test_little_noise_is_relpsi():
+def test_little_noise_is_relpsi(monkeypatch):
     """γ → 0: every draw has RelPSI's truncation limits."""
+    monkeypatch.setattr("relfit.stats.tests.carve.GAMMA", 1e-9)
     rng = np.random.default_rng(1)
     estimate = joint(rng.normal(size=5), random_covariance(5, 2))
-    ours = carve(estimate, ALPHA, rng=rng, gamma=1e-9, draws=50)
+    ours = carve(estimate, ALPHA, rng=rng, draws=50)
     theirs = relpsi(estimate, ALPHA)
     assert ours.best == theirs.best
     np.testing.assert_allclose(ours.log_pvalue, theirs.log_pvalue, rtol=1e-5, atol=1e-7)
@@ -155,11 +167,14 @@ def test_coverage_given_the_selection():
     mean, covariance = np.array([0.0, 0.0, 1.0]), random_covariance(3, 5) + 0.3 * np.eye(3)
     below, inside = [], []
     for d in rng.multivariate_normal(mean, covariance, size=250):
-        bounds = carve_bounds(joint(d, covariance), 0.95, rng=rng, draws=60)
-        truth = mean - mean[bounds.best]
-        others = np.arange(3) != bounds.best
-        below.append((bounds.lower <= truth)[others])
-        inside.append(((bounds.interval[:, 0] <= truth) & (truth <= bounds.interval[:, 1]))[others])
+        estimate, seed = joint(d, covariance), rng.integers(2**32)
+        best = select(estimate, np.random.default_rng(seed), 0).best
+        lower, _ = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=60)
+        low, high = interval(estimate, 0.95, rng=np.random.default_rng(seed), draws=60).T
+        truth = mean - mean[best]
+        others = np.arange(3) != best
+        below.append((lower <= truth)[others])
+        inside.append(((low <= truth) & (truth <= high))[others])
     for covered in (np.array(below), np.array(inside)):
         error = covered.mean(axis=1).std() / np.sqrt(len(covered))
         assert abs(covered.mean() - 0.95) < 3.5 * error
@@ -172,13 +187,13 @@ def test_bounds_agree_with_the_pvalues():
     for seed in range(5):
         estimate = joint(3 * rng.normal(size=6), covariance)
         decision = carve(estimate, ALPHA, rng=np.random.default_rng(seed), draws=200)
-        bounds = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=200)
+        lower, _ = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=200)
+        ends = interval(estimate, 0.95, rng=np.random.default_rng(seed), draws=200)
         others = np.arange(6) != decision.best
-        assert bounds.best == decision.best
-        np.testing.assert_array_equal((bounds.lower > 0)[others], (np.exp(decision.log_pvalue) < 0.05)[others])
-        assert (bounds.interval[others, 0] < bounds.lower[others]).all()
-        assert (bounds.interval[others, 1] > bounds.lower[others]).all()
-        assert not bounds.interval[decision.best].any()
+        np.testing.assert_array_equal((lower > 0)[others], (np.exp(decision.log_pvalue) < 0.05)[others])
+        assert (ends[others, 0] < lower[others]).all()
+        assert (ends[others, 1] > lower[others]).all()
+        assert not ends[decision.best].any()
 
 
 def test_bounds_of_two_models_by_quadrature():
@@ -186,15 +201,16 @@ def test_bounds_of_two_models_by_quadrature():
     t = 2.5
     estimate = joint([0.0, t], 0.5 * np.eye(2))
     seed = first_seed_selecting(estimate, 0)
-    bounds = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=20_000)
+    lower, _ = carve_bounds(estimate, 0.95, rng=np.random.default_rng(seed), draws=20_000)
+    low, high = interval(estimate, 0.95, rng=np.random.default_rng(seed), draws=20_000)[1]
 
     def survival(mu):
         above = quad(lambda x: norm.pdf(x - mu) * norm.cdf(x), t, 15)[0]
         return above / quad(lambda x: norm.pdf(x - mu) * norm.cdf(x), -15, 15)[0]
 
-    assert survival(bounds.lower[1]) == pytest.approx(0.05, abs=0.003)
-    assert survival(bounds.interval[1, 0]) == pytest.approx(0.025, abs=0.002)
-    assert survival(bounds.interval[1, 1]) == pytest.approx(0.975, abs=0.002)
+    assert survival(lower[1]) == pytest.approx(0.05, abs=0.003)
+    assert survival(low) == pytest.approx(0.025, abs=0.002)
+    assert survival(high) == pytest.approx(0.975, abs=0.002)
 
 
 def test_intervals_are_shorter_than_relpsi():
@@ -203,12 +219,9 @@ def test_intervals_are_shorter_than_relpsi():
     ours, theirs = [], []
     for d in rng.multivariate_normal(np.zeros(5), covariance, size=30):
         estimate = joint(d, covariance)
-        bounds = carve_bounds(estimate, 0.95, rng=rng, draws=200)
-        ours += np.diff(np.delete(bounds.interval, bounds.best, axis=0)).ravel().tolist()
-        psi = relpsi(estimate, ALPHA)
-        for i in set(range(5)) - {psi.best}:
-            low, high = selective_interval(d[i] - d[psi.best], 1.0, *psi.truncation[i], 0.95)
-            theirs.append(high - low)
+        # The selected model's interval is [0, 0].
+        ours += [width for width in np.ptp(interval(estimate, 0.95, rng=rng, draws=200), axis=1) if width]
+        theirs += [width for width in np.ptp(decide(estimate, test="relpsi").confidence_interval(), axis=1) if width]
     assert np.median(ours) < 0.7 * np.median(theirs)
     assert np.isfinite(ours).all()
 
@@ -226,21 +239,21 @@ def test_permuted_models_with_their_noise_give_permuted_answers():
     a, b = (carve(estimate, ALPHA, rng=source, draws=300) for estimate in (first, turned))
     assert order[b.best] == a.best
     np.testing.assert_allclose(b.log_pvalue, a.log_pvalue[order], rtol=1e-8)
-    x, y = (carve_bounds(estimate, rng=source, draws=300) for estimate in (first, turned))
-    np.testing.assert_allclose(y.lower, x.lower[order], atol=1e-5)
+    x, y = (carve_bounds(estimate, 0.95, rng=source, draws=300)[0] for estimate in (first, turned))
+    np.testing.assert_allclose(y, x[order], atol=1e-5)
 
 
 def test_models_that_differ_by_a_constant():
     covariance = np.array([[1.0, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 2]])
     estimate = joint([0.0, 1e-7, 0.5, 9.0], covariance)
     decision = carve(estimate, ALPHA, rng=np.random.default_rng(0))
-    bounds = carve_bounds(estimate, rng=np.random.default_rng(0))
+    lower, _ = carve_bounds(estimate, 0.95, rng=np.random.default_rng(0))
     assert decision.best in (0, 1)
     assert decision.status[2] == ("deterministic",)
     assert decision.status[1 - decision.best] == ("indistinguishable",)
     assert decision.worse.tolist() == [False, False, True, True]
-    assert bounds.lower[2] == pytest.approx(0.5)
-    assert bounds.lower[1 - decision.best] == 0.0
+    assert lower[2] == pytest.approx(0.5)
+    assert lower[1 - decision.best] == 0.0
 
 
 def test_hard_covariances_never_give_nan():
@@ -259,22 +272,16 @@ def test_hard_covariances_never_give_nan():
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 decision = carve(joint(values, covariance), ALPHA, rng=np.random.default_rng(seed), draws=50)
-                bounds = carve_bounds(joint(values, covariance), rng=np.random.default_rng(seed), draws=50)
+                low, high = interval(joint(values, covariance), 0.95, rng=np.random.default_rng(seed), draws=50).T
             assert not np.isnan(decision.log_pvalue).any()
             assert (decision.log_pvalue <= 0.0).all()
-            assert not np.isnan(bounds.interval).any()
-            assert (bounds.interval[:, 0] <= bounds.interval[:, 1]).all()
-
-
-def test_gamma_must_be_positive():
-    for gamma in (0.0, -1.0, np.nan):
-        with pytest.raises(InputError, match="gamma"):
-            carve(joint([0.0, 1.0], np.eye(2)), ALPHA, rng=np.random.default_rng(0), gamma=gamma)
+            assert not np.isnan([low, high]).any()
+            assert (low <= high).all()
 
 
 def test_the_result_says_that_it_is_randomised():
     estimate = joint([0.0, 0.0, 0.1], np.eye(3))
-    decisions = [carve(estimate, ALPHA, "auto", rng=np.random.default_rng(seed), draws=10) for seed in range(20)]
-    assert len({decision.best for decision in decisions}) > 1
-    assert all(decision.randomised and decision.gamma == 1.0 for decision in decisions)
-    assert decisions[0].correction == "by"
+    results = [decide(estimate, test=Carve(), correction="auto", rng=seed) for seed in range(20)]
+    assert len({result.best for result in results}) > 1
+    assert all(result.randomised for result in results)
+    assert results[0].correction == "by"

@@ -7,9 +7,8 @@ from scipy.stats import norm
 import relfit
 from relfit.api import decide
 from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import streams
 from relfit.stats.tests.best_set import best_set
-from relfit.stats.tests.carve import carve, conditional_law, select
+from relfit.stats.tests.carve import carve, select
 from relfit.stats.tests.pair import fixed_relpsi, relative_z
 from relfit.stats.tests.relmulti import relmulti
 from relfit.stats.tests.relpsi import relpsi
@@ -74,13 +73,13 @@ def test_relmulti_by_hand():
 
 
 def test_carving_moves_the_mean_of_its_conditional_law():
-    """p(δ) is the share of the law's mass above t at mean δ; without a margin it is that at mean 0."""
+    """p(δ) is the fraction of the law's mass above t at mean δ; without a margin it is that at mean 0."""
     estimate = joint([0.0, 0.4, 2.0], correlated(3))
     decision = carve(estimate, ALPHA, rng=np.random.default_rng(3), margin=0.7)
-    selection = select(estimate, streams(np.random.default_rng(3), estimate.names), 2000, 1.0)
+    selection = select(estimate, np.random.default_rng(3))
     for i in set(range(3)) - {selection.best}:
-        law = conditional_law(estimate, selection, i)
-        mean = 0.7 / law.s
+        law = selection.law(i)
+        mean = 0.7 / law.s[0]
         inside = np.clip(norm.cdf(law.b - mean) - norm.cdf(np.maximum(law.a, law.t) - mean), 0.0, None)
         whole = np.clip(norm.cdf(law.b - mean) - norm.cdf(law.a - mean), 0.0, None)
         assert np.exp(decision.log_pvalue[i]) == pytest.approx(inside.sum() / whole.sum(), rel=1e-9)
@@ -125,7 +124,7 @@ def test_no_model_is_both_worse_and_equivalent(test):
 def verdicts(test, mean, covariance, margin, trials, seed):
     """(trials, l) worse and equivalent, and who was tested against, for D ~ N(mean, V)."""
     rng = np.random.default_rng(seed)
-    found = []
+    decisions = []
     for d in rng.multivariate_normal(mean, covariance, size=trials):
         if test == "relmulti":
             half = rng.multivariate_normal(mean, covariance)
@@ -136,8 +135,8 @@ def verdicts(test, mean, covariance, margin, trials, seed):
             decision = carve(joint(d, covariance), ALPHA, rng=rng, draws=100, margin=margin)
         else:
             decision = relpsi(joint(d, covariance), ALPHA, margin=margin)
-        found.append((decision.best, decision.worse, decision.equivalent))
-    best, worse, equivalent = zip(*found, strict=True)
+        decisions.append((decision.best, decision.worse, decision.equivalent))
+    best, worse, equivalent = zip(*decisions, strict=True)
     return np.array(best), np.array(worse), np.array(equivalent)
 
 

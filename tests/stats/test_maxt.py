@@ -5,10 +5,9 @@ import pytest
 from scipy.special import stdtrit
 from scipy.stats import norm
 
-from relfit.stats import maxt as bootstrap
-from relfit.stats.decision import smallest_sample
-from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.maxt import Law, Streams
+from relfit.stats import maxt
+from relfit.stats.joint import JointEstimate, Psi, smallest_sample
+from relfit.stats.maxt import Law, Maxima, Streams
 from relfit.stats.tests.best_set import best_set
 
 
@@ -33,11 +32,11 @@ def test_a_resample_of_every_row_once_has_the_variance_of_psi():
     rows = rng.normal(size=(7, 3))
     rows -= rows.mean(axis=0)
     v = Psi(rows, (), shared=False).covariance()
-    joined = bootstrap._Joined(rows, np.ones((1, 7)), np.zeros((3, 1)))
+    joined = maxt._Joined(rows, np.ones((1, 7)), np.zeros((3, 1)))
     found = joined.difference_variance(0, np.array([1, 2]), np.zeros((2, 1)))[:, 0]
     np.testing.assert_allclose(found, [v[0, 0] + v[k, k] - 2 * v[0, k] for k in (1, 2)], rtol=1e-12)
     models = tuple(rows.T.copy())
-    _, own = bootstrap._separate(models, {7: np.ones((1, 7))}, Streams(rng, (rng,) * 3), 1)
+    _, own = maxt._separate(models, {7: np.ones((1, 7))}, Streams(rng, (rng,) * 3), 1)
     np.testing.assert_allclose(own[:, 0], np.diag(Psi(None, models, shared=False).covariance()), rtol=1e-12)
 
 
@@ -51,3 +50,9 @@ def test_moment_selection_keeps_what_is_not_far_better():
 def test_groups_count_as_rows():
     grouped = JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2), (1000,), groups=(40,))
     assert smallest_sample(grouped) == 40
+
+
+def test_a_draw_equal_to_the_statistic_counts():
+    """(1 + #{max ≥ T})/(1 + draws): of the differences 1, 2, 2, 3 three reach 2."""
+    maxima = Maxima(np.array([[1.0, 2.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert maxima.tail(0, np.array([False, True]), np.array([2.0, 3.5])).tolist() == [4 / 5, 1 / 5]

@@ -8,38 +8,29 @@ import re
 
 import numpy as np
 import pytest
-from relfit.results.planning import Assumed, as_pilot, plan, rows_needed
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
+from trials import pvalues, trials, worse
 
 import relfit
+from relfit.api import _fewest_rows, plan
 from relfit.cli import main
+from relfit.estimators.designs import Complete
 from relfit.paper.problems import draw, mean_shift
 from relfit.report.checks import rows_advice
 from relfit.results.plan import Plan
-from relfit.stats.decision import adjust, differences, without_variance
+from relfit.stats.decision import Covariances, adjust, difference_errors, gaps_to
 from relfit.stats.joint import JointEstimate
-from relfit.stats.power import (
-    Geometry,
-    Maxima,
-    Noise,
-    Plain,
-    Settings,
-    Squared,
-    best_set_pvalues,
-    carve_pvalues,
-    law_of,
-    power_of_two,
-    rejected,
-    relmulti_pvalues,
-    relpsi_pvalues,
-    signal_needed,
-    simulation,
-)
-from relfit.stats.tests.best_set import best_set
-from relfit.stats.tests.carve import Selection, _log_pvalues, carve
-from relfit.stats.tests.relmulti import relmulti
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.maxt import Maxima
+from relfit.stats.planning import Assumed, _Simulated
+from relfit.stats.power import Plain, Squared, estimate_law, signal_needed, simulation
+from relfit.stats.tests import TESTS as TYPES
+from relfit.stats.tests import as_test
+from relfit.stats.tests.base import Noise
+from relfit.stats.tests.best_set import BestSet, best_set
+from relfit.stats.tests.carve import Carve, Selection, carve
+from relfit.stats.tests.relmulti import RelMulti, relmulti
+from relfit.stats.tests.relpsi import RelPSI, relpsi
 from relfit.util.errors import InputError
 from studies.problems import true_mmd
 
@@ -56,16 +47,16 @@ def ten(rng):
     return JointEstimate(tuple(f"m{k}" for k in range(10)), values, covariance, (100,))
 
 
-def _own_covariances(joint, rows, rng):
-    """A covariance for every row: half of V, and the rest with every model scaled by a factor of its own."""
-    scale = rng.uniform(0.5, 2.0, size=(rows, len(joint.names)))
+def _own_covariances(joint, count, rng):
+    """A covariance for every trial: half of V, and the rest with every model scaled by a factor of its own."""
+    scale = rng.uniform(0.5, 2.0, size=(count, len(joint.names)))
     half = joint.covariance / 2
-    return Geometry(half, half, scale), half + half * scale[:, :, None] * scale[:, None, :]
+    return Covariances(half, half, scale), half + half * scale[:, :, None] * scale[:, None, :]
 
 
-def _dense(geometry):
-    """V of every draw, (rows, l, l)."""
-    return np.stack([geometry.column(i) for i in range(len(geometry.still))], axis=1)
+def _dense(covariances):
+    """V of every trial, (trials, l, l)."""
+    return covariances.rows(list(range(len(covariances.constant))))
 
 
 # --- two models: closed forms -------------------------------------------------------------------------------------
@@ -90,7 +81,7 @@ def test_best_set_and_correlation_by_hand():
 def test_relmulti_by_hand():
     """The two factors multiply: selection with a quarter of the rows, one-sided z on the rest."""
     expected = norm.cdf(math.sqrt(0.75) * 3 - norm.ppf(0.95)) * norm.cdf(math.sqrt(0.25) * 3)
-    assert power_of_two("relmulti", 3.0, ALPHA, 0.25, "by") == pytest.approx(expected, abs=1e-12)
+    assert RelMulti(0.25).two_model_power(3.0, ALPHA, "by") == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("signal", [0.0, 1.0, 2.5, 4.0, 30.0])
@@ -98,7 +89,7 @@ def test_carving_is_a_bivariate_normal_probability(signal):
     """P(X ≥ c, X + W ≥ 0), X ~ N(r, 1), W ~ N(0, 1) independent: (X, X + W) has variances 1, 2 and covariance 1."""
     cut = norm.ppf(math.sqrt(0.95))
     expected = multivariate_normal([-signal, -signal], [[1, 1], [1, 2]]).cdf([-cut, 0.0])
-    assert power_of_two("carve", signal, ALPHA, 0.25, "none") == pytest.approx(expected, abs=1e-5)
+    assert Carve().two_model_power(signal, ALPHA, "none") == pytest.approx(expected, abs=1e-5)
 
 
 def test_best_set_counts_both_hypotheses_when_corrected():
@@ -106,106 +97,141 @@ def test_best_set_counts_both_hypotheses_when_corrected():
         p = np.array([0.01, 0.99])
         assert adjust(p, correction)[0] == pytest.approx(times * 0.01)
         expected = norm.cdf(2.0 - norm.ppf(1 - ALPHA / times))
-        assert power_of_two("best-set", 2.0, ALPHA, 0.25, correction) == pytest.approx(expected)
+        assert BestSet().two_model_power(2.0, ALPHA, correction) == pytest.approx(expected)
 
 
 def test_signal_needed_inverts_the_power():
-    for test in TESTS:
+    for test in map(as_test, TESTS):
         for power in (0.3, 0.8, 0.99):
-            r = signal_needed(test, power, ALPHA, 0.25, "none")
-            assert power_of_two(test, r, ALPHA, 0.25, "none") == pytest.approx(power, abs=1e-9)
+            r = signal_needed(test, power, ALPHA, "none")
+            assert test.two_model_power(r, ALPHA, "none") == pytest.approx(power, abs=1e-9)
 
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("gap", [0.5, 2.0, 3.5])
 def test_simulation_agrees_with_the_closed_forms(test, gap):
     joint = JointEstimate(("a", "b"), [0.0, gap], [[0.7, 0.2], [0.2, 0.7]], (100,))
-    law = law_of(joint, 100)
-    sim = simulation(joint.names, law, Settings(ALPHA, 0.25, None), 8000, 400, 1, joint.values[None, :])
+    value = as_test(test)
+    simulated = simulation(joint.names, estimate_law(joint, 100), ALPHA, 8000, 400, 1, joint.values[None, :])
     for n in (50, 200):
-        expected = power_of_two(test, gap * math.sqrt(n / 100), ALPHA, 0.25, "none")
+        expected = value.two_model_power(gap * math.sqrt(n / 100), ALPHA, "none")
         error = math.sqrt(expected * (1 - expected) / 8000) + 1e-3
+        power = simulated.power(value, value.default_correction, n, [1])[0, 0]
         # Carving with few fresh draws adds a little noise to the p-value.
-        assert abs(sim.power(test, n, [1])[0, 0] - expected) < 4 * error + (0.005 if test == "carve" else 0.0)
+        assert abs(power - expected) < 4 * error + (0.005 if test == "carve" else 0.0)
 
 
 # --- many models: the simulated tests are the tests ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_relpsi_and_relmulti_are_those_of_the_procedures(ten, rng, alike):
-    error = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 60))
-    x, y = ten.values + error
-    geometry, told = (Geometry(ten.covariance), None) if alike else _own_covariances(ten, 60, rng)
-    best, p = relpsi_pvalues(x, geometry, range(10))
-    multi_best, multi = relmulti_pvalues(y, x, geometry, range(10))
-    verdicts = rejected(multi_best, multi, "by", ALPHA, ten.covariance, all_models=False)
+def test_relpsi_and_relmulti_are_those_of_single_decisions(ten, rng, alike):
+    x, y = ten.values + rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 60))
+    covariances, each = (Covariances(ten.covariance), None) if alike else _own_covariances(ten, 60, rng)
+    best, p = pvalues(RelPSI(), trials(x, covariances))
+    multi_best, multi = pvalues(RelMulti(), trials(x, covariances, selection=y))
+    verdicts = worse(multi_best, multi, "by")
     for k in range(60):
-        own, other = (JointEstimate(ten.names, row[k], ten.covariance if alike else told[k]) for row in (x, y))
-        wanted = relpsi(own, ALPHA)
-        assert best[k] == wanted.best
-        np.testing.assert_allclose(p[k], np.exp(wanted.log_pvalue), rtol=1e-8)
-        np.testing.assert_array_equal(verdicts[k], relmulti(other, own, ALPHA, "by").worse)
+        tested, selecting = (JointEstimate(ten.names, row[k], ten.covariance if alike else each[k]) for row in (x, y))
+        expected = relpsi(tested, ALPHA)
+        assert best[k] == expected.best
+        np.testing.assert_allclose(p[k], np.exp(expected.log_pvalue), rtol=1e-8)
+        decision = relmulti(selecting, tested, ALPHA, "by")
+        assert multi_best[k] == decision.best
+        np.testing.assert_allclose(multi[k], np.exp(decision.log_pvalue), rtol=1e-8)
+        np.testing.assert_array_equal(verdicts[k], decision.worse)
+
+
+def test_constant_differences_and_ties_are_those_of_single_decisions(rng):
+    """Copies, a model plus a constant, and exact ties, in trials and one by one."""
+    covariance = 0.01 * np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], dtype=float)
+    x = np.round(rng.normal(size=(40, 1)) + [0.0, 0.5, 0.6, 0.0], 1) + 0.1 * rng.normal(size=(40, 1)) * [1, 1, 0, 1]
+    psi_best, psi = pvalues(RelPSI(), trials(x, covariance))
+    multi_best, multi = pvalues(RelMulti(), trials(x, covariance, selection=x[::-1]))
+    law = Maxima(0.1 * rng.normal(size=(1, 20_000)).repeat(4, axis=0), difference_errors(covariance))
+    law.draws[2] = 0.1 * rng.normal(size=20_000)
+    everything, best_set_p = pvalues(BestSet(), trials(x, covariance, maxima=law))
+    for k in range(40):
+        estimate, other = (JointEstimate(tuple("abcd"), row, covariance, (100,)) for row in (x[k], x[::-1][k]))
+        single, split = relpsi(estimate, ALPHA), relmulti(other, estimate, ALPHA, "none")
+        assert (psi_best[k], multi_best[k]) == (single.best, split.best)
+        np.testing.assert_allclose(psi[k], np.exp(single.log_pvalue), rtol=1e-8)
+        np.testing.assert_allclose(multi[k], np.exp(split.log_pvalue), rtol=1e-8)
+        decision = best_set(estimate, ALPHA, rng=rng)
+        assert everything[k] == decision.best
+        np.testing.assert_array_equal(best_set_p[k] == 0.0, decision.log_pvalue == -np.inf)
 
 
 @pytest.mark.parametrize("correction", ["holm", "bonferroni", "bh", "by"])
-def test_corrections_are_those_of_the_procedures(correction, ten, rng):
+def test_corrections_of_many_trials_are_those_of_single_ones(correction, rng):
     p = rng.random((30, 10)) ** 4
-    best = np.argmax(p, axis=1)
-    ours = rejected(best, p, correction, ALPHA, ten.covariance, all_models=False)
-    every = rejected(best, p, correction, ALPHA, ten.covariance, all_models=True)
-    for k in range(30):
-        others = np.arange(10) != best[k]
-        np.testing.assert_array_equal(ours[k][others], adjust(p[k][others], correction) <= ALPHA)
-        assert not ours[k][best[k]]
-        np.testing.assert_array_equal(every[k], adjust(p[k], correction) <= ALPHA)
+    np.testing.assert_array_equal(adjust(p, correction), [adjust(row, correction) for row in p])
 
 
-def test_best_set_is_that_of_the_procedure(ten, rng):
+@pytest.mark.parametrize("test", TESTS)
+def test_simulated_verdicts_are_corrected_as_single_ones(ten, test):
+    """The same numbers decided one by one: fractions of the verdicts on the p-values of all models."""
+    value, asked = as_test(test), []
+
+    class Spy(type(value)):
+        def log_pvalues(self, simulated, models, alpha, *, exact):
+            asked.append((exact, *super().log_pvalues(simulated, models, alpha, exact=exact)))
+            return asked[-1][1:]
+
+    simulated = simulation(ten.names, estimate_law(ten, 100), ALPHA, 100, 50, 3, ten.values[None])
+    power = simulated.power(Spy(), "holm", 300, [3, 8])[0]
+    ((exact, best, log_p),) = asked
+    verdicts = adjust(np.exp(log_p), "holm") <= ALPHA if value.tests_best else worse(best, np.exp(log_p), "holm")
+    assert exact
+    np.testing.assert_allclose(power, verdicts[:, [3, 8]].mean(axis=0))
+
+
+def test_best_set_is_that_of_single_decisions(ten, rng):
     """Different draws of the maxima: the p-values agree to their Monte-Carlo error, on both paths."""
     x = ten.values + rng.multivariate_normal(np.zeros(10), ten.covariance, size=40)
     g = rng.multivariate_normal(np.zeros(10), ten.covariance, size=20_000).T
-    maxima = Maxima(g, differences(ten).error)
-    _, p = best_set_pvalues(x, 100, Geometry(ten.covariance), maxima, range(10), ALPHA, verdicts=False)
-    _, quick = best_set_pvalues(x, 100, Geometry(ten.covariance), maxima, range(10), ALPHA, verdicts=True)
-    np.testing.assert_array_equal(quick <= ALPHA, p <= ALPHA)
+    simulated = trials(x, ten.covariance, maxima=Maxima(g, difference_errors(ten.covariance)))
+    _, p = pvalues(BestSet(), simulated)
+    _, quick = BestSet().log_pvalues(simulated, list(range(10)), ALPHA, exact=False)
+    np.testing.assert_array_equal(quick <= np.log(ALPHA), p <= ALPHA)
     for k in range(40):
         decision = best_set(JointEstimate(ten.names, x[k], ten.covariance, (100,)), ALPHA, rng=rng)
-        wanted = np.exp(decision.log_pvalue)
-        below = wanted <= ALPHA
-        np.testing.assert_allclose(p[k][below & (p[k] < 1)], wanted[below & (p[k] < 1)], atol=0.008)
-        assert (wanted[p[k] == 1.0] > ALPHA - 0.008).all()
+        expected = np.exp(decision.log_pvalue)
+        below = expected <= ALPHA
+        np.testing.assert_allclose(p[k][below & (p[k] < 1)], expected[below & (p[k] < 1)], atol=0.008)
+        assert (expected[p[k] == 1.0] > ALPHA - 0.008).all()
 
 
 @pytest.mark.parametrize("alike", [True, False])
-def test_carving_is_that_of_the_procedure(ten, rng, alike):
+def test_carving_is_that_of_single_decisions(ten, rng, alike):
     """Given the same noise, the p-values are the same, where they are not above α in any case."""
     x = ten.values * 3 + rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
     realised = rng.multivariate_normal(np.zeros(10), ten.covariance, size=24)
-    still, moving = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 8, 50))
+    constant, scaled = rng.multivariate_normal(np.zeros(10), ten.covariance, size=(2, 8, 50))
     scale = None if alike else rng.uniform(-1.0, 1.0, size=(24, 10))
-    geometry, told = (Geometry(ten.covariance), None) if alike else _own_covariances(ten, 24, rng)
-    best, p = carve_pvalues(x, Noise(realised, scale, moving, still), geometry, range(10), ALPHA)
+    covariances, each = (Covariances(ten.covariance), None) if alike else _own_covariances(ten, 24, rng)
+    best, p = pvalues(Carve(), trials(x, covariances, noise=Noise(realised, constant, scaled, scale)))
     for k in range(24):
-        own = ten.covariance if alike else told[k]
-        fresh = still[k % 8] if scale is None else still[k % 8] + scale[k] * moving[k % 8]
-        noise = np.vstack([realised[k], fresh]).T
-        chosen = Selection(int(best[k]), noise, without_variance(own, int(best[k])))
-        assert best[k] == np.argmin(x[k] + realised[k])
-        log_p, _ = _log_pvalues(JointEstimate(ten.names, x[k], own), chosen)
-        wanted = np.exp(log_p)
-        skipped = (p[k] == 1.0) & (wanted < 1.0)
-        assert (wanted[skipped] > ALPHA).all()
-        np.testing.assert_allclose(p[k][~skipped], wanted[~skipped], rtol=1e-6, atol=1e-12)
+        fresh = constant[k % 8] if scale is None else constant[k % 8] + scale[k] * scaled[k % 8]
+        noise, j = np.vstack([realised[k], fresh]).T, int(best[k])
+        assert j == np.argmin(x[k] + realised[k])
+        gaps = gaps_to(JointEstimate(ten.names, x[k], ten.covariance if alike else each[k]), j)
+        selection = Selection(j, gaps, gaps.gap[0][:, None] + noise - noise[j])
+        expected = np.ones(10)
+        for i in selection.tested:
+            expected[i] = np.exp(selection.law(i).log_pvalue(np.zeros(1))[0])
+        skipped = (p[k] == 1.0) & (expected < 1.0)
+        assert (expected[skipped] > ALPHA).all()
+        np.testing.assert_allclose(p[k][~skipped], expected[~skipped], rtol=1e-6, atol=1e-12)
 
 
 def test_carving_far_out_does_not_underflow():
-    joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 80.0], 0.5 * np.eye(3))
-    noise = Noise(np.zeros((1, 3)), None, None, np.zeros((1, 20, 3)))
-    best, p = carve_pvalues(joint.values[None], noise, Geometry(joint.covariance), [1, 2], ALPHA)
+    """Without noise it is RelPSI: t = 80, s = 1, V⁻ = 80 − 2 · .1, because model 1 is nearly tied: p = e^(−80 · .2)."""
+    noise = Noise(np.zeros((1, 3)), np.zeros((1, 20, 3)))
+    best, p = pvalues(Carve(), trials([[0.0, 0.1, 80.0]], 0.5 * np.eye(3), noise=noise))
     assert best[0] == 0
-    assert p[0, 0] == 1.0
-    assert 0.0 <= p[0, 1] < 1e-3
+    assert p[0, 1] == 1.0
+    assert p[0, 2] == pytest.approx(np.exp(norm.logsf(80.0) - norm.logsf(79.8)), rel=1e-9)
 
 
 # --- squared lengths -----------------------------------------------------------------------------------------------
@@ -213,7 +239,7 @@ def test_carving_far_out_does_not_underflow():
 
 @pytest.fixture
 def squared(rng):
-    """Three squared lengths with 100 rows: A = 4Λ√θθ', B = 2Λ² + R, and V = A + 2B as the tests are told it."""
+    """Three squared lengths with 100 rows: A = 4Λ√θθ', B = 2Λ² + R, and V = A + 2B as the tests are given it."""
     values = np.array([0.04, 0.09, 0.25])
     along = 1e-3 * np.array([[1.0, 0.4, 0.2], [0.4, 1.5, 0.3], [0.2, 0.3, 0.8]])
     rest = 1e-6 * np.array([[4.0, 1.0, 1.0], [1.0, 5.0, 1.0], [1.0, 1.0, 6.0]])
@@ -224,54 +250,55 @@ def squared(rng):
 
 def test_the_law_is_found_again_from_the_pilot(squared):
     joint, _, _, along, rest = squared
-    law = law_of(joint, 100)
+    law = estimate_law(joint, 100)
     np.testing.assert_allclose(law.along, along, rtol=1e-9)
     np.testing.assert_allclose(law.rest, rest, rtol=1e-6, atol=1e-13)
-    assert isinstance(law_of(JointEstimate(joint.names, joint.values, joint.covariance), 100), Plain)
+    assert isinstance(estimate_law(JointEstimate(joint.names, joint.values, joint.covariance), 100), Plain)
 
 
 @pytest.mark.parametrize("n", [40, 400])
-def test_estimates_have_the_variance_of_both_orders_and_are_told_the_second_twice(squared, rng, n):
-    """At n rows Cov(D) = A n₀/n + B (n₀/n)², and the mean told V = A n₀/n + 2B (n₀/n)²."""
+def test_estimates_have_the_variance_of_both_orders_and_tests_are_given_the_second_twice(squared, rng, n):
+    """At n rows Cov(D) = A n₀/n + B (n₀/n)², and the mean V that is given = A n₀/n + 2B (n₀/n)²."""
     joint, first, second, _, _ = squared
-    law, trials, r = law_of(joint, 100), 200_000, 100 / n
-    drawn = law.drawn(np.tile(joint.values, (trials, 1)), n, rng.standard_normal((2, trials, 3)))
+    law, count, r = estimate_law(joint, 100), 200_000, 100 / n
+    drawn = law.drawn(np.tile(joint.values, (count, 1)), n, rng.standard_normal((2, count, 3)))
     expected = first * r + second * r**2
-    np.testing.assert_allclose(drawn.x.mean(axis=0), joint.values, atol=4 * np.sqrt(expected.max() / trials))
-    np.testing.assert_allclose(np.cov(drawn.x.T), expected, rtol=0.03, atol=0.01 * expected.max())
-    told = first * r + 2 * second * r**2
-    np.testing.assert_allclose(_dense(drawn.geometry).mean(axis=0), told, rtol=0.02, atol=0.01 * told.max())
-    np.testing.assert_allclose(law.told(joint.values, n), told, rtol=1e-9)
+    np.testing.assert_allclose(drawn.values.mean(axis=0), joint.values, atol=4 * np.sqrt(expected.max() / count))
+    np.testing.assert_allclose(np.cov(drawn.values.T), expected, rtol=0.03, atol=0.01 * expected.max())
+    given = first * r + 2 * second * r**2
+    np.testing.assert_allclose(_dense(drawn.covariances).mean(axis=0), given, rtol=0.02, atol=0.01 * given.max())
+    np.testing.assert_allclose(law.mean_covariance(joint.values, n), given, rtol=1e-9)
 
 
-def test_what_is_told_moves_with_the_estimate(squared, rng):
+def test_the_given_variance_moves_with_the_estimate(squared, rng):
     """R = 0: V_ii = 4Λ(D_i + Λ), a straight line in D_i."""
     joint, first, _, along, _ = squared
     joint = JointEstimate(joint.names, joint.values, first + 4 * along**2, (100,), second_order=2 * along**2)
-    drawn = law_of(joint, 100).drawn(np.tile(joint.values, (50, 1)), 100, rng.standard_normal((2, 50, 3)))
+    drawn = estimate_law(joint, 100).drawn(np.tile(joint.values, (50, 1)), 100, rng.standard_normal((2, 50, 3)))
     for i in range(3):
-        line = 4 * along[i, i] * (drawn.x[:, i] + along[i, i])
-        np.testing.assert_allclose(drawn.geometry.variance[:, i], line, rtol=1e-4)
+        line = 4 * along[i, i] * (drawn.values[:, i] + along[i, i])
+        np.testing.assert_allclose(drawn.covariances.variance[:, i], line, rtol=1e-4)
 
 
-def test_the_noise_of_carving_has_the_covariance_that_is_told(squared, rng):
+def test_the_noise_of_carving_has_the_covariance_that_is_given(squared, rng):
     joint = squared[0]
-    law = law_of(joint, 100)
+    law = estimate_law(joint, 100)
     drawn = law.drawn(joint.values[None], 50, rng.standard_normal((2, 1, 3)))
-    moving, still = law.noise(rng.standard_normal((2, 200_000, 3)), 50)
-    told = _dense(drawn.geometry)[0]
-    np.testing.assert_allclose(
-        np.cov((drawn.geometry.scale * moving + still).T), told, rtol=0.03, atol=0.01 * told.max()
-    )
+    scaled, constant = law.noise(rng.standard_normal((2, 200_000, 3)), 50)
+    given = _dense(drawn.covariances)[0]
+    noise = drawn.covariances.scale * scaled + constant
+    np.testing.assert_allclose(np.cov(noise.T), given, rtol=0.03, atol=0.01 * given.max())
 
 
 def test_a_model_as_good_as_the_data_has_second_order_variance_alone(rng):
     """D ≤ 0 in the pilot: the mean stays, and the variance is B (n₀/n)²."""
     second = 1e-6 * np.eye(2)
     joint = JointEstimate(("a", "b"), [-1e-4, 0.0], 3e-6 * np.eye(2), (100,), second_order=second)
-    drawn = law_of(joint, 100).drawn(np.tile(joint.values, (100_000, 1)), 50, rng.standard_normal((2, 100_000, 2)))
-    np.testing.assert_allclose(drawn.x.mean(axis=0), joint.values, atol=4 * 2e-3 / math.sqrt(100_000))
-    np.testing.assert_allclose(drawn.x.var(axis=0), 4e-6, rtol=0.04)
+    drawn = estimate_law(joint, 100).drawn(
+        np.tile(joint.values, (100_000, 1)), 50, rng.standard_normal((2, 100_000, 2))
+    )
+    np.testing.assert_allclose(drawn.values.mean(axis=0), joint.values, atol=4 * 2e-3 / math.sqrt(100_000))
+    np.testing.assert_allclose(drawn.values.var(axis=0), 4e-6, rtol=0.04)
 
 
 def test_two_models_with_a_second_order_part_are_simulated(squared):
@@ -283,7 +310,7 @@ def test_two_models_with_a_second_order_part_are_simulated(squared):
     joint = JointEstimate(("a", "b"), values, first + 2 * second, (100,), second_order=second)
     made = plan(joint, rng=0, trials=4000)
     closed = plan(JointEstimate(("a", "b"), values, first, (100,)))
-    assert isinstance(law_of(joint, 100), Squared)
+    assert isinstance(estimate_law(joint, 100), Squared)
     assert (made.method, closed.method) == ("simulation", "closed forms")
     for cell in made.forecasts:
         needed = closed.needed("b", cell.test)
@@ -337,7 +364,7 @@ def test_the_range_goes_with_the_pilots_uncertainty(made):
             assert high >= 0.85 * cell.n_needed
     b = next(cell for cell in made.forecasts if cell.name == "b")
     assert b.n_range[1] == math.inf
-    assert any("cannot promise" in note and note.startswith("b:") for note in made.notes)
+    assert any("no clear gap" in note and note.startswith("b:") for note in made.notes)
     assert re.search(r"^b .*more than 1000000", str(made), re.MULTILINE)
 
 
@@ -355,7 +382,7 @@ def test_a_two_model_pilot_without_a_gap_promises_nothing():
     joint = JointEstimate(("a", "b"), [0.0, 0.1], [[0.5, 0.0], [0.0, 0.5]], (100,))
     made = plan(joint, tests="relpsi")
     assert made.forecasts[0].n_range[1] == math.inf
-    assert "cannot promise" in made.notes[0]
+    assert "no clear gap (0.1 standard errors)" in made.notes[0]
 
 
 def _realised(joint, n, test, index, trials, seed):
@@ -436,9 +463,10 @@ def test_the_order_of_the_models_changes_nothing_but_the_order(five, made):
             assert again.needed(name, test) == pytest.approx(made.needed(name, test), rel=1e-3)
 
 
-def test_auto_is_the_correction_that_the_test_uses():
-    settings = Settings(0.05, 0.25, "auto")
-    assert [settings.corrected(test) for test in ("relpsi", "carve", "best-set", "relmulti")] == ["by"] * 3 + ["auto"]
+def test_auto_is_the_correction_that_the_test_uses(five):
+    tests = ("relpsi", "carve", "best-set", "relmulti")
+    assert plan(five, tests=tests, correction="auto", trials=100, rng=0).corrections == ("by", "by", "by", "auto")
+    assert plan(five, tests=tests, trials=100, rng=0).corrections == ("none", "none", "none", "by")
 
 
 def test_three_models_of_which_one_differs_by_a_constant():
@@ -470,6 +498,11 @@ def test_json_and_plot(made):
     assert ax._repr_png_().startswith(b"\x89PNG")
 
 
+def test_the_default_is_every_test(five):
+    assert tuple(TYPES) == TESTS
+    assert plan(Assumed(0.1, 0.1, n=100)).tests == TESTS
+
+
 def test_public_names():
     assert relfit.plan is plan
     assert relfit.Plan is Plan
@@ -482,11 +515,11 @@ def test_public_names():
         ({"power": 1.0}, r"^power: expected a number between alpha \(0.05\) and 1, got 1.0$"),
         ({"power": 0.01}, "^power: "),
         ({"alpha": 2}, "^alpha: "),
-        ({"tests": ["z"]}, "^tests: expected one of relpsi"),
+        ({"tests": ["z"]}, "^tests: expected one of auto, relpsi, relmulti, best-set, carve, got 'z'"),
+        ({"tests": [RelMulti(0.25), RelMulti(0.5)]}, "^tests: expected each test once, got relmulti twice"),
         ({"tests": []}, "^tests: .*got none"),
         ({"n": 10}, "^n: expected a whole number of at least 27"),
         ({"trials": 5}, "^trials: "),
-        ({"select_fraction": 1.5}, "^select_fraction: "),
         ({"correction": "fdr"}, "^correction: "),
     ],
 )
@@ -607,7 +640,7 @@ def test_rows_in_groups_are_counted_as_rows(rng):
 def test_a_margin_has_no_plan():
     joint = JointEstimate(("a", "b"), [0.0, 0.1], 0.01 * np.eye(2), (400,))
     result = relfit.decide(joint, margin=0.2, rng=0)
-    with pytest.raises(InputError, match=r"pilot: expected a comparison without a margin.*, got 0\.2"):
+    with pytest.raises(InputError, match=r"pilot: expected a comparison without a margin, got a margin of 0\.2"):
         plan(result)
     with pytest.raises(InputError, match="margin: plans know none"):
         result.plot_power()
@@ -617,10 +650,10 @@ def test_a_margin_has_no_plan():
 # --- the pieces ---------------------------------------------------------------------------------------------------
 
 
-def test_both_shares_of_relmulti_have_enough_rows():
+def test_both_parts_of_relmulti_have_enough_rows():
     """5 rows to select and 20 to test: 5/.05, 20/.75 (rounded up) and 20/.1."""
-    pilot = as_pilot(JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2), (100,)))
-    assert [pilot.fewest("relmulti", fraction) for fraction in (0.05, 0.25, 0.9)] == [100, 27, 200]
+    needs = Complete.fewest_rows, Complete.fewest_selection_rows
+    assert [_fewest_rows(RelMulti(fraction), *needs) for fraction in (0.05, 0.25, 0.9)] == [100, 27, 200]
 
 
 def test_the_error_of_the_rows_needed_by_the_delta_method():
@@ -629,21 +662,15 @@ def test_the_error_of_the_rows_needed_by_the_delta_method():
     class Known:
         trials = 1000
 
-        def power(self, _test, n, _targets):
+        def power(self, _test, _correction, n, _models, _populations):
             return np.array([[ndtr(0.1 * math.sqrt(n) - 1.0)]])
 
     sizes = [100, 200, 400, 800]
     powers = np.array([ndtr(0.1 * math.sqrt(n) - 1.0) for n in sizes])
-    found = rows_needed(Known(), "best-set", sizes, powers, 0, 0.8)
+    rows, error = _Simulated(BestSet(), "none", Known()).rows_needed(sizes, powers, 0, 0.8)
     root, z = 10.0 * (norm.ppf(0.8) + 1.0), norm.ppf(0.8)
-    assert found.at == pytest.approx(root**2, rel=1e-6)
-    assert found.standard_error == pytest.approx(2 * root * 10.0 * math.sqrt(0.16 / 1000) / norm.pdf(z), rel=1e-3)
-
-
-def test_a_draw_equal_to_the_statistic_counts():
-    """(1 + #{max ≥ T})/(1 + draws): of the differences 1, 2, 2, 3 three reach 2."""
-    known = Maxima(np.array([[1.0, 2.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    assert known.tail(0, np.array([False, True]), np.array([2.0, 3.5])).tolist() == [4 / 5, 1 / 5]
+    assert rows == pytest.approx(root**2, rel=1e-6)
+    assert error == pytest.approx(2 * root * 10.0 * math.sqrt(0.16 / 1000) / norm.pdf(z), rel=1e-3)
 
 
 @pytest.mark.parametrize("estimator", ["complete", "linear"])

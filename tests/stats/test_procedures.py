@@ -1,15 +1,21 @@
 """RelPSI, RelMulti and the pair tests: by hand, by closed forms and by brute force."""
 
+import math
+import warnings
+
 import numpy as np
 import pytest
-from scipy.stats import norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest, norm
+from trials import pvalues, trials, worse
 
 from relfit.api import decide
-from relfit.stats.decision import adjust, resolve_correction, sign_condition
+from relfit.stats.decision import adjust, sign_condition
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.pair import fixed_relpsi, relative_z
-from relfit.stats.tests.relmulti import relmulti
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.tests.relmulti import RelMulti, relmulti
+from relfit.stats.tests.relpsi import RelPSI, relpsi
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.errors import InputError
 
@@ -39,27 +45,99 @@ def test_relpsi_limits_for_three_independent_models_by_hand():
     assert np.exp(decision.log_pvalue[2]) == pytest.approx(expected, rel=1e-12)
 
 
+def limits(values, covariance, i):
+    """The truncation of model i, with every warning and floating-point error an exception."""
+    with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+        warnings.simplefilter("error")
+        return tuple(relpsi(joint(values, covariance), 0.05).truncation[i].tolist())
+
+
+def test_truncation_by_hand():
+    """V = I, J = 0, i = 1: s² = 2, c = (−½, ½, 0), d = (0, 1, ½). D = (0, 3, 1): t = 3 and
+    V⁻ = max(3 − 3/1, 3 − 1/½) = 1, no d < 0 so V⁺ = ∞.
+    V_JJ = 1, V_ii = V_kk = 3, V_ik = −2: s² = 4, d_k = (−2 + 1)/4 = −¼. D = (0, 1, 2): V⁺ = 1 + 2·4 = 9.
+    A model that differs from J by a constant says nothing about its selection.
+    """
+    assert limits([0.0, 3.0, 1.0], np.eye(3), 1) == (1.0, math.inf)
+    assert limits([0.0, 1.0, 2.0], [[1.0, 0.0, 0.0], [0.0, 3.0, -2.0], [0.0, -2.0, 3.0]], 1) == (0.0, 9.0)
+    assert limits([0.0, 1.0], np.eye(2), 1) == (0.0, math.inf)
+    shifted = [[2.0, 1.0, 2.0], [1.0, 1.0, 1.0], [2.0, 1.0, 2.0]]
+    assert limits([0.0, 3.0, 1.0], shifted, 1) == limits([0.0, 3.0], [[2.0, 1.0], [1.0, 1.0]], 1)
+
+
+def test_truncation_drops_rows_that_are_rounding():
+    """V_kJ = V_JJ and V_ki = V_Ji make d_k = 0: t says nothing of D_k − D_J. Two ulps of noise in V must not bring the
+    row back: with D_k = D_J and d_k > 0 it would shut the interval at t, with D_k just above D_J and d_k < 0 put a
+    limit above t. Row i stays however small s² is.
+    """
+    v = np.array([[1.0, 0.3, 1.0], [0.3, 2.0, 0.3], [1.0, 0.3, 1.7]])
+    for noise in (0.0, 4.4e-16, -4.4e-16):
+        v[2, 0] = v[0, 2] = 1.0 + noise
+        assert limits([0.0, 1.0, 0.0], v, 1) == (0.0, math.inf)
+        assert limits([0.0, 1.0, 1e-6], v, 1) == (0.0, math.inf)
+    close = 1.0 - 2.0**-32
+    assert limits([0.0, 1.0], [[1.0, close], [close, 1.0]], 1) == (0.0, math.inf)
+
+
+def random_estimate(rng, models):
+    root = rng.normal(size=(models, models + 1))
+    return rng.normal(size=models), root @ root.T / models
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 7))
+def test_truncation_is_where_the_argmin_stays(seed, models):
+    """D moved along c = Vη/s² keeps argmin = J for t in [V⁻, V⁺] and nowhere else: brute force on a grid."""
+    rng = np.random.default_rng(seed)
+    d, v = random_estimate(rng, models)
+    best = int(np.argmin(d))
+    i = int(rng.choice(np.delete(np.arange(models), best)))
+    lower, upper = limits(d, v, i)
+    eta = np.eye(models)[i] - np.eye(models)[best]
+    c, t = v @ eta / (eta @ v @ eta), eta @ d
+    assert 0.0 <= lower <= t <= upper
+    ends = [e + side * 1e-6 * (1 + abs(e)) for e in (lower, upper) if np.isfinite(e) for side in (-1, 1)]
+    for tau in [*np.linspace(lower - 3, min(upper, t + 10) + 3, 41), *ends]:
+        if min(abs(tau - lower), abs(tau - upper)) > 1e-8 * (1 + abs(tau)):
+            assert (int(np.argmin(d + c * (tau - t))) == best) == (lower < tau < upper)
+
+
 def test_relpsi_pvalues_are_uniform_given_the_selection():
     """Brute force: draw D ~ N(0, V), keep the draws where model 0 wins, and test model 3 against it."""
     rng = np.random.default_rng(0)
     root = rng.normal(size=(5, 5))
     covariance = root @ root.T
     draws = rng.multivariate_normal(np.zeros(5), covariance, size=6000)
-    p = [np.exp(relpsi(joint(d, covariance), 0.05).log_pvalue[3]) for d in draws if d.argmin() == 0]
+    best, p = pvalues(RelPSI(), trials(draws, covariance))
+    p = p[best == 0, 3]
     grid = np.linspace(0.05, 0.95, 19)
-    ecdf = (np.array(p)[:, None] <= grid).mean(0)
+    ecdf = (p[:, None] <= grid).mean(0)
     assert len(p) > 300
     assert (np.abs(ecdf - grid) < 4 * np.sqrt(grid * (1 - grid) / len(p))).all()
+
+
+def test_tied_models_give_uniform_pvalues():
+    """D ~ N(0, V): given J, each p of i ≠ J is uniform, so P(p ≤ α) over all l models is α(l − 1)/l."""
+    rng = np.random.default_rng(12)
+    models, count, alpha = 5, 1500, 0.1
+    _, v = random_estimate(rng, models)
+    best, p = pvalues(RelPSI(), trials(rng.multivariate_normal(np.zeros(models), v, count), v))
+    other = [rng.choice(np.flatnonzero(np.arange(models) != j)) for j in best]
+    one_each = p[np.arange(count), other]
+    assert kstest(one_each, "uniform").statistic < 1.95 / math.sqrt(count)  # exceeded with probability 1e−3
+    per_trial = (p <= alpha).mean(axis=1)
+    expected, error_of_mean = alpha * (models - 1) / models, per_trial.std() / math.sqrt(count)
+    assert abs(per_trial.mean() - expected) < 3.5 * error_of_mean
 
 
 @pytest.mark.parametrize("l", [2, 5, 10])
 def test_false_positive_rate_when_all_tie_is_alpha_times_l_minus_one_over_l(l):
     """The selected model is never declared worse, so an exact RelPSI has FPR α(l−1)/l."""
     rng = np.random.default_rng(l)
-    trials, covariance = 4000, 0.5 * np.eye(l) + 0.5
-    draws = rng.multivariate_normal(np.zeros(l), covariance, size=trials)
-    worse = np.array([relpsi(joint(d, covariance), 0.05).worse.mean() for d in draws])
-    assert abs(worse.mean() - 0.05 * (l - 1) / l) < 3.5 * worse.std() / np.sqrt(trials)
+    count, covariance = 4000, 0.5 * np.eye(l) + 0.5
+    draws = rng.multivariate_normal(np.zeros(l), covariance, size=count)
+    false = (pvalues(RelPSI(), trials(draws, covariance))[1] <= 0.05).mean(axis=1)
+    assert abs(false.mean() - 0.05 * (l - 1) / l) < 3.5 * false.std() / np.sqrt(count)
 
 
 ALPHA, Z2, Z1 = 0.05, norm.isf(0.025), norm.isf(0.05)
@@ -71,24 +149,19 @@ def test_closed_forms_for_two_models(gap):
     selected, TPR_Multi = Φ(√ρ gap − z_{1−α}) Φ(√(1−ρ) gap).
     """
     rng = np.random.default_rng(int(10 * gap) + 1)
-    trials, rho = 6000, 0.75
+    count, rho = 6000, 0.75
     covariance = np.array([[1.0, 0.3], [0.3, 0.8]])
     s = np.sqrt(1.8 - 0.6)
     mean = np.array([0.0, gap * s])
-    whole = rng.multivariate_normal(mean, covariance, size=trials)
-    selection = rng.multivariate_normal(mean, covariance / (1 - rho), size=trials)
-    testing = rng.multivariate_normal(mean, covariance / rho, size=trials)
-    psi_decisions = [relpsi(joint(d, covariance), ALPHA) for d in whole]
-    multi_decisions = [
-        relmulti(joint(a, covariance / (1 - rho)), joint(b, covariance / rho), ALPHA, "by")
-        for a, b in zip(selection, testing, strict=True)
-    ]
-    chosen = np.array([decision.best == 0 for decision in psi_decisions])
-    psi = np.array([decision.worse[1] for decision in psi_decisions])
-    multi = np.array([decision.worse[1] for decision in multi_decisions])
+    whole = rng.multivariate_normal(mean, covariance, size=count)
+    selection = rng.multivariate_normal(mean, covariance / (1 - rho), size=count)
+    testing = rng.multivariate_normal(mean, covariance / rho, size=count)
+    selected, psi = pvalues(RelPSI(), trials(whole, covariance))
+    best, multi = pvalues(RelMulti(1 - rho), trials(testing, covariance / rho, selection=selection))
+    found = selected == 0, psi[:, 1] <= ALPHA, worse(best, multi, "by")[:, 1]
     expected = [norm.cdf(gap), norm.cdf(gap - Z2), norm.cdf(np.sqrt(rho) * gap - Z1) * norm.cdf(np.sqrt(1 - rho) * gap)]
-    for got, truth in zip((chosen, psi, multi), expected, strict=True):
-        assert abs(got.mean() - truth) < 3.5 * np.sqrt(truth * (1 - truth) / trials) + 1e-4
+    for got, truth in zip(found, expected, strict=True):
+        assert abs(got.mean() - truth) < 3.5 * np.sqrt(truth * (1 - truth) / count) + 1e-4
 
 
 def test_fixed_hypothesis_thresholds():
@@ -142,10 +215,13 @@ def test_corrections_by_hand():
 def test_automatic_correction_follows_the_sign_condition():
     """Cov(D_0 − D_1, D_2 − D_1) = V_02 − V_01 − V_12 + V_11 = −.5 − 1.1 − 0 + 1 < 0 in the second matrix."""
     positive = 0.5 * np.eye(4) + 0.5
+    negative = np.array([[2.0, 1.1, -0.5], [1.1, 1.0, 0.0], [-0.5, 0.0, 2.0]])
     assert sign_condition(positive, 0)
-    assert resolve_correction("auto", positive, 0) == "bh"
-    assert not sign_condition(np.array([[2.0, 1.1, -0.5], [1.1, 1.0, 0.0], [-0.5, 0.0, 2.0]]), 1)
-    assert resolve_correction("by", np.eye(2), 0) == "none"
+    assert not sign_condition(negative, 1)
+    assert RelMulti.resolved_correction("auto", positive, 0) == "bh"
+    assert RelMulti.resolved_correction("auto", negative, 1) == "by"
+    assert RelMulti.resolved_correction("by", np.eye(2), 0) == "none"
+    assert [RelPSI.resolved_correction(name, positive, 0) for name in ("auto", "holm")] == ["by", "holm"]
 
 
 def test_decide_refuses_relmulti_and_single_models():

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from relfit.stats.joint import JointEstimate
@@ -17,17 +18,22 @@ def joint(values, covariance, n=None):
 
 
 def test_two_models_by_hand():
-    """s = 1, gap 3. Alone: R_1 ≥ 3 − z, R_0 ≥ 0. Upper: C = {0} (3 > z), so R_1 ≤ 3 + z and R_0 ≤ 0."""
-    bounds = regret_bounds(joint([0.0, 3.0], 0.5 * np.eye(2)), rng=np.random.default_rng(0), simultaneous=False)
-    np.testing.assert_allclose(bounds.lower, [0.0, 3.0 - Z], rtol=1e-12)
-    np.testing.assert_allclose(bounds.upper, [0.0, 3.0 + Z], rtol=1e-12)
+    """s = 1, gap 3. Upper: C = {0} (3 > z), so R_1 ≤ 3 + z and R_0 ≤ 0. Lower: the first step, at level 1 − .005, has a
+    critical value of z.9975 for |Z| and leaves r_1 = 3 − 2.807 = .193, so that d is the .955 quantile of
+    max(Z, −Z − .193): Φ(d) − Φ(−.193 − d) = .955.
+    """
+    lower, upper = regret_bounds(joint([0.0, 3.0], 0.5 * np.eye(2)), rng=np.random.default_rng(0), draws=200_000)
+    r = 3.0 - norm.isf(0.0025)
+    d = brentq(lambda d: norm.cdf(d) - norm.cdf(-r - d) - 0.955, 1.0, 3.0)
+    np.testing.assert_allclose(lower, [0.0, 3.0 - d], atol=0.02)
+    np.testing.assert_allclose(upper, [0.0, 3.0 + Z], rtol=1e-12)
 
 
 def test_both_of_two_close_models_may_be_best():
     """Gap 1 < z: C = {0, 1}. R_0 ≤ −1 + z, R_1 ≤ 1 + z, and neither has a lower bound above 0."""
-    bounds = regret_bounds(joint([0.0, 1.0], 0.5 * np.eye(2)), rng=np.random.default_rng(0))
-    np.testing.assert_allclose(bounds.upper, [Z - 1.0, Z + 1.0], rtol=1e-12)
-    np.testing.assert_array_equal(bounds.lower, [0.0, 0.0])
+    lower, upper = regret_bounds(joint([0.0, 1.0], 0.5 * np.eye(2)), rng=np.random.default_rng(0))
+    np.testing.assert_allclose(upper, [Z - 1.0, Z + 1.0], rtol=1e-12)
+    np.testing.assert_array_equal(lower, [0.0, 0.0])
 
 
 def test_a_clear_best_makes_it_a_comparison_with_that_model():
@@ -36,53 +42,45 @@ def test_a_clear_best_makes_it_a_comparison_with_that_model():
     √[3]{.955} = .98477 → 2.1636, and nothing for the other pairs.
     """
     estimate = joint([0.0, 50.0, 80.0, 110.0], np.diag([0.0, 1.0, 1.0, 1.0]))
-    bounds = regret_bounds(estimate, rng=np.random.default_rng(1), draws=100_000)
-    upper, lower = norm.ppf(0.95 ** (1 / 3)), norm.ppf(0.955 ** (1 / 3))
-    np.testing.assert_allclose(bounds.upper, np.r_[0.0, np.array([50.0, 80.0, 110.0]) + upper], atol=0.03)
-    np.testing.assert_allclose(bounds.lower, np.r_[0.0, np.array([50.0, 80.0, 110.0]) - lower], atol=0.03)
+    lower, upper = regret_bounds(estimate, rng=np.random.default_rng(1), draws=100_000)
+    above, below = norm.ppf(0.95 ** (1 / 3)), norm.ppf(0.955 ** (1 / 3))
+    np.testing.assert_allclose(upper, np.r_[0.0, np.array([50.0, 80.0, 110.0]) + above], atol=0.03)
+    np.testing.assert_allclose(lower, np.r_[0.0, np.array([50.0, 80.0, 110.0]) - below], atol=0.03)
 
 
-def test_each_lower_bound_agrees_with_the_best_set():
+def test_a_positive_lower_bound_goes_with_a_small_pvalue():
+    """The bounds hold together and the p-values one by one: a bound above 0 needs more than p < .05."""
     rng = np.random.default_rng(2)
     root = rng.normal(size=(6, 6))
+    positive = 0
     for seed in range(20):
         estimate = joint(rng.normal(size=6) * 3, root @ root.T, n=100)
-        bounds = regret_bounds(estimate, rng=np.random.default_rng(seed), simultaneous=False, draws=2000)
+        lower, _ = regret_bounds(estimate, rng=np.random.default_rng(seed), draws=2000)
         p = np.exp(best_set(estimate, 0.05, rng=np.random.default_rng(seed), draws=2000).log_pvalue)
-        clear = np.abs(p - 0.05) > 0.003
-        np.testing.assert_array_equal((bounds.lower > 0)[clear], (p < 0.05)[clear])
-
-
-def test_simultaneous_bounds_are_never_above_those_of_single_models():
-    rng = np.random.default_rng(3)
-    estimate = joint([0.0, 1.0, 2.0, 6.0, 9.0], np.eye(5), n=100)
-    together = regret_bounds(estimate, rng=rng)
-    alone = regret_bounds(estimate, rng=rng, simultaneous=False)
-    assert (together.lower <= alone.lower + 1e-9).all()
-    assert together.lower[4] > 4.0
+        assert (p[lower > 0.0] < 0.05).all()
+        positive += (lower > 0.0).sum()
+    assert positive > 10
+    assert regret_bounds(joint([0.0, 1.0, 2.0, 6.0, 9.0], np.eye(5), n=100), rng=rng)[0][4] > 4.0
 
 
 def test_constant_differences_are_known():
     covariance = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    bounds = regret_bounds(joint([0.0, 0.5, 30.0], covariance), rng=np.random.default_rng(0))
-    assert bounds.lower[1] == bounds.upper[1] == 0.5
-    nothing = regret_bounds(joint([0.0, 0.5, 0.0], np.zeros((3, 3))), rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(nothing.lower, [0.0, 0.5, 0.0])
-    np.testing.assert_array_equal(nothing.upper, [0.0, 0.5, 0.0])
+    lower, upper = regret_bounds(joint([0.0, 0.5, 30.0], covariance), rng=np.random.default_rng(0))
+    assert lower[1] == upper[1] == 0.5
+    lower, upper = regret_bounds(joint([0.0, 0.5, 0.0], np.zeros((3, 3))), rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(lower, [0.0, 0.5, 0.0])
+    np.testing.assert_array_equal(upper, [0.0, 0.5, 0.0])
 
 
 def test_hard_covariances_never_give_nan():
     for covariance in (np.zeros((3, 3)), np.ones((3, 3)), np.outer([1.0, 2, 3], [1.0, 2, 3]), np.diag([0.0, 1.0, 0.0])):
-        for simultaneous in (True, False):
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                estimate = joint([0.0, 0.0, 1.0], covariance, n=30)
-                bounds = regret_bounds(
-                    estimate, rng=np.random.default_rng(0), simultaneous=simultaneous, draws=200, level=0.999
-                )
-            assert np.isfinite(bounds.lower).all()
-            assert np.isfinite(bounds.upper).all()
-            assert (bounds.lower <= bounds.upper).all()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            estimate = joint([0.0, 0.0, 1.0], covariance, n=30)
+            lower, upper = regret_bounds(estimate, rng=np.random.default_rng(0), draws=200, level=0.999)
+        assert np.isfinite(lower).all()
+        assert np.isfinite(upper).all()
+        assert (lower <= upper).all()
 
 
 CASES = {
@@ -107,9 +105,9 @@ def test_simultaneous_coverage(case):
     truth = mean - mean.min()
     below, above = [], []
     for d in rng.multivariate_normal(mean, covariance, size=trials):
-        bounds = regret_bounds(joint(d, covariance, 200), rng=rng, draws=999)
-        below.append((bounds.lower <= truth + 1e-12).all())
-        above.append((bounds.upper >= truth - 1e-12).all())
+        lower, upper = regret_bounds(joint(d, covariance, 200), rng=rng, draws=999)
+        below.append((lower <= truth + 1e-12).all())
+        above.append((upper >= truth - 1e-12).all())
     error = np.sqrt(0.95 * 0.05 / trials)
     assert np.mean(below) > 0.95 - 3 * error
     assert np.mean(above) > 0.95 - 3 * error

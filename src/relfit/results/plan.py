@@ -1,23 +1,23 @@
-"""Plan: the rows needed per model and test, the power curves, the gaps that can be detected."""
+"""Plan: the rows that each model and test needs, the power curves, and the gaps that can be detected."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from relfit.results.serial import SCHEMA, as_json
+from relfit.results.serial import Record, plain
 from relfit.stats.planning import Forecast
 from relfit.util.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Fields whose numbers are in the tables of a file.
+_IN_TABLES = ("forecasts", "sizes", "curves")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Plan:
+class Plan(Record):
     """How many rows the tests need to find each model worse.
 
     Attributes:
@@ -74,15 +74,9 @@ class Plan:
         return next(cell.n_needed for cell in self.forecasts if (cell.name, cell.test) == (name, test))
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; infinity is written as the text "inf"."""
-        out: dict[str, Any] = {"schema": SCHEMA, "type": "relfit.Plan"}
-        skipped = ("forecasts", "sizes", "curves")
-        out |= {item.name: _plain(getattr(self, item.name)) for item in fields(self) if item.name not in skipped}
-        return {**out, "rows": _plain(self.rows()), "curve": _plain(self.curve_rows())}
-
-    def to_json(self) -> str:
-        """The dictionary as JSON text."""
-        return as_json(self.to_dict())
+        """A JSON-able form; infinity is written as the text "inf", and NaN as null."""
+        settings = {key: value for key, value in super().to_dict().items() if key not in _IN_TABLES}
+        return {**settings, "rows": plain(self.rows()), "curve": plain(self.curve_rows())}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The power curves: a colour per model, a line style per test."""
@@ -94,15 +88,3 @@ class Plan:
         from relfit.report.text import plan_text
 
         return plan_text(self)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value

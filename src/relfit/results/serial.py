@@ -1,4 +1,4 @@
-"""Results as JSON-able dictionaries, and back."""
+"""Results as JSON, there and back. A file may be damaged, or written by somebody else: every field is checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
 from relfit.stats.tests import TESTS
-from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
@@ -27,7 +26,7 @@ _ARRAYS = (
 _OPTIONAL = ("truncation", "near_degeneracy", "second_order", "equivalent")
 _FLAGS = ("worse", "equivalent")
 _TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
-
+_LONGEST_WORD = 200
 
 T = TypeVar("T")
 
@@ -36,7 +35,7 @@ class Record:
     """A finished result that can be written as JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; ±infinity is written as text "inf" or "-inf"."""
+        """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
         kind = {"schema": SCHEMA, "type": f"relfit.{type(self).__name__}"}
         return {**kind, **{item.name: plain(getattr(self, item.name)) for item in fields(self)}}  # type: ignore[arg-type]
 
@@ -50,61 +49,8 @@ def as_json(data: Mapping[str, Any]) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def parsed(text: str) -> Any:
-    """What JSON text holds."""
-    try:
-        return json.loads(text, parse_constant=_no_number)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"text: expected JSON written by to_json, got something else ({error})") from None
-
-
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
-
-
-def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
-    """The Comparison that `to_dict` described; another schema number is refused."""
-    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
-        came = _kind(data) if isinstance(data, Mapping) else type(data).__name__
-        raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {came}")
-    try:
-        known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
-        given = {key: value for key, value in data.items() if key in known}
-        _add_facts(given)
-        check_fields(given)
-        check_choice("test", given["test"], TESTS)
-        revived = kind(**_revived(given))
-        _check_shapes(revived)
-        check_numbers({key: getattr(revived, key) for key in (*_ARRAYS, "locations")})
-    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
-    _check_verdicts(revived)
-    return revived
-
-
-def _add_facts(data: dict[str, Any]) -> None:
-    """Files of version 0.1 hold the copies in `status` and the preset and the shared rows in `warnings` alone."""
-    if "copies" in data:
-        return
-    prefix = "duplicate of "
-    pairs = [(name, word) for name, words in zip(data["names"], data["status"], strict=True) for word in words]
-    duplicates = {name: word.removeprefix(prefix) for name, word in pairs if word.startswith(prefix)}
-    notes = data.get("warnings", ())
-    presets = [name for name in ("kid", "cmmd") if any(note.startswith(f"preset {name}: ") for note in notes)]
-    shared = (re.match(r"([0-9]+) of [0-9]+ rows of '(.*)' also occur in the reference", note) for note in notes)
-    data["copies"] = duplicates
-    data["preset"] = presets[0] if presets else None
-    data["shared_rows"] = {match[2]: int(match[1]) for match in shared if match and match[2] in data["names"]}
-
-
-def _kind(data: Mapping[str, Any]) -> str:
-    kind = data.get("type")
-    named = f"a {kind}" if isinstance(kind, str) and kind.startswith("relfit.") else "something else"
-    return f"{named} of schema {data.get('schema')!r:.20}"
-
-
 def plain(value: Any) -> Any:
-    """The value as JSON knows it."""
+    """The value in the types that JSON has."""
     if isinstance(value, Kernel):
         return plain(value.to_dict())
     if isinstance(value, Mapping):
@@ -114,26 +60,73 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+        return None if math.isnan(value) else str(value)
     return value
 
 
-def _revived(out: dict[str, Any]) -> dict[str, Any]:
-    for key in (*_ARRAYS, "locations"):
-        if out.get(key) is not None:
-            # NumPy reads "inf" and "-inf" back as numbers.
-            out[key] = np.array(out[key], dtype=float)
-    out["worse"], out["names"] = out["worse"], out["names"]
-    for key in _FLAGS:
-        if out.get(key) is not None:
-            out[key] = np.array(out[key], dtype=bool)
-    for key in _TUPLES:
-        if out.get(key) is not None:
-            out[key] = tuple(out[key])
-    out["status"] = tuple(tuple(words) for words in out["status"])
-    if out.get("kernel") is not None:
-        out["kernel"] = kernel_from_dict(out["kernel"])
-    return out
+def parsed(text: str) -> Any:
+    """The value of JSON text."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"text: expected JSON written by to_json, got something else ({error})") from None
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not allowed in JSON")
+
+
+def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
+    """The Comparison that `to_dict` described; another schema number is refused."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
+        raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {_described(data)}")
+    try:
+        names = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+        record = {key: value for key, value in data.items() if key in names}
+        _add_missing_facts(record)
+        _check_fields(record)
+        result = kind(**_revived(record))
+        _check_shapes(result)
+        _check_names(result)
+        _check_numbers({key: getattr(result, key) for key in (*_ARRAYS, "locations")})
+    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
+    _check_verdicts(result)
+    return result
+
+
+def _described(data: Any) -> str:
+    if not isinstance(data, Mapping):
+        return type(data).__name__
+    kind = data.get("type")
+    named = f"a {kind}" if isinstance(kind, str) and kind.startswith("relfit.") else "something else"
+    return f"{named} of schema {data.get('schema')!r:.20}"
+
+
+def _add_missing_facts(record: dict[str, Any]) -> None:
+    """Files of version 0.1 have the copies in `status` only, and the preset and the shared rows in `warnings`."""
+    if "copies" in record:
+        return
+    prefix, notes = "duplicate of ", record.get("warnings", ())
+    words = [(name, word) for name, status in zip(record["names"], record["status"], strict=True) for word in status]
+    shared = (re.match(r"([0-9]+) of [0-9]+ rows of '(.*)' also occur in the reference", note) for note in notes)
+    presets = (re.match(r"preset (kid|cmmd): ", note) for note in notes)
+    record["copies"] = {name: word.removeprefix(prefix) for name, word in words if word.startswith(prefix)}
+    record["preset"] = next((match[1] for match in presets if match), None)
+    record["shared_rows"] = {match[2]: int(match[1]) for match in shared if match and match[2] in record["names"]}
+
+
+def _revived(record: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a checked record as a Comparison holds them."""
+    # NumPy reads "inf" and "-inf" back as numbers.
+    types: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys((*_ARRAYS, "locations"), lambda value: np.array(value, dtype=float)),
+        **dict.fromkeys(_FLAGS, lambda value: np.array(value, dtype=bool)),
+        **dict.fromkeys(_TUPLES, tuple),
+        "status": lambda value: tuple(tuple(words) for words in value),
+        "kernel": kernel_from_dict,
+    }
+    return {key: types[key](value) if key in types and value is not None else value for key, value in record.items()}
 
 
 def _check_shapes(result: Any) -> None:
@@ -152,19 +145,28 @@ def _check_shapes(result: Any) -> None:
             raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
     if result.locations is not None and result.locations.ndim != 2:
         raise ValueError(f"locations of shape {result.locations.shape}")
-    _check_names(result)
 
 
 def _check_names(result: Any) -> None:
-    """Names that other fields refer to are those of models, and an original is no copy itself."""
-    beaten_by = [name for name in result.beaten_by or () if name is not None]
-    stand_for = result.originals()
-    kept = {name for name, original in zip(result.names, stand_for, strict=True) if name == original}
-    named = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows}
-    if not named <= set(result.names) or not set(stand_for) <= kept:
+    """Names that other fields refer to are those of models, and an original is not a copy itself."""
+    beaten_by, originals = result.beaten_by or (), result.originals()
+    distinct = {name for name, original in zip(result.names, originals, strict=True) if name == original}
+    mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
+    if not mentioned <= set(result.names) or not set(originals) <= distinct:
         raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
-    if result.beaten_by is not None and len(result.beaten_by) != len(result.names):
-        raise ValueError(f"beaten_by: {len(result.beaten_by)} for {len(result.names)} names")
+    if result.beaten_by is not None and len(beaten_by) != len(result.names):
+        raise ValueError(f"beaten_by: {len(beaten_by)} for {len(result.names)} names")
+
+
+def _check_numbers(arrays: Mapping[str, Any]) -> None:
+    """Refuse numbers that no test can give: NaN, negative standard errors, probabilities outside 0 to 1."""
+    for key, array in arrays.items():
+        if array is None:
+            continue
+        low, high = _RANGES.get(key, (-math.inf, math.inf))
+        finite = np.isfinite(array).all() or (key in _UNBOUNDED and not np.isnan(array).any())
+        if not finite or (array < low).any() or (array > high).any():
+            raise ValueError(f"{key}: expected numbers from {low:g} to {high:g}, got others")
 
 
 def _check_verdicts(result: Any) -> None:
@@ -173,9 +175,9 @@ def _check_verdicts(result: Any) -> None:
     wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
     if len(wrong):
         i = int(wrong[0])
-        said = "worse" if result.worse[i] else "not worse"
+        verdict = "worse" if result.worse[i] else "not worse"
         raise InputError(
-            f"data: contradicts itself: {result.names[i]!r} is {said}, with an adjusted p-value of "
+            f"data: contradicts itself: {result.names[i]!r} is {verdict}, with an adjusted p-value of "
             f"{result.adjusted_pvalue[i]:.4g} at alpha {result.alpha:g}; to change a level, compare again"
         )
     kept = tuple(name for name, worse in zip(result.names, result.worse, strict=True) if not worse)
@@ -183,30 +185,16 @@ def _check_verdicts(result: Any) -> None:
         raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")
 
 
-# --------------------
-# What the fields of a stored comparison must hold: a file may be damaged, or written by somebody else.
+# ── what the fields of a record may hold ─────────────────────────────────────────────────────────────────────────────
 
 Check = Callable[[Any], bool]
 
-_LONGEST_WORD = 200
 
-
-def check_fields(data: Mapping[str, Any]) -> None:
-    """Refuse a field of another kind, or a number that it cannot hold; arrays are checked later, by their shape."""
+def _check_fields(record: Mapping[str, Any]) -> None:
+    """Refuse a field of the wrong type, or a value that it cannot have; arrays are checked later, by their shape."""
     for key, (check, expected) in _FIELDS.items():
-        if key in data and not check(data[key]):
-            raise ValueError(f"{key}: expected {expected}, got {reprlib.repr(data[key])}")
-
-
-def check_numbers(arrays: Mapping[str, Any]) -> None:
-    """Refuse numbers that no test can give: NaN, negative standard errors, chances outside 0 to 1."""
-    for key, array in arrays.items():
-        if array is None:
-            continue
-        low, high = _RANGES.get(key, (-math.inf, math.inf))
-        finite = np.isfinite(array).all() or (key in _UNBOUNDED and not np.isnan(array).any())
-        if not finite or (array < low).any() or (array > high).any():
-            raise ValueError(f"{key}: expected numbers from {low:g} to {high:g}, got others")
+        if key in record and not check(record[key]):
+            raise ValueError(f"{key}: expected {expected}, got {reprlib.repr(record[key])}")
 
 
 def _is_word(value: Any) -> bool:
@@ -222,6 +210,10 @@ def _is_number(low: float, high: float) -> Check:
     return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
 def _maybe(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -234,46 +226,43 @@ def _table(check: Check) -> Check:
     return lambda value: isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
 
 
-def _names(value: Any) -> bool:
+def _are_names(value: Any) -> bool:
     return _each(is_text)(value) and 0 < len(value) == len(set(value))
 
 
-def _inputs(value: Any) -> bool:
-    known = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
-    return known and _maybe(_is_word)(value.get("reference")) and _table(_maybe(_is_word))(value.get("models", {}))
+def _are_digests(value: Any) -> bool:
+    parts = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
+    return parts and _maybe(_is_word)(value.get("reference")) and _table(_maybe(_is_word))(value.get("models", {}))
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool | np.bool_)
-
-
-_WORD, _MAYBE_WORD = (_is_word, "a word"), (_maybe(_is_word), "a word or null")
-_TEXTS, _MAYBE_TEXTS = (_each(is_text), "texts"), (_maybe(_each(is_text)), "texts or null")
-_COUNT, _COUNTS = (_maybe(_is_count), "a whole number or null"), (_maybe(_each(_is_count)), "whole numbers or null")
-_SHARE = _is_number(0.0, 1.0)
+_FRACTION = _is_number(0.0, 1.0)
 _FIELDS: dict[str, tuple[Check, str]] = {
-    "names": (_names, "different names"),
+    "names": (_are_names, "different names"),
     "status": (_each(_each(is_text)), "lists of words"),
+    "best": (is_text, "a name"),
     "best_index": (_is_count, "a whole number"),
-    "alpha": (_SHARE, "a number from 0 to 1"),
-    "select_fraction": (_maybe(_SHARE), "a number from 0 to 1, or null"),
+    "test": (lambda value: isinstance(value, str) and value in TESTS, f"one of {', '.join(TESTS)}"),
+    "alpha": (_FRACTION, "a number from 0 to 1"),
+    "select_fraction": (_maybe(_FRACTION), "a number from 0 to 1, or null"),
     "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
     "randomised": (_is_flag, "true or false"),
     "versions": (_table(_is_word), "versions by name"),
-    "inputs": (_maybe(_inputs), "digests"),
+    "inputs": (_maybe(_are_digests), "digests"),
     "copies": (_table(is_text), "names by name"),
     "shared_rows": (_table(_is_count), "whole numbers by name"),
     "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
     "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
     "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
     "equivalent": (_maybe(_each(_is_flag)), "true or false for each, or null"),
-    "best": (is_text, "a name"),
-    **dict.fromkeys(("test", "correction", "measure"), _WORD),
-    **dict.fromkeys(("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset"), _MAYBE_WORD),
-    **dict.fromkeys(("seed", "pair_count", "block_count"), _COUNT),
-    **dict.fromkeys(("sizes", "groups"), _COUNTS),
-    **dict.fromkeys(("command", "confidence_set"), _MAYBE_TEXTS),
-    "warnings": _TEXTS,
+    "warnings": (_each(is_text), "texts"),
+    **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
+    **dict.fromkeys(
+        ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset"),
+        (_maybe(_is_word), "a word or null"),
+    ),
+    **dict.fromkeys(("seed", "pair_count", "block_count"), (_maybe(_is_count), "a whole number or null")),
+    **dict.fromkeys(("sizes", "groups"), (_maybe(_each(_is_count)), "whole numbers or null")),
+    **dict.fromkeys(("command", "confidence_set"), (_maybe(_each(is_text)), "texts or null")),
 }
 _UNBOUNDED = ("log_pvalue", "truncation")
 _RANGES = {

@@ -1,12 +1,13 @@
 """What every test decides, and what the tests share: differences of models, ties, corrections, equivalence.
 
-Functions with "…" in their shapes take any leading axes: planning decides thousands of simulated estimates at once with
-the same code that decides a single one.
+Arrays with a first axis of `trials` hold several estimates of the same models: planning decides thousands of simulated
+estimates with the code that decides a single one, for which the axis has length 1.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +39,7 @@ class Decision:
 
     Attributes:
         best: the index of the model that the others are tested against.
-        log_pvalue, adjusted_pvalue: (l,), 1 for a best model that is not tested itself.
+        log_pvalue, adjusted_pvalue: (l,), p = 1 for a best model that is not tested itself.
         worse: (l,) ``adjusted_pvalue ≤ α``: one rule, so a threshold can never disagree with a p-value.
         status: words for each model, such as "tie".
         correction: the correction that was applied, never "auto".
@@ -77,13 +78,12 @@ class Covariances:
     scaled: Array | None = None
     scale: Array | None = None
 
-    def column(self, i: int | Rows) -> Array:
-        """(trials, l) Cov(D_i, D_k) for all k; i is one model, or one for each trial."""
-        constant = np.atleast_2d(self.constant[i])
+    def rows(self, models: Sequence[int]) -> Array:
+        """(trials, models, l) Cov(D_i, D_k) of these models i with all models k."""
+        constant = self.constant[models][None]
         if self.scale is None or self.scaled is None:
             return constant
-        own = self.scale[np.arange(len(self.scale)), i]
-        return np.asarray(own[:, None] * self.scaled[i] * self.scale + constant)
+        return np.asarray(self.scale[:, models, None] * self.scaled[models] * self.scale[:, None] + constant)
 
     @property
     def variance(self) -> Array:
@@ -92,62 +92,97 @@ class Covariances:
             return np.diag(self.constant)[None]
         return np.asarray(self.scale**2 * np.diag(self.scaled) + np.diag(self.constant))
 
-    def against(self, i: int | Rows) -> Against:
-        """The differences of all models to model i, or to one model for each trial."""
-        column, variance = self.column(i), self.variance
-        own = np.take_along_axis(column, np.full((len(column), 1), i) if isinstance(i, int) else i[:, None], axis=1)
-        total = variance + own
-        spread = np.maximum(total - 2.0 * column, 0.0)
-        return Against(self, column, own, total, spread)
+    def gaps(self, values: Array, best: int | Rows) -> Gaps:
+        """The differences of all models to model J = `best`, or to one J for each trial; values (trials, l)."""
+        if isinstance(best, int):
+            column, value = self.rows([best])[:, 0], values[:, [best]]
+            variance = column[:, [best]]
+        else:
+            column, value = self.constant[best], np.take_along_axis(values, best[:, None], axis=1)
+            if self.scale is not None and self.scaled is not None:
+                u = np.take_along_axis(self.scale, best[:, None], axis=1)
+                column = u * self.scaled[best] * self.scale + column
+            variance = np.take_along_axis(column, best[:, None], axis=1)
+        error, rounding = _error_and_rounding(self.variance + variance, column)
+        return Gaps(self, values - value, error, rounding, column, variance)
 
 
 @dataclass(frozen=True)
-class Against:
-    """The differences D_k − D_J to a model J.
+class Gaps:
+    """The differences D_k − D_J of all models k to one model J, in one or more trials.
 
-    `column` is Cov(D_J, D_k), `total` V_kk + V_JJ and `spread` the variance of the difference with its rounding,
-    (trials, l) each; `variance` is V_JJ (trials, 1).
+    Attributes:
+        covariances: those of the estimates.
+        gap: (trials, l) D_k − D_J.
+        error: (trials, l) their standard errors s_kJ, exactly 0 where a difference varies by rounding only.
+        rounding: (trials, l) the size up to which a difference that does not vary may be rounding.
+        column, variance: (trials, l) Cov(D_J, D_k) and (trials, 1) V_JJ.
+
+    The first axis of all but `gap` has length 1 where the trials have one covariance and one J.
     """
 
     covariances: Covariances
+    gap: Array
+    error: Array
+    rounding: Array
     column: Array
     variance: Array
-    total: Array
-    spread: Array
 
     @property
     def constant(self) -> Mask:
-        """(trials, l) the differences that do not vary, except by rounding."""
-        return self.spread <= NO_VARIANCE * self.total
+        """(trials, l) the differences that do not vary, that of J to itself among them."""
+        return np.asarray(self.error == 0.0)
 
-    @property
-    def error(self) -> Array:
-        """(trials, l) standard errors s_kJ, exactly 0 for constant differences."""
-        return np.where(self.constant, 0.0, np.sqrt(self.spread))
+    def known_log_pvalues(self, margin: float = 0.0) -> Array:
+        """(trials, l) log p of "D_k ≤ D_J + δ" where D_k − D_J is constant, and 0 elsewhere.
 
-    def certain(self, gap: Array, k: int, margin: float = 0.0) -> Array:
-        """(trials,) log p of "no worse" for a constant gap D_k − D_J: −inf if it exceeds the margin, otherwise 0.
-
-        A gap within CERTAIN times the variation that is left, or within rounding of 0, exceeds nothing.
+        −inf where the difference exceeds the margin δ, otherwise 0. What may be rounding exceeds nothing.
         """
-        return np.where(gap - margin > self.rounding[:, k], -math.inf, 0.0)
+        return np.where(self.constant & (self.gap - margin > self.rounding), -math.inf, 0.0)
 
-    @property
-    def rounding(self) -> Array:
-        """(trials, l) the size up to which a constant gap may be rounding."""
-        return np.maximum(SAME_VALUE * np.sqrt(self.total), CERTAIN * np.sqrt(self.spread))
+    def known_log_equivalence(self, margin: float) -> Array:
+        """(trials, l) log p of the twin test (see `equivalent_to`) where D_k − D_J is constant, and 0 elsewhere."""
+        return np.where(self.constant & (self.gap <= margin), -math.inf, 0.0)
 
-    def slopes(self, i: int) -> Array:
-        """(trials, l) d_k = Cov(D_i − D_J, D_k − D_J)/s_iJ², exactly 1 at k = i and 0 where that is rounding.
+    def z_log_pvalues(self, margin: float = 0.0) -> Array:
+        """(trials, l) log p of the one-sided z tests of "D_k ≤ D_J + δ"; 0 for J, and constant differences as above."""
+        return np.where(self.constant, self.known_log_pvalues(margin), log_ndtr(-self._z(margin)))
 
-        NaN where D_k − D_J is constant: such a model says nothing about the selection of J.
+    def z_log_equivalence(self, margin: float) -> Array:
+        """(trials, l) log p of their twins, which show equivalence (see `equivalent_to`)."""
+        return np.where(self.constant, self.known_log_equivalence(margin), log_ndtr(self._z(margin)))
+
+    def _z(self, margin: float) -> Array:
+        return (self.gap - margin) / np.where(self.constant, 1.0, self.error)
+
+    def slopes(self, models: Sequence[int]) -> Array:
+        """(trials, models, l) d_k = Cov(D_i − D_J, D_k − D_J)/s_iJ² of these models i and all models k.
+
+        Exactly 1 at k = i, and 0 where the covariance is rounding. NaN where D_k − D_J is constant: such a model says
+        nothing about the selection of J.
         """
-        parts = self.covariances.column(i), -self.column, -self.column[:, [i]], self.variance
-        covariance, size = sum(parts), sum(np.abs(part) for part in parts)
-        own = np.asarray(covariance)[:, [i]]
-        slope = np.where(np.abs(covariance) <= _NO_SLOPE * size, 0.0, covariance) / np.where(own > 0.0, own, 1.0)
-        slope[:, i] = 1.0
-        return np.where(self.constant, np.nan, slope)
+        rows, column, variance = self.covariances.rows(models), self.column[:, None], self.variance[..., None]
+        across = self.column[:, models, None]
+        covariance = rows - column - across + variance
+        size = np.abs(rows) + np.abs(column) + np.abs(across) + variance
+        at_i = slice(None), np.arange(len(models)), models
+        spread = covariance[at_i][..., None]
+        slope = np.where(np.abs(covariance) <= _NO_SLOPE * size, 0.0, covariance) / np.where(spread > 0, spread, 1.0)
+        slope[at_i] = 1.0
+        return np.where(self.constant[:, None], np.nan, slope)
+
+
+def gaps_to(joint: JointEstimate, best: int) -> Gaps:
+    """The differences of all models to one, in a single trial."""
+    return Covariances(joint.covariance).gaps(joint.values[None], best)
+
+
+def _error_and_rounding(total: Array, covariance: Array) -> tuple[Array, Array]:
+    """s_ij from V_ii + V_jj and V_ij, exactly 0 if it is rounding; and how large rounding makes a constant D_i − D_j."""
+    spread = np.maximum(total - 2.0 * covariance, 0.0)
+    root = np.sqrt(spread)
+    error = np.where(spread <= NO_VARIANCE * total, 0.0, root)
+    return error, np.maximum(SAME_VALUE * np.sqrt(total), CERTAIN * root)
 
 
 def difference_variance(covariance: Array, i: int, j: int) -> float:
@@ -155,6 +190,12 @@ def difference_variance(covariance: Array, i: int, j: int) -> float:
     total = float(covariance[i, i] + covariance[j, j])
     variance = total - 2.0 * float(covariance[i, j])
     return variance if variance > NO_VARIANCE * total else 0.0
+
+
+def difference_errors(covariance: Array) -> Array:
+    """(l, l) standard errors of all differences, exactly 0 where they vary by rounding only."""
+    variance = np.diag(covariance)
+    return _error_and_rounding(variance[:, None] + variance, covariance)[0]
 
 
 @dataclass(frozen=True)
@@ -186,14 +227,10 @@ class Differences:
 def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
     """The differences of all ordered pairs of models."""
     variance = np.diag(joint.covariance)
-    total = variance[:, None] + variance
-    spread = np.maximum(total - 2.0 * joint.covariance, 0.0)
-    constant = spread <= NO_VARIANCE * total
-    np.fill_diagonal(constant, True)
-    gap = joint.values[:, None] - joint.values
-    rounding = np.maximum(SAME_VALUE * np.sqrt(total), CERTAIN * np.sqrt(spread))
+    error, rounding = _error_and_rounding(variance[:, None] + variance, joint.covariance)
+    gap, constant = joint.values[:, None] - joint.values, error == 0.0
     certain, same = constant & (gap - margin > rounding), constant & (np.abs(gap) <= rounding)
-    return Differences(gap - margin, np.where(constant, 0.0, np.sqrt(spread)), certain, same)
+    return Differences(gap - margin, error, certain, same)
 
 
 def lowest(values: Array, variance: Array) -> tuple[Rows, Mask]:
@@ -215,22 +252,6 @@ def constant_word(gap: float, rounding: float) -> str:
     return "indistinguishable" if abs(gap) <= rounding else "deterministic"
 
 
-def smallest_sample(joint: JointEstimate) -> int | None:
-    """The number of independent rows (or groups) in the smallest sample of an estimate; None if it is not known."""
-    counts = joint.sizes if joint.groups is None else joint.groups
-    if counts is None:
-        return psi_rows(joint)
-    return min((rows for rows in counts if rows > 0), default=None)
-
-
-def psi_rows(joint: JointEstimate) -> int | None:
-    """The smallest number of ψ rows (pairs of rows in linear designs, batches of a chain); None without ψ rows."""
-    if joint.psi is None:
-        return None
-    reference = () if joint.psi.reference is None else (joint.psi.reference,)
-    return min(len(rows) for rows in (*reference, *joint.psi.models))
-
-
 def check_scale(joint: JointEstimate, margin: float = 0.0) -> None:
     """Refuse values, margins and standard errors whose quotients or squares do not fit into float64.
 
@@ -246,7 +267,35 @@ def check_scale(joint: JointEstimate, margin: float = 0.0) -> None:
         )
 
 
-# ── corrections ──────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── verdicts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def decided_against(
+    gaps: Gaps,
+    best: int,
+    log_pvalue: Array,
+    log_equivalence: Array | None,
+    *,
+    alpha: float,
+    correction: str,
+    tied: Mask | None = None,
+    truncation: Array | None = None,
+) -> Decision:
+    """The verdicts of a test that compares every other model with the selected one, from its p-values (l,).
+
+    `gaps` are the differences to the selected model, of a single trial. `log_equivalence` is that of the twin tests
+    (see `equivalent_to`), and None without a margin. Models that are `tied` for the best, or that differ from it by a
+    constant, have a word about it in their status.
+    """
+    adjusted = adjust_others(np.exp(log_pvalue), best, correction)
+    worse = adjusted <= alpha
+    worse[best] = False
+    status: list[tuple[str, ...]] = [() if tied is None or not tied[k] else ("tie",) for k in range(len(worse))]
+    for k in np.flatnonzero(gaps.constant[0]).tolist():
+        if k != best:
+            status[k] = (*status[k], constant_word(float(gaps.gap[0, k]), float(gaps.rounding[0, k])))
+    equivalent = None if log_equivalence is None else equivalent_to(best, log_equivalence, alpha, correction)
+    return Decision(best, log_pvalue, adjusted, worse, tuple(status), correction, truncation, equivalent)
 
 
 def adjust(pvalues: Array, correction: str) -> Array:
@@ -290,10 +339,17 @@ def sign_condition(covariance: Array, best: int) -> bool:
     return bool((joint >= -1e-12 * np.abs(joint).max(initial=0.0)).all())
 
 
-# ── equivalence ──────────────────────────────────────────────────────────────────────────────────────────────────────
-# The test of "D_i − D_J ≤ δ" has a twin, the test of "D_i − D_J > δ", whose rejection shows equivalence within δ. At
-# the common boundary D_i − D_J = δ its p-value is the probability of a difference at least as *small* as the observed
-# one. Only one of the two hypotheses is true, so the two tests together err no more often than either.
+def equivalent_to(best: int, log_equivalence: Array, alpha: float, correction: str) -> Mask:
+    """The models (l,) that are shown to be equivalent to `best` within the margin δ; `best` is one of them.
+
+    The test of "D_i − D_J ≤ δ" has a twin, the test of "D_i − D_J > δ", whose rejection shows equivalence. At the
+    common boundary D_i − D_J = δ its p-value is the probability of a difference at least as *small* as the observed
+    one. Only one of the two hypotheses is true, so the two tests together err no more often than either. The p-values
+    of the twins have the correction of the verdicts.
+    """
+    shown = adjust_others(np.exp(log_equivalence), best, correction) <= alpha
+    shown[best] = True
+    return shown
 
 
 def selective_log_equivalence(t: ArrayLike, s: ArrayLike, lower: ArrayLike, upper: ArrayLike, margin: float) -> Array:
@@ -304,18 +360,6 @@ def selective_log_equivalence(t: ArrayLike, s: ArrayLike, lower: ArrayLike, uppe
     there is no information: log p = 0.
     """
     t, s, lower, upper = (np.asarray(value, dtype=float) for value in (t, s, lower, upper))
-    given = selective_log_pvalue(margin - t, s, margin - upper, margin - lower)
-    given = np.where((lower < t) & (t < upper), given, 0.0)
-    return np.asarray(np.maximum(given, log_ndtr((t - margin) / s)))
-
-
-def equivalent_to(best: int, log_equivalence: Array, alpha: float, correction: str) -> Mask:
-    """The models (l,) that are equivalent to `best`, with the correction of the verdicts; `best` is one of them."""
-    shown = adjust_others(np.exp(log_equivalence), best, correction) <= alpha
-    shown[best] = True
-    return shown
-
-
-def known_log_equivalence(gap: float, margin: float) -> float:
-    """log p of the same test for a difference without variance: it is within the margin, or it is not."""
-    return -math.inf if gap <= margin else 0.0
+    selective = selective_log_pvalue(margin - t, s, margin - upper, margin - lower)
+    selective = np.where((lower < t) & (t < upper), selective, 0.0)
+    return np.asarray(np.maximum(selective, log_ndtr((t - margin) / s)))

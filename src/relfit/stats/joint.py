@@ -1,4 +1,7 @@
-"""Estimates with their ψ rows, and the joint covariance those rows give."""
+"""JointEstimate: the discrepancies of several models with their joint covariance, and the ψ rows it comes from.
+
+Everything from here on is float64 in the main memory.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from relfit.util.text import is_text
 # Directions that vary less than this, relative to the most varying one, are rounding.
 NO_DIRECTION = 1e-13
 TRACE = 1e-6
+# A model with a larger second-order part of its variance is called near-degenerate.
+NEAR_DEGENERATE = 0.3
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,10 @@ class Psi:
     """The first-order contribution of every row to every estimate.
 
     Args:
-        reference: (n, l), the contributions of the reference rows (or of row pairs, in linear designs;
-            or of the rows joined with the models' rows, when everything is paired); None where the reference
-            is a density.
-        models: one (m_i,) vector per model, empty where the models have no sample of their own.
-        shared: whether the models' rows were generated from common random numbers.
+        reference: (n, l), the contributions of the reference rows; of pairs of rows in linear designs, and of the rows
+            joined with the models' rows when everything is paired. None if the reference is a density.
+        models: one (m_i,) vector for each model, empty if the models have no samples of their own.
+        shared: True if the models' rows were generated from common random numbers.
     """
 
     reference: Array | None
@@ -44,8 +48,7 @@ class Psi:
             return total
         if self.shared:
             return total + gram(np.stack(self.models, axis=1))
-        own = [float(psi @ psi) / (len(psi) * (len(psi) - 1)) for psi in self.models]
-        return total + np.diag(own)
+        return total + np.diag([float(psi @ psi) / (len(psi) * (len(psi) - 1)) for psi in self.models])
 
 
 def centred(g: Array) -> Array:
@@ -91,10 +94,6 @@ def gram(psi: Array) -> Array:
     return np.asarray((total + total.T) / 2.0)
 
 
-# --------------------
-# JointEstimate: discrepancies of several models with their joint covariance. Host float64 from here on.
-
-
 @dataclass(frozen=True, eq=False)
 class JointEstimate:
     """Scores of l models (smaller is better) and the covariance of their estimates.
@@ -105,12 +104,12 @@ class JointEstimate:
         covariance: (l, l) covariance of the estimates (not of single observations: it shrinks like 1/n).
         sizes: the reference's number of rows (0 if it is a density), then each model's where it has a sample;
             None if unknown.
-        psi: the ψ rows the covariance came from, or None.
-        near_degeneracy: (l,) share of each variance that is of second order, or None.
+        psi: the ψ rows that the covariance came from, or None.
+        near_degeneracy: (l,) fraction of each variance that is of second order, or None.
         notes: sentences about how the estimate was made.
         groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
-        second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` holds twice;
-            None if unknown, or not held twice.
+        second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` includes
+            twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", or "loss" for mean losses.
 
     Any score can be brought in:
@@ -139,8 +138,7 @@ class JointEstimate:
         if self.sizes is not None:
             object.__setattr__(self, "sizes", _sizes(self.sizes, count))
         if self.near_degeneracy is not None:
-            share = _finite("near_degeneracy", self.near_degeneracy, (count,))
-            object.__setattr__(self, "near_degeneracy", share)
+            object.__setattr__(self, "near_degeneracy", _finite("near_degeneracy", self.near_degeneracy, (count,)))
         if self.psi is not None and not isinstance(self.psi, Psi):
             raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
         if self.groups is not None:
@@ -183,10 +181,10 @@ def _sizes(sizes: Any, count: int, argument: str = "sizes") -> tuple[int, ...]:
 
 def _finite(argument: str, value: Any, shape: tuple[int, ...]) -> Array:
     try:
-        given = np.asarray(value)
-        if given.dtype.kind not in "biuf":
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
             raise TypeError
-        array = np.array(given, dtype=float)
+        array = np.array(array, dtype=float)
     except (TypeError, ValueError):
         raise InputError(f"{argument}: expected numbers of shape {shape}, got {reprlib.repr(value)}") from None
     if array.shape != shape:
@@ -208,14 +206,34 @@ def _covariance(value: Any, count: int) -> Array:
             f"covariance: expected a positive semi-definite matrix, got an eigenvalue of {lowest:.3g} "
             f"(largest entry {size:.3g})"
         )
-    # What passed as rounding must not come back as the square root of a negative variance.
+    # Rounding must not become the square root of a negative variance later on.
     matrix = (matrix + matrix.T) / 2.0
     np.fill_diagonal(matrix, np.maximum(np.diag(matrix), 0.0))
     matrix.setflags(write=False)
     return matrix
 
 
-# --------------------
-# What a reader should be told about an estimate: too many models, near-degeneracy, near copies.
+def smallest_sample(joint: JointEstimate) -> int | None:
+    """The independent rows (or groups) in the smallest sample of an estimate; None if they are not known."""
+    counts = joint.sizes if joint.groups is None else joint.groups
+    if counts is None:
+        return psi_rows(joint)
+    return min((rows for rows in counts if rows > 0), default=None)
 
-NEAR_DEGENERATE = 0.3
+
+def psi_rows(joint: JointEstimate) -> int | None:
+    """The smallest number of ψ rows (pairs of rows in linear designs, batches of a chain); None without ψ rows."""
+    if joint.psi is None:
+        return None
+    reference = () if joint.psi.reference is None else (joint.psi.reference,)
+    return min(len(rows) for rows in (*reference, *joint.psi.models))
+
+
+def has_psi_covariance(joint: JointEstimate) -> bool:
+    """True if the covariance is that of the ψ rows as they are; a corrected one has another law than resamples."""
+    if joint.psi is None:
+        return False
+    covariance, scale = joint.psi.covariance(), joint.standard_error
+    if covariance.shape != joint.covariance.shape:
+        return False
+    return bool((np.abs(covariance - joint.covariance) <= 1e-6 * np.outer(scale, scale)).all())

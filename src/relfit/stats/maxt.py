@@ -1,6 +1,8 @@
 """The law of maxima of studentised differences: what a max-t test compares its statistic with.
 
-Random numbers belong to a model and not to its place in the list: permuting the models permutes the draws.
+The best set, bounds and ranks use `null_laws` with `maximum_log_pvalues`, and `law` with `Law.maxima` and `Law.critical`;
+planning uses `Maxima`. Random numbers belong to a model and not to its place in the list: permuting the models permutes
+the draws.
 """
 
 from __future__ import annotations
@@ -12,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 
-from relfit.stats.decision import psi_rows, smallest_sample
-from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.joint import JointEstimate, Psi, has_psi_covariance, psi_rows, smallest_sample
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.random import stream
 
@@ -109,10 +110,10 @@ class Law:
         return np.concatenate(parts, axis=1)
 
     def exceedances(self, offsets: Array, statistic: Array) -> tuple[Rows, Rows]:
-        """(l,) how many draws of max_j (Z_ij + offset_ij) reach T_i, and how many draws were made for model i.
+        """(l,) the number of draws of max_j (Z_ij + offset_ij) that reach T_i, and of those made for model i.
 
-        A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and Clifford 1991): its
-        p-value is known well enough, and a small one is still settled by all `draws`.
+        A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and Clifford 1991): its p-value is
+        known well enough, and a small one is still settled by all `draws`.
         """
         reached, made = np.zeros((2, len(offsets)), dtype=np.intp)
         left = np.flatnonzero((offsets > -math.inf).any(axis=1))
@@ -167,25 +168,64 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
     of the ψ rows. By default, with fewer than 300 rows, the bootstrap where V is that of the ψ rows and Student's law
     where it is not; otherwise gaussian, and also where the number of rows is not known.
     """
-    own, rows = streams(source, joint.names), psi_rows(joint) or smallest_sample(joint)
+    generators, rows = streams(source, joint.names), psi_rows(joint) or smallest_sample(joint)
     if method is None:
         small = rows is not None and 1 < rows < SMALL_SAMPLE
         method = GAUSSIAN if not small else BOOTSTRAP if has_psi_covariance(joint) else STUDENT
     if method == BOOTSTRAP and joint.psi is not None:
-        return Law(BOOTSTRAP, draws, rows, error, bootstrap(joint.psi, error, own, min(draws, _table_width(rows))))
+        chunk = bootstrap(joint.psi, error, generators, min(draws, _table_width(rows)))
+        return Law(BOOTSTRAP, draws, rows, error, chunk)
     if rows is None or rows < 2:
         method = GAUSSIAN
     root, freedom = covariance_root(joint.covariance), None if method == GAUSSIAN or rows is None else rows - 1
-    return Law(method, draws, rows, error, lambda count: _normal_chunk(root, error, own, count, freedom))
+
+    def normal(count: int) -> Pairs:
+        return studentised_normal(normal_draws(root, generators.models, count), error, generators, freedom)
+
+    return Law(method, draws, rows, error, normal)
 
 
-def has_psi_covariance(joint: JointEstimate) -> bool:
-    """True if V came from the ψ rows as they are; a corrected V has another law than their resamples."""
-    own = None if joint.psi is None else joint.psi.covariance()
-    if own is None or own.shape != joint.covariance.shape:
-        return False
-    scale = np.sqrt(np.diag(joint.covariance))
-    return bool((np.abs(own - joint.covariance) <= 1e-6 * np.outer(scale, scale)).all())
+def null_laws(joint: JointEstimate, error: Array, source: Source, draws: int) -> list[Law]:
+    """The laws, if all models are equally good, that a test compares its statistic with; the largest p-value counts.
+
+    A bootstrap alone gives far too small p-values where a few rows make up a difference, as with 0/1 losses: resampled,
+    such a difference moves with its own standard error. So Student's law is used as well.
+    """
+    first = law(joint, error, source, draws)
+    return [first, law(joint, error, source, draws, STUDENT)] if first.method == BOOTSTRAP else [first]
+
+
+def maximum_log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic: Array) -> Array:
+    """(l,) log P(max_j (Z_ij + offset_ij) ≥ T_i) under a law, or under several, one for each kernel.
+
+    The draws of several laws belong together, and the maximum is over the kernels too. ``(1 + #{max ≥ T_i})/(1 +
+    draws)``, no larger than the sum of the pairs' own tails, exactly that for a single pair, and 1 where no pair is
+    left. The tails of a bootstrap are Student's, and used only below the resolution of the draws, where none reached
+    T_i.
+    """
+    members = np.sum([(each > -math.inf).sum(axis=1) for each in offsets], axis=0)
+    statistic = np.where(members > 0, statistic, 0.0)
+    if len(laws) == 1:
+        reached, made = laws[0].exceedances(offsets[0], statistic)
+    else:
+        maxima = np.maximum.reduce([each.maxima(offset) for each, offset in zip(laws, offsets, strict=True)])
+        reached, made = (maxima >= statistic[:, None]).sum(axis=1), np.full(len(statistic), laws[0].draws)
+    log_p = np.log((1.0 + reached) / (1.0 + made))
+    unions = [each.log_union(offset, statistic) for each, offset in zip(laws, offsets, strict=True)]
+    union = np.logaddexp.reduce(unions, axis=0)
+    if laws[0].method != BOOTSTRAP:
+        log_p = np.where(members == 1, union, np.minimum(log_p, union))
+    else:
+        log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
+    return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
+
+
+def studentised_normal(g: Array, error: Array, generators: Streams, freedom: int | None) -> Pairs:
+    """Z_ij of the draws g (l, draws) of G; with degrees of freedom Student's, from one χ² for each draw."""
+    if freedom is not None:
+        g = g / np.sqrt(generators.reference.chisquare(freedom, g.shape[1]) / freedom)
+    scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
+    return lambda i, others: np.asarray((g[i] - g[others]) * scale[i, others, None])
 
 
 @dataclass(frozen=True)
@@ -220,22 +260,14 @@ class Maxima:
         sets, inverse = np.unique(members, axis=0, return_inverse=True)
         order = np.argsort(inverse.ravel(), kind="stable")
         bounds = np.searchsorted(inverse.ravel()[order], np.arange(len(sets) + 1))
-        for k, own in enumerate(sets):
+        for k, common in enumerate(sets):
             trials = order[bounds[k] : bounds[k + 1]]
-            out[trials] = self.tail(i, own, statistic[trials])
+            out[trials] = self.tail(i, common, statistic[trials])
         return out
 
 
 def _table_width(rows: int | None) -> int:
     return max(64, min(CHUNK, CHUNK_NUMBERS // (rows or 1)))
-
-
-def _normal_chunk(root: Array, error: Array, own: Streams, draws: int, freedom: int | None) -> Pairs:
-    g = normal_draws(root, own.models, draws)
-    if freedom is not None:
-        g /= np.sqrt(own.reference.chisquare(freedom, draws) / freedom)
-    scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
-    return lambda i, others: (g[i] - g[others]) * scale[i, others, None]
 
 
 def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, asked: Rows, draws: int) -> Array:
@@ -257,10 +289,6 @@ def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, asked: Rows
 
 
 # ── the percentile-t bootstrap of the ψ rows: the law of studentised differences in small samples ────────────────────
-# Few random numbers, many resamples: a resample is a vector of counts, how often each of n rows is drawn, and its law
-# does not change when the counts are dealt to the rows in another order. So one table of counts serves every chunk of
-# draws: each chunk deals it to the rows anew. Draws of different chunks then share no more than how often rows are
-# repeated, which hardly moves a studentised mean.
 
 
 @dataclass(frozen=True)
@@ -278,37 +306,43 @@ class _Joined:
         return np.asarray((square.T @ self.counts.T - n * np.square(gap)) / (n * (n - 1)))
 
 
-def bootstrap(psi: Psi, error: Array, streams: Streams, at_once: int) -> Callable[[int], Pairs]:
+def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Callable[[int], Pairs]:
     """A function of the number of draws (at most `at_once`) that draws anew each time it is called.
 
-    It gives a function of i and models j with (k, draws) values of (δ*_i − δ*_j)/s*_ij: δ* = mean of the
-    resampled ψR rows + each model's mean of its resampled ψX rows, and s*_ij computed from that same resample
-    as s_ij was from the data. Reference rows are resampled together for all models (they are shared), each
-    model's own rows separately, or together when they are `shared`.
+    It gives a function of i and models j with (k, draws) values of (δ*_i − δ*_j)/s*_ij: δ* = mean of the resampled ψR
+    rows + each model's mean of its resampled ψX rows, and s*_ij computed from that same resample as s_ij was from the
+    data. Reference rows are resampled together for all models (they are shared), each model's own rows separately, or
+    together when they are `shared`.
+
+    Few random numbers make many resamples: a resample is a vector of counts, how often each of n rows is drawn, and its
+    law does not change when the counts are dealt to the rows in another order. So one table of counts serves every
+    chunk of draws: each chunk deals it to the rows anew. Draws of different chunks then share no more than how often
+    rows are repeated, which has little effect on a studentised mean.
     """
     together = [] if psi.reference is None else [psi.reference]
     together += [np.stack(psi.models, axis=1)] if psi.models and psi.shared else []
     separate = () if psi.shared else psi.models
     sizes = sorted({len(rows) for rows in (*together, *separate)})
-    tables = {n: _counts(n, streams.reference, at_once) for n in sizes}
+    tables = {n: _counts(n, generators.reference, at_once) for n in sizes}
 
     def chunk(draws: int) -> Pairs:
-        joined = [_deal(rows, tables[len(rows)], streams.reference, draws) for rows in together]
-        own_mean, own_variance = _separate(separate, tables, streams, draws) if separate else (0.0, None)
-        return _studentised(error, joined, np.asarray(own_mean), own_variance)
+        joined = [_deal(rows, tables[len(rows)], generators.reference, draws) for rows in together]
+        means, variances = _separate(separate, tables, generators, draws) if separate else (0.0, None)
+        return _studentised_resample(error, joined, np.asarray(means), variances)
 
     return chunk
 
 
-def _studentised(error: Array, joined: list[_Joined], own_mean: Array, own_variance: Array | None) -> Pairs:
-    delta = np.asarray(own_mean + sum(part.mean for part in joined))
+def _studentised_resample(error: Array, joined: list[_Joined], means: Array, variances: Array | None) -> Pairs:
+    """Z_ij of a resample; `means` and `variances` are those of rows that are resampled separately for each model."""
+    delta = np.asarray(means + sum(part.mean for part in joined))
 
     def pairs(i: int, others: Rows) -> Array:
         gap = delta[i] - delta[others]
-        variance = np.zeros_like(gap) if own_variance is None else own_variance[i] + own_variance[others]
+        variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
         for part in joined:
-            own_gap = gap if len(joined) == 1 and own_variance is None else part.mean[i] - part.mean[others]
-            variance += part.difference_variance(i, others, own_gap)
+            alone = len(joined) == 1 and variances is None
+            variance += part.difference_variance(i, others, gap if alone else part.mean[i] - part.mean[others])
         spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
         return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
 
@@ -316,31 +350,33 @@ def _studentised(error: Array, joined: list[_Joined], own_mean: Array, own_varia
 
 
 def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:
-    """The table's counts, dealt to the rows in a new order; draws shuffled, so that two parts share none."""
+    """The table's counts, dealt to the rows in a new order; the draws are shuffled, so that two parts share none."""
     dealt = rows[rng.permutation(len(rows))]
     counts = table[rng.permutation(len(table))[:draws]]
     return _Joined(dealt, counts, dealt.T @ counts.T / len(rows))
 
 
-def _separate(models: tuple[Array, ...], tables: dict[int, Array], streams: Streams, draws: int) -> tuple[Array, Array]:
+def _separate(
+    models: tuple[Array, ...], tables: dict[int, Array], generators: Streams, draws: int
+) -> tuple[Array, Array]:
     """(l, draws) means of each model's resampled rows and their variances, independent between models.
 
-    Each model has the table dealt in an order of its own, and reads its draws in an order of its own: in any
-    one draw two models use different counts (but for one draw in as many as the table holds).
+    Each model has the table dealt in an order of its own, and reads its draws in an order of its own: in any one draw
+    two models use different counts (except in one draw of as many as the table has).
     """
     means, variances = np.empty((2, len(models), draws))
     for m, table in tables.items():
         same = [i for i, rows in enumerate(models) if len(rows) == m]
-        dealt = np.stack([streams.models[i].permutation(models[i]) for i in same]) if same else np.empty((0, m))
+        dealt = np.stack([generators.models[i].permutation(models[i]) for i in same]) if same else np.empty((0, m))
         mean, square = dealt @ table.T / m, np.square(dealt) @ table.T
         variance = (square - m * np.square(mean)) / (m * (m - 1))
         for k, i in enumerate(same):
-            order = streams.models[i].permutation(len(table))[:draws]
+            order = generators.models[i].permutation(len(table))[:draws]
             means[i], variances[i] = mean[k, order], variance[k, order]
     return means, variances
 
 
 def _counts(n: int, rng: np.random.Generator, draws: int) -> Array:
-    """(draws, n): how often each of n rows is drawn in n drawings with replacement."""
+    """(draws, n) times that each of n rows is drawn, in n drawings with replacement."""
     drawn = rng.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
     return np.bincount(drawn.ravel(), minlength=n * draws).reshape(draws, n).astype(float)

@@ -1,4 +1,4 @@
-"""From a pilot to the rows each test needs: the number of rows, or the gap, at which a power is reached."""
+"""From a pilot to the rows that each test needs: the number of rows, or the gap, at which a power is reached."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
-from relfit.stats.decision import Covariances, differences, psi_rows, smallest_sample
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.stats.decision import difference_variance, differences
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, psi_rows, smallest_sample
 from relfit.stats.power import EstimateLaw, Plain, Simulation, estimate_law, signal_needed, simulation
 from relfit.stats.tests.base import Test
 from relfit.util.arrays import Array
@@ -22,9 +22,10 @@ from relfit.util.errors import InputError
 from relfit.util.progress import Progress
 
 FEWEST_TRIALS = 100
-# Fresh draws of carving in a simulated trial; `carve` itself takes 2000, but its errors average out over trials.
+# Fresh draws of carving in a simulated trial; `carve` itself takes 2000, but here errors average out over the trials.
 CARVE_DRAWS, RANGE_CARVE_DRAWS = 200, 100
 RANGE_TRIALS = 256
+# Ranges are from the 16% to the 84% point.
 HIGH = 0.84
 # Curves start at this part of the rows that a fixed one-sided test needs for the largest gap.
 START = 4.0
@@ -32,6 +33,7 @@ START = 4.0
 FARTHEST, FEWEST_MOST = 1000, 1_000_000
 # A curve that has come this far is not followed further: a power does not fall again as n grows.
 ENOUGH = 0.999
+# Steps that tighten a bracket, and that widen one.
 REFINEMENTS, DOUBLINGS = 3, 14
 # Notes name at most this many models.
 _SHOWN = 4
@@ -78,7 +80,14 @@ class Assumed:
 
 @dataclass(frozen=True)
 class Pilot:
-    """A checked pilot: D and V at n₀ rows, whether D is measured (and so uncertain), and the fewest rows allowed."""
+    """A checked pilot.
+
+    Attributes:
+        joint: D and V, at n₀ = `rows` rows.
+        law: how estimates of n rows are distributed.
+        measured: True if D was measured, and so is uncertain; False if it was assumed.
+        linear: True if the pilot was made by the linear estimator.
+    """
 
     joint: JointEstimate
     law: EstimateLaw
@@ -108,7 +117,7 @@ class Pilot:
 
 
 def as_pilot(pilot: Any, *, linear: bool = False) -> Pilot:
-    """A JointEstimate or `Assumed`, checked. `linear` says that the pilot was made by the linear estimator."""
+    """A JointEstimate or `Assumed`, checked. `linear` is True if it is known to come from the linear estimator."""
     if not isinstance(pilot, JointEstimate | Assumed):
         raise InputError(
             f"pilot: expected a JointEstimate (relfit.estimate, relfit.from_losses), a Comparison or relfit.Assumed "
@@ -137,7 +146,7 @@ class Forecast:
         n_needed: rows at which the power is reached; inf where it is not reached up to `Plan.most`.
         n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms.
         n_range: the rows needed if the gap is one standard error larger than the pilot's, and if it is one smaller
-            (inf where nothing is left of it): 16% and 84% points of what the pilot leaves open; None if assumed.
+            (inf where no gap is left): 16% and 84% points, given what the pilot says about the gap; None if assumed.
         power, power_error: the power with `Plan.n` rows, and its Monte-Carlo standard error.
         detectable_gap: the gap of this model that `Plan.n` rows find with the requested power.
     """
@@ -156,9 +165,15 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Planning:
-    """What is asked: the power, for which tests with which corrections, and the rows for the reverse question.
+    """What is to be planned.
 
-    `fewest` are the fewest rows with which each test runs at all.
+    Attributes:
+        pilot: what is known about the models.
+        power, alpha: the power to be reached, and the level of the tests.
+        tests, corrections: the tests, each with its correction.
+        fewest: the fewest rows with which each test runs.
+        n: the rows for the reverse question, what n rows can show.
+        trials: simulated trials for each number of rows.
     """
 
     pilot: Pilot
@@ -177,8 +192,9 @@ class Planning:
 
     @property
     def in_closed_form(self) -> bool:
-        """True for two models with plain normal estimates: no simulation is needed."""
-        return len(self.pilot.joint.names) == 2 and isinstance(self.pilot.law, Plain)
+        """True for two models with plain normal estimates, if all tests have a closed form: nothing is simulated."""
+        plain_pair = len(self.pilot.joint.names) == 2 and isinstance(self.pilot.law, Plain)
+        return plain_pair and all(test.closed_form for test in self.tests)
 
     def sizes(self) -> list[int]:
         """The sizes of the curves: doubling, finer in closed form, from where the easiest model is hard to find."""
@@ -249,9 +265,9 @@ class Planning:
             steps.done()
             range_ = None if around is None else self._range(k, allowed, replace(test, simulation=around), i)
             steps.done()
-            share = float(now[c])
-            power_error = math.sqrt(max(share * (1.0 - share), 1.0 / self.trials) / self.trials)
-            forecasts.append(self._forecast(k, i, rows, error, range_, share, power_error, detectable))
+            power = float(now[c])
+            power_error = math.sqrt(max(power * (1.0 - power), 1.0 / self.trials) / self.trials)
+            forecasts.append(self._forecast(k, i, rows, error, range_, power, power_error, detectable))
         curves = np.array([np.interp(np.sqrt(sizes), np.sqrt(allowed), column) for column in powers.T])
         curves[:, [n < allowed[0] for n in sizes]] = 0.0
         return forecasts, curves
@@ -304,8 +320,8 @@ class Planning:
                 f"the pilot's {pilot.rows} rows are in {groups} groups: more rows means more groups of that size, not "
                 "larger ones"
             )
-        share = pilot.joint.near_degeneracy
-        if share is not None and isinstance(pilot.law, Plain) and (share > NEAR_DEGENERATE).any():
+        second_order = pilot.joint.near_degeneracy
+        if second_order is not None and isinstance(pilot.law, Plain) and (second_order > NEAR_DEGENERATE).any():
             notes.append(
                 "some models are so close to the data that the variance of their discrepancy shrinks faster than 1/n: "
                 "with more rows than the pilot's, the power is likely to be higher than forecast"
@@ -376,7 +392,7 @@ class _Simulated:
         """The gap of one model to the best at which n rows give the power, the other models staying where they are."""
         simulated = self.simulation
         covariance = simulated.law.mean_covariance(simulated.populations[0], n)
-        error = float(Covariances(covariance).against(best).error[0, model])
+        error = math.sqrt(difference_variance(covariance, model, best))
         if error == 0.0:
             return 0.0
 
@@ -407,14 +423,14 @@ class _Simulated:
             if not live.any():
                 break
             now = before.copy()
-            some = replace(self, simulation=self.simulation.some(live))
-            now[live] = np.maximum(before[live], some.power(n, [model])[:, 0])
+            undecided = replace(self, simulation=self.simulation.restricted(live))
+            now[live] = np.maximum(before[live], undecided.power(n, [model])[:, 0])
             new = live & (now >= power)
             if new.any() and k:
                 a, b = _probit(before[new], trials), _probit(now[new], trials)
-                share = np.clip((float(ndtri(power)) - a) / np.maximum(b - a, 1e-9), 0.0, 1.0)
+                fraction = np.clip((float(ndtri(power)) - a) / np.maximum(b - a, 1e-9), 0.0, 1.0)
                 first, last = math.sqrt(sizes[k - 1]), math.sqrt(n)
-                needed[new] = (first + share * (last - first)) ** 2
+                needed[new] = (first + fraction * (last - first)) ** 2
             elif new.any():
                 needed[new] = n
             live, before = live & ~new, now
@@ -425,8 +441,9 @@ class _Simulated:
     ) -> tuple[float, float]:
         """Where a power rises to its goal between two points, and the Monte-Carlo standard error of that place.
 
-        The secant in probits, then the bracket is tightened; the error is that of a fraction over the slope of the
-        first, wide bracket, where differences of fractions are not mostly noise.
+        `low` and `high` are points with their powers. The secant in probits, then the bracket is tightened; the error
+        is that of a fraction over the slope of the first, wide bracket, where differences of fractions are not mostly
+        noise.
         """
         goal, trials = float(ndtri(power)), self.simulation.trials
         slope = (_probit(high[1], trials) - _probit(low[1], trials)) / (high[0] - low[0])
@@ -434,17 +451,17 @@ class _Simulated:
         error = math.sqrt(power * (1.0 - power) / trials) / (density * float(slope)) if slope > 0.0 else math.inf
         for _ in range(REFINEMENTS):
             a, b = float(_probit(low[1], trials)), float(_probit(high[1], trials))
-            share = (goal - a) / (b - a) if b > a else 0.5
-            x = low[0] + min(max(share, 0.05), 0.95) * (high[0] - low[0])
+            fraction = (goal - a) / (b - a) if b > a else 0.5
+            x = low[0] + min(max(fraction, 0.05), 0.95) * (high[0] - low[0])
             value = at(x)
             low, high = (low, (x, value)) if value >= power else ((x, value), high)
         a, b = float(_probit(low[1], trials)), float(_probit(high[1], trials))
-        share = min(max((goal - a) / (b - a), 0.0), 1.0) if b > a else 1.0
-        return low[0] + share * (high[0] - low[0]), error
+        fraction = min(max((goal - a) / (b - a), 0.0), 1.0) if b > a else 1.0
+        return low[0] + fraction * (high[0] - low[0]), error
 
 
-def _probit(share: Array | float, trials: int) -> Array:
-    return np.asarray(ndtri(np.clip(share, 0.5 / trials, 1.0 - 0.5 / trials)))
+def _probit(fraction: Array | float, trials: int) -> Array:
+    return np.asarray(ndtri(np.clip(fraction, 0.5 / trials, 1.0 - 0.5 / trials)))
 
 
 def check_power(power: Any, alpha: float) -> float:

@@ -1,6 +1,6 @@
 """The power of the tests with n rows, by simulating estimates and deciding them with the tests themselves.
 
-How estimates of n rows, and the covariance that the tests are given, are distributed:
+Two laws say how estimates of n rows, and the covariances that the tests are given for them, are distributed:
 
 `Plain`: D ~ N(θ, V n₀/n), and the tests are given V n₀/n. For means of losses, linear estimators and assumed gaps.
 
@@ -23,14 +23,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from relfit.stats.decision import Covariances, adjust
+from relfit.stats.decision import Covariances, adjust, difference_errors
 from relfit.stats.joint import JointEstimate, positive_part
-from relfit.stats.maxt import Maxima, Streams, covariance_root, seeded, streams
+from relfit.stats.maxt import Maxima, covariance_root, seeded, streams
 from relfit.stats.tests.base import Noise, Test, Trials
 from relfit.util.arrays import Array, Mask
 
-# Draws of the max-t law. All trials share them, so their error does not average out; `best_set` has 20,000 too. With
-# many models each trial needs its own maximum of many differences: the most numbers used, and the fewest draws.
+# Draws of the max-t law. All trials share them, so their error does not average out; `best_set` takes 20,000 too. With
+# many models each trial needs its own maximum of many differences, so there are fewer draws then.
 MAXIMA_DRAWS, MAXIMA_NUMBERS, FEWEST_MAXIMA = 20_000, 200_000, 4_000
 # Trials share their fresh noise of carving in this many packs, so that the error of one pack averages out.
 PACKS = 8
@@ -63,7 +63,7 @@ class Plain:
         return self.covariance * (self.rows / n)
 
     def noise(self, z: Array, n: float) -> tuple[Array | None, Array]:
-        """N(0, V) with the given V, from standard normal z (1, …, l): no part that is scaled, and itself."""
+        """N(0, V) with the V that the tests are given, from standard normal z (1, …, l): no scaled part, and itself."""
         return None, z[0] @ covariance_root(self.mean_covariance(z[0], n)).T
 
 
@@ -78,23 +78,23 @@ class Squared:
 
     def drawn(self, centres: Array, n: float, z: Array) -> Drawn:
         """Estimates with n rows of the populations `centres` (trials, l) from standard normal z (2, trials, l)."""
-        share = self.rows / n
-        u = np.sqrt(np.maximum(centres, 0.0)) + math.sqrt(share) * (z[0] @ covariance_root(self.along).T)
-        values = np.minimum(centres, 0.0) + u**2 - np.diag(self.along) * share
-        values += share * (z[1] @ covariance_root(self.rest).T)
-        return Drawn(values, Covariances(2.0 * share**2 * self.rest, 4.0 * share * self.along, u))
+        ratio = self.rows / n
+        u = np.sqrt(np.maximum(centres, 0.0)) + math.sqrt(ratio) * (z[0] @ covariance_root(self.along).T)
+        values = np.minimum(centres, 0.0) + u**2 - np.diag(self.along) * ratio
+        values += ratio * (z[1] @ covariance_root(self.rest).T)
+        return Drawn(values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u))
 
     def mean_covariance(self, centre: Array, n: float) -> Array:
         """The mean covariance that the tests are given with n rows of one population (l,)."""
-        share, root = self.rows / n, np.sqrt(np.maximum(centre, 0.0))
-        first = 4.0 * share * self.along * np.outer(root, root)
-        return np.asarray(first + share**2 * (4.0 * self.along**2 + 2.0 * self.rest))
+        ratio, root = self.rows / n, np.sqrt(np.maximum(centre, 0.0))
+        first = 4.0 * ratio * self.along * np.outer(root, root)
+        return np.asarray(first + ratio**2 * (4.0 * self.along**2 + 2.0 * self.rest))
 
     def noise(self, z: Array, n: float) -> tuple[Array | None, Array]:
-        """N(0, V) with the given V, from standard normal z (2, …, l): a part that is scaled by u, and the rest."""
-        share = self.rows / n
-        scaled = 2.0 * math.sqrt(share) * (z[0] @ covariance_root(self.along).T)
-        return scaled, math.sqrt(2.0) * share * (z[1] @ covariance_root(self.rest).T)
+        """N(0, V) with the V that the tests are given, from standard normal z (2, …, l): a part to scale by u, and the rest."""
+        ratio = self.rows / n
+        scaled = 2.0 * math.sqrt(ratio) * (z[0] @ covariance_root(self.along).T)
+        return scaled, math.sqrt(2.0) * ratio * (z[1] @ covariance_root(self.rest).T)
 
 
 EstimateLaw = Plain | Squared
@@ -126,9 +126,9 @@ def estimate_law(joint: JointEstimate, rows: int) -> EstimateLaw:
 class Numbers:
     """Standard normal numbers, the same for every n, population and test, in as many `parts` as the law needs.
 
-    For every trial those of the estimate, of a second one that selects, and of the noise of carving, (parts, R·trials,
-    l) each; `fresh` is the further noise of carving (parts, packs, draws, l), `maxima` that of the max-t law (draws,
-    l).
+    For every trial those of the estimate, of a second one that selects, and of the noise of carving, each
+    (parts, R·trials, l). `fresh` is the further noise of carving (parts, packs, draws, l), and `maxima` the numbers of
+    the max-t law (draws, l).
     """
 
     estimate: Array
@@ -142,7 +142,7 @@ class Numbers:
 class Simulation:
     """`trials` estimates from each of R populations θ (R, l), decided at level `alpha`.
 
-    `correction` maps the name of a test to its correction; `laws` keeps the law of the maximum of the last size.
+    `laws` keeps the law of the maximum of the last n.
     """
 
     populations: Array
@@ -160,7 +160,7 @@ class Simulation:
         worse = self._worse(test, correction, np.repeat(centres, self.trials, axis=0), n, list(models))
         return np.asarray(worse.reshape(len(centres), self.trials, len(models)).mean(axis=1))
 
-    def some(self, populations: Mask) -> Simulation:
+    def restricted(self, populations: Mask) -> Simulation:
         """The simulation of some of the populations."""
         kept, numbers = np.repeat(populations, self.trials), self.numbers
         parts = {name: getattr(numbers, name)[:, kept] for name in ("estimate", "selection", "carving")}
@@ -180,7 +180,7 @@ class Simulation:
             # A model's verdict needs no other model's p-value.
             return test.log_pvalues(trials, models, self.alpha, exact=False)[1] <= math.log(self.alpha)
         count = centres.shape[1]
-        best, log_p = test.log_pvalues(trials, range(count), self.alpha, exact=True)
+        best, log_p = test.log_pvalues(trials, list(range(count)), self.alpha, exact=True)
         if test.tests_best:
             used = test.resolved_correction(correction, drawn.covariances.constant, 0)
             return adjust(np.exp(log_p), used)[:, models] <= self.alpha
@@ -206,8 +206,7 @@ class Simulation:
             self.laws.clear()
             covariance = self.law.mean_covariance(self.populations[0], at)
             draws = np.ascontiguousarray((self.numbers.maxima @ covariance_root(covariance).T).T)
-            errors = np.vstack([Covariances(covariance).against(i).error for i in range(len(covariance))])
-            self.laws[at] = Maxima(draws, errors)
+            self.laws[at] = Maxima(draws, difference_errors(covariance))
         return self.laws[at]
 
 
@@ -215,22 +214,19 @@ def simulation(
     names: Sequence[str], law: EstimateLaw, alpha: float, trials: int, draws: int, seed: int, populations: Array
 ) -> Simulation:
     """A simulation of the populations (R, l); random numbers belong to models by name."""
-    own = streams(seeded(seed, "plan"), names)
-    count = len(populations) * trials
-    estimate, selection, carving = (_normal(own, law.parts, count) for _ in range(3))
-    many = max(FEWEST_MAXIMA, min(MAXIMA_DRAWS, MAXIMA_NUMBERS // len(names)))
-    maxima = _normal(own, 1, many)[0]
-    fresh = _normal(own, law.parts, PACKS * draws).reshape(law.parts, PACKS, draws, len(names))
+    generators = streams(seeded(seed, "plan"), names).models
+
+    def normal(parts: int, count: int) -> Array:
+        return np.stack([rng.standard_normal((parts, count)) for rng in generators], axis=2)
+
+    estimate, selection, carving = (normal(law.parts, len(populations) * trials) for _ in range(3))
+    maxima = normal(1, max(FEWEST_MAXIMA, min(MAXIMA_DRAWS, MAXIMA_NUMBERS // len(names))))[0]
+    fresh = normal(law.parts, PACKS * draws).reshape(law.parts, PACKS, draws, len(names))
     return Simulation(populations, trials, law, alpha, Numbers(estimate, selection, carving, fresh, maxima))
 
 
-def _normal(own: Streams, parts: int, count: int) -> Array:
-    """(parts, count, l)."""
-    return np.stack([rng.standard_normal((parts, count)) for rng in own.models], axis=2)
-
-
 def signal_needed(test: Test, power: float, alpha: float, correction: str) -> float:
-    """The signal r = gap/s.e. at which the test tells two models apart with this power; 0 if it does without any.
+    """The signal r = gap/s.e. at which the test tells two models apart with this power; 0 if it does so without a gap.
 
     >>> from relfit.stats.tests.best_set import BestSet
     >>> round(signal_needed(BestSet(), 0.8, 0.05, "none"), 4)  # 1.6449 + 0.8416

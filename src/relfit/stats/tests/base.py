@@ -1,27 +1,61 @@
-"""What a test of models is: a value with its options, which decides, bounds the differences and forecasts its power."""
+"""What a test of models is, and how to add one.
+
+A test is a frozen dataclass with its options as fields. A new one is a subclass of `Test` in a file of its own, and its
+name in the list of `relfit.stats.tests`; `compare`, `decide`, `plan`, the command line and stored results then know it.
+It needs a `name` and two methods: `decide`, which gives the verdicts on one estimate, and `log_pvalues`, which gives the
+p-values of many simulated estimates at once and is what planning forecasts the power with. Everything else has a default
+that suits a test which compares all models with the one of the smallest estimate.
+
+A complete test, which ignores that the best model was selected on the same rows:
+
+>>> from relfit.stats.decision import decided_against, gaps_to
+>>> @dataclass(frozen=True)
+... class Naive(Test):
+...     name = "naive"
+...
+...     def decide(self, joint, *, alpha, correction, margin=0.0, seed=0, selection=None):
+...         best = int(np.argmin(joint.values))
+...         gaps = gaps_to(joint, best)
+...         return decided_against(
+...             gaps,
+...             best,
+...             gaps.z_log_pvalues(margin)[0],
+...             gaps.z_log_equivalence(margin)[0] if margin else None,
+...             alpha=alpha,
+...             correction=self.resolved_correction(correction, joint.covariance, best),
+...         )
+...
+...     def log_pvalues(self, trials, models, alpha, *, exact):
+...         best = np.argmin(trials.values, axis=1)
+...         return best, trials.covariances.gaps(trials.values, best).z_log_pvalues()[:, models]
+>>> joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), (100,))
+>>> Naive().decide(joint, alpha=0.05, correction="none").worse.tolist()
+[False, False, True]
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from relfit.stats.decision import Covariances, Decision
+from relfit.stats.decision import Covariances, Decision, constant_word, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
+from relfit.stats.truncnorm import selective_lower_bound
 from relfit.util.arrays import Array, Rows
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise added to the estimates of several trials before a model is selected.
+    """Noise added to the estimates of several trials before a model is selected: N(0, V) with the V of each trial.
 
-    `realised` (trials, l) selects. A fresh draw has the same law: ``scale · scaled + constant`` with `scale` (trials,
-    l), and `scaled` and `constant` (packs, draws, l); trial t uses the draws of pack t mod packs. Without a scale it is
-    `constant`.
+    `realised` (trials, l) selects. Further draws are ``scale · scaled + constant`` with `scale` (trials, l), `scaled`
+    and `constant` (packs, draws, l); trial t uses the draws of pack t mod packs. Without a scale they are `constant`.
     """
 
     realised: Array
@@ -29,20 +63,25 @@ class Noise:
     scaled: Array | None = None
     scale: Array | None = None
 
-    def fresh(self, trials: Rows, pack: int) -> Array:
-        """(trials, l, draws), or (1, l, draws) where all trials have the same draws."""
-        constant: Array = self.constant[pack].T[None]
+    def fresh(self, trials: Rows, pack: int, k: int | Rows) -> Array:
+        """(trials, draws) of model k, or of one k for each trial; (1, draws) if these are the same in all trials."""
+        constant = np.atleast_2d(self.constant[pack].T[k])
         if self.scale is None or self.scaled is None:
             return constant
-        return np.asarray(self.scale[trials, :, None] * self.scaled[pack].T + constant)
+        return np.asarray(self.scale[trials, k][:, None] * self.scaled[pack].T[k] + constant)
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Simulated estimates that a test decides all at once.
+    """Simulated estimates, which a test decides all at once.
 
-    `values` (trials, l) with their covariances; `rows` is the number of rows behind them. What only some tests need is
-    made when it is asked for: a second estimate to select with, the noise of the selection, the law of maxima.
+    Attributes:
+        values: (trials, l) estimates.
+        covariances: the covariances that the test is given for them.
+        rows: the number of rows behind every estimate, those that select included.
+        selection: gives the (trials, l) estimates from the rows that select, for tests that split the rows.
+        noise: gives the noise that is added to the estimates before the selection, for tests that carve.
+        maxima: gives the law of the largest studentised difference, for tests of maxima.
     """
 
     values: Array
@@ -59,11 +98,13 @@ class Test(ABC):
     Attributes:
         name: what the test is called in options, results and files.
         split: the fraction of the rows that selects the best model; None if the same rows select and test.
-        default_correction: the correction of the p-values unless another is asked for.
-        tests_best: True if the best model of the sample is tested too.
-        selects: True if a random choice, and not the smallest estimate, decides which model counts as best.
+        default_correction: the correction of the p-values unless another one is given.
+        tests_best: True if the best model is tested too, so that corrections count all l models and not l − 1.
+        selects: True if the best model is not simply the one with the smallest estimate; results then say "selected as
+            best".
         randomised: True if another seed may select another model.
-        draws: True if the decision uses random numbers.
+        draws: True if `decide` uses random numbers.
+        closed_form: True if `two_model_power` is known. Otherwise the power with two models is simulated, too.
     """
 
     __test__ = False  # pytest collects classes with this name
@@ -74,6 +115,7 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    closed_form: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None
 
@@ -88,27 +130,53 @@ class Test(ABC):
         seed: int = 0,
         selection: JointEstimate | None = None,
     ) -> Decision:
-        """The verdicts. `selection` is the estimate from the rows that select, for tests that split the rows."""
+        """The verdicts on one estimate.
 
-    @abstractmethod
-    def bounds(
-        self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
-    ) -> tuple[Array, Array]:
-        """(l,) lower and (l,) upper confidence bounds for the differences to the best, each one-sided at this level."""
-
-    @abstractmethod
-    def log_pvalues(self, trials: Trials, models: Sequence[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
-        """The best model (trials,) and log p (trials, models) of simulated estimates.
-
-        Unless `exact`, it is enough that each p-value is on the right side of α.
+        Args:
+            joint: the estimate; of the rows that test, if the test splits the rows.
+            alpha: the level.
+            correction: one of `relfit.stats.decision.CORRECTIONS`; `resolved_correction` says what "auto" is.
+            margin: δ ≥ 0. With δ > 0 the hypothesis is "worse by at most δ", and `Decision.equivalent` is given.
+            seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each model by its name.
+            selection: the estimate from the rows that select, if the test splits the rows.
         """
 
     @abstractmethod
+    def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
+        """The best model (trials,) and log p (trials, models) of simulated estimates, without a margin.
+
+        p-values above `alpha` may be replaced by any others above it; unless `exact`, those below by any others below.
+        """
+
     def two_model_power(self, signal: float, alpha: float, correction: str) -> float:
         """The probability that the worse one of two models is declared worse; `signal` is their gap over its s.e."""
+        raise NotImplementedError
 
-    def resolved_correction(self, correction: str, covariance: Array, best: int) -> str:
-        """The correction that is really applied: "auto" is BY, which needs no condition."""
+    def bounds(
+        self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
+    ) -> tuple[Array, Array]:
+        """(l,) lower and (l,) upper confidence bounds for the differences to the best, each one-sided at this level.
+
+        `best`, `truncation` and `seed` are those of the decision. By default the bounds are those of the normal law of
+        D_i − D_J, truncated to the limits where there are some. A difference without variance is known; one that is
+        rounding lies between itself and 0.
+        """
+        gaps = gaps_to(joint, best)
+        lower, upper = np.zeros((2, len(joint.names)))
+        for i, (t, s) in enumerate(zip(gaps.gap[0].tolist(), gaps.error[0].tolist(), strict=True)):
+            if s > 0.0:
+                low, high = (-math.inf, math.inf) if truncation is None else truncation[i].tolist()
+                lower[i] = selective_lower_bound(t, s, low, high, level)
+                upper[i] = -selective_lower_bound(-t, s, -high, -low, level)
+            elif constant_word(t, float(gaps.rounding[0, i])) == "deterministic":
+                lower[i] = upper[i] = t
+            else:
+                lower[i], upper[i] = min(t, 0.0), max(t, 0.0)
+        return lower, upper
+
+    @classmethod
+    def resolved_correction(cls, correction: str, covariance: Array, best: int) -> str:
+        """The correction that is really applied: "auto" is BY, which needs no condition; none for a single p-value."""
         if len(covariance) <= 2:
             return "none"
         return "by" if correction == "auto" else correction

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from relfit.stats.decision import Decision, Differences, adjust, differences, lowest, psi_rows, smallest_sample
-from relfit.stats.joint import JointEstimate, Psi, gram
+from relfit.stats.decision import Decision, Differences, adjust, differences, lowest
+from relfit.stats.joint import JointEstimate, Psi, gram, has_psi_covariance, psi_rows, smallest_sample
 from relfit.stats.maxt import (
     BOOTSTRAP,
     GAUSSIAN,
@@ -21,13 +21,15 @@ from relfit.stats.maxt import (
     Pairs,
     Source,
     covariance_root,
-    has_psi_covariance,
     law,
+    maximum_log_pvalues,
+    null_laws,
     seeded,
     streams,
+    studentised_normal,
 )
 from relfit.stats.tests.base import Test, Trials
-from relfit.util.arrays import Array, Mask, Rows
+from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import make_seed
 
@@ -51,6 +53,7 @@ class BestSet(Test):
     name: ClassVar[str] = "best-set"
     tests_best: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = True
 
     def decide(
         self,
@@ -70,31 +73,27 @@ class BestSet(Test):
         """Bounds for D_i − min_j D_j, whichever model is best; all hold together."""
         return regret_bounds(joint, level, rng=seeded(seed, self.name))
 
-    def log_pvalues(self, trials: Trials, models: Sequence[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
+    def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
         """The max-t test with moment selection. All trials share one law of the maximum."""
         values, maxima = trials.values, trials.maxima()
         p = np.ones((len(values), len(models)))
         for c, i in enumerate(models):
-            against = trials.covariances.against(i)
-            s = np.broadcast_to(against.error, values.shape)
-            varies = s > 0.0
-            ratio = np.where(varies, (values[:, [i]] - values) / np.where(varies, s, 1.0), -math.inf)
+            gaps = trials.covariances.gaps(values, i)
+            # The gaps are D_j − D_i, and the statistic is about D_i − D_j.
+            ratio = np.where(gaps.constant, -math.inf, gaps.gap / np.where(gaps.constant, 1.0, -gaps.error))
             statistic, members = ratio.max(axis=1), ratio > _lowest_ratio(trials.rows)
+            count = members.sum(axis=1)
             # Φ(−T) ≤ p ≤ |K| Φ(−T), so most verdicts need no law of a maximum.
-            union = members.sum(axis=1) * ndtr(-statistic)
-            possible = statistic > -ndtri(alpha)
+            union, possible = count * ndtr(-statistic), statistic > -ndtri(alpha)
             p[possible, c] = union[possible]
-            unsure = np.flatnonzero(possible & (members.sum(axis=1) > 1) & ((union > alpha) | exact))
+            unsure = np.flatnonzero(possible & (count > 1) & ((union > alpha) | exact))
             if not exact:
                 # More members, larger maximum: what all of them leave below α needs no set of its own.
                 bound = maxima.tail(i, np.ones(values.shape[1], dtype=bool), statistic[unsure])
                 p[unsure, c] = np.minimum(union[unsure], bound)
                 unsure = unsure[bound > alpha]
             p[unsure, c] = np.minimum(union[unsure], maxima.tails(i, members[unsure], statistic[unsure]))
-            for j in np.flatnonzero(~varies.all(axis=0)).tolist():
-                if j != i:
-                    constant = np.exp(against.certain(values[:, i] - values[:, j], j))
-                    p[:, c] = np.minimum(p[:, c], np.where(varies[:, j], 1.0, constant))
+            p[(gaps.constant & (-gaps.gap > gaps.rounding)).any(axis=1), c] = 0.0
         with np.errstate(divide="ignore"):
             return np.argmin(values, axis=1), np.log(p)
 
@@ -102,7 +101,8 @@ class BestSet(Test):
         """Φ(r − z_{1−α}), with α divided by the correction's penalty for two hypotheses."""
         return float(ndtr(signal + ndtri(alpha / _PENALTY[correction])))
 
-    def resolved_correction(self, correction: str, covariance: Array, best: int) -> str:
+    @classmethod
+    def resolved_correction(cls, correction: str, covariance: Array, best: int) -> str:
         """The correction that is really applied: "auto" is BY, since no sign condition is known for these maxima."""
         return "by" if correction == "auto" else correction
 
@@ -131,10 +131,8 @@ def best_set(
     ``p_i = (1 + #{max ≥ T_i})/(1 + draws)``, no larger than Σ_{j∈K_i} Φ(−T_i), exactly that for a single j
     (two models: the one-sided z test), and 1 for an empty K_i.
 
-    Below 300 rows p_i is the larger of two: that of a percentile-t bootstrap of the ψ rows, which knows their
-    skewness, and that of Student's law (`maxt.law`). The bootstrap alone is far too small where a few rows make up a
-    difference, as with 0/1 losses: resampled, such a difference moves with its own standard error. Its union bound
-    has Student's tails and is used only where no draw reached T_i, below the resolution of the draws.
+    Below 300 rows p_i is the larger of two: that of a percentile-t bootstrap of the ψ rows, which allows for their
+    skewness, and that of Student's law (`maxt.null_laws`, `maxt.maximum_log_pvalues`).
 
     With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most δ: D_i ≤ min_j D_j + δ for
     all of these at once.
@@ -152,28 +150,35 @@ def best_set(
     ([False, False, True], (None, None, 0))
     """
     pairs = differences(joint, margin)
-    laws = _laws(joint, pairs, rng, draws)
+    without_margin = differences(joint) if margin else pairs
+    laws = null_laws(joint, pairs.error, rng, draws)
     offsets, statistic = moment_selection(pairs, smallest_sample(joint)), pairs.ratio.max(axis=1)
-    log_p = np.max([_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
-    log_p[pairs.certain.any(axis=1)] = -math.inf
-    first, tied = lowest(joint.values, np.diag(joint.covariance))
-    best, used = int(first), BestSet().resolved_correction(correction, joint.covariance, int(first))
-    adjusted = adjust(np.exp(log_p), used)
-    worse = adjusted <= alpha
-    worse[best] = False
-    beaten_by = tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse)))
+    log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
+    log_pvalue[pairs.certain.any(axis=1)] = -math.inf
+    decision = _decided(joint, log_pvalue, without_margin, alpha, correction)
+    beaten_by = tuple(_beater(joint, pairs, i) if worse else None for i, worse in enumerate(decision.worse))
     equivalent = None
     if margin:
-        bounds = [upper_regret(differences(joint), each, 1.0 - alpha) for each in laws]
+        bounds = [upper_regret(without_margin, each, 1.0 - alpha) for each in laws]
         equivalent = np.asarray(np.max(bounds, axis=0) <= margin)
-    status = _status_words(differences(joint), best, tied)
-    return Decision(best, log_p, adjusted, worse, status, used, equivalent=equivalent, beaten_by=beaten_by)
+    return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
 
 
-def _laws(joint: JointEstimate, pairs: Differences, rng: Source, draws: int) -> list[Law]:
-    """The law of the differences; where that is a bootstrap, Student's law as well."""
-    first = law(joint, pairs.error, rng, draws)
-    return [first, law(joint, pairs.error, rng, draws, STUDENT)] if first.method == BOOTSTRAP else [first]
+def _decided(joint: JointEstimate, log_pvalue: Array, pairs: Differences, alpha: float, correction: str) -> Decision:
+    """The verdicts from the p-values of all models; the best one is tested, too, but never declared worse."""
+    selected, tied = lowest(joint.values, np.diag(joint.covariance))
+    best = int(selected)
+    correction = BestSet.resolved_correction(correction, joint.covariance, best)
+    adjusted = adjust(np.exp(log_pvalue), correction)
+    worse = adjusted <= alpha
+    worse[best] = False
+    status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
+    for i, words in enumerate(status):
+        if pairs.certain[i].any():
+            status[i] = (*words, "deterministic")
+        elif i != best and pairs.same[i, best]:
+            status[i] = (*words, "indistinguishable")
+    return Decision(best, log_pvalue, adjusted, worse, tuple(status), correction)
 
 
 def _lowest_ratio(n: float | None) -> float:
@@ -185,36 +190,6 @@ def moment_selection(pairs: Differences, n: int | None) -> Array:
     return np.where(pairs.varies & (pairs.ratio > _lowest_ratio(n)), 0.0, -math.inf)
 
 
-def _log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic: Array) -> Array:
-    """(l,) log p of T_i under a law, or under several whose draws belong together, one for each kernel."""
-    members = np.sum([(each > -math.inf).sum(axis=1) for each in offsets], axis=0)
-    statistic = np.where(members > 0, statistic, 0.0)
-    if len(laws) == 1:
-        reached, made = laws[0].exceedances(offsets[0], statistic)
-    else:
-        maxima = np.maximum.reduce([each.maxima(own) for each, own in zip(laws, offsets, strict=True)])
-        reached, made = (maxima >= statistic[:, None]).sum(axis=1), np.full(len(statistic), laws[0].draws)
-    log_p = np.log((1.0 + reached) / (1.0 + made))
-    unions = [each.log_union(own, statistic) for each, own in zip(laws, offsets, strict=True)]
-    union = np.logaddexp.reduce(unions, axis=0)
-    if laws[0].method != BOOTSTRAP:
-        log_p = np.where(members == 1, union, np.minimum(log_p, union))
-    else:
-        log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
-    return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
-
-
-def _status_words(pairs: Differences, best: int, tied: Mask) -> tuple[tuple[str, ...], ...]:
-    """Ties, and differences without variance: constant ones and those that are rounding."""
-    words = [["tie"] if tie else [] for tie in tied]
-    for i, own in enumerate(words):
-        if pairs.certain[i].any():
-            own.append("deterministic")
-        elif i != best and pairs.same[i, best]:
-            own.append("indistinguishable")
-    return tuple(tuple(own) for own in words)
-
-
 def _beater(joint: JointEstimate, pairs: Differences, i: int) -> int:
     if pairs.certain[i].any():
         return int(np.argmin(np.where(pairs.certain[i], joint.values, math.inf)))
@@ -224,9 +199,7 @@ def _beater(joint: JointEstimate, pairs: Differences, i: int) -> int:
 # ── bounds for how much worse than the best each model is ────────────────────────────────────────────────────────────
 
 
-def regret_bounds(
-    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, simultaneous: bool = True
-) -> tuple[Array, Array]:
+def regret_bounds(joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS) -> tuple[Array, Array]:
     """(l,) lower and upper confidence bounds for the regret R_i = D_i − min_j D_j, in the units of D.
 
     The regret is 0 for the best model, whichever that is. It needs no selected model, so its bounds hold without
@@ -234,50 +207,37 @@ def regret_bounds(
     N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij.
 
     *Lower.* If N_ij ≤ d for all pairs, then for every i and j R_i ≥ D_i − D_j ≥ D̂_i − D̂_j − d s_ij, so
-    ``R_i ≥ max(0, max_j (D̂_i − D̂_j − d s_ij))``, with d the quantile of max_ij N_ij. But R_i exceeds D_i − D_j
-    by R_j: the bound fails only through a pair with N_ij − R_j/s_ij > d. So a first step spends a tenth of
-    the error on such bounds r_j of all R_j, and d is the quantile of max_ij (N_ij − r_j/s_ij) at the level that
-    is left: where r_j ≤ R_j for all j it is large enough. Models far from the best cost next to nothing. With
-    ``simultaneous=False`` each model has its own d_i, from the j ∈ K_i of the best set: the bound is above 0
-    exactly where its p-value is below 1 − level.
+    ``R_i ≥ max(0, max_j (D̂_i − D̂_j − d s_ij))``, with d the quantile of max_ij N_ij. But R_i exceeds D_i − D_j by
+    R_j: the bound fails only through a pair with N_ij − R_j/s_ij > d. So a first step spends a tenth of the error on
+    such bounds r_j of all R_j, and d is the quantile of max_ij (N_ij − r_j/s_ij) at the level that is left: where
+    r_j ≤ R_j for all j it is large enough. Models far from the best then cost next to nothing.
 
-    *Upper*: `upper_regret`, always simultaneous. A model with upper bound ≤ δ is shown to be as good as the best,
-    within δ.
+    *Upper*: `upper_regret`. A model with upper bound ≤ δ is shown to be as good as the best, within δ.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
     >>> regret_bounds(joint, rng=np.random.default_rng(0))[1].round(3).tolist()  # 1 + 1.645 · 0.2; 0 for the better one
     [0.0, 1.329]
     """
     pairs = differences(joint)
-    reference = law(joint, pairs.error, rng, draws)
-    maxima = reference.maxima(all_pairs(pairs))
-    if simultaneous:
-        lower = _lower_regret(pairs, reference, level, maxima)
-    else:
-        lower = _above(pairs, critical_each(reference, moment_selection(pairs, smallest_sample(joint)), level))
-    return lower, upper_regret(pairs, reference, level, maxima)
-
-
-def _lower_regret(pairs: Differences, reference: Law, level: float, maxima: Array) -> Array:
-    count, size = len(pairs.gap), int(pairs.varies.sum())
+    null_law = law(joint, pairs.error, rng, draws)
+    offsets, count = _all_pairs(pairs), int(pairs.varies.sum())
+    all_maxima = maxima = null_law.maxima(offsets)
     spent = FIRST_STEP * (1.0 - level)
-    critical = reference.critical(maxima.max(axis=0), 1.0 - spent, size)
-    first = _above(pairs, np.full(count, critical))
+    first = _lower_regret(pairs, null_law.critical(maxima.max(axis=0), 1.0 - spent, count))
     slack = np.divide(first, pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
     if slack.any():
-        maxima = reference.maxima(all_pairs(pairs) - slack)
-    critical = reference.critical(maxima.max(axis=0), level + spent, size)
-    return _above(pairs, np.full(count, critical))
+        maxima = null_law.maxima(offsets - slack)
+    lower = _lower_regret(pairs, null_law.critical(maxima.max(axis=0), level + spent, count))
+    return lower, upper_regret(pairs, null_law, level, all_maxima)
 
 
-def _above(pairs: Differences, critical: Array) -> Array:
-    """max(0, max_j (gap_ij − d_i s_ij)); a constant difference is its own bound. d_i = −inf: nothing to test."""
-    usable = np.where(np.isfinite(critical), critical, 0.0)[:, None]
-    reach = np.where(pairs.varies & np.isfinite(critical)[:, None], pairs.gap - usable * pairs.error, 0.0)
+def _lower_regret(pairs: Differences, critical: float) -> Array:
+    """(l,) max(0, max_j (gap_ij − d s_ij)) with d = `critical`; a constant difference is its own bound."""
+    reach = np.where(pairs.varies, pairs.gap - (critical if math.isfinite(critical) else 0.0) * pairs.error, 0.0)
     return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reach).max(axis=1), 0.0))
 
 
-def upper_regret(pairs: Differences, reference: Law, level: float, maxima: Array | None = None) -> Array:
+def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array | None = None) -> Array:
     """(l,) bounds with R_i = D_i − min_j D_j ≤ bound_i for all i, with probability `level` (Hsu 1981).
 
     Write N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij and let k be the best model. If N_ki ≤ d_k for all i, which has
@@ -287,23 +247,20 @@ def upper_regret(pairs: Differences, reference: Law, level: float, maxima: Array
 
     `maxima` are the law's maxima over all pairs, where they have been drawn already.
     """
-    critical = critical_each(reference, all_pairs(pairs), level, maxima)
-    critical = np.where(np.isfinite(critical), np.maximum(critical, 0.0), 0.0)
+    maxima = null_law.maxima(_all_pairs(pairs)) if maxima is None else maxima
+    counts = pairs.varies.sum(axis=1).tolist()
+    # A model without any difference that varies has a critical value of −inf, which stands for 0 here.
+    critical = np.array(
+        [max(null_law.critical(row, level, count), 0.0) for row, count in zip(maxima, counts, strict=True)]
+    )
     possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
     reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
     return np.asarray(np.maximum(reach.max(axis=1), 0.0))
 
 
-def all_pairs(pairs: Differences) -> Array:
+def _all_pairs(pairs: Differences) -> Array:
     """(l, l) offsets that leave out only the pairs without variance."""
     return np.where(pairs.varies, 0.0, -math.inf)
-
-
-def critical_each(reference: Law, offsets: Array, level: float, maxima: Array | None = None) -> Array:
-    """(l,) for every i the `level` quantile of max_j (Z_ij + offset_ij); −inf where no j is left."""
-    counts = (offsets > -math.inf).sum(axis=1)
-    maxima = reference.maxima(offsets) if maxima is None else maxima
-    return np.array([reference.critical(row, level, int(k)) for row, k in zip(maxima, counts, strict=True)])
 
 
 # ── several kernels at once ──────────────────────────────────────────────────────────────────────────────────────────
@@ -334,27 +291,22 @@ def collection_best_set(
         rng = seeded(make_seed(rng), "collection")
     pairs = [differences(joint) for joint in joints]
     offsets = [moment_selection(each, smallest_sample(joints[0])) for each in pairs]
-    ratios = np.stack([each.ratio for each in pairs])
+    ratios, certain = (np.stack([getattr(each, name) for each in pairs]) for name in ("ratio", "certain"))
     statistic = ratios.max(axis=(0, 2))
     families = _kernel_laws(joints, pairs, rng, draws)
-    log_p = np.max([_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
-    certain = np.stack([each.certain for each in pairs])
-    log_p[certain.any(axis=(0, 2))] = -math.inf
+    log_pvalue = np.max([maximum_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
+    log_pvalue[certain.any(axis=(0, 2))] = -math.inf
     mean = mean_estimate(joints)
-    first, tied = lowest(mean.values, np.diag(mean.covariance))
-    best, used = int(first), BestSet().resolved_correction(correction, mean.covariance, int(first))
-    adjusted = adjust(np.exp(log_p), used)
-    worse = adjusted <= alpha
-    worse[best] = False
+    same = np.all([each.same for each in pairs], axis=0)
+    under_all = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
+    decision = _decided(mean, log_pvalue, under_all, alpha, correction)
     # For every model the kernel and the other model with the largest ratio; a difference without variance comes first.
     order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
     under, by = np.divmod(order.reshape(len(order), -1).argmax(axis=1), order.shape[2])
-    same = np.all([each.same for each in pairs], axis=0)
-    merged = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
-    return mean, Decision(
-        *(best, log_p, adjusted, worse, _status_words(merged, best, tied), used),
-        beaten_by=tuple(int(j) if bad else None for j, bad in zip(by, worse, strict=True)),
-        beaten_under=tuple(int(k) if bad else None for k, bad in zip(under, worse, strict=True)),
+    return mean, replace(
+        decision,
+        beaten_by=tuple(int(j) if worse else None for j, worse in zip(by, decision.worse, strict=True)),
+        beaten_under=tuple(int(k) if worse else None for k, worse in zip(under, decision.worse, strict=True)),
     )
 
 
@@ -397,10 +349,10 @@ def _kernel_laws(
     Each law makes its random numbers anew from the same streams: in the bootstrap the same resamples, otherwise the
     same G, of which it takes its own kernel's part.
     """
-    rows = psi_rows(joints[0])
-    few = rows is not None and rows < SMALL_SAMPLE
+    rows = psi_rows(joints[0]) or 0
+    few = rows < SMALL_SAMPLE
     root = covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
-    method, freedom = (STUDENT, rows - 1) if rows is not None and few else (GAUSSIAN, None)
+    method, freedom = (STUDENT, rows - 1) if few else (GAUSSIAN, None)
     drawn = [
         Law(method, draws, rows, each.error, _kernel_draws(root, len(joints), k, each, source, joints[0], freedom))
         for k, each in enumerate(pairs)
@@ -415,16 +367,12 @@ def _kernel_draws(
     root: Array, kernels: int, k: int, pairs: Differences, source: Source, joint: JointEstimate, freedom: int | None
 ) -> Callable[[int], Pairs]:
     """The draws of one kernel's differences, from normal numbers that all kernels share."""
-    own, error, count = streams(source, joint.names), pairs.error, len(joint.names)
-    scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
+    generators, count = streams(source, joint.names), len(joint.names)
     rows = root[k * count : (k + 1) * count]
 
     def chunk(draws: int) -> Pairs:
-        normal = np.stack([rng.standard_normal((kernels, draws)) for rng in own.models], axis=1)
-        g = rows @ normal.reshape(len(root), draws)
-        if freedom is not None:
-            g /= np.sqrt(own.reference.chisquare(freedom, draws) / freedom)
-        return lambda i, others: np.asarray((g[i] - g[others]) * scale[i, others, None])
+        normal = np.stack([rng.standard_normal((kernels, draws)) for rng in generators.models], axis=1)
+        return studentised_normal(rows @ normal.reshape(len(root), draws), pairs.error, generators, freedom)
 
     return chunk
 

@@ -35,8 +35,8 @@ taken: without it upper bounds miss too often in small samples. Lower bounds, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
@@ -44,15 +44,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from relfit.stats.decision import (
-    Against,
-    Covariances,
-    Decision,
-    adjust_others,
-    constant_word,
-    equivalent_to,
-    known_log_equivalence,
-)
+from relfit.stats.decision import Covariances, Decision, Gaps, decided_against, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, covariance_root, normal_draws, seeded, streams
 from relfit.stats.tests.base import Noise, Test, Trials
@@ -62,13 +54,11 @@ from relfit.util.arrays import Array, Rows
 DRAWS = 2000
 # The size of the noise beside that of the estimates: 1 makes the selection about as good as one from half the rows.
 GAMMA = 1.0
-# Numbers that one step over several trials works on.
-_NUMBERS = 2_000_000
 # A confidence bound more standard errors away than this is as good as none.
 _FARTHEST = 1e6
 # No hypothesis makes a variance less than this part of the estimated one.
 _SMALLEST_VARIANCE = 0.05
-# Gauss–Legendre nodes for the power with two models, which is integrated over this many standard errors either way.
+# The power with two models is integrated over this many standard errors either way.
 _REACH = 9.0
 
 
@@ -84,6 +74,7 @@ class Carve(Test):
     selects: ClassVar[bool] = True
     randomised: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = True
 
     def decide(
         self,
@@ -102,34 +93,31 @@ class Carve(Test):
     ) -> tuple[Array, Array]:
         return carve_bounds(joint, level, rng=seeded(seed, self.name))
 
-    def log_pvalues(self, trials: Trials, models: Sequence[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
-        noise, values = trials.noise(), trials.values
-        best = np.argmin(values + noise.realised, axis=1)
-        against = trials.covariances.against(best)
-        gap = values - np.take_along_axis(values, best[:, None], axis=1)
-        log_p = np.zeros((len(values), len(models)))
+    def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
+        noise = trials.noise()
+        packs, draws, _ = noise.constant.shape
+        best = np.argmin(trials.values + noise.realised, axis=1)
+        gaps, pack_of = trials.covariances.gaps(trials.values, best), np.arange(len(best)) % packs
+        log_pvalue = gaps.known_log_pvalues()[:, models]
         for c, i in enumerate(models):
-            slope, s = against.slopes(i), np.broadcast_to(against.error[:, i], best.shape)
-            log_p[:, c] = np.where((s > 0.0) | (best == i), 0.0, against.certain(gap[:, i], i))
+            t, s, slope = gaps.gap[:, i], gaps.error[:, i], gaps.slopes([i])[:, 0]
             # Where no slope is negative, selection makes a large t more likely, so that p ≥ Φ(−t/s).
-            undecided = (s > 0.0) & (best != i)
-            undecided &= (gap[:, i] > -s * ndtri(alpha)) | (slope < 0.0).any(axis=1)
-            slope = np.broadcast_to(slope, gap.shape)
-            for at, pack in _chunks(np.flatnonzero(undecided), noise):
-                at_best = best[at, None, None]
-                fresh = np.broadcast_to(noise.fresh(at, pack), (len(at), gap.shape[1], noise.constant.shape[1]))
-                drawn = np.concatenate([noise.realised[at, :, None], fresh], axis=2)
-                drawn = drawn - np.take_along_axis(drawn, at_best, axis=1)
-                log_p[at, c] = _laws(gap[at], slope[at], s[at], drawn, i).log_pvalue(np.zeros(len(at)))
-        return best, log_p
+            undecided = (s > 0.0) & ((t > -s * ndtri(alpha)) | (slope < 0.0).any(axis=1))
+            for pack in range(packs):
+                at = np.flatnonzero(undecided & (pack_of == pack))
+                if len(at):
+                    shifted = _shifted_gaps(gaps.gap[at], best[at], noise, at, pack)
+                    law = conditional_law(t[at], s[at], slope[at], shifted, 1 + draws)
+                    log_pvalue[at, c] = law.log_pvalue(np.zeros(len(at)))
+        return best, log_pvalue
 
     def two_model_power(self, signal: float, alpha: float, correction: str) -> float:
-        """∫_c^∞ φ(t − r) Φ(t) dt with Φ(c) = √(1−α).
+        """∫_c^∞ φ(t − r) Φ(t) dt with Φ(c) = √(1−α), by Gauss–Legendre quadrature.
 
         J = argmin(D + w) selects the better model with probability Φ(t), t = (D_2 − D_1)/s, as w_2 − w_1 has the same
         spread. The p-value is 2∫_t^∞ φΦ = 1 − Φ(t)², at most α from c on.
         """
-        nodes, weights = np.polynomial.legendre.leggauss(80)
+        nodes, weights = _legendre_nodes()
         cut = float(ndtri(math.sqrt(1.0 - alpha)))
         low, high = max(cut, signal - _REACH), max(cut, signal) + _REACH
         t = low + (high - low) * (nodes + 1.0) / 2.0
@@ -137,12 +125,23 @@ class Carve(Test):
         return float(min(1.0, (high - low) / 2.0 * (weights @ (density * ndtr(t)))))
 
 
-def _chunks(trials: Rows, noise: Noise) -> list[tuple[Rows, int]]:
-    """The trials by the pack of noise that they use, in parts that a few million numbers do for."""
-    packs, draws, models = noise.constant.shape
-    size = max(1, _NUMBERS // (models * (1 + draws)))
-    by_pack = [(trials[trials % packs == pack], pack) for pack in range(packs)]
-    return [(own[a : a + size], pack) for own, pack in by_pack for a in range(0, len(own), size)]
+@cache
+def _legendre_nodes() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(80)
+
+
+def _shifted_gaps(gap: Array, best: Rows, noise: Noise, trials: Rows, pack: int) -> Callable[[int], Array]:
+    """A function of k with g_k = D_k − D_J + w_k − w_J of these trials, (trials, 1 + draws), the realised w first."""
+    realised, fresh_best = noise.realised[trials], noise.fresh(trials, pack, best)
+    realised_best = np.take_along_axis(realised, best[:, None], axis=1)[:, 0]
+
+    def shifted(k: int) -> Array:
+        g = np.empty((len(trials), 1 + fresh_best.shape[1]))
+        g[:, 0] = gap[:, k] + realised[:, k] - realised_best
+        np.add(gap[:, k, None], noise.fresh(trials, pack, k) - fresh_best, out=g[:, 1:])
+        return g
+
+    return shifted
 
 
 def carve(
@@ -166,48 +165,47 @@ def carve(
     (0, [False, True])
     """
     selection = select(joint, rng, draws)
-    best = selection.best
-    log_p, log_equivalence = np.zeros((2, len(joint.names)))
-    status: list[tuple[str, ...]] = [() for _ in joint.names]
-    for i in selection.others():
-        gap = float(joint.values[i] - joint.values[best])
-        if selection.constant[i]:
-            log_p[i] = selection.against.certain(np.array([gap]), i, margin)[0]
-            log_equivalence[i] = known_log_equivalence(gap, margin)
-            status[i] = (constant_word(gap, float(selection.against.rounding[0, i])),)
-            continue
-        law = conditional_law(joint, selection, i)
-        log_p[i] = law.log_pvalue(margin / law.s)[0]
-        log_equivalence[i] = law.log_equivalence(margin / law.s)[0] if margin else 0.0
-    used = Carve().resolved_correction(correction, joint.covariance, best)
-    adjusted = adjust_others(np.exp(log_p), best, used)
-    worse = adjusted <= alpha
-    worse[best] = False
-    equivalent = equivalent_to(best, log_equivalence, alpha, used) if margin else None
-    return Decision(best, log_p, adjusted, worse, tuple(status), used, equivalent=equivalent)
+    log_pvalue = selection.gaps.known_log_pvalues(margin)[0]
+    log_equivalence = selection.gaps.known_log_equivalence(margin)[0] if margin else None
+    for i in selection.tested:
+        law = selection.law(i)
+        log_odds = law.log_odds(margin / law.s)
+        log_pvalue[i] = -np.logaddexp(0.0, log_odds)[0]
+        if log_equivalence is not None:
+            log_equivalence[i] = law.log_equivalence(margin / law.s, log_odds)[0]
+    return decided_against(
+        selection.gaps,
+        selection.best,
+        log_pvalue,
+        log_equivalence,
+        alpha=alpha,
+        correction=Carve.resolved_correction(correction, joint.covariance, selection.best),
+    )
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The selected model and the noise w (l, 1 + draws), the realised draw first."""
+    """The selected model J, the differences to it, and their noise.
+
+    `gaps` are those of a single trial, and `shifted` (l, 1 + draws) is D_k − D_J + w_k − w_J, the realised w first.
+    """
 
     best: int
-    noise: Array
-    covariances: Covariances
+    gaps: Gaps
+    shifted: Array
 
     @property
-    def against(self) -> Against:
-        """The differences to the selected model."""
-        return self.covariances.against(self.best)
+    def tested(self) -> list[int]:
+        """The models whose difference to J varies."""
+        return np.flatnonzero(~self.gaps.constant[0]).tolist()
 
-    @property
-    def constant(self) -> Array:
-        """(l,) the models that differ from the selected one by a constant."""
-        return np.asarray(self.against.constant[0])
-
-    def others(self) -> list[int]:
-        """The models that were not selected."""
-        return [i for i in range(len(self.noise)) if i != self.best]
+    def law(self, i: int, supposed: Gaps | None = None) -> ConditionalLaw:
+        """The law of D_i − D_J given the selection; `supposed` are differences with another covariance."""
+        gaps = self.gaps if supposed is None else supposed
+        # Models that differ from J by a constant have no part in it, whatever the covariance that is supposed.
+        slopes = np.where(self.gaps.constant, np.nan, gaps.slopes([i])[:, 0])
+        shifted, draws = (lambda k: self.shifted[None, k]), self.shifted.shape[1]
+        return conditional_law(gaps.gap[:, i], gaps.error[:, i], slopes, shifted, draws)
 
 
 def select(joint: JointEstimate, rng: Source, draws: int = DRAWS) -> Selection:
@@ -215,7 +213,9 @@ def select(joint: JointEstimate, rng: Source, draws: int = DRAWS) -> Selection:
     root, models = covariance_root(joint.covariance), streams(rng, joint.names).models
     # The realised noise first: which model is selected does not depend on the number of fresh draws.
     noise = GAMMA * np.hstack([normal_draws(root, models, count) for count in (1, draws)])
-    return Selection(int(np.argmin(joint.values + noise[:, 0])), noise, Covariances(joint.covariance))
+    best = int(np.argmin(joint.values + noise[:, 0]))
+    gaps = gaps_to(joint, best)
+    return Selection(best, gaps, gaps.gap[0][:, None] + noise - noise[best])
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class ConditionalLaw:
     """The law of t = D_i − D_J given the selection, in one or more trials.
 
     s and t over s, (trials,), and the interval [a, b] of every draw over s, (trials, draws); a draw that cannot select
-    J has a > b.
+    J has a ≥ b.
     """
 
     s: Array
@@ -233,77 +233,101 @@ class ConditionalLaw:
 
     def possible(self) -> ConditionalLaw:
         """The same law of a single trial without the draws that cannot select J."""
-        kept = self.a[0] <= self.b[0]
-        return replace(self, a=self.a[:, kept], b=self.b[:, kept])
+        kept = self.a[0] < self.b[0]
+        return ConditionalLaw(self.s, self.t, self.a[:, kept], self.b[:, kept])
 
     def log_odds(self, mean: Array) -> Array:
         """(trials,) log P(t' < t) − log P(t' > t) when t' has this mean (over s): decreases with the mean.
 
-        −inf where there is no mass below t, or none at all.
+        −inf where there is no mass below t, or none at all. With F the distribution function (t below the mean) or 1
+        minus it (t above), the mass of [a, b] beyond t is |min(F(a), F(t)) − min(F(b), F(t))|, and on the mean's side
+        of t |max(F(a), F(t)) − max(F(b), F(t))|. Rounding is at most 1e−16 of the F that is subtracted from, which is
+        harmless unless the total is a small part of those; then it is computed again, in logs.
         """
-        t, shift = self.t[:, None], np.asarray(mean)[:, None]
-        below = _log_total(self.a - shift, np.minimum(self.b, t) - shift)
-        above = _log_total(np.maximum(self.a, t) - shift, self.b - shift)
-        return np.where(below > -math.inf, below - np.where(below > -math.inf, above, 0.0), -math.inf)
+        mean, t = mean[:, None], self.t[:, None]
+        sign = np.where(t < mean, 1.0, -1.0)
+        mass_a, mass_b, mass_t = (_mass(sign * (x - mean)) for x in (self.a, self.b, t))
+        empty = self.a >= self.b
+        if empty.any():
+            mass_a[empty], mass_b[empty] = 0.0, 0.0
+        beyond, scale = _total(np.minimum(mass_a, mass_t), np.minimum(mass_b, mass_t))
+        within, scale_within = _total(np.maximum(mass_a, mass_t), np.maximum(mass_b, mass_t))
+        accurate = (np.minimum(beyond, within) > 1e-280) & (beyond > 1e-6 * scale) & (within > 1e-6 * scale_within)
+        odds = sign[:, 0] * np.log(np.divide(beyond, within, out=np.ones_like(beyond), where=accurate))
+        for k in np.flatnonzero(~accurate).tolist():
+            odds[k] = self._exact_log_odds(k, float(mean[k, 0]))
+        return odds
+
+    def _exact_log_odds(self, k: int, mean: float) -> float:
+        a, b, t = self.a[k], self.b[k], self.t[k]
+        kept = a < b
+        below, above = (
+            float(np.logaddexp.reduce(log_mass(starts - mean, ends - mean), initial=-math.inf))
+            for starts, ends in ((a[kept], np.minimum(b[kept], t)), (np.maximum(a[kept], t), b[kept]))
+        )
+        return below - above if below > -math.inf else -math.inf
 
     def log_pvalue(self, mean: Array) -> Array:
         """(trials,) log P(t' > t) at this mean (over s)."""
         return np.asarray(-np.logaddexp(0.0, self.log_odds(mean)))
 
-    def log_equivalence(self, mean: Array) -> Array:
-        """(trials,) log P(t' < t) at this mean (over s), and no less than without the selection."""
-        odds = self.log_odds(mean)
-        given = np.where(odds > -math.inf, -np.logaddexp(0.0, -odds), 0.0)
-        return np.asarray(np.maximum(given, log_ndtr(self.t - mean)))
+    def log_equivalence(self, mean: Array, log_odds: Array) -> Array:
+        """(trials,) log P(t' < t) from its log odds at this mean (over s), and no less than without the selection."""
+        selective = np.where(log_odds > -math.inf, -np.logaddexp(0.0, -log_odds), 0.0)
+        return np.asarray(np.maximum(selective, log_ndtr(self.t - mean)))
+
+    def mean_at(self, log_odds: float, default: float) -> float:
+        """The mean of D_i − D_J at which the log odds of falling below t are these; `default` where they never are.
+
+        For a single trial. Bracketed by doubling around t, then Brent.
+        """
+        s, t = float(self.s[0]), float(self.t[0])
+        excess: Callable[[float], float] = cache(lambda mean: float(self.log_odds(np.array([mean]))[0]) - log_odds)
+        if not math.isfinite(excess(t)):
+            return default
+        near, far = t, math.copysign(1.0, excess(t))
+        while excess(t + far) * far > 0.0:
+            near, far = t + far, 2.0 * far
+            if abs(far) > _FARTHEST:
+                return default
+        return s * float(brentq(excess, near, t + far, xtol=1e-7, rtol=1e-10))
 
 
-def conditional_law(joint: JointEstimate, selection: Selection, i: int) -> ConditionalLaw:
-    """The law of D_i − D_J given the selection of J and what is independent of that difference."""
-    against, gap = selection.against, joint.values - joint.values[selection.best]
-    drawn = selection.noise - selection.noise[selection.best]
-    return _laws(gap[None], against.slopes(i), against.error[:, i], drawn[None], i)
+def _mass(x: Array) -> Array:
+    """Φ(x). Where no slope is negative all upper limits are infinite, and Φ need not be computed."""
+    return (x > 0.0).astype(float) if np.isinf(x).all() else np.asarray(ndtr(x))
 
 
-def _laws(gap: Array, slope: Array, s: Array, drawn: Array, i: int) -> ConditionalLaw:
-    """The law for each trial: gaps to J and slopes (trials, l), s (trials,), and noise w − w_J (trials, l, draws).
+def _total(masses_a: Array, masses_b: Array) -> tuple[Array, Array]:
+    """(trials,) Σ_m |a_m − b_m|, and the sum of the larger ones, which its rounding errors are a part of."""
+    return np.abs(masses_a - masses_b).sum(axis=1), np.maximum(masses_a, masses_b).sum(axis=1)
 
-    The realised noise is the first draw. A slope of 0 decides whether a draw can select J at all; NaN leaves a model
-    out.
+
+def conditional_law(t: Array, s: Array, slope: Array, shifted: Callable[[int], Array], draws: int) -> ConditionalLaw:
+    """The law of D_i − D_J in each trial, from t = D_i − D_J and s (trials,), and the slopes d_k (trials, l).
+
+    `shifted` gives g_k = D_k − D_J + w_k − w_J of model k (trials, draws), the realised w first. A slope of 0 decides
+    whether a draw can select J at all; NaN leaves a model out.
     """
-    t, slope = gap[:, i] / s, slope[..., None]
-    g = (gap[..., None] + drawn) / s[:, None, None]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        reach = g / slope
-    a = t[:, None] - np.min(reach, axis=1, initial=math.inf, where=slope > 0.0)
-    b = t[:, None] - np.max(reach, axis=1, initial=-math.inf, where=slope < 0.0)
-    impossible = ((slope == 0.0) & (g < 0.0)).any(axis=1)
+    t, shape = t / s, (len(t), draws)
+    low, high, reach = np.full(shape, math.inf), np.full(shape, -math.inf), np.empty(shape)
+    rising, falling, flat = slope > 0.0, slope < 0.0, slope == 0.0
+    divisor = np.where(rising | falling, slope, 1.0) * s[:, None]
+    everywhere = np.asarray(rising.all(axis=0))
+    for k in np.flatnonzero(~np.isnan(slope).all(axis=0)).tolist():
+        g = shifted(k)
+        np.divide(g, divisor[:, k, None], out=reach)
+        if everywhere[k]:
+            np.minimum(low, reach, out=low)
+            continue
+        np.minimum(low, reach, out=low, where=rising[:, k, None])
+        np.maximum(high, reach, out=high, where=falling[:, k, None])
+        # The realised draw selected J; only rounding could say that it did not.
+        np.copyto(low[:, 1:], -math.inf, where=flat[:, k, None] & (g[:, 1:] < 0.0))
+    a, b = t[:, None] - low, t[:, None] - high
     # Rounding must not push the observed t out of the interval of the realised draw.
-    a[:, 0], b[:, 0], impossible[:, 0] = np.minimum(a[:, 0], t), np.maximum(b[:, 0], t), False
-    return ConditionalLaw(s, t, np.where(impossible, math.inf, a), np.where(impossible, -math.inf, b))
-
-
-def _log_total(starts: Array, ends: Array) -> Array:
-    """(trials,) log Σ_m (Φ(b_m) − Φ(a_m))₊. Differences of Φ where that is accurate, each seen from its nearer tail.
-
-    Rounding is at most 1e−16 of the Φ that is subtracted from; it is harmless where the total is no small part of
-    those.
-    """
-    held = starts < ends
-    right = starts > 0.0
-    high, low = np.where(right, -starts, ends), np.where(right, -ends, starts)
-    # Half of all limits are infinite, where Φ is 0 or 1 and need not be computed.
-    above, below = (high > 0.0).astype(float), np.zeros(low.shape)
-    for limits, masses in ((high, above), (low, below)):
-        finite = held & np.isfinite(limits)
-        masses[finite] = ndtr(limits[finite])
-    above[~held], below[~held] = 0.0, 0.0
-    total, scale = (above - below).sum(axis=1), above.sum(axis=1)
-    accurate = (total > 1e-6 * scale) & (total > 1e-280)
-    out = np.log(np.where(accurate, total, 1.0))
-    for k in np.flatnonzero(~accurate).tolist():
-        part = held[k]
-        out[k] = np.logaddexp.reduce(log_mass(starts[k, part], ends[k, part]), initial=-math.inf)
-    return out
+    a[:, 0], b[:, 0] = np.minimum(a[:, 0], t), np.maximum(b[:, 0], t)
+    return ConditionalLaw(s, t, a, b)
 
 
 def carve_bounds(joint: JointEstimate, level: float, *, rng: Source, draws: int = DRAWS) -> tuple[Array, Array]:
@@ -314,53 +338,29 @@ def carve_bounds(joint: JointEstimate, level: float, *, rng: Source, draws: int 
     Bounds are infinite where the draws say nothing; a difference without variance is known, or 0 if it is rounding.
     """
     selection = select(joint, rng, draws)
-    best, odds = selection.best, math.log(level / (1.0 - level))
-    lower, upper = np.zeros((2, len(joint.names)))
-    for i in selection.others():
-        gap = float(joint.values[i] - joint.values[best])
-        if selection.constant[i]:
-            known = constant_word(gap, float(selection.against.rounding[0, i])) == "deterministic"
-            lower[i] = upper[i] = gap if known else 0.0
-            continue
-        lower[i] = _mean_at_odds(joint, selection, i, odds, -math.inf)
-        upper[i] = _upper_bound(joint, selection, i, odds)
+    gaps, log_odds = selection.gaps, math.log(level / (1.0 - level))
+    known = gaps.constant[0] & (np.abs(gaps.gap[0]) > gaps.rounding[0])
+    lower = np.where(known, gaps.gap[0], 0.0)
+    upper = lower.copy()
+    for i in selection.tested:
+        law = selection.law(i).possible()
+        lower[i] = law.mean_at(log_odds, -math.inf)
+        upper[i] = law.mean_at(-log_odds, math.inf)
+        if joint.near_degeneracy is not None and math.isfinite(upper[i]):
+            supposed = _gaps_supposing(joint, joint.near_degeneracy, i, selection.best, upper[i])
+            upper[i] = max(upper[i], selection.law(i, supposed).possible().mean_at(-log_odds, math.inf))
     return lower, upper
 
 
-def _upper_bound(joint: JointEstimate, selection: Selection, i: int, odds: float) -> float:
-    """The upper bound: the larger of that with V and that with the covariance under the bound itself."""
-    bound = _mean_at_odds(joint, selection, i, -odds, math.inf)
-    if joint.near_degeneracy is None or not math.isfinite(bound):
-        return bound
-    factor = _variance_factors(joint, joint.near_degeneracy, i, selection.best, bound)
-    covariance = joint.covariance * np.sqrt(np.outer(factor, factor))
-    supposed = replace(selection, covariances=Covariances(covariance))
-    return max(bound, _mean_at_odds(replace(joint, covariance=covariance), supposed, i, -odds, math.inf))
+def _gaps_supposing(joint: JointEstimate, second_order: Array, i: int, best: int, difference: float) -> Gaps:
+    """The differences to J with the covariance under the hypothesis that D_i − D_J is this `difference`.
 
-
-def _variance_factors(joint: JointEstimate, second_order: Array, i: int, best: int, difference: float) -> Array:
-    """(l,) f of the module's opening: the variances if D_i − D_J is this `difference`, over the estimated ones."""
+    f of the module's opening are the variances there, over the estimated ones.
+    """
     toward = joint.covariance[:, i] - joint.covariance[:, best]
     step = toward * (difference - joint.values[i] + joint.values[best]) / (toward[i] - toward[best])
     # An estimate within its standard error of 0 says little about its own size.
     size = np.maximum(joint.values, joint.standard_error)
     growth = np.divide(step, size, out=np.zeros_like(step), where=size > 0.0)
-    return np.asarray(np.maximum(1.0 + (1.0 - np.clip(second_order, 0.0, 1.0)) * growth, _SMALLEST_VARIANCE))
-
-
-def _mean_at_odds(joint: JointEstimate, selection: Selection, i: int, target: float, default: float) -> float:
-    """The mean at which the log odds of falling below t are `target`; `default` where they never are.
-
-    Bracketed by doubling around t, then Brent.
-    """
-    law = conditional_law(joint, selection, i).possible()
-    s, t = float(law.s[0]), float(law.t[0])
-    excess: Callable[[float], float] = cache(lambda mean: float(law.log_odds(np.array([mean]))[0]) - target)
-    if not math.isfinite(excess(t)):
-        return default
-    near, far = t, math.copysign(1.0, excess(t))
-    while excess(t + far) * far > 0.0:
-        near, far = t + far, 2.0 * far
-        if abs(far) > _FARTHEST:
-            return default
-    return s * float(brentq(excess, near, t + far, xtol=1e-7, rtol=1e-10))
+    f = np.maximum(1.0 + (1.0 - np.clip(second_order, 0.0, 1.0)) * growth, _SMALLEST_VARIANCE)
+    return Covariances(joint.covariance * np.sqrt(np.outer(f, f))).gaps(joint.values[None], best)

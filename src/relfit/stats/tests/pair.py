@@ -5,16 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
-from relfit.stats.decision import (
-    Covariances,
-    constant_word,
-    difference_variance,
-    known_log_equivalence,
-    selective_log_equivalence,
-)
+from relfit.stats.decision import Gaps, constant_word, gaps_to, selective_log_equivalence
 from relfit.stats.joint import JointEstimate
 from relfit.stats.truncnorm import selective_log_pvalue
 
@@ -37,12 +30,13 @@ class PairDecision:
 
 def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
     """One-sided z test of D_a ≤ D_b + δ: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
-    t, s = _difference(joint)
+    gaps = gaps_to(joint, 1)
+    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
     if s == 0.0:
-        return _constant(joint, t, margin)
+        return _constant(gaps, t, margin)
     log_p = float(log_ndtr((margin - t) / s))
-    shown = float(log_ndtr((t - margin) / s)) <= math.log(alpha) if margin else None
-    return PairDecision(t, s, log_p, margin - s * float(ndtri(alpha)), equivalent=shown)
+    equivalent = float(log_ndtr((t - margin) / s)) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, margin - s * float(ndtri(alpha)), equivalent=equivalent)
 
 
 def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
@@ -51,27 +45,22 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
     If b is selected t ≥ 0 and the truncation is [0, ∞), threshold δ − sΦ⁻¹(αΦ(δ/s)); if a is selected it is
     (−∞, 0], threshold δ + sΦ⁻¹((1 − α)Φ(−δ/s)). Without a margin these are sΦ⁻¹(1 − α/2) and sΦ⁻¹(½ − α/2).
     """
-    t, s = _difference(joint)
+    gaps = gaps_to(joint, 1)
+    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
     if s == 0.0:
-        return _constant(joint, t, margin)
+        return _constant(gaps, t, margin)
     lower, upper = (-math.inf, 0.0) if t <= 0.0 else (0.0, math.inf)
     log_p = float(selective_log_pvalue(t - margin, s, lower - margin, upper - margin)) if t != 0.0 else 0.0
     status = ("tie",) if t == 0.0 else ()
     inside = float(log_ndtr(-margin / s if t <= 0.0 else margin / s))
     reach = ndtri_exp(math.log1p(-alpha) + inside) if t <= 0.0 else -ndtri_exp(math.log(alpha) + inside)
     threshold = margin + s * float(reach)
-    shown = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
-    return PairDecision(t, s, log_p, threshold, status, (lower, upper), shown)
+    equivalent = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, threshold, status, (lower, upper), equivalent)
 
 
-def _difference(joint: JointEstimate) -> tuple[float, float]:
-    t = float(joint.values[0] - joint.values[1])
-    return t, math.sqrt(difference_variance(joint.covariance, 0, 1))
-
-
-def _constant(joint: JointEstimate, t: float, margin: float) -> PairDecision:
-    against = Covariances(joint.covariance).against(1)
-    log_p = float(against.certain(np.array([t]), 0, margin)[0])
-    word = constant_word(t, float(against.rounding[0, 0]))
-    shown = known_log_equivalence(t, margin) < 0.0 if margin else None
-    return PairDecision(t, 0.0, log_p, math.inf if log_p == 0.0 else -math.inf, (word,), equivalent=shown)
+def _constant(gaps: Gaps, t: float, margin: float) -> PairDecision:
+    log_p = float(gaps.known_log_pvalues(margin)[0, 0])
+    word = constant_word(t, float(gaps.rounding[0, 0]))
+    threshold = math.inf if log_p == 0.0 else -math.inf
+    return PairDecision(t, 0.0, log_p, threshold, (word,), equivalent=t <= margin if margin else None)
