@@ -73,7 +73,7 @@ def test_copies_pass(rng):
 def test_a_copy_is_called_one(rng):
     """Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn."""
     data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
-    same = "new holds the same rows as production; draw new samples if it is another model"
+    same = "new holds the same rows as production; draw new samples if it is a different model"
     for order in (("new", "production"), ("production", "new")):
         result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
         assert gate_words(result, judge(result, "new", "production")) == same
@@ -116,7 +116,7 @@ def test_names_must_be_models(make):
     result = make([0.0, 1.0])
     refused(lambda: judge(result, "m3"), "name: expected the name of a model, got 'm3'")
     refused(lambda: judge(result, "m1", "m3"), "against: expected the name of a model, got 'm3'")
-    refused(lambda: judge(result, "m1", "m1"), "another model")
+    refused(lambda: judge(result, "m1", "m1"), "a model other than 'm1'")
 
 
 def _suite(text):
@@ -176,10 +176,14 @@ def test_the_page_begins_with_the_gate(contrary):
     sentence = "Gate failed: new is significantly worse than production (p-value 0.045, level 0.05)."
     header, title = _shown(render_report(result, gate=gate))
     assert sentence in title
-    assert header.index(sentence) < header.index("this one pair, named beforehand") < header.index("has the smallest")
+    assert (
+        header.index(sentence)
+        < header.index("this one pair, which was named in advance")
+        < header.index("has the smallest")
+    )
     header, _ = _shown(render_report(result, gate=judge(result, "new")))
     assert "Gate passed: no evidence that new is worse than the best." in header
-    assert "named beforehand" not in header
+    assert "named in advance" not in header
     assert "Gate" not in render_report(result)
 
 

@@ -114,7 +114,7 @@ def test_main_axes_of_a_known_cloud():
     axes = main_axes(rows)
     np.testing.assert_allclose(axes.centre, 0.0, atol=1e-12)
     np.testing.assert_allclose(axes.directions[0], [0.6, 0.8, 0.0], atol=1e-2)
-    assert axes.share[0] > 0.99
+    assert axes.fraction[0] > 0.99
     assert axes.view().labels[0] == "main axis 1 (100% of the variance)"
 
 
@@ -124,4 +124,4 @@ def test_iteration_finds_the_axes_of_a_decomposition(rng):
     axes = main_axes(rows)
     _, sizes, exact = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     np.testing.assert_allclose(np.abs((axes.directions * exact[:12]).sum(axis=1)), 1.0, atol=1e-6)
-    np.testing.assert_allclose(axes.share, (sizes**2 / (sizes @ sizes))[:12], rtol=1e-6)
+    np.testing.assert_allclose(axes.fraction, (sizes**2 / (sizes @ sizes))[:12], rtol=1e-6)

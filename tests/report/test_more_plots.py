@@ -91,7 +91,7 @@ def test_witness_of_the_worst_by_default_and_of_any(compared):
     assert (named.get_xlabel(), named.get_ylabel()) == ("column 0", "column 1")
     points = next(line for line in named.lines if line.get_marker() == ".")
     assert {tuple(row) for row in points.get_xydata()} <= {tuple(row) for row in data[0]}
-    with pytest.raises(InputError, match="expected one of"):
+    with pytest.raises(InputError, match="name: expected the name of a model"):
         result.plot_witness(data, "nobody")
 
 

@@ -40,7 +40,8 @@ class Data:
 
     `digests` names the rows given, of the reference by None and of every sample by its name.
     Samples are arrays, or all of them tensors on the `device` that they were given on, or all of them `LazyRows`.
-    Where the reference is a density it is the `target`, and `reference` has no rows.
+    Where the reference is a density it is the `target`, and `reference` has no rows. `atoms`: its rows repeat so often
+    that rows in common say nothing.
     """
 
     reference: Array
@@ -52,6 +53,7 @@ class Data:
     device: str | None = None
     digests: dict[str | None, str] = field(default_factory=dict)
     shared_rows: dict[str, int] = field(default_factory=dict)
+    atoms: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -129,7 +131,7 @@ def load(
         *score_notes(rows, {k: model for k, model in densities.items() if k in kept}),
     )
     digests: dict[str | None, str] = {None: own.digest, **{name: print_.digest for name, print_ in prints.items()}}
-    return Data(rows, kept, tuple(checked), copies, notes, device=device, digests=digests, shared_rows=shared)
+    return Data(rows, kept, tuple(checked), copies, notes, None, device, digests, shared, own.atoms)
 
 
 def _bounded(reference: Any, named: Mapping[str, Any], rows_of: RowsOf) -> tuple[Any, dict[str, Any]]:
