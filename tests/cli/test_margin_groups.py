@@ -57,7 +57,7 @@ def test_margin_and_gate(folder, capsys):
 def test_ranks_and_pairs_are_shown_on_request(folder, capsys):
     assert main(["compare", *data(folder), "--show", "ranks", "--show", "pairs"]) == 0
     out = capsys.readouterr().out
-    assert out.index("model  rank") < out.index("All ranks are in these sets") < out.index("p-values of “no worse")
+    assert out.index("model  rank") < out.index("all ranks lie in these sets") < out.index("p-values of “no worse")
     assert main(["compare", *data(folder)]) == 0
     assert "rank" not in capsys.readouterr().out
 

@@ -638,7 +638,7 @@ def test_a_margin_has_no_plan():
         plan(result)
     with pytest.raises(InputError, match="margin: plans know none"):
         result.plot_power()
-    assert rows_advice(result) == ["Not looked at: plans know no margin."]
+    assert rows_advice(result) == ["No sample-size advice: planning does not support a margin."]
 
 
 # --- the pieces ---------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ _LABELS = {
     "pair_count": "pairs of rows",
     "block_count": "blocks",
     "inputs": "digests of the data",
+    "plan": "order of sums",
 }
 # Options of `compare` that a result records under the same name.
 _RECORDED = (
@@ -224,7 +225,7 @@ def _setting(comparison: Comparison, name: str, value: Any) -> str:
         digests = {"reference": value["reference"], **(value["models"] or {})}
         return ", ".join(f"{visible(key)} {text[:12]}" for key, text in digests.items() if text)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {number}" for key, number in value.items())
+        return ", ".join(f"{key.replace('_', ' ')} {number}" for key, number in value.items())
     return f"{value:g}" if isinstance(value, float) else visible(str(value))
 
 

@@ -6,6 +6,7 @@ The forest plot, who beats whom, the verdicts at several bandwidths, where a mod
 from __future__ import annotations
 
 import io
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
-from relfit.report.figures import Bar, Forest, Pairs, difference_forest, discrepancy_forest, who_beats_whom
+from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.landscape import CLEAR, Landscape, colour_steps, landscape, largest_difference
 from relfit.report.recall import recall
 from relfit.report.sensitivity import bandwidth_sensitivity, obstacle
@@ -58,7 +59,7 @@ _CELLS = {
     "better": (2, "#CDEBE0", "▲", MARKS["best"][0]),
     "same": (3, PALE, "", INK),
 }
-_TITLES = {"mass": "mass: too little / too much", "slope": "share in KSD²: reduces / contributes"}
+_TITLES = {"mass": "mass: too little / too much", "slope": "contribution to KSD²"}
 BRACKET = Path([(0.4, -1.0), (0.0, -1.0), (0.0, 1.0), (0.4, 1.0)])
 _MISSING = "□"
 
@@ -124,7 +125,8 @@ def bare(ax: Axes, kept: Sequence[str] = ("bottom",)) -> None:
 
 def drawable(labels: Sequence[str]) -> list[str]:
     """The labels without characters that the font lacks; labels that then look alike get a number."""
-    known = set[int]().union(*(_glyphs(family) for family in FontProperties().get_family()))
+    fonts = [get_font(findfont(FontProperties(family=[family]))) for family in FontProperties().get_family()]
+    known = set[int]().union(*(font.get_charmap() for font in fonts))
     shown = ["".join(c if ord(c) in known else _MISSING for c in label) for label in labels]
     twice = {label for label, count in Counter(shown).items() if count > 1}
     return [f"{label} ({k})" if label in twice else label for k, label in enumerate(shown, 1)]
@@ -151,31 +153,23 @@ def _draw(ax: Axes, data: Forest, verdicts: dict[str, str]) -> None:
 def _draw_kind(ax: Axes, data: Forest, at: Sequence[int], kind: str, size: float, verdicts: dict[str, str]) -> None:
     colour, marker, label = MARKS[kind]
     bars = [data.bars[k] for k in at]
-    said = {verdicts[bar.name] for bar in bars}
-    label = said.pop() if len(said) == 1 else label
-    ends = [_seen(data, bar) for bar in bars]
-    ax.hlines(at, [low for low, _ in ends], [high for _, high in ends], color=colour, linewidth=0.23 * size)
+    labels = {verdicts[bar.name] for bar in bars}
+    label = labels.pop() if len(labels) == 1 else label
+    lows, highs = [max(bar.low, data.scale.low) for bar in bars], [min(bar.high, data.scale.high) for bar in bars]
+    ax.hlines(at, lows, highs, color=colour, linewidth=0.23 * size)
     bounds = [(bar.bound, k) for bar, k in zip(bars, at, strict=True) if bar.bound is not None]
-    seen = [(bound, k) for bound, k in bounds if bound >= data.scale.low]
-    if seen:
+    visible = [(bound, k) for bound, k in bounds if bound >= data.scale.low]
+    if visible:
         look: dict[str, Any] = {"markersize": 1.5 * size, "markeredgewidth": 0.23 * size, "markerfacecolor": "none"}
-        ax.plot(*zip(*seen, strict=True), linestyle="none", marker=BRACKET, color=colour, **look)
+        ax.plot(*zip(*visible, strict=True), linestyle="none", marker=BRACKET, color=colour, **look)
     values = [bar.value for bar in bars]
     ax.plot(values, at, linestyle="none", marker=marker, markersize=size, color=colour, label=label)
-
-
-def _seen(data: Forest, bar: Bar) -> tuple[float, float]:
-    return max(bar.low, data.scale.low), min(bar.high, data.scale.high)
 
 
 def _label_size(ax: Axes, count: int) -> float:
     """Points: the usual size, or what fits when many rows share axes that were given."""
     row = ax.bbox.height / ax.figure.dpi * 72.0 / count
     return float(np.clip(0.8 * row, 3.0, FontProperties().get_size_in_points()))
-
-
-def _glyphs(family: str) -> set[int]:
-    return set(get_font(findfont(FontProperties(family=[family]))).get_charmap())
 
 
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -199,7 +193,9 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.set_ylim(count - 0.5, -0.5)
     ax.xaxis.tick_top()
     ax.set_xticks(range(count), [str(k) for k in range(1, count + 1)], color=INK, fontsize=size)
-    _write_signs(ax, pairs, size)
+    for i, j in itertools.permutations(range(count), 2):
+        *_, sign, colour = _CELLS[pairs.cell(i, j)]
+        ax.text(j, i, sign, ha="center", va="center", color=colour, fontsize=size)
     ax.set_xticks(np.arange(count + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
@@ -207,15 +203,6 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     bare(ax, kept=())
     ax.set_xlabel(f"▲ row better than column, ▼ worse (Holm, level {comparison.alpha:g})", color=INK, fontsize="small")
     return ax
-
-
-def _write_signs(ax: Axes, pairs: Pairs, size: float) -> None:
-    count = len(pairs.names)
-    for i in range(count):
-        for j in range(count):
-            if i != j:
-                *_, sign, colour = _CELLS[pairs.cell(i, j)]
-                ax.text(j, i, sign, ha="center", va="center", color=colour, fontsize=size)
 
 
 def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -> Axes:
@@ -322,14 +309,14 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
 def _curve(ax: Axes, drawn: Landscape) -> None:
     (grid,), values = drawn.grid, drawn.values
     ax.fill_between(grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color=PALE, label=f"±{CLEAR:g} s.e.")
-    much, little = ("too much", "too little") if drawn.kind == "mass" else ("contributes", "reduces")
+    much, little = ("too much", "too little") if drawn.kind == "mass" else ("raises KSD²", "lowers KSD²")
     shown = np.where(drawn.clear, values, 0.0)
     ax.fill_between(grid, 0.0, np.maximum(shown, 0.0), color=MUCH, label=much)
     ax.fill_between(grid, 0.0, np.minimum(shown, 0.0), color=LITTLE, label=little)
     ax.plot(grid, values, color=INK, linewidth=1.0)
     ax.axhline(0.0, color=FAINT, linewidth=0.8)
     ax.set_xlim(grid[0], grid[-1])
-    ax.set_ylabel("model less data" if drawn.kind == "mass" else "share in KSD²", color=INK)
+    ax.set_ylabel("model minus data" if drawn.kind == "mass" else _TITLES["slope"], color=INK)
     ax.legend(frameon=False, fontsize="small", labelcolor=INK)
 
 
