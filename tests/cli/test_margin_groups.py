@@ -160,5 +160,5 @@ def test_a_page_of_rows_in_groups(folder, capsys):
     assert "off is significantly worse" in capsys.readouterr().out
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert "Where the models and the data differ" in page
-    assert "the rows are in groups, and a result does not hold which" in page
+    assert "the rows are in groups, and a result does not record which rows belong together" in page
     assert "bandwidth multiplied" not in page

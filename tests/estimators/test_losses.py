@@ -113,7 +113,7 @@ def test_items_and_groups_are_counted(rng):
     paragraph = result.methods_text()
     assert "We compared 6 models on 50 items in 25 groups by a mean loss" in paragraph
     assert "treating items of one group as dependent" in paragraph
-    assert "It holds for independent groups of items that no model was fitted to" in render_report(result)
+    assert "The answer holds for independent groups of items that no model was fitted to" in render_report(result)
     alone = relfit.decide(relfit.from_losses(losses), rng=0)
     assert "We compared 6 models on 50 items by a mean loss" in alone.methods_text()
     assert "group" not in alone.methods_text().splitlines()[0]

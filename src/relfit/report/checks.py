@@ -48,7 +48,7 @@ class Check:
 
 def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
-    found = [
+    each = [
         _kernel(comparison),
         _bandwidth(comparison, recalled, sensitivity),
         _degeneracy(comparison),
@@ -57,7 +57,7 @@ def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensi
         _scores(comparison, recalled),
         _randomised(comparison),
     ]
-    return [check for check in found if check is not None]
+    return [check for check in each if check is not None]
 
 
 def _kernel(comparison: Comparison) -> Check | None:

@@ -74,13 +74,13 @@ def references() -> dict[str, Reference]:
     'Lim et al., 2019'
     """
     text = resources.files("relfit").joinpath("report/templates/references.bib").read_text(encoding="utf-8")
-    found = {}
+    papers = {}
     for entry in text.strip().split("\n\n"):
         fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,$", entry, flags=re.MULTILINE))
         authors = tuple(fields["author"].split(" and "))
         key = entry.partition("{")[2].partition(",")[0]
-        found[key] = Reference(entry, authors, fields["year"], fields["title"], fields["note"])
-    return found
+        papers[key] = Reference(entry, authors, fields["year"], fields["title"], fields["note"])
+    return papers
 
 
 def methods_text(comparison: Comparison, cite: str = "text") -> str:
@@ -141,8 +141,8 @@ def _rows(comparison: Comparison) -> str:
     if not reference:
         return f", each given by {drawn} draws, against a target density"
     test = words_of(comparison)
-    given = f"each given by a sample of {drawn}" if models else "given by their densities"
-    return f", {given}, against {reference} observations" + (f" used {test.rows}" if test.rows else "")
+    source = f"each given by a sample of {drawn}" if models else "given by their densities"
+    return f", {source}, against {reference} observations" + (f" used {test.rows}" if test.rows else "")
 
 
 def _kernel(comparison: Comparison) -> str:

@@ -150,15 +150,15 @@ def _panels(comparison: Comparison, data: Any, items: Any, names: list[str]) -> 
     if data is None:
         return {"checks": checks(comparison, None, None), "sensitivity": None, "where": None, "examples": []}
     recalled = recall(comparison, data)
-    given = None if items is None else check_items(items, recalled)
+    checked_items = {} if items is None else check_items(items, recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
     panel, differing = where(comparison, recalled)
-    examples = [] if given is None else [(each.name, strips(each, given)) for each in differing]
+    examples = [(each.name, strips(each, checked_items)) for each in differing]
     return {
         "checks": checks(comparison, recalled, sensitivity),
         "sensitivity": None if sensitivity is None else _verdicts(sensitivity, names),
         "where": panel,
-        "examples": [(name, made) for name, made in examples if made],
+        "examples": [(name, shown) for name, shown in examples if shown],
     }
 
 

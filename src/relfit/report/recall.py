@@ -117,9 +117,9 @@ def _check_names_and_sizes(comparison: Comparison, data: Data) -> None:
         came = f"({listed(comparison.names)}), got {listed(data.names)}"
         raise InputError(f"data: expected the models of this result {came}")
     sizes, originals = _sizes(data), {name: data.copies.get(name, name) for name in data.names}
-    found = {"reference": sizes[None]}
-    found |= {f"model {name!r}": sizes[original] for name, original in originals.items() if original in sizes}
-    for (what, size), fewest in zip(found.items(), comparison.sizes or (), strict=False):
+    counts = {"reference": sizes[None]}
+    counts |= {f"model {name!r}": sizes[original] for name, original in originals.items() if original in sizes}
+    for (what, size), fewest in zip(counts.items(), comparison.sizes or (), strict=False):
         if size < fewest:
             raise InputError(f"data: expected at least {fewest} rows in {what}, as in this result, got {size}")
 

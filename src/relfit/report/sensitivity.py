@@ -23,7 +23,7 @@ from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled
 from relfit.report.witness import squared_distances
-from relfit.report.words import kind_of, measure_of
+from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.stats.tests.relmulti import relmulti
 from relfit.util.arrays import Array
@@ -55,7 +55,10 @@ class Sensitivity:
 
     def kinds(self, name: str) -> tuple[str, ...]:
         """For every factor "best", "worse" or "open" for this model."""
-        return tuple(kind_of(row) for result in self.results for row in result.rows() if row["name"] == name)
+        i = self.results[0].names.index(name)
+        return tuple(
+            "best" if i == result.best_index else "worse" if result.worse[i] else "open" for result in self.results
+        )
 
     def ratios(self, name: str) -> tuple[float, ...]:
         """For every factor the model's difference to the best over its standard error; 0 where it has none."""

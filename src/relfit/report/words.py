@@ -420,15 +420,15 @@ def in_other_words(comparison: Comparison) -> list[str]:
 def caveats(comparison: Comparison) -> list[str]:
     """What the answer does not say, with what this discrepancy cannot see."""
     measure = measure_of(comparison)
-    given = measure.kind == "values"
-    subject = f"The {measure.name}" if given else "The kernel"
-    other = "another" if given else "another one, or another bandwidth,"
-    what = "items" if given else "rows"
+    scored = measure.kind == "values"
+    subject = f"The {measure.name}" if scored else "The kernel"
+    other = "another" if scored else "another one, or another bandwidth,"
+    what = "items" if scored else "rows"
     independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
     holds = (
         f"The answer holds for {independent} that no model was fitted to: a model that has seen them looks too good."
     )
-    if given and not comparison.sizes:
+    if scored and not comparison.sizes:
         holds = "The answer is only as good as the covariance that was given with the scores."
     sentences = [
         "“No evidence that it is worse” does not mean “as good”: more data may yet tell the models apart.",
