@@ -117,7 +117,7 @@ def test_items_and_groups_are_counted(rng):
     alone = relfit.decide(relfit.from_losses(losses), rng=0)
     assert "We compared 6 models on 50 items by a mean loss" in alone.methods_text()
     assert "group" not in alone.methods_text().splitlines()[0]
-    assert "It holds for independent items that no model was fitted to" in render_report(alone)
+    assert "The answer holds for independent items that no model was fitted to" in render_report(alone)
     given = relfit.decide(relfit.JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2)), rng=0)
     assert "independent items" not in render_report(given)
     assert "as far as the covariance that was given" in render_report(given)

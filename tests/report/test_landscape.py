@@ -28,7 +28,7 @@ def test_two_columns_show_the_witness_itself(rng):
     peak = np.unravel_index(drawn.values.argmax(), drawn.values.shape)
     trough = np.unravel_index(drawn.values.argmin(), drawn.values.shape)
     assert drawn.grid[0][peak[1]] > 1.0 > -0.2 > drawn.grid[0][trough[1]]
-    assert (drawn.labels, drawn.projected) == (("column 0", "column 1"), False)
+    assert (drawn.view.labels, drawn.view.projected) == (("column 0", "column 1"), False)
 
 
 def test_pictures_of_few_columns_share_their_frame(rng):
@@ -67,7 +67,7 @@ def test_many_columns_are_shown_where_they_differ(rng):
     off = rng.normal(size=(400, 20)) * spread
     off[:, 2] += 4.0
     drawn, recalled = _drawn(data, {"a": rng.normal(size=(400, 20)) * spread, "off": off}, "off")
-    assert drawn.projected
+    assert drawn.view.projected
     assert drawn.clear.any()
     view = chosen_view(recalled.main_axes, off[::2], data[::2])
     assert np.abs(view.directions[:, 2]).max() > 0.5

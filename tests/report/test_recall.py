@@ -51,7 +51,7 @@ def test_rows_in_a_file_are_read_as_far_as_they_are_shown(two, tmp_path):
         np.save(tmp_path / f"{name}.npy", rows.astype(np.float32))
     files = str(tmp_path / "x.npy"), {name: str(tmp_path / f"{name}.npy") for name in models}
     result = relfit.compare(*files, rng=0)
-    with budget_of("1GB") as budget:
+    with budget_of("100GB") as budget:
         recalled = recall(result, load(*files, budget=budget), most=20)
     assert isinstance(recalled.data.samples["a"], np.ndarray)
     np.testing.assert_array_equal(recalled.data.samples["a"], models["a"].astype(np.float32)[recalled.rows["a"]])

@@ -636,7 +636,7 @@ def test_a_margin_has_no_plan():
     result = relfit.decide(joint, margin=0.2, rng=0)
     with pytest.raises(InputError, match=r"pilot: expected a comparison without a margin.*, got 0\.2"):
         plan(result)
-    with pytest.raises(InputError, match="margin: planning does not support a margin, got 0.2"):
+    with pytest.raises(InputError, match=r"margin: planning does not support a margin, got 0\.2"):
         result.plot_power()
     assert rows_advice(result) == ["No sample-size advice: planning does not support a margin."]
 

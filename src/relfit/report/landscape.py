@@ -48,22 +48,19 @@ class Landscape:
 
     Attributes:
         name, kind: as in `Differing`.
-        axes, labels: the names of the axes, and what is written along them.
+        view: the axes.
         grid: the coordinates along each axis.
         values, errors: (g,) or (g, g), second axis first.
         points: (k, 1 or 2) reference rows, or the model's where the reference is a density.
-        projected: whether more than two columns were brought down to two axes.
     """
 
     name: str
     kind: str
-    axes: tuple[str, ...]
-    labels: tuple[str, ...]
+    view: View
     grid: tuple[Array, ...]
     values: Array
     errors: Array
     points: Array
-    projected: bool
 
     @property
     def clear(self) -> NDArray[np.bool_]:
@@ -92,8 +89,7 @@ def landscape(recalled: Recalled, differing: Differing) -> Landscape:
     shape = tuple(len(axis) for axis in grid[::-1])
     values, errors = heights.values.reshape(shape), heights.errors.reshape(shape)
     points = view.of(_some(differing.sides[-1].rows))
-    axes = view.names, view.labels
-    return Landscape(differing.name, differing.kind, *axes, grid, values, errors, points, view.projected)
+    return Landscape(differing.name, differing.kind, view, grid, values, errors, points)
 
 
 def _view(recalled: Recalled, differing: Differing) -> tuple[View, Array, Array]:
@@ -200,7 +196,7 @@ def _plane(landscape: Landscape, largest: float) -> Drawing:
     marks = zip(_along(across, points[inside, 0], WIDTH), _along(up, points[inside, 1], HEIGHT), strict=True)
     return Drawing(
         name=landscape.name,
-        labels=landscape.labels,
+        labels=landscape.view.labels,
         width=WIDTH,
         height=HEIGHT,
         bands=tuple((name, path) for name, path in bands if path),
@@ -232,7 +228,7 @@ def _curve(landscape: Landscape, largest: float) -> Drawing:
     marks = _along(across, landscape.points[:, 0], WIDTH)
     return Drawing(
         name=landscape.name,
-        labels=landscape.labels,
+        labels=landscape.view.labels,
         width=WIDTH,
         height=LINE_HEIGHT,
         bands=tuple(bands),
@@ -304,7 +300,7 @@ def where(comparison: Comparison, recalled: Recalled) -> tuple[Where, list[Diffe
     largest = largest_difference(landscapes)
     panel = Where(
         kind=differing[0].kind,
-        projected=landscapes[0].projected,
+        projected=landscapes[0].view.projected,
         drawings=tuple(drawing(each, largest) for each in landscapes),
         largest=number_format([largest], [largest])(largest) if largest > 0.0 else None,
         places=tuple(
@@ -344,8 +340,8 @@ def _peak(drawn: Landscape, sign: float) -> str:
         return "nowhere clear of the noise"
     at = np.unravel_index(int(heights.argmax()), heights.shape)[::-1]
     coordinates = [_coordinate(axis, int(k)) for axis, k in zip(drawn.grid, at, strict=True)]
-    if drawn.projected:
-        return ", ".join(f"{value} on {axis}" for value, axis in zip(coordinates, drawn.axes, strict=True))
+    if drawn.view.projected:
+        return ", ".join(f"{value} on {axis}" for value, axis in zip(coordinates, drawn.view.names, strict=True))
     return coordinates[0] if len(coordinates) == 1 else f"({', '.join(coordinates)})"
 
 

@@ -278,7 +278,7 @@ def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax:
     flat = len(drawn.grid) == 1
     ax = new_axes(*((6.0, 3.0) if flat else (5.4, 4.2))) if ax is None else ax
     (_curve if flat else _plane)(ax, drawn)
-    ax.set_xlabel(drawn.labels[0], color=INK)
+    ax.set_xlabel(drawn.view.labels[0], color=INK)
     ax.set_title(drawable(short_names([chosen]))[0], color=INK, parse_math=False, usetex=False)
     bare(ax, kept=("bottom", "left", "top", "right"))
     return ax
@@ -298,7 +298,7 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
     ax.plot(*drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45)
     ax.set_xlim(drawn.grid[0][0], drawn.grid[0][-1])
     ax.set_ylim(drawn.grid[1][0], drawn.grid[1][-1])
-    ax.set_ylabel(drawn.labels[1], color=INK)
+    ax.set_ylabel(drawn.view.labels[1], color=INK)
     if largest > 0.0:
         bar = ax.figure.colorbar(bands, ax=ax, ticks=[-largest, 0.0, largest], format="%.2g")
         bar.set_label(_TITLES[drawn.kind], color=INK)

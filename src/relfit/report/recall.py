@@ -167,7 +167,10 @@ def _sizes(data: Data) -> dict[str | None, int]:
 
 @dataclass(frozen=True)
 class View:
-    """Axes of a picture: z = (x − centre) @ directionsᵀ, their names, and these with the variance along them."""
+    """Axes of a picture: z = (x − centre) @ directionsᵀ, their names, and these with the variance along each.
+
+    `projected`: the axes are not the columns themselves, but two main axes of more columns.
+    """
 
     centre: Array
     directions: Array
