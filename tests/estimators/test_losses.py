@@ -120,7 +120,7 @@ def test_items_and_groups_are_counted(rng):
     assert "The answer holds for independent items that no model was fitted to" in render_report(alone)
     given = relfit.decide(relfit.JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2)), rng=0)
     assert "independent items" not in render_report(given)
-    assert "as far as the covariance that was given" in render_report(given)
+    assert "only as good as the covariance that was given" in render_report(given)
 
 
 def test_groups_of_items(rng):
