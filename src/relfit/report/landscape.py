@@ -337,7 +337,7 @@ def _peak(drawn: Landscape, sign: float) -> str:
     """Where the picture is highest (sign 1) or lowest (−1), in the words of its axes."""
     heights = np.where(drawn.clear, sign * drawn.values, 0.0)
     if heights.max() <= 0.0:
-        return "nowhere clear of the noise"
+        return "nowhere above the noise"
     at = np.unravel_index(int(heights.argmax()), heights.shape)[::-1]
     coordinates = [_coordinate(axis, int(k)) for axis, k in zip(drawn.grid, at, strict=True)]
     if drawn.view.projected:
@@ -358,4 +358,4 @@ def _rows(differing: Differing) -> str:
     if differing.kind == "mass":
         sides.append(("reference", differing.sides[-1], -1.0))
     numbers = [(owner, [str(side.numbers[k]) for k in strongest(side, sign)]) for owner, side, sign in sides]
-    return "; ".join(f"{owner} {', '.join(rows)}" for owner, rows in numbers if rows) or "none clear of the noise"
+    return "; ".join(f"{owner} {', '.join(rows)}" for owner, rows in numbers if rows) or "none above the noise"

@@ -385,7 +385,7 @@ def error_words(comparison: Comparison) -> str:
     if comparison.correction in ("by", "bh"):
         condition = ", provided that the tests are positively dependent" if comparison.correction == "bh" else ""
         error = (
-            "False discovery rate: on average at most {alpha} of the models declared worse are in truth as good as "
+            "False discovery rate: on average at most {alpha} of the models declared worse are in fact as good as "
             f"{opponent}{condition}."
         )
     elif comparison.correction in ("holm", "bonferroni"):
@@ -396,7 +396,7 @@ def error_words(comparison: Comparison) -> str:
     if comparison.margin:
         error += (
             f" “As good” here means worse by no more than the margin of {comparison.margin:g}. The probability of "
-            f"calling a model equivalent that is not is at most {{alpha}} too, {test.equivalence}."
+            f"calling a model equivalent when it is not is at most {{alpha}} as well, {test.equivalence}."
         )
     return fill(error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was")
 
@@ -404,14 +404,14 @@ def error_words(comparison: Comparison) -> str:
 def in_other_words(comparison: Comparison) -> list[str]:
     """What the error rate and the p-values mean, as frequencies, for readers who have never met a p-value."""
     alpha = f"{100 * comparison.alpha:g}"
-    error = f"a model that is in truth as good as the best is called worse in at most {alpha} of 100 such comparisons"
+    error = f"a model that is in fact as good as the best is called worse in at most {alpha} of 100 such comparisons"
     if comparison.correction in ("by", "bh"):
         error = f"over many such comparisons, at most about {alpha} of every 100 verdicts “worse” are mistaken"
     elif comparison.correction in ("holm", "bonferroni"):
         error = f"at most {alpha} of 100 such comparisons contain even one mistaken “worse”"
     return [
-        f"In other words: {error}. Nothing is promised about finding all models that are worse.",
-        "A p-value is the probability that data speak against a model at least as strongly as these do, if in truth it "
+        f"In other words: {error}. There is no guarantee that every worse model is found.",
+        "A p-value is the probability that data speak against a model at least as strongly as these do, if in fact it "
         f"is no worse{words_of(comparison).pvalue}. The smaller it is, the stronger the evidence; it is not the "
         "probability that the model is as good.",
     ]
