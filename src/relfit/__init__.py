@@ -8,24 +8,74 @@
 ('good', [False, True])
 """
 
-from relfit.api import NoisedComparison, compare, compare_noised, compare_pair, decide, estimate, published
-from relfit.data.check_score import ScoreCheck, check_score
-from relfit.data.models import Density, Sample
-from relfit.data.samplers import Sampler, draw
-from relfit.estimators.base import KSD, MMD
-from relfit.estimators.locations import FSSD, UME, Nystroem
-from relfit.estimators.losses import from_losses
-from relfit.kernels.choice import Collection, Select
-from relfit.kernels.composite import Decay, MultiScale, Tilted
-from relfit.kernels.custom import Precomputed, Radial
-from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
-from relfit.results.comparison import Comparison
-from relfit.results.pair import PairComparison
-from relfit.results.plan import Plan
-from relfit.results.planning import Assumed, plan
-from relfit.stats.joint import JointEstimate
-from relfit.util.errors import BackendUnavailable, InputError, RelfitError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from relfit.util.version import __version__
+
+# Where each public name is defined. It is imported when it is first used, so that `import relfit` is quick.
+_HOMES = {
+    "relfit.api": (
+        "NoisedComparison",
+        "compare",
+        "compare_noised",
+        "compare_pair",
+        "decide",
+        "estimate",
+        "plan",
+        "published",
+    ),
+    "relfit.data.check_score": ("ScoreCheck", "check_score"),
+    "relfit.data.models": ("Density", "Sample"),
+    "relfit.data.samplers": ("Sampler", "draw"),
+    "relfit.estimators.base": ("KSD", "MMD"),
+    "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Linear"),
+    "relfit.estimators.locations": ("FSSD", "UME", "Nystroem"),
+    "relfit.estimators.losses": ("from_losses",),
+    "relfit.kernels.choice": ("Collection", "Select"),
+    "relfit.kernels.composite": ("Decay", "MultiScale", "Tilted"),
+    "relfit.kernels.custom": ("Radial",),
+    "relfit.kernels.precomputed": ("Precomputed",),
+    "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
+    "relfit.results.comparison": ("Comparison",),
+    "relfit.results.pair": ("PairComparison",),
+    "relfit.results.plan": ("Plan",),
+    "relfit.settings": ("Compute", "computing"),
+    "relfit.stats.joint": ("JointEstimate",),
+    "relfit.stats.planning": ("Assumed",),
+    "relfit.stats.tests.best_set": ("BestSet",),
+    "relfit.stats.tests.carve": ("Carve",),
+    "relfit.stats.tests.relmulti": ("RelMulti",),
+    "relfit.stats.tests.relpsi": ("RelPSI",),
+    "relfit.util.errors": ("BackendUnavailable", "InputError", "RelfitError"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+if TYPE_CHECKING:
+    from relfit.api import NoisedComparison, compare, compare_noised, compare_pair, decide, estimate, plan, published
+    from relfit.data.check_score import ScoreCheck, check_score
+    from relfit.data.models import Density, Sample
+    from relfit.data.samplers import Sampler, draw
+    from relfit.estimators.base import KSD, MMD
+    from relfit.estimators.designs import Block, Complete, Incomplete, Linear
+    from relfit.estimators.locations import FSSD, UME, Nystroem
+    from relfit.estimators.losses import from_losses
+    from relfit.kernels.choice import Collection, Select
+    from relfit.kernels.composite import Decay, MultiScale, Tilted
+    from relfit.kernels.custom import Radial
+    from relfit.kernels.precomputed import Precomputed
+    from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+    from relfit.results.comparison import Comparison
+    from relfit.results.pair import PairComparison
+    from relfit.results.plan import Plan
+    from relfit.settings import Compute, computing
+    from relfit.stats.joint import JointEstimate
+    from relfit.stats.planning import Assumed
+    from relfit.stats.tests.best_set import BestSet
+    from relfit.stats.tests.carve import Carve
+    from relfit.stats.tests.relmulti import RelMulti
+    from relfit.stats.tests.relpsi import RelPSI
+    from relfit.util.errors import BackendUnavailable, InputError, RelfitError
 
 __all__ = [
     "FSSD",
@@ -35,13 +85,20 @@ __all__ = [
     "UME",
     "Assumed",
     "BackendUnavailable",
+    "BestSet",
+    "Block",
+    "Carve",
     "Collection",
     "Comparison",
+    "Complete",
+    "Compute",
     "Decay",
     "Density",
     "Gaussian",
+    "Incomplete",
     "InputError",
     "JointEstimate",
+    "Linear",
     "Matern",
     "MultiScale",
     "NoisedComparison",
@@ -52,6 +109,8 @@ __all__ = [
     "Precomputed",
     "Radial",
     "RationalQuadratic",
+    "RelMulti",
+    "RelPSI",
     "RelfitError",
     "Sample",
     "Sampler",
@@ -63,6 +122,7 @@ __all__ = [
     "compare",
     "compare_noised",
     "compare_pair",
+    "computing",
     "decide",
     "draw",
     "estimate",
@@ -70,3 +130,15 @@ __all__ = [
     "plan",
     "published",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'relfit' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

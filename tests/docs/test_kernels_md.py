@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.kernels.choice import NAMED
+from relfit.kernels import NAMED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

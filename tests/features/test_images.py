@@ -1,4 +1,4 @@
-"""Images from files: what is decoded, what is refused, what a network is given."""
+"""Images from files: what is decoded, what is refused, and the arrays that a network gets."""
 
 import struct
 import zlib
@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.features import sources as images
-from relfit.features.sources import Preparation, decode
+from relfit.features import sources
+from relfit.features.base import Preparation
+from relfit.features.inception import by_size
+from relfit.features.sources import decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -56,7 +58,7 @@ def test_a_bomb_is_refused_by_its_header():
 
 def test_the_limit_is_ours_even_where_pillow_has_none(png, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    monkeypatch.setattr(images, "MOST_PIXELS", 99)
+    monkeypatch.setattr(sources, "MOST_PIXELS", 99)
     refused(lambda: decode("big.png", png(np.zeros((10, 10), np.uint8))), "big.png", "10 × 10")
 
 
@@ -78,3 +80,15 @@ def test_preparation_is_the_formula():
     assert np.allclose(got, ((pixels / 255 - mean) / std).transpose(0, 3, 1, 2), atol=1e-6)
     small = Preparation(3, mean, std).arrays([Image.fromarray(np.full((9, 30, 3), 51, np.uint8))])
     assert np.allclose(small[0, :, 1, 1], (0.2 - np.array(mean)) / std, atol=1e-6)
+
+
+def test_images_of_several_sizes_keep_their_order():
+    """Images of one size go through the network together; here it returns each image's mean and the batch's size."""
+    images = [Image.fromarray(np.full((size, 5, 3), k, np.uint8)) for k, size in enumerate((4, 7, 4, 9, 7, 4))]
+
+    def network(arrays):
+        assert arrays.shape[1] == 3
+        assert arrays.shape[3] == 5
+        return np.array([[array.mean(), len(arrays)] for array in arrays], np.float32)
+
+    assert np.array_equal(by_size(network, images), [[0, 3], [1, 2], [2, 3], [3, 1], [4, 2], [5, 3]])

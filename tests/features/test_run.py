@@ -49,18 +49,18 @@ def _stopping(extractor, after):
 
 def test_rows_and_names(source, counting, tmp_path):
     out = tmp_path / "f.npy"
-    told = []
-    result = extract_features(source, counting, out, batch=7, progress=lambda *at: told.append(at))
+    calls = []
+    result = extract_features(source, counting, out, batch=7, progress=lambda *call: calls.append(call))
     rows = np.load(out)
     assert rows.dtype == np.float32
     assert np.array_equal(rows, _expected())
     assert (result.rows, result.dim, result.resumed, result.broken) == (30, 3, 0, {})
     assert (tmp_path / "f.names.txt").read_text().split() == [f"texts.txt:{k}" for k in range(1, 31)]
-    assert told == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
+    assert calls == [(7, 30), (14, 30), (21, 30), (28, 30), (30, 30)]
     assert _files(tmp_path) == ["f.names.txt", "f.npy", "texts.txt"]
 
 
-def test_an_interrupted_run_goes_on(source, counting, tmp_path):
+def test_an_interrupted_run_is_resumed(source, counting, tmp_path):
     out = tmp_path / "f.npy"
     with pytest.raises(KeyboardInterrupt):
         extract_features(source, _stopping(counting, 3), out, batch=4)
@@ -182,7 +182,7 @@ def test_a_damaged_batch_is_noticed(source, counting, tmp_path):
     with sqlite3.connect(tmp_path / "f.npy.partial") as partial:
         partial.execute("UPDATE batches SET rows = x'00'")
     partial.close()
-    refused(lambda: extract_features(source, counting, out), "does not hold together")
+    refused(lambda: extract_features(source, counting, out), "its batches do not match")
 
 
 def test_broken_images_are_named_or_counted(tmp_path, png, mean_colour):

@@ -93,21 +93,20 @@ def test_ksd_is_that_of_the_tilted_kernel(kernel, rng):
     np.testing.assert_allclose(pairs, np.stack([u[a, b] for u in matrices], axis=1), rtol=1e-5, atol=1e-6)
 
 
-def test_mmd_weighs_the_rows(kernel, rng):
-    """Against dense Gram matrices of w k w, in values, ψ rows and the second-order share."""
+def test_mmd_weights_the_rows(kernel, rng):
+    """Against dense Gram matrices of w k w, in values, ψ rows and the sums of squares of the second-order part."""
     reference, samples = rng.normal(size=(15, 2)), [rng.normal(0.4, 1, (12, 2)), rng.normal(size=(20, 2))]
     table = _Table(kernel)
     values, psi_r, psi_x = dense.mmd(reference, samples, table)
     got = mmd.complete(reference, samples, kernel, "independent", RUNTIME)
     np.testing.assert_allclose(got.values, values, atol=1e-13)
     np.testing.assert_allclose(got.psi.reference, psi_r, atol=1e-12)
-    for found, wanted in zip(got.psi.models, psi_x, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-12)
+    for rows, expected in zip(got.psi.models, psi_x, strict=True):
+        np.testing.assert_allclose(rows, expected, atol=1e-12)
     squares = [product.squares for product in mmd.kernel_sums(kernel, reference, samples, RUNTIME)]
-    rows = [reference, *samples]
-    own = [np.square(_off_diagonal(table.gram(x, x))).sum() for x in rows]
-    cross = [np.square(table.gram(x, reference)).sum() for x in samples]
-    np.testing.assert_allclose(squares, [*own, *cross], rtol=1e-12)
+    within = [np.square(_off_diagonal(table.gram(x, x))).sum() for x in (reference, *samples)]
+    across = [np.square(table.gram(x, reference)).sum() for x in samples]
+    np.testing.assert_allclose(squares, [*within, *across], rtol=1e-12)
 
 
 def test_mmd_pairs_are_those_of_the_tilted_kernel(kernel, rng):
@@ -151,7 +150,7 @@ def scored():
 @pytest.mark.parametrize("estimator", ["complete", "linear", "incomplete", "block"])
 @pytest.mark.parametrize("kind", ["samples", "densities"])
 def test_an_offset_of_the_data_moves_the_weight_along(estimator, kind, rng):
-    """With "median" centre and scale, data moved by 1e4 give the same answer; so does a fixed centre moved too."""
+    """Data moved by 1e4 give the same answer with a "median" centre and scale, or with a fixed centre moved along."""
     reference, models = data(rng, 120)
     at = np.array([1e4, -2e4])
     moved = {k: x + at for k, x in models.items()}
@@ -183,8 +182,8 @@ def test_all_pairs_of_a_pair_design_are_the_complete_estimate(kind, rng):
     np.testing.assert_allclose(cyclic.values, complete.values, rtol=1e-9)
 
 
-def test_far_rows_decide_nothing_once_they_are_weighed_down(rng):
-    """Two neighbours at 1000 have s·s k ≈ 10⁶ between them; weighed by 2/‖x‖ each, 4."""
+def test_far_rows_do_not_decide_once_their_weight_is_small(rng):
+    """Two neighbours at 1000 have s·s k ≈ 10⁶ between them; weighted by 2/‖x‖ each, 4."""
     x = rng.normal(size=(100, 2))
     x[:2] = [[1e3, 0.0], [1e3 + 0.1, 0.0]]
     plain = relfit.estimate(x, scored(), kernel=IMQ(), rng=0)
@@ -207,13 +206,12 @@ def test_dictionaries_and_words(rng):
     kernel = KERNELS["gaussian"]
     assert kernel_from_dict(kernel.to_dict()) == kernel
     assert kernel.describe() == "Gaussian kernel, bandwidth 1.1, tilted by (1 + r²/s²)^−0.7, s = 1.3, about (0.3, -0.2)"
-    own = kernel_from_dict(KERNELS["functions"].to_dict())
-    assert isinstance(own, Recorded)
-    assert own.describe().endswith("tilted by a weight of its own")
-    refused(lambda: own.phi(np.zeros(1)), "read from a file")
+    recorded = kernel_from_dict(KERNELS["functions"].to_dict())
+    assert isinstance(recorded, Recorded)
+    assert recorded.describe().endswith("tilted by a weight of its own")
     reference, models = data(rng)
-    for wanted in (Tilted(), KERNELS["functions"]):
-        result = relfit.compare(reference, models, kernel=wanted, rng=0)
+    for kernel in (Tilted(), KERNELS["functions"]):
+        result = relfit.compare(reference, models, kernel=kernel, rng=0)
         again = relfit.Comparison.from_json(result.to_json())
         assert again.to_json() == result.to_json()
         assert "tilted by" in str(again)

@@ -56,9 +56,9 @@ def stein_matrix(x, s, kernel):
         for b in range(n):
             gap = x[a] - x[b]
             r2 = np.array(gap @ gap)
-            phi, dphi, ddphi = float(kernel.phi(r2)), float(kernel.dphi(r2)), float(kernel.ddphi(r2))
+            phi, dphi, r2ddphi = float(kernel.phi(r2)), float(kernel.dphi(r2)), float(kernel.r2ddphi(r2))
             grad_x, grad_y = 2 * dphi * gap, -2 * dphi * gap
-            trace = -2 * d * dphi - 4 * float(r2) * ddphi
+            trace = -2 * d * dphi - 4 * r2ddphi
             u[a, b] = s[a] @ s[b] * phi + s[a] @ grad_y + grad_x @ s[b] + trace
     return u
 

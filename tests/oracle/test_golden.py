@@ -1,4 +1,4 @@
-"""relfit against the values the authors' published code prints (see the file's own `conventions`)."""
+"""relfit against the values that the authors' published code prints; `published_values.json` states its conventions."""
 
 import numpy as np
 import pytest

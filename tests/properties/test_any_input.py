@@ -1,4 +1,4 @@
-"""Whatever is given, the outcome is a finished result with valid fields or one InputError of one line; never a warning.
+"""Any input gives a finished result with valid fields, or one InputError of one line; never a warning.
 
 The examples are drawn by a fixed seed: the same on every run and machine.
 """
@@ -29,7 +29,7 @@ JOINERS = "\u200c\u200d"
 STATUS = ("tie", "indistinguishable", "deterministic", "near-degenerate", "duplicate of ")
 
 
-# --- what may be given
+# --- inputs
 
 SHAPES = st.sampled_from([(0,), (0, 2), (1, 1), (5, 2), (24, 0), (24,), (24, 2, 2), (), (31, 1), (20, 4)])
 NUMBERS = st.sampled_from(["f8", "f8", "f4", "f2", ">f8", ">f4", "g", "i1", "u1", ">i4", "u8", "?"])
@@ -57,7 +57,7 @@ EXPONENTS = st.one_of(st.just(0), st.just(0), st.integers(-20, 20), st.integers(
 
 @st.composite
 def arrays(draw, shape, scale=1.0, sound=True):
-    """Normal numbers of any kind and layout; some rows may be alike; unless sound, anything else may be wrong."""
+    """Normal numbers of any type and layout, some rows perhaps equal; unless `sound`, anything else may be wrong."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     x = np.asarray(rng.normal(draw(st.sampled_from([0.0, 1.0])), 1.0, shape if sound else draw(SHAPES)) * scale)
     if x.size and x.ndim and draw(st.integers(0, 5)) == 0:
@@ -77,7 +77,7 @@ def _converted(x, kind):
 
 @st.composite
 def samples(draw):
-    """A reference and models by name, of one unit; mostly all of them are sound."""
+    """A reference and models by name, all of one scale; mostly all of them are sound."""
     scale = 10.0 ** draw(EXPONENTS)
     all_sound = draw(st.integers(0, 3)) > 0
     shape = (draw(st.sampled_from([24, 40])), draw(st.integers(1, 3)))
@@ -91,40 +91,12 @@ def samples(draw):
     return draw(one()), models
 
 
+# Names that a page, a spreadsheet, a terminal or a file could trip over.
 MARKS = (
     *("<xss-mark>", "</td><xss-mark>", '"><xss-mark onload="a">', "&lt;xss-mark&gt;", "{{7*7}}", "${x}", "\\input{x}"),
-    *(
-        "=cmd|'/c calc'!A0",
-        "+1",
-        "-1",
-        "@x",
-        "\t=1",
-        "|",
-        "**b**",
-        "`x`",
-        "[a](b)",
-        "two\nlines",
-        "a\r\nb",
-        "\x00",
-        "\x1b[31m",
-    ),
-    *(
-        "\u202eevil",
-        "\u200f",
-        "\u2028",
-        "\ufeff",
-        "🚀",
-        "👩‍👩‍👧",
-        "é",
-        "e\u0301",
-        "ﷺ",
-        "日本語",
-        "\ud800",
-        "\udcff",
-        " ",
-        "",
-        "x" * 10_000,
-    ),
+    *("=cmd|'/c calc'!A0", "+1", "-1", "@x", "\t=1", "|", "**b**", "`x`", "[a](b)"),
+    *("two\nlines", "a\r\nb", "\x00", "\x1b[31m", "\u202eevil", "\u200f", "\u2028", "\ufeff"),
+    *("🚀", "👩‍👩‍👧", "é", "e\u0301", "ﷺ", "日本語", "\ud800", "\udcff", " ", "", "x" * 10_000),
 )
 SOUND_MARKS = [name for name in MARKS if name.strip() and not any("\ud800" <= c <= "\udfff" for c in name)]
 SOUND_NAMES = st.one_of(st.sampled_from(SOUND_MARKS), st.text(st.characters(codec="utf-8"), min_size=1, max_size=6))
@@ -135,11 +107,11 @@ NAMES = st.one_of(
 )
 
 
-# --- what may come out
+# --- outcomes
 
 
 def settled(call):
-    """What the call returns, or None where it is refused in one line; a warning of any kind is an error."""
+    """What the call returns, or None if it is refused in one line; a warning of any kind fails the test."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -152,7 +124,7 @@ def settled(call):
 
 
 def checked(result):
-    """The fields of a comparison."""
+    """Check the fields of a comparison, and every way to show it."""
     count = len(result.names)
     for key in ("discrepancy", "standard_error", "difference", "difference_standard_error"):
         assert np.isfinite(getattr(result, key)).all(), key
@@ -169,7 +141,7 @@ def checked(result):
 
 
 class Page(html.parser.HTMLParser):
-    """The tags of a page and what it says."""
+    """The tags of a page and their attributes."""
 
     def __init__(self, text):
         super().__init__()
@@ -183,7 +155,7 @@ class Page(html.parser.HTMLParser):
 
 
 def shown(result):
-    """Every way to show a comparison keeps its names in their place."""
+    """Check that every way to show a comparison keeps its names in their place."""
     back = relfit.Comparison.from_json(result.to_json())
     assert back.to_dict() == result.to_dict()
     json.loads(result.to_json().encode(), parse_constant=pytest.fail)
@@ -295,7 +267,7 @@ JSON = st.recursive(
 @settings(fixed, max_examples=300)
 @given(st.sampled_from(sorted(RESULT)), JSON)
 def test_a_stored_result_with_another_field(key, value):
-    """Refused, or shown in every way."""
+    """It is refused, or can be shown in every way."""
     text = json.dumps({**RESULT, key: value})
     result = settled(lambda: relfit.Comparison.from_json(text))
     event("refused" if result is None else "shown")

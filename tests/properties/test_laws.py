@@ -46,7 +46,7 @@ corrections = st.sampled_from(["none", "by", "bh", "holm", "bonferroni", "auto"]
 
 
 def clear_of(p, alpha):
-    """Whether p is on one side of alpha by more than rounding."""
+    """True where p differs from alpha by more than rounding."""
     return np.abs(p - alpha) > 1e-9 * max(alpha, 1e-3)
 
 
@@ -72,7 +72,7 @@ def test_pvalues_are_probabilities_and_verdicts_follow_from_them(joint, alpha, c
 @settings(laws, max_examples=30)
 @given(joints(), levels, corrections, st.randoms(use_true_random=False))
 def test_best_set_gives_probabilities_and_follows_the_models(joint, alpha, correction, random):
-    """Every verdict is adjusted p ≤ α, the lowest model excepted; permuted models get permuted answers."""
+    """Every model but the lowest is worse where adjusted p ≤ α; permuted models get permuted answers."""
     assume(len(set(joint.values.tolist())) == len(joint.values))
     order = list(range(len(joint.names)))
     random.shuffle(order)
@@ -265,7 +265,7 @@ def test_names_and_order_change_nothing(seed, test, order):
         np.testing.assert_allclose(getattr(second, key), getattr(first, key)[order], rtol=1e-9, atol=1e-14)
 
 
-# --- there and back
+# --- dictionaries and JSON
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -12,7 +12,6 @@ from relfit.report.checks import about, checks, rows_advice, separated_clusters
 from relfit.report.recall import recall
 from relfit.report.sensitivity import bandwidth_sensitivity
 from relfit.report.words import caveats, in_other_words
-from relfit.results.planning import plan
 
 
 def _checks(result, data=None):
@@ -107,7 +106,7 @@ def test_rows_advice_is_the_plans():
     joint = relfit.JointEstimate(("a", "b"), [0.0, 0.2], 0.01 * np.eye(2), sizes=(200,))
     result = relfit.decide(joint, test="relpsi")
     (sentence,) = rows_advice(result)
-    needed = plan(joint, tests=["relpsi"]).needed("b", "relpsi")
+    needed = relfit.plan(joint, tests=["relpsi"]).needed("b", "relpsi")
     assert sentence.startswith(f"To tell b from a you would need about n = {about(needed)} rows; ")
 
 

@@ -72,7 +72,7 @@ SETTINGS = {
         ["RelPSI", "median distance"],
     ),
     "relmulti": (
-        {"test": "relmulti", "select_fraction": 0.3},
+        {"test": relfit.RelMulti(0.3)},
         ["lim2019kernel", "benjamini2001control"],
         ["RelMulti", "random 30%", "false discovery rate"],
     ),
@@ -131,8 +131,7 @@ def test_methods_of_scores_and_bad_styles(make):
 CALLS = {
     "default": {},
     "everything": {
-        "test": "relmulti",
-        "select_fraction": 0.4,
+        "test": relfit.RelMulti(0.4),
         "alpha": 0.1,
         "correction": "holm",
         "dependence": "shared",
@@ -141,6 +140,8 @@ CALLS = {
     "sum": {"kernel": relfit.Gaussian(1.0) + relfit.Matern(2.5, 2.0), "test": "best-set"},
     "linear": {"estimator": "linear", "test": "carve", "margin": 0.001},
     "cmmd": {"preset": "cmmd"},
+    "corrected": {"estimator": relfit.Complete(variance="corrected"), "correction": "holm"},
+    "incomplete": {"estimator": relfit.Incomplete(400)},
     "median imq": {"kernel": relfit.IMQ("median")},
 }
 

@@ -23,21 +23,21 @@ def three(rng):
 def test_each_is_the_comparison_at_that_bandwidth(three, test):
     result = relfit.compare(*three, test=test, alpha=0.1, rng=3)
     found = bandwidth_sensitivity(result, recall(result, three), (0.5, 1.0, 3.0))
-    for factor, length, each in zip(found.factors, found.lengths, found.results, strict=True):
+    for factor, length, (joint, decision) in zip(found.factors, found.lengths, found.results, strict=True):
         own = relfit.compare(*three, test=test, alpha=0.1, rng=3, kernel=relfit.Gaussian(factor * result.kernel.length))
         assert length == factor * result.kernel.length
-        np.testing.assert_array_equal(each.pvalue, own.pvalue)
-        assert each.best == own.best
-    np.testing.assert_array_equal(found.results[1].worse, result.worse)
+        np.testing.assert_array_equal(np.exp(decision.log_pvalue), own.pvalue)
+        np.testing.assert_array_equal(joint.values, own.discrepancy)
+        assert joint.names[decision.best] == own.best
+    np.testing.assert_array_equal(found.results[1][1].worse, result.worse)
 
 
 def test_kinds_ratios_and_changes(three):
     result = relfit.compare(*three, rng=3)
     found = bandwidth_sensitivity(result, recall(result, three), (0.5, 1.0, 2.0))
-    at_one = found.results[1]
-    assert found.ratios("c")[1] == pytest.approx(at_one.difference[2] / at_one.difference_standard_error[2])
-    assert found.ratios(at_one.best)[1] == 0.0
-    assert found.kinds(at_one.best)[1] == "best"
+    assert found.ratios("c")[1] == pytest.approx(result.difference[2] / result.difference_standard_error[2])
+    assert found.ratios(result.best)[1] == 0.0
+    assert found.kinds(result.best)[1] == "best"
     assert found.kinds("c") == ("worse",) * 3
     assert found.changed() == [name for name in result.names if len(set(found.kinds(name))) > 1]
 
@@ -57,7 +57,12 @@ def test_copies_have_the_verdict_of_their_original(three):
 @pytest.mark.parametrize("test", ["best-set", "relmulti"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"dependence": "paired"}, {"dependence": "shared", "variance": "corrected"}, {"kernel": "tilted"}],
+    [
+        {},
+        {"dependence": "paired"},
+        {"dependence": "shared", "estimator": relfit.Complete(variance="corrected")},
+        {"kernel": "tilted"},
+    ],
     ids=["independent", "paired", "shared", "tilted"],
 )
 def test_many_columns_share_their_distances(test, options):
@@ -71,13 +76,13 @@ def test_many_columns_share_their_distances(test, options):
     result = relfit.compare(data, models, test=test, rng=3, **options)
     recalled = recall(result, (data, models))
     found = bandwidth_sensitivity(result, recalled, (0.5, 1.0, 3.0))
-    for factor, each in zip(found.factors, found.results, strict=True):
+    for factor, (joint, decision) in zip(found.factors, found.results, strict=True):
         settings = {**options, "kernel": scaled(result.kernel, factor)}
         separate = relfit.compare(data, models, test=test, rng=3, **settings)
-        np.testing.assert_allclose(each.discrepancy, separate.discrepancy, rtol=1e-9, atol=1e-15)
-        np.testing.assert_allclose(each.standard_error, separate.standard_error, rtol=1e-9)
-        np.testing.assert_allclose(each.pvalue, separate.pvalue, rtol=1e-6)
-        assert each.best == separate.best
+        np.testing.assert_allclose(joint.values, separate.discrepancy, rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(joint.standard_error, separate.standard_error, rtol=1e-9)
+        np.testing.assert_allclose(np.exp(decision.log_pvalue), separate.pvalue, rtol=1e-6)
+        assert joint.names[decision.best] == separate.best
 
 
 def test_each_distance_is_computed_once(monkeypatch):
@@ -107,7 +112,7 @@ def test_too_few_rows_to_split_are_no_error():
     rng = np.random.default_rng(1)
     data = rng.normal(size=(1000, 2))
     models = {"a": rng.normal(size=(1000, 2)), "b": rng.normal(1, 1, (1000, 2))}
-    result = relfit.compare(data, models, test="relmulti", select_fraction=0.02, rng=0)
+    result = relfit.compare(data, models, test=relfit.RelMulti(0.02), rng=0)
     assert bandwidth_sensitivity(result, recall(result, (data, models))) is not None
     few = recall(result, (data, models), most=100)
     assert bandwidth_sensitivity(result, few) is None

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from relfit.util.errors import InputError
-from relfit.util.files import write_bytes_atomic, write_text_atomic
+from relfit.util.files import open_atomic, write_bytes_atomic, write_text_atomic
 
 
 def test_writes_and_replaces(tmp_path):
@@ -43,6 +43,15 @@ def test_old_contents_stay_when_the_write_fails(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match="No space left"):
         write_text_atomic(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_old_contents_stay_when_the_block_fails(tmp_path):
+    target = tmp_path / "a.txt"
+    write_text_atomic(target, "old")
+    with pytest.raises(KeyboardInterrupt), open_atomic(target):
+        raise KeyboardInterrupt
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
 

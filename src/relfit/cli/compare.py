@@ -2,67 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from relfit.api import compare, compare_pair
-from relfit.cli.gate import check_gate, gate_options, gate_status, gated_json, judged
 from relfit.cli.inputs import check_inputs, input_options, named_models, read_inputs
-from relfit.cli.options import json_option, measured_settings, measuring_options, name_option
-from relfit.cli.outputs import check_outputs, say, say_utf8
-from relfit.cli.report import REFERENCE, check_item_counts, command_line, items_options, read_items, say_written
+from relfit.cli.options import (
+    ALPHA,
+    CORRECTION,
+    HTML,
+    JSON,
+    MARGIN,
+    NAMES,
+    PROGRESS,
+    SEED,
+    SELECT_FRACTION,
+    TEST,
+    SectionedCommand,
+    comparing_options,
+    compute_options,
+    estimator_options,
+    measure_options,
+    opt,
+    section,
+    test_of,
+)
+from relfit.cli.outputs import check_outputs, say, say_utf8, say_written
+from relfit.cli.report import ITEMS, REFERENCE, check_item_counts, command_line, read_items
 from relfit.cli.rerun import recorded
-from relfit.cli.workers import computing, worker_options
-from relfit.stats.decision import CORRECTIONS
+from relfit.cli.workers import running
+from relfit.report.gate import Gate, gate_record, gate_sentence, gate_words, judge, junit_xml
+from relfit.results.comparison import Comparison
+from relfit.results.serial import as_json
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
+from relfit.util.text import listed
+
+DONE, GATE_FAILED = 0, 1
 
 
 @click.command(
     "compare",
+    cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit compare human.npy gpt.npy claude.npy llama.npy --html report.html\n"
     "  relfit compare test.csv a/out.csv b/out.csv --name old --name new --gate new",
 )
 @click.argument("reference")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
-@name_option
-@click.option("--html", "html_path", metavar="PATH", help="Write a report that opens in any browser.")
-@json_option
-@gate_options
-@items_options
-@click.option(
-    "--show", type=click.Choice(["ranks", "pairs"]), multiple=True, help="Print ranks too, or who beats whom."
+@section(
+    "Output",
+    HTML,
+    JSON,
+    opt("--show", type=click.Choice(["ranks", "pairs"]), multiple=True, help="Print ranks too, or who beats whom."),
+    opt("--junit", "junit_path", metavar="PATH", help="Write JUnit XML, with a test case for each model."),
+    *ITEMS,
 )
-@click.option(
-    "--test",
-    type=click.Choice(["best-set", "relpsi", "relmulti", "carve"]),
-    default="best-set",
-    show_default=True,
-    help="best-set: which could be best; relpsi: select and test on all rows; relmulti: split the rows; "
-    "carve: relpsi with noise in the selection.",
+@section(
+    "Test",
+    TEST,
+    ALPHA,
+    MARGIN,
+    CORRECTION,
+    SELECT_FRACTION,
+    opt(
+        "--gate",
+        metavar="NAME",
+        help="Exit with status 1 if this model is significantly worse than the best (by more than --margin).",
+    ),
+    opt("--gate-against", "against", metavar="NAME", help="With --gate, compare with this model instead of the best."),
+    SEED,
 )
-@click.option(
-    "--select-fraction",
-    metavar="SHARE",
-    type=float,
-    help="relmulti: share of the rows that selects the best.  [default: 0.25]",
-)
-@click.option(
-    "--correction", type=click.Choice(CORRECTIONS), help="Of the p-values.  [default: by for relmulti, otherwise none]"
-)
-@input_options
-@measuring_options
-@worker_options
+@input_options(NAMES)
+@measure_options
+@estimator_options
+@compute_options
+@section("Progress", PROGRESS)
 def compare_command(
     reference: str,
     models: Sequence[str],
     names: Sequence[str],
     test: str,
     select_fraction: float | None,
+    correction: str | None,
     json_path: str | None,
     html_path: str | None,
     junit_path: str | None,
@@ -71,7 +97,7 @@ def compare_command(
     items: Sequence[str],
     field: str | None,
     show: Sequence[str],
-    **settings: Any,
+    **params: Any,
 ) -> int:
     """Decide which MODELs are significantly worse than the best one.
 
@@ -85,72 +111,82 @@ def compare_command(
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
     named = named_models(models, names)
     check_inputs(reference, models)
-    check_gate(gate, against, named)
-    outputs = {"--json": _file(json_path), "--html": html_path, "--junit": junit_path}
-    check_outputs({**outputs, "--checkpoint": settings["checkpoint"]}, [reference, *models])
-    if items and (html_path is None or settings["rows"] is not None):
+    _check_gate(gate, against, named)
+    outputs = {"--json": None if json_path == "-" else json_path, "--html": html_path, "--junit": junit_path}
+    check_outputs({**outputs, "--checkpoint": params["checkpoint"]}, [reference, *models])
+    if items and (html_path is None or params["rows"] is not None):
         raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")
-    if items and settings["memory"] is not None:
+    if items and params["memory"] is not None:
         raise InputError("--items: expected without --memory, which keeps the rows out of the report")
-    found = read_items(items, field, {REFERENCE: reference, **named})
-    if select_fraction is not None and test != "relmulti":
-        raise InputError("--select-fraction: only --test relmulti selects with a share of the rows")
-    fraction = {} if select_fraction is None else {"select_fraction": select_fraction}
-    inputs = read_inputs(reference, named, settings)
-    if found is not None:
-        check_item_counts(found, inputs.reference, inputs.models)
-    with computing({**settings, **fraction}) as wanted:
-        compared = compare(inputs.reference, inputs.models, test=test, **measured_settings(wanted))
-    result = recorded(_noted(compared, inputs.notes))
-    answer = judged(result, gate, against)
-    _write_json(gated_json(result, answer), json_path)
-    if json_path != "-":
+    shown_items = read_items(items, field, {REFERENCE: reference, **named})
+    chosen = test_of(test, select_fraction)
+    inputs = read_inputs(reference, named, params)
+    if shown_items is not None:
+        check_item_counts(shown_items, inputs.reference, inputs.models)
+    with running(params) as executor:
+        options = comparing_options(params, executor)
+        compared = compare(inputs.reference, inputs.models, test=chosen, correction=correction, **options)
+    result: Comparison = recorded(_noted(compared, inputs.notes))
+    answer = _judged(result, gate, against)
+    record = {} if answer is None else {"gate": gate_record(result, answer)}
+    _write_json(as_json({**result.to_dict(), **record}), json_path)
+    quiet = json_path == "-"
+    if not quiet:
         from relfit.report.text import styled
 
         say(styled(result))
         for table in show:
             say(f"\n{result.ranks() if table == 'ranks' else result.pairs()}")
         say_written(Result=json_path)
-    status = gate_status(result, gate, against, junit_path, quiet=json_path == "-")
-    # The page comes last: should it fail, the verdict has been told.
+    status = _gate_status(result, gate, against, junit_path, quiet=quiet)
+    # The page comes last: if it fails, the verdict has been printed.
     if html_path is not None:
         # The panels that show rows would read the files whole.
-        rows = (inputs.reference, inputs.models) if settings["memory"] is None else None
-        result.report(html_path, rows, items=found, command=command_line(), gate=answer)
-        if json_path != "-":
+        rows = (inputs.reference, inputs.models) if params["memory"] is None else None
+        result.report(html_path, rows, items=shown_items, command=command_line(), gate=answer)
+        if not quiet:
             say_written(Report=html_path)
     return status
 
 
-@click.command("pair", epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
+@click.command("pair", cls=SectionedCommand, epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
 @click.argument("reference")
 @click.argument("a")
 @click.argument("b")
-@name_option
-@json_option
-@click.option(
-    "--test",
-    type=click.Choice(["z", "relpsi"]),
-    default="z",
-    show_default=True,
-    help="relpsi: given which of the two looks better; less power.",
+@section("Output", JSON)
+@section(
+    "Test",
+    opt(
+        "--test",
+        type=click.Choice(["z", "relpsi"]),
+        default="z",
+        show_default=True,
+        help="z is the plain test of the pair; relpsi also conditions on which of the two looks better.",
+    ),
+    ALPHA,
+    MARGIN,
+    SEED,
 )
-@input_options
-@measuring_options
-@worker_options
-def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path: str | None, **settings: Any) -> int:
+@input_options(NAMES)
+@measure_options
+@estimator_options
+@compute_options
+@section("Progress", PROGRESS)
+def pair_command(
+    reference: str, a: str, b: str, names: Sequence[str], test: str, json_path: str | None, **params: Any
+) -> int:
     """Test whether model A is significantly worse than model B.
 
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """
     named = named_models([a, b], names)
     check_inputs(reference, [a, b])
-    check_outputs({"--json": _file(json_path), "--checkpoint": settings["checkpoint"]}, [reference, a, b])
-    inputs = read_inputs(reference, named, settings)
-    with computing(settings) as wanted:
-        compared = compare_pair(
-            inputs.reference, *inputs.models.values(), names=tuple(named), **measured_settings(wanted)
-        )
+    json_file = None if json_path == "-" else json_path
+    check_outputs({"--json": json_file, "--checkpoint": params["checkpoint"]}, [reference, a, b])
+    inputs = read_inputs(reference, named, params)
+    with running(params) as executor:
+        options = comparing_options(params, executor)
+        compared = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), test=test, **options)
     result = _noted(compared, inputs.notes)
     _write_json(result.to_json(), json_path)
     if json_path != "-":
@@ -158,16 +194,51 @@ def pair_command(reference: str, a: str, b: str, names: Sequence[str], json_path
 
         say(pair_styled(result))
         say_written(Result=json_path)
-    return 0
+    return DONE
+
+
+def _check_gate(gate: str | None, against: str | None, names: Collection[str]) -> None:
+    """Refuse names that are not those of models, before the work is done."""
+    if against is not None and gate is None:
+        raise InputError("--gate-against: expected together with --gate NAME, the model that must not be worse")
+    if against is not None and against == gate:
+        raise InputError(f"--gate-against: expected another model than --gate, got {against!r} for both")
+    for option, name in (("--gate", gate), ("--gate-against", against)):
+        if name is not None and name not in names:
+            raise InputError(f"{option}: expected the name of a model ({listed(list(names), 'or')}), got {name!r}")
+
+
+def _judged(result: Comparison, gate: str | None, against: str | None) -> Gate | None:
+    """The gate's answer for the page and the result file; None without a gate.
+
+    Also None where the data give no answer, which `_gate_status` says: the result file is written all the same.
+    """
+    try:
+        return None if gate is None else judge(result, gate, against)
+    except InputError:
+        return None
+
+
+def _gate_status(result: Comparison, gate: str | None, against: str | None, junit: str | None, *, quiet: bool) -> int:
+    """Write the JUnit file, print the gate's answer, and return the exit status."""
+    answer = None if gate is None else judge(result, gate, against)
+    if junit is not None:
+        write_text_atomic(junit, f'<?xml version="1.0" encoding="UTF-8"?>\n{junit_xml(result, answer)}\n')
+        if not quiet:
+            say_written(JUnit=junit)
+    if answer is None:
+        return DONE
+    if answer.failed:
+        print(f"relfit: gate: {gate_words(result, answer)}", file=sys.stderr)
+        return GATE_FAILED
+    if not quiet:
+        say(gate_sentence(result, answer))
+    return DONE
 
 
 def _noted(result: Any, notes: Sequence[str]) -> Any:
     """The result with what the command line did to the data said first."""
     return replace(result, warnings=(*notes, *result.warnings)) if notes else result
-
-
-def _file(json_path: str | None) -> str | None:
-    return None if json_path == "-" else json_path
 
 
 def _write_json(text: str, json_path: str | None) -> None:

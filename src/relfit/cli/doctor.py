@@ -20,6 +20,7 @@ from relfit.api import compare, estimate
 from relfit.cli.outputs import say
 from relfit.data.models import Density
 from relfit.kernels.standard import Gaussian
+from relfit.settings import Compute
 from relfit.util.version import __version__
 
 HEALTHY, ILL = 0, 1
@@ -107,7 +108,7 @@ def self_test() -> Finding:
     shifts = {"right": 0.0, "as good": 0.0, "far off": 1.0}
     models = {name: rng.normal(shift, 1.0, (300, 2)) for name, shift in shifts.items()}
     try:
-        found = compare(rng.normal(size=(300, 2)), models, rng=0, backend="numpy").worse.tolist()
+        found = compare(rng.normal(size=(300, 2)), models, rng=0, compute=Compute(backend="numpy")).worse.tolist()
     except Exception as problem:  # noqa: BLE001
         return Finding("self-test", "broken", f"{type(problem).__name__}: {problem}".splitlines()[0])
     took = f"{time.perf_counter() - started:.1f} s"
@@ -160,7 +161,7 @@ def _error(backend: str, device: str) -> float:
 
 
 def _values(reference: Any, models: Mapping[str, Any], backend: str) -> NDArray[np.float64]:
-    return estimate(reference, models, kernel=Gaussian(1.0), rng=0, backend=backend).values
+    return estimate(reference, models, kernel=Gaussian(1.0), rng=0, compute=Compute(backend=backend)).values
 
 
 def _placed(rows: NDArray[np.float64], device: str) -> Any:

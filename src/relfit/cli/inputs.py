@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +16,22 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.cli.options import Decorator, opt, section
 from relfit.data.align import aligned
-from relfit.data.columns import NoSuchColumn
+from relfit.data.columns import NoSuchColumn, listed
 from relfit.data.files import FileRows, read_names, read_rows
 from relfit.data.files.paths import SUFFIXES, name_of, suffix_of
 from relfit.data.labels import read_labels, split_labels
+from relfit.estimators.base import pair_count
+from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
-from relfit.estimators.locations import AT_LOCATIONS, AtLocations
-from relfit.kernels.base import Kernel
-from relfit.kernels.choice import NAMED, Select
 from relfit.util.errors import InputError
-from relfit.util.libraries import usable_cores
 from relfit.util.random import stream
+from relfit.util.text import quoted
 
 # Work longer than this, in seconds, is announced.
 LONG_RUN = 2.0
-# Nanoseconds of one core for one pair of rows, and for each of its columns: rough, for the decision above only.
-_PAIR, _PAIR_COLUMN = 6.0, 0.2
 _MOST_NAMES = 3
-
-DISCREPANCIES = ("auto", "mmd", "ksd", *AT_LOCATIONS)
 
 
 @dataclass(frozen=True)
@@ -47,37 +43,35 @@ class Inputs:
     notes: tuple[str, ...]
 
 
-def input_options(command: Any) -> Any:
-    """The options --columns, --rows, --groups and --verbose/--quiet."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+def input_options(*more: Any) -> Decorator:
+    """The options --columns, --rows, --groups and --verbose/--quiet, after those given."""
+    return section("Input", *more, *_OPTIONS)
 
 
-def read_inputs(reference: Any, models: Mapping[str, Any], settings: dict[str, Any]) -> Inputs:
+def read_inputs(reference: Any, models: Mapping[str, Any], params: dict[str, Any]) -> Inputs:
     """Read every file, take the columns and rows wanted, and tell the sizes of a long run.
 
-    Takes `columns`, `rows` and `verbose` out of the settings and puts labels for `groups` there; what is not a file
+    Takes `columns`, `rows` and `verbose` out of the params and puts labels for `groups` there; what is not a file
     name is left as it is.
     """
-    columns, rows, verbose = (settings.pop(name) for name in ("columns", "rows", "verbose"))
-    groups, memory = settings.pop("groups", None), settings.get("memory")
+    columns, rows, verbose = (params.pop(name) for name in ("columns", "rows", "verbose"))
+    groups, memory = params.pop("groups", None), params.get("memory")
     if memory is not None:
         return _unread(reference, models, columns, rows, groups)
     others: Mapping[str | None, Sequence[int]] = {}
     if groups is not None:
         if rows is not None:
             raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
-        settings["groups"], others = read_groups(reference, models, groups)
+        params["groups"], others = read_groups(reference, models, groups)
     opened = {name: _opened(source, columns) for name, source in models.items()}
     unread = aligned(_opened(reference, columns), opened, others if columns is None else {})
     data, named = _read(unread[0]), {name: _read(source) for name, source in unread[1].items()}
     taken = Inputs(data, named, unread[2])
-    taken = taken if rows is None else _subsample(taken, rows, settings)
+    taken = taken if rows is None else _subsample(taken, rows, params)
     if verbose is False:
-        settings["progress"] = settings["progress"] or False
-    elif verbose or (sys.stderr.isatty() and estimated_seconds(taken, settings["estimator"]) > LONG_RUN):
-        _tell_sizes(taken)
+        params["progress"] = params["progress"] or False
+    elif verbose or (sys.stderr.isatty() and _expected_seconds(taken, params["estimator"]) > LONG_RUN):
+        _print_sizes(taken)
     return taken
 
 
@@ -147,35 +141,16 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
             raise InputError(f"{model}: given both as the reference and as a model; leave it out of the models")
 
 
-def kernel_of(name: str | None, length: Any) -> Kernel | Select:
-    """The kernel of --kernel (None is Gaussian) and --bandwidth."""
-    if name == "select":
-        if length is not None:
-            raise InputError("--bandwidth: --kernel select chooses it; leave out one of the two")
-        return Select()
-    kernel = NAMED[name or "gaussian"]
-    return kernel if length is None else replace(kernel, **{kernel.length_field: length})
-
-
-def discrepancy_of(name: str, locations: int | None) -> str | AtLocations:
-    """The discrepancy of --discrepancy and --locations."""
-    if locations is None:
-        return name
-    if name not in AT_LOCATIONS:
-        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}")
-    return AT_LOCATIONS[name](locations=locations)
-
-
-def estimated_seconds(inputs: Inputs, estimator: str) -> float:
-    """Roughly how long the estimate takes: all pairs of rows within and across the samples, or some for each row."""
-    arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray)]
+def _expected_seconds(inputs: Inputs, estimator: str) -> float:
+    """About how long the estimate takes."""
+    arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray) and value.ndim]
+    columns = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
     n = _count(inputs.reference)
-    if estimator in ("linear", "incomplete"):
-        pairs = float(n * len(arrays)) * (1 if estimator == "linear" else 3 * DEFAULT_LAGS)
-    else:
-        pairs = n * n / 2 + sum(len(x) * (len(x) / 2 + n) for x in arrays if x.ndim)
-    width = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
-    return 1e-9 * pairs * (_PAIR + _PAIR_COLUMN * width) / usable_cores()
+    if estimator == "linear":
+        return band_seconds(n * len(arrays), columns)
+    if estimator == "incomplete":
+        return band_seconds(3 * DEFAULT_LAGS * n * len(arrays), columns)
+    return complete_seconds(pair_count(n, [len(x) for x in arrays]), columns)
 
 
 def _opened(source: Any, columns: str | None) -> Any:
@@ -189,21 +164,21 @@ def _read(source: Any) -> Any:
     return read_rows(source.source, columns=source.columns) if isinstance(source, FileRows) else source
 
 
-def _subsample(inputs: Inputs, rows: int, settings: Mapping[str, Any]) -> Inputs:
+def _subsample(inputs: Inputs, rows: int, params: Mapping[str, Any]) -> Inputs:
     """At most `rows` rows of each, drawn without replacement.
 
     All models draw from one stream, so that rows made from common random numbers stay together; the reference
     joins in where its rows are paired with them.
     """
     reference, models = inputs.reference, inputs.models
-    seed, dependence = settings["seed"], settings["dependence"]
+    seed, dependence = params["seed"], params["dependence"]
     _check_same_rows(reference, models, dependence)
     own = "models" if dependence == "paired" else "reference"
     wholes = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
     keys = [own, *("models" for _ in models)]
     parts = [_drawn(value, rows, stream(seed, "rows", key)) for value, key in zip(wholes.values(), keys, strict=True)]
     cut = [f"{what} ({_count(whole)})" for what, whole in wholes.items() if _count(whole) > rows]
-    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {_listed(cut)}",) if cut else ()
+    note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, most=_MOST_NAMES)}",) if cut else ()
     return Inputs(parts[0], dict(zip(models, parts[1:], strict=True)), (*inputs.notes, *note))
 
 
@@ -228,9 +203,7 @@ def _count(value: Any) -> int:
     return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
 
 
-def _tell_sizes(inputs: Inputs) -> None:
-    from relfit.util.text import quoted
-
+def _print_sizes(inputs: Inputs) -> None:
     models = [(f"model {quoted(name)}", value) for name, value in inputs.models.items()]
     for name, value in [("reference", inputs.reference), *models]:
         if isinstance(value, np.ndarray) and value.ndim:
@@ -241,42 +214,29 @@ def _size(rows: NDArray[Any]) -> str:
     return f"{len(rows)} rows × {rows[:1].size} columns, {rows.dtype}, {rows.nbytes / 1e6:.3g} MB"
 
 
-def _listed(words: Sequence[str]) -> str:
-    more = len(words) - _MOST_NAMES
-    return ", ".join(words[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 _OPTIONS = (
-    click.option(
-        "--columns",
-        metavar="LIST",
-        help="Columns of every file: names, numbers from 0, ranges; such as  a,b  or  0,3-10.",
-    ),
-    click.option(
+    opt("--columns", metavar="LIST", help="Columns of every file: names, numbers from 0 or ranges (a,b or 0,3-10)."),
+    opt(
         "--rows",
         metavar="NUMBER",
         type=click.IntRange(min=1),
-        help="Use at most so many rows of each file, drawn at random by --seed.",
+        help="Use at most this many rows of each file, drawn at random with --seed.",
     ),
-    click.option(
+    opt(
         "--groups",
         metavar="COLUMN|FILE",
-        help="Rows of one label belong together: a column of every file, or a file of labels where all are paired.",
+        help="Rows with one label belong together. The labels are a column of every file or, for paired rows, a file.",
     ),
-    click.option(
-        "--verbose/--quiet",
-        default=None,
-        help="Tell the size of every input first, or nothing on the way; by default before long runs on terminals.",
-    ),
+    opt("--verbose/--quiet", default=None, help="Print the sizes of the inputs, or hide sizes and progress."),
 )
 
 
-# --------------------
-# Python objects named on the command line: ``module:object`` or ``file.py:object``. This runs that code.
-
-
 def names_object(text: str) -> bool:
-    """Whether the text has the form of an object's address and is not a file itself."""
+    """True if the text names a Python object, ``module:object`` or ``file.py:object``, and not a file.
+
+    >>> names_object("models:flow"), names_object("samples.npz:first")
+    (True, False)
+    """
     head, separator, name = text.rpartition(":")
     if not separator or not name.isidentifier() or Path(text).exists():
         return False

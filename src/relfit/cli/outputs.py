@@ -14,6 +14,7 @@ from rich.text import Text
 
 from relfit.data.files.paths import split_key
 from relfit.util.errors import InputError
+from relfit.util.text import visible
 
 
 def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> None:
@@ -39,7 +40,7 @@ def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> Non
 
 
 def say(message: str | Text) -> None:
-    """Print, coloured where the terminal wants it. A reader that has gone away is no error."""
+    """Print, in colour on terminals that show it. A closed pipe is not an error."""
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if isinstance(message, Text) and console.is_terminal:
         with console.capture() as captured:
@@ -52,6 +53,13 @@ def say(message: str | Text) -> None:
 def say_utf8(message: str) -> None:
     """Print text for programs: UTF-8 whatever the terminal's encoding is."""
     _write(f"{message}\n".encode())
+
+
+def say_written(**files: str | None) -> None:
+    """A line for each file that was written: `Report: report.html`."""
+    for what, path in files.items():
+        if path is not None:
+            say(f"{what}: {visible(path)}")
 
 
 def _write(data: str | bytes) -> None:

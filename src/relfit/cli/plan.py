@@ -1,4 +1,4 @@
-"""The command `relfit plan`: how many rows a comparison needs."""
+"""`relfit plan`: how many rows a comparison needs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,33 @@ from typing import Any
 
 import click
 
-from relfit.api import estimate
-from relfit.cli.inputs import input_options, kernel_of, named_models, read_inputs
+from relfit.api import estimate, plan
+from relfit.cli.inputs import input_options, named_models, read_inputs
+from relfit.cli.options import (
+    ALPHA,
+    CORRECTION,
+    DEPENDENCE_OPTION,
+    ESTIMATOR,
+    JSON,
+    NAMES,
+    PRESET,
+    PROGRESS,
+    SEED,
+    SELECT_FRACTION,
+    SectionedCommand,
+    kernel_of,
+    opt,
+    section,
+    test_of,
+)
 from relfit.cli.outputs import check_outputs, say, say_utf8
-from relfit.data.presets import PRESETS
+from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import NAMED, Select
-from relfit.results.planning import TESTS, Assumed, plan
-from relfit.settings import DEPENDENCE, ESTIMATORS
-from relfit.stats.decision import CORRECTIONS
+from relfit.kernels.choice import Select
 from relfit.stats.joint import JointEstimate
+from relfit.stats.planning import Assumed
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
 
@@ -26,55 +43,76 @@ PICTURES = ("png", "svg", "pdf")
 
 @click.command(
     "plan",
+    cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit plan human.npy gpt.npy claude.npy llama.npy --power 0.9 --plot power.png\n"
     "  relfit plan --gap 0.01 --standard-error 0.02 --pilot-rows 500",
 )
 @click.argument("reference", required=False)
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
-@click.option(
-    "--power", metavar="P", type=float, default=0.8, show_default=True, help="Chance of finding a worse model."
+@section(
+    "Question",
+    opt(
+        "--power",
+        metavar="P",
+        type=float,
+        default=0.8,
+        show_default=True,
+        help="Probability of finding a worse model that is to be reached.",
+    ),
+    opt("--n", "n", metavar="ROWS", type=int, help="Also say what this many rows can show.  [default: the pilot's]"),
+    opt(
+        "--test", "tests", type=click.Choice(list(TESTS)), multiple=True, help="A test, once for each.  [default: all]"
+    ),
+    ALPHA,
+    CORRECTION,
+    SELECT_FRACTION,
 )
-@click.option("--alpha", metavar="LEVEL", type=float, default=0.05, show_default=True, help="Error rate allowed.")
-@click.option("--test", "tests", type=click.Choice(TESTS), multiple=True, help="Once for each.  [default: all]")
-@click.option("--n", "n", metavar="ROWS", type=int, help="What can so many rows show?  [default: the pilot's]")
-@click.option(
-    "--gap", "gaps", metavar="[NAME=]GAP", multiple=True, help="Instead of files: an assumed gap to the best."
+@section(
+    "Assumed gaps, instead of files",
+    opt(
+        "--gap", "gaps", metavar="[NAME=]GAP", multiple=True, help="Assumed gap of a model to the best, once for each."
+    ),
+    opt("--standard-error", metavar="S", type=float, help="Standard error of one model's discrepancy."),
+    opt("--pilot-rows", metavar="ROWS", type=int, help="The rows behind that standard error."),
+    opt("--correlation", metavar="R", type=float, help="Correlation of two models' discrepancies.  [default: 0]"),
 )
-@click.option("--standard-error", metavar="S", type=float, help="With --gap: of one model's discrepancy.")
-@click.option("--pilot-rows", metavar="ROWS", type=int, help="With --gap: the rows behind that standard error.")
-@click.option(
-    "--correlation", metavar="R", type=float, help="With --gap: between two models' discrepancies.  [default: 0]"
+@section(
+    "Output",
+    JSON,
+    opt("--plot", "plot_path", metavar="PATH", help="Draw the power curves: .png, .svg or .pdf."),
 )
-@click.option("--select-fraction", metavar="SHARE", type=float, default=0.25, show_default=True, help="Of relmulti.")
-@click.option("--correction", type=click.Choice(CORRECTIONS), help="Of the p-values.  [default: by for relmulti]")
-@click.option(
-    "--trials",
-    metavar="N",
-    type=int,
-    default=1000,
-    show_default=True,
-    help="Simulated, where there are no closed forms.",
+@input_options(NAMES)
+@section(
+    "Estimate of the pilot",
+    opt("--kernel", type=click.Choice(list(NAMED)), default=None, help="The kernel.  [default: gaussian]"),
+    opt("--bandwidth", metavar="NUMBER", type=float, help="Bandwidth of the kernel.  [default: the median distance]"),
+    PRESET,
+    ESTIMATOR,
+    DEPENDENCE_OPTION,
 )
-@click.option("--json", "json_path", metavar="PATH", help="Write the plan as JSON; - prints it instead of the table.")
-@click.option("--plot", "plot_path", metavar="PATH", help="Draw the power curves: .png, .svg or .pdf.")
-@click.option("--name", "names", metavar="NAME", multiple=True, help="Name of a model, once for each.")
-@click.option("--kernel", type=click.Choice(list(NAMED)), default=None, help="[default: gaussian]")
-@click.option("--bandwidth", metavar="NUMBER", type=float, help="Length of the kernel.  [default: the median distance]")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="Of features, as in relfit compare.")
-@click.option("--estimator", type=click.Choice(ESTIMATORS), default="complete", show_default=True)
-@click.option("--dependence", type=click.Choice(DEPENDENCE), default="independent", show_default=True)
-@click.option("--seed", metavar="NUMBER", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--progress/--no-progress", default=None, help="Show a bar; by default on terminals only.")
-@input_options
+@section(
+    "Simulation",
+    opt(
+        "--trials",
+        metavar="N",
+        type=int,
+        default=1000,
+        show_default=True,
+        help="Simulated trials for each number of rows, where there is no closed form.",
+    ),
+    SEED,
+    PROGRESS,
+)
 def plan_command(
     reference: str | None,
     models: Sequence[str],
     gaps: Sequence[str],
     tests: Sequence[str],
+    select_fraction: float | None,
     json_path: str | None,
     plot_path: str | None,
-    **settings: Any,
+    **params: Any,
 ) -> int:
     """Say how many rows each test needs to find a worse model, from a pilot.
 
@@ -83,23 +121,24 @@ def plan_command(
     """
     form = _form(plot_path)
     check_outputs({"--json": None if json_path == "-" else json_path, "--plot": plot_path}, [reference or "", *models])
-    asked = {key: settings.pop(key) for key in ("power", "alpha", "n", "select_fraction", "correction", "trials")}
-    seed = settings["seed"]
-    pilot, notes = (_assumed(gaps, settings), ()) if gaps else _measured(reference, models, settings)
+    question = {key: params.pop(key) for key in ("power", "alpha", "n", "correction", "trials")}
+    seed, progress = params["seed"], params["progress"]
+    chosen = [test_of(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
+    pilot, notes = (_assumed(gaps, params), ()) if gaps else _measured(reference, models, params)
     if gaps and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
-    made = plan(pilot, tests=tests or TESTS, rng=seed, progress=settings["progress"], **asked)
-    made = replace(made, notes=(*notes, *made.notes))
+    result = plan(pilot, tests=chosen, rng=seed, progress=progress, **question)
+    result = replace(result, notes=(*notes, *result.notes))
     if plot_path is not None:
         from relfit.report.plots import picture
 
-        write_bytes_atomic(plot_path, picture(made, form))
+        write_bytes_atomic(plot_path, picture(result, form))
     if json_path == "-":
-        say_utf8(made.to_json())
+        say_utf8(result.to_json())
         return 0
     if json_path is not None:
-        write_text_atomic(json_path, made.to_json() + "\n")
-    say(str(made))
+        write_text_atomic(json_path, result.to_json() + "\n")
+    say(str(result))
     return 0
 
 
@@ -112,9 +151,9 @@ def _form(plot_path: str | None) -> str:
     return form
 
 
-def _assumed(gaps: Sequence[str], settings: dict[str, Any]) -> Assumed:
+def _assumed(gaps: Sequence[str], params: dict[str, Any]) -> Assumed:
     for option in ("standard_error", "pilot_rows"):
-        if settings[option] is None:
+        if params[option] is None:
             raise InputError(f"--{option.replace('_', '-')}: expected with --gap, got none")
     named: dict[str, float] = {}
     for k, text in enumerate(gaps, 1):
@@ -126,29 +165,31 @@ def _assumed(gaps: Sequence[str], settings: dict[str, Any]) -> Assumed:
         if (name or f"m{k}") in named:
             raise InputError(f"--gap: expected different names, got {name!r} more than once")
         named[name or f"m{k}"] = gap
-    return Assumed(named, settings["standard_error"], settings["correlation"] or 0.0, settings["pilot_rows"])
+    return Assumed(named, params["standard_error"], params["correlation"] or 0.0, params["pilot_rows"])
 
 
 def _measured(
-    reference: str | None, models: Sequence[str], settings: dict[str, Any]
+    reference: str | None, models: Sequence[str], params: dict[str, Any]
 ) -> tuple[JointEstimate, tuple[str, ...]]:
     for option in ("standard_error", "pilot_rows", "correlation"):
-        if settings.pop(option) is not None:
+        if params.pop(option) is not None:
             raise InputError(f"--{option.replace('_', '-')}: belongs to --gap, which was not given")
     if reference is None or len(models) < 2:
         raise InputError(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
-    named = named_models(models, settings.pop("names"))
-    kernel = _kernel(settings.pop("kernel"), settings.pop("bandwidth"), settings["preset"])
-    inputs = read_inputs(reference, named, settings)
-    joint = estimate(inputs.reference, inputs.models, kernel=kernel, rng=settings.pop("seed"), **settings)
+    named = named_models(models, params.pop("names"))
+    kernel = _kernel(params.pop("kernel"), params.pop("bandwidth"), params["preset"])
+    inputs = read_inputs(reference, named, params)
+    options = {name: params[name] for name in ("preset", "estimator", "dependence", "progress")}
+    groups = params.get("groups")
+    joint = estimate(inputs.reference, inputs.models, kernel=kernel, groups=groups, rng=params["seed"], **options)
     return joint, inputs.notes
 
 
 def _kernel(name: str | None, length: float | None, preset: str | None) -> Kernel | Select | None:
     if preset is not None:
         if name is not None or length is not None:
-            raise InputError(f"--kernel: --preset {preset} has a kernel of its own; leave out one of the two")
+            raise InputError(f"--kernel: --preset {preset} has its own kernel; leave out one of the two")
         return None
     return kernel_of(name, length)

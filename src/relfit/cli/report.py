@@ -11,7 +11,8 @@ import click
 import numpy as np
 
 from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_utf8
+from relfit.cli.options import HTML, SectionedCommand, opt, section
+from relfit.cli.outputs import check_outputs, say, say_utf8, say_written
 from relfit.compute.memory import require_room
 from relfit.data.files.paths import check_plain, split_key
 from relfit.features.sources import list_items
@@ -20,26 +21,20 @@ from relfit.util.errors import InputError
 
 REFERENCE = "reference"
 FORMATS = ("text", "latex", "markdown", "csv", "methods", "bibtex")
-_ITEMS = (
-    click.option(
+ITEMS = (
+    opt(
         "--items",
         metavar="NAME=SOURCE",
         multiple=True,
-        help="For the report: the images or texts behind the rows of a model, or of reference; once for each.",
+        help="Show images or texts in the report: those behind the rows of a model, or of reference; once for each.",
     ),
-    click.option("--field", metavar="FIELD", help="Of --items in .jsonl files: the field with the text."),
+    opt("--field", metavar="FIELD", help="With --items, the field of .jsonl files that holds the text."),
 )
-
-
-def items_options(command: Any) -> Any:
-    """The options --items and --field, of every command that writes a report."""
-    for option in reversed(_ITEMS):
-        command = option(command)
-    return command
 
 
 @click.command(
     "report",
+    cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit report result.json --html report.html\n"
     "  relfit report result.json human.npy gpt.npy claude.npy --html report.html\n"
@@ -47,7 +42,6 @@ def items_options(command: Any) -> Any:
 )
 @click.argument("result", metavar="RESULT.json")
 @click.argument("data", nargs=-1, metavar="[REFERENCE MODEL...]")
-@click.option("--html", "html_path", metavar="PATH", help="Write the report that opens in any browser.")
 @click.option(
     "--format",
     "form",
@@ -57,7 +51,7 @@ def items_options(command: Any) -> Any:
     help="What to print: the table, or a methods paragraph with its references.",
 )
 @click.option("--columns", metavar="LIST", help="Columns of every data file, as in relfit compare.")
-@items_options
+@section("Output", HTML, *ITEMS)
 def report_command(
     result: str,
     data: Sequence[str],
@@ -114,15 +108,6 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
     return found
 
 
-def say_written(**files: str | None) -> None:
-    """A line for each file that was written: `Report: report.html`."""
-    from relfit.util.text import visible
-
-    for what, path in files.items():
-        if path is not None:
-            say(f"{what}: {visible(path)}")
-
-
 def check_item_counts(items: Mapping[str, Sequence[Any]], reference: Any, models: Mapping[str, Any]) -> None:
     """Refuse another number of items than a sample has rows, before the work is done."""
     from relfit.report.examples import check_counts
@@ -165,8 +150,8 @@ def _data(comparison: Comparison, files: Sequence[str], columns: str | None) -> 
     reference, *models = files
     if len(models) != len(comparison.names):
         raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(models)}")
-    settings = {"columns": columns, "rows": None, "verbose": False, "progress": False, "estimator": "complete"}
-    inputs = read_inputs(reference, named_models(models, comparison.names), settings)
+    params = {"columns": columns, "rows": None, "verbose": False, "progress": False, "estimator": "complete"}
+    inputs = read_inputs(reference, named_models(models, comparison.names), params)
     return inputs.reference, inputs.models
 
 

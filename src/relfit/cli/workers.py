@@ -1,4 +1,4 @@
-"""Options of the command line that say who computes and where finished parts are noted."""
+"""Worker processes and Dask clusters for a command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from multiprocessing import active_children, get_context
 from typing import Any
 from urllib.parse import urlsplit
 
-import click
-
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.patches import EASY, Measure, Patch, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
@@ -24,37 +22,19 @@ from relfit.util.errors import BackendUnavailable, InputError, RelfitError, Work
 # Pairs of rows, of few numbers each, that take about as long as the start of a process.
 FEW_PAIRS = 2e8
 # Seconds to wait for a scheduler to answer.
-PATIENCE = 10
-
-
-def worker_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--workers, --cluster and --checkpoint."""
-    options = (
-        click.option("--workers", metavar="NUMBER", type=click.IntRange(min=1), help="Compute in this many processes."),
-        click.option(
-            "--cluster", metavar="ADDRESS", help="Compute on a Dask cluster: tcp://HOST:8786 of its scheduler."
-        ),
-        click.option(
-            "--checkpoint",
-            metavar="FILE",
-            help="Note finished parts: after a crash or an interrupt the same command goes on from there.",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+ANSWER_TIMEOUT = 10
 
 
 @contextmanager
-def computing(settings: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The settings with `executor` in place of the options that name one, and a word on what an interrupt leaves."""
-    workers, cluster, checkpoint = settings.pop("workers"), settings.pop("cluster"), settings["checkpoint"]
+def running(params: dict[str, Any]) -> Iterator[Any]:
+    """The executor that the options name; an interrupt says what a checkpoint holds."""
+    workers, cluster, checkpoint = params.pop("workers"), params.pop("cluster"), params["checkpoint"]
     try:
         with _executor(workers, cluster) as executor:
-            yield {**settings, "executor": executor}
+            yield executor
     except (KeyboardInterrupt, WorkersLost):
         if checkpoint is not None:
-            print(f"relfit: {_progress(checkpoint)}; the same command goes on from there", file=sys.stderr)
+            print(f"relfit: {_progress(checkpoint)}; the same command resumes from there", file=sys.stderr)
         raise
 
 
@@ -149,7 +129,7 @@ def cluster_client(address: str | None) -> Iterator[Any]:
         # A client that finds nobody is half made, and waits for the scheduler once more when it is cleared away.
         _call(address)
         asyncio.run(_greet(distributed, address))
-        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+        client = distributed.Client(address, timeout=ANSWER_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise InputError(
             f"--cluster: no Dask scheduler answers at {address!r} ({str(error) or 'time is up'}); "
@@ -164,13 +144,13 @@ def _call(address: str) -> None:
     found = urlsplit(address if "://" in address else f"tcp://{address}")
     if not found.hostname or not found.port:
         raise ValueError("no port")
-    socket.create_connection((found.hostname, found.port), PATIENCE).close()
+    socket.create_connection((found.hostname, found.port), ANSWER_TIMEOUT).close()
 
 
 async def _greet(distributed: Any, address: str) -> None:
     """Whether it is Dask's: a client would wait for a greeting without end."""
     options = distributed.Security().get_connection_args("client")
-    comm = await asyncio.wait_for(distributed.core.connect(address, PATIENCE, **options), PATIENCE)
+    comm = await asyncio.wait_for(distributed.core.connect(address, ANSWER_TIMEOUT, **options), ANSWER_TIMEOUT)
     await comm.close()
 
 

@@ -1,58 +1,108 @@
-"""One joint estimate from checked data: the kernel's bandwidth, the shares of the rows, the estimator."""
+"""From loaded data and settings to a joint estimate: one file for each discrepancy, design or kind of data."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from relfit.compute.tiles import one_blas_thread
 from relfit.data.load import Data
-from relfit.estimators.base import Estimates, Plan
-from relfit.estimators.groups import group_counts, grouped_estimates
+from relfit.estimators.base import EstimateSettings, Kind
+from relfit.estimators.groups import group_counts
 from relfit.estimators.kernel import column_notes
-from relfit.estimators.ksd import of_densities, of_target
-from relfit.estimators.locations import of_locations, sizes_left
-from relfit.estimators.mmd import of_samples
-from relfit.stats.joint import JointEstimate
-from relfit.util.arrays import Array
+from relfit.estimators.ksd import Densities
+from relfit.estimators.locations import at_locations, sizes_left
+from relfit.estimators.mmd import Samples
+from relfit.estimators.target import Target
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.util.text import listed
 
-_ESTIMATORS = {"samples": of_samples, "densities": of_densities, "target": of_target}
+KINDS: dict[str, Kind] = {"samples": Samples(), "densities": Densities(), "target": Target()}
 
 
-def joint_estimate(data: Data, plan: Plan) -> JointEstimate:
+def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
+    kind, groups = KINDS[data.kind], settings.groups
     with one_blas_thread():
-        estimates = _maker(data, plan)(data, plan)
-        covariance = estimates.corrected if plan.variance == "corrected" else estimates.projection
-        share = _second_order_share(estimates)
-    sizes = sizes_left(data, plan.locations)
-    why = (plan.why,) if plan.why else ()
-    notes = (*why, *estimates.notes, *column_notes(data, plan.kernel))
-    groups = group_counts(data, plan)
-    second = _counted_twice(estimates, plan)
+        if settings.locations is not None:
+            estimates = at_locations(data, settings, settings.locations)
+        elif groups is not None:
+            estimates = kind.grouped(data, settings, groups)
+        else:
+            estimates = kind.estimate(data, settings)
+        covariance = estimates.corrected if settings.estimator.corrected else estimates.projection
+        share = estimates.second_order_share()
+    # V holds the second-order part twice, and it is known off the diagonal too.
+    plain = not settings.estimator.corrected and settings.dependence == "independent" and groups is None
+    second = estimates.second_order
+    note = (settings.note,) if settings.note else ()
+    sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
     return JointEstimate(
-        tuple(data.models), estimates.values, covariance, sizes, estimates.psi, share, notes, groups, second
+        tuple(data.models),
+        estimates.values,
+        covariance,
+        sizes if settings.locations is None else sizes_left(data, settings.locations),
+        estimates.psi,
+        share,
+        (*note, *estimates.notes, *column_notes(data, settings.kernel)),
+        None if groups is None else group_counts(data, groups),
+        second if plain and second is not None and second.ndim == 2 else None,
     )
 
 
-def _maker(data: Data, plan: Plan) -> Callable[[Data, Plan], Estimates]:
-    if plan.locations is not None:
-        return of_locations
-    return _ESTIMATORS[data.kind] if plan.groups is None else grouped_estimates
+# ψ rows of two samples with a larger cosine are those of nearly the same rows.
+NEAR_COPY = 0.99
+_MOST_PAIRS = 3
 
 
-def _counted_twice(estimates: Estimates, plan: Plan) -> Array | None:
-    """S2 (l, l), where V holds it twice and it is known off the diagonal too."""
-    second = estimates.second_order
-    plain = plan.variance == "projection" and plan.dependence == "independent" and plan.groups is None
-    return second if plain and second is not None and second.ndim == 2 else None
+def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str]:
+    """What a reader should know about an estimate made with these settings."""
+    notes = [*joint.notes, *size_notes(joint)]
+    if not joint.covariance.any():
+        notes.append(
+            "the kernel takes one value on all pairs of rows, so no model can be told from another; "
+            "choose a bandwidth near the median distance"
+        )
+    if joint.near_degeneracy is not None:
+        close = [
+            name for name, share in zip(joint.names, joint.near_degeneracy, strict=True) if share > NEAR_DEGENERATE
+        ]
+        if close:
+            fits, its, it = ("fit", "their", "them") if len(close) > 1 else ("fits", "its", "it")
+            notes.append(
+                f"{listed(close)} {fits} so well that {its} standard error is overstated; the test is conservative "
+                f"for {it}"
+            )
+    if settings.dependence == "independent" and settings.estimator.name == "complete":
+        notes += _near_copies(joint)
+    return notes
 
 
-def _second_order_share(estimates: Estimates) -> Array | None:
-    """ρ_i = S2_ii/V_ii of the uncorrected covariance, which holds the second-order part twice."""
-    if estimates.second_order is None:
-        return None
-    own = np.diag(estimates.second_order) if estimates.second_order.ndim == 2 else estimates.second_order
-    variance = np.diag(estimates.projection)
-    return np.divide(own, variance, out=np.zeros(len(variance)), where=variance > 0.0)
+def size_notes(joint: JointEstimate) -> list[str]:
+    """A note where there are too many models for the covariance to be trusted."""
+    sizes, what = (joint.sizes, "rows") if joint.groups is None else (joint.groups, "groups")
+    # A reference of no rows is a density: the covariance is then diagonal and needs no rows per model.
+    if sizes is None or not sizes[0] or len(joint.names) <= sizes[0] / 5:
+        return []
+    # With a single size the rows are the items that losses were measured on, and not those of a reference.
+    whose = "reference " if len(sizes) > 1 else ""
+    return [
+        f"{len(joint.names)} models are many for {sizes[0]} {whose}{what}: their covariance is noisy and the "
+        f"error rate can exceed alpha; use at least 5 {what} per model"
+    ]
+
+
+def _near_copies(joint: JointEstimate) -> list[str]:
+    rows = () if joint.psi is None else joint.psi.models
+    pairs = []
+    for size in sorted({len(row) for row in rows}):
+        same = [i for i, row in enumerate(rows) if len(row) == size]
+        unit = np.array([rows[i] / (np.linalg.norm(rows[i]) or 1.0) for i in same])
+        pairs += [(same[a], same[b]) for a, b in np.argwhere(np.triu(unit @ unit.T > NEAR_COPY, 1))]
+    notes = [
+        f"the samples of {joint.names[a]!r} and {joint.names[b]!r} are nearly the same rows; if they come from common "
+        'random numbers, use dependence="shared", otherwise one of them hides the difference to the others'
+        for a, b in pairs[:_MOST_PAIRS]
+    ]
+    if len(pairs) > _MOST_PAIRS:
+        notes.append(f"{len(pairs) - _MOST_PAIRS} more pairs of samples are nearly the same rows")
+    return notes

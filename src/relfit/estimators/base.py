@@ -1,32 +1,42 @@
-"""Estimates with their ψ rows, and the joint covariance those rows give."""
+"""What every estimator shares: the estimates with their ψ rows, the settings they are made with, the kinds of data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.compute.rows import LazyRows, parts
 from relfit.compute.tiles import Runtime
+from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, mixed, positive_part
 from relfit.util.arrays import Array, Rows
+from relfit.util.errors import InputError
 
 Dependence = Literal["independent", "shared", "paired", "chain"]
+
+# Pairs of rows that estimate the second-order part: enough for a share that is compared with 0.3, and for a correction
+# (docs/estimators.md has the simulation); and numbers fetched at once, which stay near the processor.
+PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 
 
 @dataclass(frozen=True)
 class Estimates:
     """Discrepancies of l models with their ψ rows.
 
-    `second_order` is the part of the covariance (l, l), or of each variance (l,) where that is all there is, that
-    remains when a model equals the data (complete estimators only); its share of the whole variance tells how far the
-    normal approximation can be trusted. `notes` are sentences for the reader. `covariance` is that of the estimates
-    where it is not the one of the ψ rows.
+    Attributes:
+        values: (l,) the estimates.
+        psi: the first-order contribution of every row.
+        second_order: the part of the covariance (l, l), or of each variance (l,) where no more is known, that remains
+            when a model equals the data (complete estimators only). Its share of the whole variance tells how far the
+            normal approximation can be trusted.
+        notes: sentences for the reader.
+        covariance: the covariance of the estimates where it is not that of the ψ rows.
     """
 
     values: Array
@@ -48,34 +58,46 @@ class Estimates:
         whole = self.projection
         return self.second_order + positive_part(whole - 2.0 * self.second_order, mixed(self.second_order, whole))
 
-
-# --------------------
-# The second-order part of a complete estimate's covariance, from some of its pairs.
-
-PairValues = Callable[[Rows, Rows], Array]
-
-# Enough for a share that is compared with 0.3, and for a correction: docs/estimators.md has the simulation.
-PAIRS_PER_ROW, MOST_PAIRS = 20, 5_000
-# Numbers fetched for one chunk of them: near the processor.
-CHUNK_NUMBERS = 2**16
+    def second_order_share(self) -> Array | None:
+        """(l,) ρ_i = S2_ii/V_ii of the uncorrected covariance, which holds the second-order part twice."""
+        if self.second_order is None:
+            return None
+        own = np.diag(self.second_order) if self.second_order.ndim == 2 else self.second_order
+        variance = np.diag(self.projection)
+        return np.divide(own, variance, out=np.zeros(len(variance)), where=variance > 0.0)
 
 
-def drawn_pairs(rows: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Pairs a ≠ b of n rows drawn at random, with replacement."""
-    count = min(PAIRS_PER_ROW * rows, MOST_PAIRS)
-    a = rng.integers(rows, size=count)
-    return a, (a + rng.integers(1, rows, size=count)) % rows
+@dataclass(frozen=True)
+class PairSource:
+    """Rows for which pairs are evaluated, with all that belongs to them: (reference, models) or (rows, scores).
 
-
-def second_order(rows: int, width: int, values: PairValues, rng: np.random.Generator) -> Array:
-    """C/M (l, l), with C the covariance of the values (pairs, l) of drawn pairs, M = n(n−1)/2 the number of all.
-
-    `width` is how many numbers a row has, with all that belongs to it: few rows are taken at once where they are long.
+    Attributes:
+        rows: n.
+        models: l.
+        fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each model's rows or scores there.
+        pair_values: from the arrays of m rows and those of their m partners to the values (m, l).
+        band_values: from the arrays of a window of rows to a function that evaluates its pairs (`designs.BandValues`).
+        width: the numbers of one row in all those arrays.
     """
-    a, b = drawn_pairs(rows, rng)
-    size = max(16, CHUNK_NUMBERS // width)
-    starts = range(0, len(a), size)
-    return second_order_of(np.concatenate([values(a[k : k + size], b[k : k + size]) for k in starts]), rows)
+
+    rows: int
+    models: int
+    fetch: Callable[[Rows], list[Array]]
+    pair_values: Callable[[Sequence[Array], Sequence[Array]], Array]
+    band_values: Callable[[Sequence[Array]], Callable[..., Array]]
+    width: int = 1
+
+
+def second_order(source: PairSource, rng: np.random.Generator) -> Array:
+    """C/M (l, l), with C the covariance of the values of some random pairs and M = n(n−1)/2 the number of all pairs."""
+    n, size = source.rows, max(16, CHUNK_NUMBERS // source.width)
+    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
+    a = rng.integers(n, size=count)
+    b = (a + rng.integers(1, n, size=count)) % n
+    values = [
+        source.pair_values(source.fetch(a[k : k + size]), source.fetch(b[k : k + size])) for k in range(0, count, size)
+    ]
+    return second_order_of(np.concatenate(values), n)
 
 
 def second_order_of(h: Array, rows: int) -> Array:
@@ -84,12 +106,13 @@ def second_order_of(h: Array, rows: int) -> Array:
     return np.asarray(spread / (rows * (rows - 1) / 2))
 
 
-# --------------------
-# Rows in memory, on a device or in a file, shifted to the centre a part at a time.
+def pair_count(reference: int, models: Sequence[int]) -> int:
+    """The kernel values that a complete estimate evaluates, from the numbers of rows."""
+    return sum(m * (m - 1) // 2 for m in (reference, *models)) + reference * sum(models)
 
 
 def shifted(x: Any, centre: Array | float) -> Any:
-    """x − c in float64, where x is."""
+    """x − c in float64, on the device where x is."""
     if isinstance(x, np.ndarray):
         return x - centre
     there = x.double()
@@ -97,27 +120,9 @@ def shifted(x: Any, centre: Array | float) -> Any:
 
 
 def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
-    """All rows, shifted; in one piece where they are in memory anyway."""
+    """All rows, shifted: in one piece where they are in memory, otherwise a part at a time."""
     cut = parts(x.shape) if isinstance(x, LazyRows) else [slice(None)]
     return (shifted(x[part], centre) for part in cut)
-
-
-# --------------------
-# MMD² and KSD² of rows that come in groups: several completions of a prompt, frames of a video.
-#
-# Rows of one group depend on each other, groups do not. So pairs within a group are left out of every mean, which
-# keeps D unbiased, and ψ is summed by group, which makes V right whatever the dependence within.
-#
-# Let n_g be the size of group g, h(a) the mean of the kernel k(a, ·) over another group's rows and θ the mean of k
-# over pairs of different groups, of which there are P = n² − Σ n_g². The estimate of θ is Σ_a S_a/P, S_a the sum of
-# k(a, b) over the rows b of other groups, and to first order it is
-#
-#     θ + Σ_g U_g,   U_g = (2/P)(n − n_g) Σ_{a∈g} (h(a) − θ),   estimated by   (2/P) Σ_{a∈g} (S_a − (n − n_g) θ̂).
-#
-# The U_g are independent with mean 0, so its variance is estimated by Σ_g U_g² G/(G − 1): that of the ψ rows ψ_g = G
-# U_g. With one row per group all this is the usual estimate.
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -127,22 +132,15 @@ class Groups:
     Samples that belong together (shared or paired) number their groups in common; `counts` says how many there are.
     """
 
-    codes: dict[str | None, Codes]
+    codes: dict[str | None, Rows]
     counts: dict[str | None, int]
-
-
-# --------------------
-# Discrepancies at J locations v_j: UME² of samples, FSSD² of densities. Linear in the rows, in time and in memory.
-#
-# Both are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass over
-# the rows gives the sums, and a second one the contribution of every row.
 
 
 @dataclass(frozen=True, eq=False)
 class Locations:
     """J locations (J, d), and the numbers of the rows that were used up for them (key None: the reference's).
 
-    `whitened` says that they are those of the Nyström approximation, `note` in words how they were chosen.
+    `whitened` says that they are those of the Nyström approximation, `note` how they were chosen.
     """
 
     points: Array
@@ -151,37 +149,144 @@ class Locations:
     whitened: bool = False
 
 
-# --------------------
-# The settings one estimate is made with.
+class Estimator(ABC):
+    """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of one design."""
+
+    name: ClassVar[str]
+    fewest_rows: ClassVar[int]
+    fewest_selection_rows: ClassVar[int]
+    # Numbers held for every model and row of the reference, and for every row of a model with contributions of its own.
+    numbers_kept: ClassVar[int]
+
+    @property
+    def corrected(self) -> bool:
+        """True if the second-order part of the covariance is to be counted once."""
+        return False
+
+    def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most have none to refuse)
+        """Refuse options that do not fit samples of this size and a joint covariance of so many models."""
+
+    def fewest_bytes(self, rows: int, models: int, width: int) -> int:
+        """The least memory that the design can work with, for rows of `width` numbers."""
+        return 0
+
+
+class PairDesign(Estimator):
+    """A design that uses some of the pairs; it pairs the rows of a model with those of the reference."""
+
+    shuffle: bool
+
+    @abstractmethod
+    def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
+        """The estimate from the pairs of the design."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The settings one estimate is made with.
+class EstimateSettings:
+    """The settings one estimate is made with, resolved against the data.
 
-    `pairs` and `blocks` belong to the incomplete and the block design (None: chosen from the sizes); `variance` is
-    "projection" or "corrected"; `why` says how the estimator was chosen, where it was; `groups` says which rows belong
-    together, None where none do; `locations` are those of UME and FSSD; scores that do not fit into memory are
-    written into `folder`.
+    Attributes:
+        kernel: the kernel, with its bandwidth.
+        estimator: the design.
+        dependence: how the rows of different samples belong together.
+        seed: of all random streams.
+        runtime: where and how the sums are computed.
+        groups: which rows belong together; None where all are independent.
+        locations: those of UME, FSSD and Nyström.
+        folder: where scores that do not fit into memory are written.
+        note: how the estimator was chosen, where it was.
     """
 
     kernel: Kernel
-    estimator: str
+    estimator: Estimator
     dependence: Dependence
     seed: int
     runtime: Runtime
-    shuffle: bool = True
-    pairs: int | None = None
-    blocks: int | None = None
-    variance: str = "projection"
-    why: str = ""
     groups: Groups | None = None
     locations: Locations | None = None
     folder: Path | None = None
+    note: str = ""
 
 
-# --------------------
-# How far a model is from the data: squared MMD or UME for samples, squared KSD or FSSD for densities.
+class Kind(ABC):
+    """How the models are given, and what follows from it: samples, densities, or samples for a target density.
+
+    Attributes:
+        words: the kind in an error message.
+        discrepancies: the discrepancies that compare models of this kind; the first is the default.
+        needs: what a discrepancy of this kind needs, for an error message.
+        smooth: True if the kernel's derivatives are needed.
+        largest: beyond this size, powers of distances leave float64.
+    """
+
+    words: ClassVar[str]
+    discrepancies: ClassVar[tuple[str, ...]]
+    smooth: ClassVar[bool] = False
+    largest: ClassVar[float] = 1e152
+
+    @abstractmethod
+    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+        """Refuse sizes and dependences that do not fit this kind of data."""
+
+    @staticmethod
+    def check_shared(lengths: set[int], dependence: Dependence, *, grouped: bool) -> None:
+        """Refuse shared samples of different sizes; rows in groups belong together by their labels."""
+        if dependence == "shared" and len(lengths) > 1 and not grouped:
+            raise InputError(f'dependence="shared": expected models of equal size, got {sorted(lengths)}')
+
+    @abstractmethod
+    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
+        """The rows that pair designs take, in random order unless `in_order`; one source for models in common."""
+
+    @abstractmethod
+    def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
+        """The estimate over all pairs of rows."""
+
+    @abstractmethod
+    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
+        """The estimate over all pairs of rows in different groups; its ψ rows are groups."""
+
+    @abstractmethod
+    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
+        """The estimate by the design in the settings."""
+
+    def check_rows(self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = "") -> None:
+        """Refuse samples too small for the normal approximation, and designs that do not fit their sizes.
+
+        `part` says which part of the rows these are.
+        """
+        estimator = settings.estimator
+        fewest = estimator.fewest_selection_rows if selection else estimator.fewest_rows
+        why = f"{part}{estimator.name} estimator"
+        sizes = {f"model {name!r}": len(rows) for name, rows in data.samples.items()}
+        if data.target is None:
+            sizes = {"reference": len(data.reference), **sizes}
+        for sample, rows in sizes.items():
+            require_rows(sample, rows, fewest, why)
+        if settings.groups is not None:
+            for key, codes in settings.groups.codes.items():
+                count, sample = len(np.unique(codes)), "reference" if key is None else f"model {key!r}"
+                if count < fewest:
+                    raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
+        models = self.models_together(data, settings.dependence)
+        for rows in sorted(set(sizes.values())):
+            estimator.check_rows(rows, models, selection=selection)
+
+    def models_together(self, data: Data, dependence: Dependence) -> int:
+        """The number of models that one design estimates together."""
+        return len(data.models)
+
+    def width(self, data: Data, dependence: Dependence) -> int:
+        """The numbers that a row of a pair design has, with all that belongs to it."""
+        return int(data.reference.shape[1]) * (1 + len(data.models))
+
+    @abstractmethod
+    def right_hand_sides(self, data: Data) -> int:
+        """The columns that every kernel value is multiplied with."""
+
+    @abstractmethod
+    def bands(self, data: Data) -> int:
+        """The kernel values that a pair design evaluates for each lag."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The kernel with its bandwidth computed from the pooled data."""
+"""The kernel with its bandwidth filled in from the data, the centre of the rows, and columns that outweigh others."""
 
 from __future__ import annotations
 
@@ -10,50 +10,52 @@ import numpy as np
 
 from relfit.compute.rows import parts
 from relfit.data.load import Data
-from relfit.estimators.base import in_parts
+from relfit.estimators.base import Kind, in_parts
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
+from relfit.kernels.composite import Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
 BANDWIDTH_ROWS = 1000
-# Beyond these the kernel's length, squared (for KSD to the fourth power), leaves float64.
-LARGEST = {"mmd": 1e152, "ksd": 1e50}
+# A column with more than this part of the variance within samples outweighs the others.
+OUTWEIGHS = 0.95
+# Each sample is judged by about this many numbers, in at most and at least this many rows.
+_NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 
 
-def resolve_kernel(data: Data, kernel: Kernel | None, seed: int) -> tuple[Kernel, str]:
+def resolve_kernel(data: Data, kind: Kind, kernel: Kernel | None, seed: int) -> tuple[Kernel, str]:
     """The kernel with its bandwidth filled in, and the rule it came by ("median" or "given")."""
-    wanted = Gaussian() if kernel is None else kernel
-    if not isinstance(wanted, Kernel):
+    chosen = Gaussian() if kernel is None else kernel
+    if not isinstance(chosen, Kernel):
         raise InputError(
             f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(kernel).__name__}'
         )
-    rule = "median" if wanted.needs_median else "given"
-    median = _median(data, seed) if wanted.needs_median else 1.0
-    return _resolved(data, wanted, median, seed, rule), rule
+    rule = "median" if chosen.needs_median else "given"
+    median = _median(data, seed) if chosen.needs_median else 1.0
+    return _resolved(data, kind, chosen, median, seed, rule), rule
 
 
-def resolve_candidates(data: Data, select: Select, seed: int) -> tuple[Kernel, ...]:
+def resolve_candidates(data: Data, kind: Kind, select: Select, seed: int) -> tuple[Kernel, ...]:
     """The candidates with their bandwidths filled in: the median is that of all rows, as for a single kernel."""
     median = _median(data, seed) if select.needs_median else 1.0
-    return tuple(_resolved(data, kernel, median, seed, "candidate") for kernel in select.kernels(median))
+    return tuple(_resolved(data, kind, kernel, median, seed, "candidate") for kernel in select.kernels(median))
 
 
-def _resolved(data: Data, kernel: Kernel, median: float, seed: int, rule: str) -> Kernel:
+def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, rule: str) -> Kernel:
     if isinstance(kernel, Collection):
-        return Collection(tuple(_resolved(data, each, median, seed, rule) for each in kernel.kernels))
+        return Collection(tuple(_resolved(data, kind, each, median, seed, rule) for each in kernel.kernels))
     resolved = kernel.with_median(median).with_dimension(data.reference.shape[1])
-    if resolved.needs_centre:
+    if isinstance(resolved, Tilted) and resolved.needs_centre:
         resolved = resolved.with_centre(centre_of(_pool(data, seed)))
-    if data.measure == "ksd" and not resolved.smooth:
+    if kind.smooth and not resolved.smooth:
         raise InputError(f"kernel: KSD needs a smooth radial kernel (with φ' and φ''), got {resolved.describe()}")
-    largest = LARGEST[data.measure]
-    if resolved.variable == "r2" and not 1.0 / largest < resolved.length < largest:
+    if resolved.variable == "r2" and not 1.0 / kind.largest < resolved.length < kind.largest:
         raise InputError(
-            f"kernel: expected a bandwidth between {1.0 / largest:g} and {largest:g}, got {resolved.length:g} "
-            f"({rule}); rescale the data"
+            f"kernel: expected a bandwidth between {1.0 / kind.largest:g} and {kind.largest:g}, got "
+            f"{resolved.length:g} ({rule}); rescale the data"
         )
     _check_entries(data, resolved)
     return resolved
@@ -117,17 +119,13 @@ def _different(pool: Sequence[Array], row: Array) -> Iterator[Array]:
 
 
 def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
-    wanted = max(1, round(count))
-    drawn = rows[:] if wanted >= len(rows) else rows[rng.choice(len(rows), wanted, replace=False)]
+    size = max(1, round(count))
+    drawn = rows[:] if size >= len(rows) else rows[rng.choice(len(rows), size, replace=False)]
     return np.asarray(host(drawn), dtype=np.float64)
 
 
-# --------------------
-# How far the rows reach: shifted to the centre, where they live, and their largest norm.
-
-
 def centre_for(rows: Any, kernel: Kernel) -> Array | float:
-    """The point to subtract: only distances are unmoved by a shift, a function of x·y takes the rows as they are."""
+    """The point to subtract: a shift leaves distances as they are, but not a function of x·y."""
     return centre_of(rows) if kernel.variable == "r2" else 0.0
 
 
@@ -136,23 +134,6 @@ def largest_norm(data: Data, kernel: Kernel) -> float:
     samples = [rows for rows in (data.reference, *data.samples.values()) if len(rows)]
     centre = centre_for(samples[0], kernel)
     return max(float((part**2).sum(axis=1).max()) for rows in samples for part in in_parts(rows, centre))
-
-
-def pair_count(data: Data) -> int:
-    """The kernel values a complete estimate evaluates."""
-    n = len(data.reference)
-    own = [n, *(len(x) for x in data.samples.values())]
-    across = n * sum(own[1:])
-    return sum(m * (m - 1) // 2 for m in own) + across
-
-
-# --------------------
-# Whether one column outweighs all others, so that distances between rows are distances in that column.
-
-# The share of the variance, within samples, from which a column is said to outweigh the others.
-OUTWEIGHS = 0.95
-# Of each sample so many numbers are looked at, in at most and at least so many rows.
-_NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 
 
 def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
@@ -170,19 +151,20 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     if share <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
         return ()
     return (
-        f"column {first} (counted from 0) holds {math.floor(1000.0 * share) / 10.0:g}% of the variance, so the kernel "
-        "hardly sees the other columns; if their units are unlike, standardise the columns, all samples alike",
+        f"column {first} (counted from 0) holds {math.floor(1000.0 * share) / 10.0:g}% of the variance, so the other "
+        "columns barely affect the kernel; if the units differ, standardise the columns, with one scaling for all "
+        "samples",
     )
 
 
 def _some(rows: Any) -> Array:
     """Some rows of a sample, evenly spaced."""
-    wanted = min(_MOST_ROWS, max(_FEWEST_ROWS, _NUMBERS // rows.shape[1]))
-    return np.asarray(host(rows[:: max(1, len(rows) // wanted)]), dtype=np.float64)
+    count = min(_MOST_ROWS, max(_FEWEST_ROWS, _NUMBERS // rows.shape[1]))
+    return np.asarray(host(rows[:: max(1, len(rows) // count)]), dtype=np.float64)
 
 
 def _spreads(rows: Array) -> tuple[Array, Array, Array]:
-    """Of every column the variance, the squared distance between its quartiles, and whether it varies."""
+    """For every column its variance, the squared distance between its quartiles, and whether it varies."""
     with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
         quartiles = np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0))
         return rows.var(axis=0), quartiles**2, rows.min(axis=0) < rows.max(axis=0)

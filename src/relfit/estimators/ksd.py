@@ -1,36 +1,53 @@
-"""Right-hand sides that repeat each other are multiplied once.
+"""Squared kernel Stein discrepancy of several densities to one reference, all from one pass over the kernel.
 
-The scores of related models span few columns: those of Gaussians are combinations of 1 and x, those of
-networks that differ in one unit share the others. A kernel matrix times their independent columns gives
-the rest by a small product.
+``u_i(x,y) = s_i(x)·s_i(y) k + s_i(x)·∇_y k + ∇_x k·s_i(y) + tr ∇_x∇_y k`` with k = φ(r²), where
+∇_x k = 2φ'(x−y), ∇_y k = −2φ'(x−y) and tr ∇_x∇_y k = −2dφ' − 4r²φ''.
+
+The scores of related models span few columns: those of Gaussians are combinations of 1 and x, those of networks that
+differ in one unit share the others. A kernel matrix times their independent columns gives the rest by a small product.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import block_diag, qr, solve_triangular
+from scipy.linalg import qr, solve_triangular
 
 from relfit.compute.backend import Backend, Points
 from relfit.compute.patches import Patch, Sums, described, matrix_sums
-from relfit.compute.rows import LazyRows
+from relfit.compute.rows import LazyRows, parts
 from relfit.compute.tiles import Job, Products, Runtime
 from relfit.data.load import Data
+from relfit.data.models import Density
 from relfit.data.scores import scores_of, stored_scores
-from relfit.estimators import designs
-from relfit.estimators.base import Estimates, Plan, second_order, shifted
-from relfit.estimators.designs import BandValues, Source, ksd_values, of_pairs
+from relfit.estimators.bands import BandRows, BandValues, Part, band_rows, products
+from relfit.estimators.base import (
+    Dependence,
+    Estimates,
+    EstimateSettings,
+    Estimator,
+    Groups,
+    Kind,
+    PairDesign,
+    PairSource,
+    second_order,
+    shifted,
+)
+from relfit.estimators.groups import SumsApart, summed_by_group, sums_within
 from relfit.estimators.kernel import centre_of
-from relfit.estimators.split import orders_of
+from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel, Weight
-from relfit.stats.joint import Psi, centred
+from relfit.stats.joint import Psi
 from relfit.util.arrays import Array, Rows, host, library
+from relfit.util.errors import InputError
 from relfit.util.random import stream
 
+# Beyond this size, fourth powers of the numbers leave float64.
+LARGEST = 1e50
 # Columns count as dependent only when every row is reproduced to this part of the column's size.
 TOLERANCE = 1e-13
 # Below this saving the search is not worth its cost.
@@ -82,13 +99,6 @@ def _sizes(matrix: Array) -> Array:
     return np.where(largest == 0.0, 1.0, largest)
 
 
-# --------------------
-# Squared kernel Stein discrepancy of several densities to one reference, all from one pass over the kernel.
-#
-# ``u_i(x,y) = s_i(x)·s_i(y) k + s_i(x)·∇_y k + ∇_x k·s_i(y) + tr ∇_x∇_y k`` with k = φ(r²), where ∇_x k = 2φ'(x−y),
-# ∇_y k = −2φ'(x−y) and tr ∇_x∇_y k = −2dφ' − 4r²φ''.
-
-
 def complete(
     reference: Any,
     scores: Sequence[Any],
@@ -116,11 +126,11 @@ def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *,
     return host(_row_sums(x, scores, kernel, runtime, centre))
 
 
-def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
-    """u_i(x_a, y_a) for paired rows: (pairs, l). `first` and `second` hold rows and, per model, their scores."""
-    (x, s), (y, t) = first, second
-    s, left = tilted(kernel, x, s)
-    t, right = tilted(kernel, y, t)
+def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
+    """u_i(x_a, y_a) for paired rows: (pairs, l). `first` and `second` hold rows, then each model's scores at them."""
+    (x, *own_scores), (y, *their_scores) = first, second
+    s, left = tilted(kernel, x, own_scores)
+    t, right = tilted(kernel, y, their_scores)
     gap = x - y
     r2 = np.einsum("ij,ij->i", gap, gap)
     phi, dphi, r2ddphi = kernel.untilted.weights(r2, ("phi", "dphi", "r2ddphi"))
@@ -273,267 +283,167 @@ def _second_order(
     x: Any, scores: Sequence[Any], kernel: Kernel, rng: np.random.Generator, centre: Array | float
 ) -> Array:
     """C/M (l, l), with C the covariance of (u_1..u_l) over random pairs and M the number of pairs."""
-    taken = _taker(x, scores, centre)
-
-    def values(a: Rows, b: Rows) -> Array:
-        return pair_values(kernel, taken(a), taken(b))
-
-    return second_order(len(x), x.shape[1] * (1 + len(scores)), values, rng)
+    values, width = partial(pair_values, kernel), x.shape[1] * (1 + len(scores))
+    source = PairSource(len(x), len(scores), _fetcher(x, scores, centre), values, stein_band_values(kernel), width)
+    return second_order(source, rng)
 
 
-def _taker(x: Any, scores: Sequence[Any], centre: Array | float) -> Callable[[Rows], tuple[Array, Sequence[Array]]]:
+def _fetcher(x: Any, scores: Sequence[Any], centre: Array | float) -> Callable[[Rows], list[Array]]:
     """Rows of x, shifted, and of the scores, on the host; from a device all of them come in one piece."""
     if not hasattr(x, "is_cuda"):
-        return lambda rows: (x[rows] - centre, [s[rows] for s in scores])
+        return lambda rows: [x[rows] - centre, *(s[rows] for s in scores)]
     joined = library(x).hstack([shifted(x, centre), *scores])
-
-    def taken(rows: Rows) -> tuple[Array, Sequence[Array]]:
-        first, *others = np.hsplit(host(joined[rows]), 1 + len(scores))
-        return first, others
-
-    return taken
+    return lambda rows: np.hsplit(host(joined[rows]), 1 + len(scores))
 
 
-# --------------------
-# KSD² of Markov chain draws to a target density: neighbouring draws depend on each other.
+def grouped_ksd(
+    x: Array, scores: Sequence[Array], codes: Rows, count: int, kernel: Kernel, runtime: Runtime
+) -> Estimates:
+    """KSD² of each model, scores (n, d) at rows (n, d) in `count` groups, with ψ (count, l).
 
-
-@dataclass(frozen=True)
-class ChainEstimate:
-    """KSD² of one chain, its ψ averaged over batches, and how the batches were chosen."""
-
-    value: float
-    batch_psi: Array
-    batch_length: int
-    autocorrelation_time: float
-
-
-def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> ChainEstimate:
-    """KSD² from the pairs of draws (m, d) at least one batch length apart, with ψ as batch means.
-
-    Near pairs depend on each other and would bias D; they are left out. The variance of the mean of a
-    correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B batches of length L.
+    ψ has the jackknife factor (G−1)/(G−2) of `complete`, with groups in place of rows.
     """
-    m = len(x)
-    sums = row_sums(x, [scores], kernel, runtime)[:, 0]
-    tau = autocorrelation_time(sums)
-    length = batch_length(m, tau)
-    sums -= _near_sums(x, scores, kernel, length)
-    g = sums * (m / _far_pairs(m, length))
-    batches = m // length
-    psi = centred(g)[: batches * length].reshape(batches, length).mean(axis=1)
-    return ChainEstimate(float(g.mean()), psi - psi.mean(), length, tau)
-
-
-def batch_length(m: int, tau: float) -> int:
-    """``L = ⌈m^{1/3} τ^{2/3}⌉``: the order that balances the bias and the variance of batch means."""
-    return int(min(max(1, math.ceil(m ** (1 / 3) * tau ** (2 / 3))), max(1, m // 4)))
-
-
-def autocorrelation_time(series: Array) -> float:
-    """τ = 1 + 2Σρ_k of a stationary series (m,), the sum ended by Geyer's initial positive sequence rule.
-
-    >>> white = np.random.default_rng(0).normal(size=4000)
-    >>> 0.7 < autocorrelation_time(white) < 1.4
-    True
-    """
-    centre = series - series.mean()
-    m = len(centre)
-    size = 1 << (2 * m - 1).bit_length()
-    spectrum = np.fft.rfft(centre, size)
-    covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:m]
-    if covariance[0] <= 0.0:
-        return 1.0
-    rho = covariance / covariance[0]
-    pairs = rho[: m // 2 * 2].reshape(-1, 2).sum(axis=1)
-    negative = np.flatnonzero(pairs <= 0.0)
-    end = int(negative[0]) if len(negative) else len(pairs)
-    return max(1.0, float(2.0 * pairs[:end].sum() - 1.0))
-
-
-def _near_sums(x: Array, scores: Array, kernel: Kernel, length: int) -> Array:
-    """Σ u(x_a, x_b) over 0 < |a − b| < L, for every a."""
-    near = np.zeros(len(x))
-    for lag in range(1, length):
-        u = pair_values(kernel, (x[:-lag], [scores[:-lag]]), (x[lag:], [scores[lag:]]))[:, 0]
-        near[:-lag] += u
-        near[lag:] += u
-    return near
-
-
-def _far_pairs(m: int, length: int) -> int:
-    """The number of ordered pairs with |a − b| ≥ L."""
-    return (m - length) * (m - length + 1)
-
-
-# --------------------
-# KSD² of densities to a reference sample.
-
-
-def of_densities(data: Data, plan: Plan) -> Estimates:
-    """KSD² of every density, with ψ rows."""
-    if plan.estimator == "linear":
-        return _density_linear(data, plan)
-    centre = centre_of(data.reference)
-    if plan.estimator != "complete":
-        return _density_pairs(data, plan, centre)
-    x, scores = _with_all_scores(data, plan)
-    rng = stream(plan.seed, "second order")
-    return complete(x, scores, plan.kernel.moved(centre), plan.runtime, rng, centre=centre)
-
-
-def _density_linear(data: Data, plan: Plan) -> Estimates:
-    order = orders_of(data, plan)[None]
+    arrays = (x, *scores)
 
     def values(a: Rows, b: Rows) -> Array:
-        first, second = (_with_scores(data, data.reference[order[k]]) for k in (a, b))
-        return pair_values(plan.kernel, first, second)
+        return pair_values(kernel, [part[a] for part in arrays], [part[b] for part in arrays])
 
-    width = data.reference.shape[1] * (1 + len(data.densities))
-    return designs.linear(len(order), values, plan.runtime, width)
-
-
-def _density_pairs(data: Data, plan: Plan, centre: Array) -> Estimates:
-    order = orders_of(data, plan)[None]
-
-    def fetch(rows: Rows) -> list[Array]:
-        x, scores = _with_scores(data, data.reference[order[rows]])
-        return [x - centre, *scores]
-
-    width = data.reference.shape[1] * (1 + len(data.densities))
-    source = Source(len(order), len(data.densities), fetch, ksd_values(plan.kernel.moved(centre)), width)
-    return of_pairs(source, plan)
+    sums = row_sums(x, scores, kernel, runtime) - sums_within(values, codes, len(scores))
+    apart = SumsApart(sums, len(x) - np.bincount(codes)[codes].astype(float))
+    return Estimates(apart.mean, Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2))))
 
 
-def _with_all_scores(data: Data, plan: Plan) -> tuple[Any, list[Any]]:
-    x = data.reference
-    if not isinstance(x, LazyRows) or plan.folder is None:
-        return _with_scores(data, x)
-    return x, [stored_scores(name, density, x, plan.folder) for name, density in data.densities.items()]
+def stein_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
+    """``u_i = φ s·s' − 2φ'(x−x')·(s−s') − 2dφ' − 4r²φ''`` in windows that hold rows, then each model's scores there."""
+
+    def of_window(window: Sequence[Array]) -> BandValues:
+        rows, *scores = window
+        x = band_rows(kernel, rows)
+        if kernel.tilt is not None:
+            scores = [s + kernel.tilt.gradient(rows) for s in scores]
+        return (_radial_bands if x.kernel.unit_rate is None else _gaussian_bands)(x, rows, scores)
+
+    return of_window
 
 
-def _with_scores(data: Data, x: Array) -> tuple[Array, list[Array]]:
-    return x, [scores_of(name, density, x) for name, density in data.densities.items()]
+def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
+    """With φ' = −γφ, v = s − 2γx and c = 2γ s·x − 2γ²‖x‖² + dγ: ``u = φ (v·v' + c + c' − 2γ² r²)``."""
+    gamma = -(x.kernel.unit_rate or 0.0) / x.kernel.length**2
+    shared = rows.shape[1] * gamma - 2.0 * gamma**2 * np.einsum("ij,ij->i", rows, rows)
+    sides = [
+        _with_sums(s - 2.0 * gamma * rows, s - 2.0 * gamma * rows, 2.0 * gamma * _dots(s, rows) + shared)
+        for s in scores
+    ]
+
+    def values(part: Part) -> Array:
+        exponent = x.argument(x, part)  # −γr²
+        phi = x.tilted(x, part, np.exp(exponent))
+        exponent *= 2.0 * gamma
+        values_of = np.empty((len(sides), *phi.shape))
+        for out, side in zip(values_of, sides, strict=True):
+            np.add(products(*side, part), exponent, out=out)
+            out *= phi
+        return values_of
+
+    return values
 
 
-# --------------------
-# KSD² of samples to one target density: which sampler or approximation is closest to it?
+def _radial_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
+    """Any radial kernel: s·s' is one product, and −(x−x')·(s−s') = x·s' + s·x' − x·s − x'·s' another."""
+    sides = [_with_sums(np.hstack([rows, s]), np.hstack([s, rows]), -_dots(rows, s)) for s in scores]
 
-# With fewer batches their means are too few for a normal approximation.
-FEWEST_BATCHES = 20
+    def values(part: Part) -> Array:
+        phi, dphi, r2ddphi = x.weights(x, part, ("phi", "dphi", "r2ddphi"))
+        trace = -2.0 * rows.shape[1] * dphi - 4.0 * r2ddphi
+        dphi = 2.0 * dphi
+        values_of = np.empty((len(sides), *phi.shape))
+        for out, s, side in zip(values_of, scores, sides, strict=True):
+            np.multiply(products(s, s.T, part), phi, out=out)
+            out += products(*side, part) * dphi
+            out += trace
+        return values_of
 
-
-def of_target(data: Data, plan: Plan) -> Estimates:
-    """KSD² of every sample (m_i, d) to the target, each from its own rows and scores, with ψ rows."""
-    if plan.dependence == "chain":
-        return _chains(data, plan)
-    shared = plan.dependence == "shared"
-    if plan.estimator in ("block", "incomplete"):
-        together = [data.samples] if shared else [{name: x} for name, x in data.samples.items()]
-        each = [_target_pairs(samples, data, plan) for samples in together]
-    else:
-        make = _target_linear if plan.estimator == "linear" else _target_complete
-        each = [make(name, x, data, plan) for name, x in data.samples.items()]
-    found = _side_by_side(each, shared=shared)
-    if shared and plan.variance == "corrected":
-        return replace(found, second_order=_target_second_order(data, plan))
-    return found
+    return values
 
 
-def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
-    """Estimates of different models as one; what they have in common, if they do, is in the ψ rows alone."""
-    values = np.concatenate([e.values for e in each])
-    rows = tuple(column for e in each if e.psi.reference is not None for column in e.psi.reference.T)
-    second = [e.second_order for e in each if e.second_order is not None]
-    own = [e.covariance for e in each if e.covariance is not None]
-    return Estimates(
-        values,
-        Psi(None, rows, shared=shared),
-        block_diag(*second) if second else None,
-        each[0].notes,
-        block_diag(*own) if own else None,
-    )
+def _with_sums(left: Array, right: Array, own: Array) -> tuple[Array, Array]:
+    """Sides whose products are left_a·right_b + own_a + own_b."""
+    ones = np.ones(len(own))
+    return np.column_stack([left, own, ones]), np.column_stack([right, ones, own]).T
 
 
-def _target_complete(name: str, x: Array, data: Data, plan: Plan) -> Estimates:
-    scores = _all_scores(name, x, data, plan)
-    # The same pairs for every model of a size: rows from common random numbers stay together.
-    rng = stream(plan.seed, "second order")
-    centre = centre_of(x)
-    return complete(x, [scores], plan.kernel.moved(centre), plan.runtime, rng, centre=centre)
+class Densities(Kind):
+    """Densities compared with a reference sample, by KSD²."""
+
+    words = "densities as models"
+    discrepancies = ("ksd", "fssd")
+    smooth = True
+    largest = LARGEST
+
+    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+        if dependence != "independent":
+            raise InputError(
+                f'dependence={dependence!r}: describes samples of the models; densities have none, use "independent"'
+            )
+        check_continuous("reference", data.reference)
+
+    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
+        order = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)[None]
+        centre = centre_of(data.reference)
+        kernel = settings.kernel.moved(centre)
+
+        def fetch(rows: Rows) -> list[Array]:
+            x = data.reference[order[rows]]
+            return [x - centre, *(scores_of(name, density, x) for name, density in data.densities.items())]
+
+        values, width = partial(pair_values, kernel), self.width(data, settings.dependence)
+        return [PairSource(len(order), len(data.densities), fetch, values, stein_band_values(kernel), width)]
+
+    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
+        if not isinstance(settings.estimator, PairDesign):
+            return self.complete(data, settings)
+        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
+        return settings.estimator.estimate(source, settings.runtime)
+
+    def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
+        x, centre = data.reference, centre_of(data.reference)
+        scores = [all_scores(name, density, x, settings) for name, density in data.densities.items()]
+        rng = stream(settings.seed, "second order")
+        return complete(x, scores, settings.kernel.moved(centre), settings.runtime, rng, centre=centre)
+
+    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
+        scores = [scores_of(name, density, data.reference) for name, density in data.densities.items()]
+        centre = centre_of(data.reference)
+        rows, kernel = data.reference - centre, settings.kernel.moved(centre)
+        return grouped_ksd(rows, scores, groups.codes[None], groups.counts[None], kernel, settings.runtime)
+
+    def right_hand_sides(self, data: Data) -> int:
+        return (1 + int(data.reference.shape[1])) * (1 + len(data.models))
+
+    def bands(self, data: Data) -> int:
+        return len(data.reference) * (1 + len(data.models))
 
 
-def _target_linear(name: str, x: Array, data: Data, plan: Plan) -> Estimates:
-    order = orders_of(data, plan)[name]
-
-    def values(a: Rows, b: Rows) -> Array:
-        first, second = ((x[order[k]], [_scores(name, x[order[k]], data)]) for k in (a, b))
-        return pair_values(plan.kernel, first, second)
-
-    return designs.linear(len(order), values, plan.runtime, 2 * x.shape[1])
+def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) -> Any:
+    """The scores at all rows: in memory, or in a file where the rows are in one."""
+    if isinstance(x, LazyRows) and settings.folder is not None:
+        return stored_scores(name, density, x, settings.folder)
+    return scores_of(name, density, x)
 
 
-def _target_pairs(samples: Mapping[str, Array], data: Data, plan: Plan) -> Estimates:
-    """Samples of one size whose rows are taken in one order, or a single one."""
-    orders = orders_of(data, plan)
-    centres = {name: centre_of(x) for name, x in samples.items()}
-
-    def fetch(rows: Rows) -> list[Array]:
-        taken = {name: x[orders[name][rows]] for name, x in samples.items()}
-        return [a for name, x in taken.items() for a in (x - centres[name], _scores(name, x, data))]
-
-    def values(window: Sequence[Array]) -> BandValues:
-        kernels = [plan.kernel.moved(centre) for centre in centres.values()]
-        each = [ksd_values(kernel)(window[2 * i : 2 * i + 2]) for i, kernel in enumerate(kernels)]
-        return lambda part: np.concatenate([of_model(part) for of_model in each])
-
-    count, d = next(iter(samples.values())).shape
-    return of_pairs(Source(count, len(samples), fetch, values, 2 * d * len(samples)), plan)
-
-
-def _target_second_order(data: Data, plan: Plan) -> Array:
-    """Of samples from common random numbers: the same pairs of rows in every model."""
-
-    def of_model(name: str, x: Array, a: Rows, b: Rows) -> Array:
-        first, second = ((x[k], [_scores(name, x[k], data)]) for k in (a, b))
-        return pair_values(plan.kernel, first, second)
-
-    def values(a: Rows, b: Rows) -> Array:
-        return np.hstack([of_model(name, x, a, b) for name, x in data.samples.items()])
-
-    n, d = next(iter(data.samples.values())).shape
-    return second_order(n, 2 * d * len(data.samples), values, stream(plan.seed, "second order"))
-
-
-def _chains(data: Data, plan: Plan) -> Estimates:
-    each = {name: _chain(name, x, data, plan) for name, x in data.samples.items()}
-    values = np.array([chain.value for chain in each.values()])
-    notes = tuple(_note(name, chain) for name, chain in each.items())
-    return Estimates(values, Psi(None, tuple(chain.batch_psi for chain in each.values())), None, notes)
-
-
-def _chain(name: str, x: Array, data: Data, plan: Plan) -> ChainEstimate:
-    centre = centre_of(x)
-    return chain_ksd(x - centre, _scores(name, x, data), plan.kernel.moved(centre), plan.runtime)
-
-
-def _note(name: str, chain: ChainEstimate) -> str:
-    batches = len(chain.batch_psi)
-    text = (
-        f"chain {name!r}: autocorrelation time {chain.autocorrelation_time:.3g}, {batches} batches of "
-        f"{chain.batch_length} draws"
-    )
-    few = batches < FEWEST_BATCHES
-    return text + ("; too few for a reliable standard error, run the chain longer" if few else "")
-
-
-def _all_scores(name: str, x: Array, data: Data, plan: Plan) -> Any:
-    if not isinstance(x, LazyRows) or plan.folder is None:
-        return _scores(name, x, data)
-    assert data.target is not None  # noqa: S101  (the kind of data was checked)
-    return stored_scores(f"target at model {name!r}", data.target, x, plan.folder)
-
-
-def _scores(name: str, x: Array, data: Data) -> Array:
-    assert data.target is not None  # noqa: S101  (the kind of data was checked)
-    return scores_of(f"target at model {name!r}", data.target, x)
+def check_continuous(argument: str, rows: Array) -> None:
+    """Refuse data that are not continuous, or whose fourth powers do not fit into float64."""
+    largest, whole = 0.0, True
+    for part in parts(rows.shape):
+        chunk = rows[part]
+        largest = max(largest, -float(chunk.min()), float(chunk.max()))
+        whole = whole and np.array_equal(chunk, np.round(chunk))
+    # From 2⁵² on every float64 is a whole number.
+    if largest < 2.0**52 and whole:
+        raise InputError(
+            f"{argument}: expected continuous data for KSD, got whole numbers only; use samples of the models and MMD"
+        )
+    if largest > LARGEST:
+        raise InputError(
+            f"{argument}: expected numbers below {LARGEST:g} in size for KSD, got {largest:g}; rescale the data"
+        )

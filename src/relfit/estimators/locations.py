@@ -1,4 +1,8 @@
-"""Discrepancies at locations as values: a kernel, and where to look."""
+"""Discrepancies at J locations v_j: UME² and Nyström MMD² of samples, FSSD² of densities; linear in the rows.
+
+UME² and FSSD² are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass
+over the rows gives the sums, and a second one the contribution of every row.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ from relfit.compute.rows import LazyRows, some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.scores import scores_of, stored_scores
-from relfit.estimators.base import Dependence, Estimates, Locations, Plan
-from relfit.estimators.checks import FEWEST_ROWS
+from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Locations
+from relfit.estimators.designs import Complete
 from relfit.estimators.kernel import centre_of
 from relfit.estimators.ksd import tilted
 from relfit.estimators.split import MOST_HELD, row_orders, separation, take
@@ -127,12 +131,6 @@ class Nystroem(AtLocations):
 
 AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "nystroem": Nystroem, "fssd": FSSD}
 
-
-# --------------------
-# Discrepancies at J locations v_j: UME² of samples, FSSD² of densities. Linear in the rows, in time and in memory.
-#
-# Both are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass over
-# the rows gives the sums, and a second one the contribution of every row.
 
 Features = Callable[[slice], Array]
 Scores = Callable[[slice], Sequence[Array]]
@@ -368,9 +366,6 @@ class _SteinPart:
         return gram
 
 
-# --------------------
-# UME², FSSD² and the Nyström MMD² of checked data, and the choice of their locations.
-
 RowsOf = Mapping[str | None, Rows]
 
 # Locations that are tried when they are optimised; twice as many as are wanted, if that is more.
@@ -379,11 +374,9 @@ CANDIDATES = 100
 MOST_SCORES = 2**23
 
 
-def of_locations(data: Data, plan: Plan) -> Estimates:
-    """UME² or FSSD² of every model at the plan's locations, from the rows that were not used up for them."""
-    assert plan.locations is not None  # noqa: S101  (asked for only where there are locations)
-    locations = plan.locations
-    measured = _measuring(data, _rows_left(data, locations), plan, whitened=locations.whitened)
+def at_locations(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
+    """UME² or FSSD² of every model at the locations, from the rows that were not used up for them."""
+    measured = _measuring(data, _rows_left(data, locations), settings, whitened=locations.whitened)
     # With as many locations as Nyström takes the models are compared by the kernel, wherever they differ.
     only = "" if locations.whitened else "; the models are compared there only"
     return replace(measured(locations.points), notes=(locations.note + only,))
@@ -402,14 +395,14 @@ def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations
     return take(data, _rows_left(data, locations)), replace(locations, left_out={})
 
 
-def choose_locations(data: Data, wanted: AtLocations, plan: Plan) -> Locations:
+def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSettings) -> Locations:
     """The locations given, drawn from the rows, or chosen on rows held out; the models' order changes nothing."""
-    if wanted.given is not None:
-        return replace(_given(data, wanted.given), whitened=isinstance(wanted, Nystroem))
-    orders = row_orders(data, plan.dependence, plan.seed, "locations")
-    found = (_drawn if wanted.choose == "data" else _chosen)(data, wanted, orders, plan)
+    if discrepancy.given is not None:
+        return replace(_given(data, discrepancy.given), whitened=isinstance(discrepancy, Nystroem))
+    orders = row_orders(data, settings.dependence, settings.seed, "locations")
+    found = (_drawn if discrepancy.choose == "data" else _chosen)(data, discrepancy, orders, settings)
     for key, left in zip(_samples(data), sizes_left(data, found), strict=True):
-        require_rows(_who(key), left, FEWEST_ROWS["complete"], "left for the test once the locations are chosen")
+        require_rows(_who(key), left, Complete.fewest_rows, "left for the test once the locations are chosen")
     return found
 
 
@@ -421,29 +414,29 @@ def _given(data: Data, points: Array) -> Locations:
     return Locations(points, {}, f"{_counted(points)} given")
 
 
-def _drawn(data: Data, wanted: AtLocations, orders: RowsOf, plan: Plan) -> Locations:
+def _drawn(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings) -> Locations:
     """Half of the locations are rows of the reference and half rows of the models, whichever the draw finds."""
-    count = wanted.count(len(data.reference))
+    count = discrepancy.count(len(data.reference))
     rows = count if not data.samples else -(-count // 2)
     used = {key: order[:rows] for key, order in orders.items()}
-    points = _pooled(data, used, count, plan.seed)
+    points = _pooled(data, used, count, settings.seed)
     source = "from the reference" if not data.samples else "half from the reference, half from the models"
     note = f"{_counted(points)} drawn {source}: {_left(used)}"
-    return Locations(points, used, note, whitened=isinstance(wanted, Nystroem))
+    return Locations(points, used, note, whitened=isinstance(discrepancy, Nystroem))
 
 
-def _chosen(data: Data, wanted: AtLocations, orders: RowsOf, plan: Plan) -> Locations:
+def _chosen(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings) -> Locations:
     """Of held-out rows those that, taken one after another, separate the models best on all the held-out rows."""
     if len(data.models) < 2:
         raise InputError('choose="optimise": expected at least 2 different models to tell apart, got 1')
-    held = {key: order[: min(MOST_HELD, round(wanted.share * len(order)))] for key, order in orders.items()}
+    held = {key: order[: min(MOST_HELD, round(discrepancy.share * len(order)))] for key, order in orders.items()}
     for key, rows in held.items():
-        require_rows(_who(key), len(rows), FEWEST_ROWS["complete"], "share held out for the locations")
-    count = wanted.count(len(data.reference))
-    candidates = _pooled(data, held, max(CANDIDATES, 2 * count), plan.seed)
+        require_rows(_who(key), len(rows), Complete.fewest_rows, "share held out for the locations")
+    count = discrepancy.count(len(data.reference))
+    candidates = _pooled(data, held, max(CANDIDATES, 2 * count), settings.seed)
     if len(candidates) < count:
         raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
-    measured = _measuring(data, held, plan)
+    measured = _measuring(data, held, settings)
     each = [measured(candidate[None]) for candidate in candidates]
     points = candidates[best_separated(each, count)]
     note = f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: {_left(held)}"
@@ -485,22 +478,27 @@ def _separation(found: Estimates) -> float:
     return separation(JointEstimate(tuple(map(str, range(len(found.values)))), found.values, covariance))
 
 
-def _measuring(data: Data, rows: RowsOf, plan: Plan, *, whitened: bool = False) -> Callable[[Array], Estimates]:
+def _measuring(
+    data: Data, rows: RowsOf, settings: EstimateSettings, *, whitened: bool = False
+) -> Callable[[Array], Estimates]:
     """The estimates from these rows as a function of the locations."""
-    kernel, dependence = plan.kernel, plan.dependence
+    kernel, dependence = settings.kernel, settings.dependence
     if data.kind == "samples":
         reference, *samples = (Chunked(x, rows.get(key)) for key, x in _samples(data).items())
         return lambda points: ume(reference, samples, points, kernel, dependence, whitened=whitened)
     centre = centre_of(data.reference)
     raw = Chunked(data.reference, rows.get(None))
-    scores = _scores(data, raw, plan)
+    scores = _scores(data, raw, settings)
     moved = replace(raw, centre=centre)
     return lambda points: fssd(moved, scores, points - centre, kernel.moved(centre))
 
 
-def _scores(data: Data, rows: Chunked, plan: Plan) -> Callable[[slice], list[Array]]:
-    if isinstance(data.reference, LazyRows) and plan.folder is not None:
-        folder, all_rows = plan.folder, data.reference if rows.kept is None else some_rows(data.reference, rows.kept)
+def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Callable[[slice], list[Array]]:
+    if isinstance(data.reference, LazyRows) and settings.folder is not None:
+        folder, all_rows = (
+            settings.folder,
+            data.reference if rows.kept is None else some_rows(data.reference, rows.kept),
+        )
         stored = [stored_scores(name, density, all_rows, folder) for name, density in data.densities.items()]
         return lambda part: [scores[part] for scores in stored]
     kept: dict[tuple[int, int, int | None], list[Array]] | None = {}

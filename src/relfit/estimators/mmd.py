@@ -1,9 +1,10 @@
-"""Squared maximum mean discrepancy of several samples to one reference, all pairs, unequal sizes allowed."""
+"""Squared maximum mean discrepancy of several samples to one reference; unequal sizes are allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,28 @@ from relfit.compute.backend import Backend, Points
 from relfit.compute.patches import Patch, Sums, described, matrix_sums
 from relfit.compute.tiles import Job, Products, Runtime
 from relfit.data.load import Data
-from relfit.estimators import designs
-from relfit.estimators.base import Dependence, Estimates, Plan, in_parts, second_order, shifted
-from relfit.estimators.designs import Source, mmd_values, of_pairs
+from relfit.estimators.bands import BandRows, BandValues, Part, band_rows
+from relfit.estimators.base import (
+    Dependence,
+    Estimates,
+    EstimateSettings,
+    Estimator,
+    Groups,
+    Kind,
+    PairDesign,
+    PairSource,
+    in_parts,
+    second_order,
+    shifted,
+)
+from relfit.estimators.groups import SumsApart, same_group, summed_by_group, sums_within
 from relfit.estimators.kernel import centre_for
-from relfit.estimators.split import orders_of
+from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host
+from relfit.util.errors import InputError
 from relfit.util.random import stream
 
 
@@ -141,12 +155,12 @@ class KernelSums:
         return Sums(rows * x.weights, None if columns is None else columns * y.weights, total)
 
 
-def pair_values(kernel: Kernel, first: tuple[Array, Sequence[Array]], second: tuple[Array, Sequence[Array]]) -> Array:
+def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
     """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` for paired rows: (pairs, l).
 
-    `first` and `second` each hold reference rows and, per model, the rows that go with them.
+    `first` and `second` each hold reference rows and then, for each model, the rows that go with them.
     """
-    (r, xs), (r2, xs2) = first, second
+    (r, *xs), (r2, *xs2) = first, second
     within = kernel.pairs(r, r2)
     columns = [
         kernel.pairs(x, x2) + within - kernel.pairs(x, r2) - kernel.pairs(x2, r) for x, x2 in zip(xs, xs2, strict=True)
@@ -193,57 +207,155 @@ def _cross_part(found: Sums) -> float:
     return 4.0 * max(total, 0.0) / pairs**2
 
 
-# --------------------
-# MMD² of samples to a reference sample.
+def grouped_mmd(
+    reference: Array,
+    samples: Sequence[Array],
+    groups: Sequence[tuple[Rows, int]],
+    kernel: Kernel,
+    dependence: Dependence,
+    runtime: Runtime,
+) -> Estimates:
+    """MMD² of each sample to the reference; `groups` holds codes and counts of the reference, then of each sample.
+
+    Under "paired" groups of one number are one group, and pairs of a model row and a reference row in it are left
+    out too; under "shared" the models' are, and under "independent" no two samples have anything in common.
+    """
+    rows = (reference, *samples)
+    products = kernel_sums(kernel, reference, samples, runtime)
+    own = [
+        _apart_within(kernel, x, codes, product.rows)
+        for x, (codes, _), product in zip(rows, groups, products[: len(rows)], strict=True)
+    ]
+    cross = [
+        _apart_across(kernel, (x, codes), (reference, groups[0][0]), product, dependence == "paired")
+        for x, (codes, _), product in zip(samples, groups[1:], products[len(rows) :], strict=True)
+    ]
+    values = np.array([x.mean + own[0].mean - 2.0 * side.mean for x, (side, _) in zip(own[1:], cross, strict=True)])
+    g = 2.0 * own[0].parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
+    f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(own[1:], cross, strict=True)]
+    from_reference = summed_by_group(g, *groups[0])
+    from_models = [summed_by_group(part, *group) for part, group in zip(f, groups[1:], strict=True)]
+    if dependence == "paired":
+        return Estimates(values, Psi(from_reference + np.stack(from_models, axis=1)))
+    return Estimates(values, Psi(from_reference, tuple(from_models), shared=dependence == "shared"))
 
 
-def of_samples(data: Data, plan: Plan) -> Estimates:
-    """MMD² of every sample, with ψ rows."""
-    if plan.estimator == "linear":
-        return _linear(data, plan)
-    centre = centre_for(data.reference, plan.kernel)
-    if plan.estimator != "complete":
-        return _of_pairs(data, plan, centre)
-    kernel, samples = plan.kernel.moved(centre), list(data.samples.values())
-    found = complete(data.reference, samples, kernel, plan.dependence, plan.runtime, centre=centre)
-    # That of `mmd.complete` is of independent samples: near the truth for shared ones, not for pairs.
-    if plan.dependence == "paired" or (plan.variance == "corrected" and plan.dependence != "independent"):
-        return replace(found, second_order=_paired_second_order(data, plan))
-    return found
+def _apart_within(kernel: Kernel, x: Array, codes: Rows, sums: Array) -> SumsApart:
+    near = sums_within(lambda a, b: kernel.pairs(x[a], x[b])[:, None], codes, 1)[:, 0]
+    return SumsApart(sums - near, len(x) - np.bincount(codes)[codes].astype(float))
 
 
-def _linear(data: Data, plan: Plan) -> Estimates:
-    orders = orders_of(data, plan)
-    reference, samples = data.reference, data.samples
+def _apart_across(
+    kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], product: Sums, paired: bool
+) -> tuple[SumsApart, SumsApart]:
+    """The cross sums seen from the model's rows and from the reference's."""
+    (x, own), (r, theirs) = model, reference
+    rows, columns = product.rows.copy(), columns_of(product).copy()
+    if not paired:
+        return SumsApart(rows, np.full(len(x), float(len(r)))), SumsApart(columns, np.full(len(r), float(len(x))))
+    for a, b in same_group(own, theirs):
+        k = kernel.pairs(x[a], r[b])
+        rows[a] -= k
+        np.subtract.at(columns, b, k)
+    count = 1 + int(max(own.max(), theirs.max()))
+    ours, their_sizes = np.bincount(own, minlength=count), np.bincount(theirs, minlength=count)
+    return SumsApart(rows, len(r) - their_sizes[own].astype(float)), SumsApart(
+        columns, len(x) - ours[theirs].astype(float)
+    )
 
-    def values(a: Rows, b: Rows) -> Array:
-        first, second = (
-            (reference[orders[None][k]], [x[orders[name][k]] for name, x in samples.items()]) for k in (a, b)
+
+class Samples(Kind):
+    """Samples compared with a reference sample, by MMD²."""
+
+    words = "samples"
+    discrepancies = ("mmd", "ume", "nystroem")
+
+    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+        lengths = {len(x) for x in data.samples.values()}
+        n = len(data.reference)
+        if dependence == "chain":
+            raise InputError('dependence="chain": expected a Density as the reference, got a sample')
+        self.check_shared(lengths, dependence, grouped=grouped)
+        if dependence == "paired" and lengths != {n} and not grouped:
+            raise InputError(
+                f'dependence="paired": expected every model to have {n} rows like the reference, got {sorted(lengths)}'
+            )
+        if isinstance(estimator, PairDesign) and lengths != {n}:
+            raise InputError(
+                f'estimator="{estimator.name}": expected samples of equal size (it pairs model and reference rows), '
+                f'got {sorted(lengths | {n})} rows; use estimator="complete" or equal sizes'
+            )
+        if estimator.corrected and dependence == "shared" and lengths != {n}:
+            raise InputError(
+                f'variance="corrected": expected models of {n} rows like the reference with dependence="shared", got '
+                f'{sorted(lengths)}; use variance="projection"'
+            )
+
+    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
+        """Pairs of z = (reference row, model rows), in the paired form whatever the dependence."""
+        orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
+        centre = centre_for(data.reference, settings.kernel)
+        kernel, arrays = settings.kernel.moved(centre), [(None, data.reference), *data.samples.items()]
+
+        def fetch(rows: Rows) -> list[Array]:
+            return [np.asarray(host(x[orders[name][rows]]) - centre) for name, x in arrays]
+
+        n, width = len(data.reference), self.width(data, settings.dependence)
+        values = partial(pair_values, kernel)
+        return [PairSource(n, len(data.samples), fetch, values, _band_values(kernel), width)]
+
+    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
+        if not isinstance(settings.estimator, PairDesign):
+            return self.complete(data, settings)
+        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
+        return settings.estimator.estimate(source, settings.runtime)
+
+    def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
+        centre, dependence = centre_for(data.reference, settings.kernel), settings.dependence
+        kernel, samples = settings.kernel.moved(centre), list(data.samples.values())
+        estimates = complete(data.reference, samples, kernel, dependence, settings.runtime, centre=centre)
+        # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
+        if dependence == "paired" or (settings.estimator.corrected and dependence != "independent"):
+            (source,) = self.sources(data, settings, in_order=True)
+            return replace(estimates, second_order=second_order(source, stream(settings.seed, "second order")))
+        return estimates
+
+    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
+        centre = centre_for(data.reference, settings.kernel)
+        return grouped_mmd(
+            data.reference - centre,
+            [x - centre for x in data.samples.values()],
+            [(groups.codes[key], groups.counts[key]) for key in (None, *data.samples)],
+            settings.kernel.moved(centre),
+            settings.dependence,
+            settings.runtime,
         )
-        return pair_values(plan.kernel, first, second)
 
-    return designs.linear(len(reference), values, plan.runtime, reference.shape[1] * (1 + len(samples)))
+    def right_hand_sides(self, data: Data) -> int:
+        return 0
 
-
-def _of_pairs(data: Data, plan: Plan, centre: Array | float) -> Estimates:
-    """Pairs of z = (reference row, model rows): their values are those of the paired form, whatever the dependence."""
-    orders = orders_of(data, plan)
-    arrays = [(None, data.reference), *data.samples.items()]
-
-    def fetch(rows: Rows) -> list[Array]:
-        return [np.asarray(x[orders[name][rows]] - centre) for name, x in arrays]
-
-    width = data.reference.shape[1] * len(arrays)
-    source = Source(len(data.reference), len(data.samples), fetch, mmd_values(plan.kernel.moved(centre)), width)
-    return of_pairs(source, plan)
+    def bands(self, data: Data) -> int:
+        return len(data.reference) * (1 + 3 * len(data.samples))
 
 
-def _paired_second_order(data: Data, plan: Plan) -> Array:
-    """Of samples of one size whose rows belong together: from pairs of whole rows (reference, model 1, …, model l)."""
+def _band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
+    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in windows that hold the reference's rows, then each model's."""
 
-    def values(a: Rows, b: Rows) -> Array:
-        first, second = ((host(data.reference[k]), [host(x[k]) for x in data.samples.values()]) for k in (a, b))
-        return pair_values(plan.kernel, first, second)
+    def of_window(window: Sequence[Array]) -> BandValues:
+        reference, *models = (band_rows(kernel, rows) for rows in window)
 
-    n, d = data.reference.shape
-    return second_order(n, d * (1 + len(data.samples)), values, stream(plan.seed, "second order"))
+        def values(part: Part) -> Array:
+            def k(x: BandRows, y: BandRows) -> Array:
+                return x.weights(y, part, ("phi",))[0]
+
+            within = k(reference, reference)
+            out_of = np.empty((len(models), *within.shape))
+            for out, x in zip(out_of, models, strict=True):
+                np.add(k(x, x), within, out=out)
+                out -= k(x, reference)
+                out -= k(reference, x)
+            return out_of
+
+        return values
+
+    return of_window

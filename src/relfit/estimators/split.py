@@ -1,4 +1,4 @@
-"""Random orders and disjoint shares of the rows."""
+"""Random orders and disjoint parts of the rows; a kernel chosen on held-out rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from relfit.compute.rows import some_rows
 from relfit.data.load import Data
 from relfit.data.models import Density
-from relfit.estimators.base import Dependence, Plan
-from relfit.estimators.checks import check_rows
+from relfit.estimators.base import Dependence, EstimateSettings
 from relfit.kernels.base import Kernel
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
@@ -19,11 +18,14 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
+# More held-out rows than this choose no better, and would cost as much as the test.
+MOST_HELD = 2000
+
 
 def split(
     data: Data, fraction: float, dependence: Dependence, seed: int, purpose: str = "split", most: int | None = None
 ) -> tuple[Data, Data]:
-    """Disjoint random shares of every sample: one to select with, of at most `most` rows, and one to test with."""
+    """Disjoint random parts of every sample: a fraction of at most `most` rows, and the rest."""
     orders = row_orders(data, dependence, seed, purpose)
     cut = {key: min(max(1, round(fraction * len(order))), most or len(order)) for key, order in orders.items()}
     return (
@@ -32,24 +34,21 @@ def split(
     )
 
 
-def row_orders(data: Data, dependence: Dependence, seed: int, purpose: str) -> dict[str | None, Rows]:
-    """A random order of the rows of the reference (key None) and of every sample.
+def row_orders(
+    data: Data, dependence: Dependence, seed: int, purpose: str, *, in_order: bool = False
+) -> dict[str | None, Rows]:
+    """A random order of the rows of the reference (key None) and of every sample, or the given one.
 
-    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor
-    a copy more changes a number, and rows made from common random numbers stay together; samples that are
-    independent may be shuffled alike. The reference joins in only where its rows are paired with them.
+    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor another copy
+    changes a number, and rows made from common random numbers stay together; independent samples may be shuffled alike.
+    The reference joins in only where its rows are paired with them.
     """
-    drawn = {n: stream(seed, purpose, "models").permutation(n) for n in {len(rows) for rows in data.samples.values()}}
-    orders: dict[str | None, Rows] = {name: drawn[len(rows)] for name, rows in data.samples.items()}
+    lengths = {name: len(rows) for name, rows in data.samples.items()}
+    if in_order:
+        return {None: np.arange(len(data.reference)), **{name: np.arange(n) for name, n in lengths.items()}}
+    drawn = {n: stream(seed, purpose, "models").permutation(n) for n in set(lengths.values())}
     own = stream(seed, purpose, "models" if dependence == "paired" else "reference")
-    return {None: own.permutation(len(data.reference)), **orders}
-
-
-def orders_of(data: Data, plan: Plan) -> dict[str | None, Rows]:
-    """The order in which a pair design takes the rows: random, or as given."""
-    if plan.shuffle:
-        return row_orders(data, plan.dependence, plan.seed, "pairs")
-    return {None: np.arange(len(data.reference)), **{name: np.arange(len(x)) for name, x in data.samples.items()}}
+    return {None: own.permutation(len(data.reference)), **{name: drawn[n] for name, n in lengths.items()}}
 
 
 def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
@@ -61,23 +60,16 @@ def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
     return replace(data, reference=some_rows(data.reference, rows[None]), models=models)
 
 
-# --------------------
-# Choosing the kernel on held-out rows: the one that tells the models apart best, whichever of them it favours.
-
-# More rows than this choose no better, and would cost as much as the test.
-MOST_HELD = 2000
-
-
 @dataclass(frozen=True)
-class Choice:
-    """The kernel chosen, and the separation each candidate reached on the held-out rows."""
+class KernelChoice:
+    """The chosen kernel, and the separation that each candidate reached on the held-out rows."""
 
     kernel: Kernel
     kernels: tuple[Kernel, ...]
     separations: tuple[float, ...]
 
     def note(self, rows: str) -> str:
-        """What the reader should be told; `rows` says on which rows it was chosen."""
+        """What the reader should know; `rows` says on which rows the kernel was chosen."""
         return (
             f"kernel chosen among {len(self.kernels)} candidates for the largest separation of the models (root mean "
             f"square of difference over standard error: {max(self.separations):.2f}, against "
@@ -86,25 +78,17 @@ class Choice:
         )
 
 
-def hold_out(data: Data, share: float, plan: Plan) -> tuple[Data, Data]:
-    """Disjoint random parts of every sample: one to choose the kernel with, one to test with."""
-    if plan.dependence == "chain":
-        raise InputError('kernel="select": holds out rows at random, which a chain forbids; name a kernel')
-    held, rest = split(data, share, plan.dependence, plan.seed, "kernel", most=MOST_HELD)
-    check_rows(held, replace(plan, estimator="complete"), share="share held out for the kernel, ")
-    check_rows(rest, plan, share="share left for the test, ")
-    return held, rest
-
-
-def choose(
-    data: Data, plan: Plan, kernels: Sequence[Kernel], estimate: Callable[[Data, Plan], JointEstimate]
-) -> Choice:
-    """The kernel with the largest separation on these data, estimated from all pairs of rows."""
+def choose_kernel(
+    data: Data,
+    settings: EstimateSettings,
+    kernels: Sequence[Kernel],
+    estimate: Callable[[Data, EstimateSettings], JointEstimate],
+) -> KernelChoice:
+    """The kernel that tells the models apart best, whichever of them it favours; estimated from all pairs of rows."""
     if len(data.models) < 2:
         raise InputError('kernel="select": expected at least 2 different models to tell apart, got 1; name a kernel')
-    plans = [replace(plan, kernel=kernel, estimator="complete") for kernel in kernels]
-    separations = tuple(separation(estimate(data, each)) for each in plans)
-    return Choice(kernels[int(np.argmax(separations))], tuple(kernels), separations)
+    separations = tuple(separation(estimate(data, replace(settings, kernel=kernel))) for kernel in kernels)
+    return KernelChoice(kernels[int(np.argmax(separations))], tuple(kernels), separations)
 
 
 def separation(joint: JointEstimate) -> float:

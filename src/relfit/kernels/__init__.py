@@ -1,7 +1,7 @@
-"""Kernels as frozen values, and the median bandwidth.
+"""Kernels as frozen values: the table of those with a name, and kernels from names and from JSON.
 
-A radial kernel is ``k(x, y) = φ(r²)`` with ``r² = ‖x − y‖²``; it supplies φ, φ' and φ'' as functions of r².
-MMD needs φ only, KSD needs φ' and ``r²φ''`` too. Kernels add: ``Gaussian(1.0) + IMQ()``.
+A new radial kernel is one class in `standard` and one line in `NAMED`. Its name on the command line and in ``kernel=``,
+its JSON form and the laws that the tests check follow from that line.
 """
 
 from __future__ import annotations
@@ -9,28 +9,66 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from relfit.kernels.base import Kernel, Sum
-from relfit.kernels.choice import Collection
+from relfit.kernels.base import Kernel, ScaledKernel, Sum
+from relfit.kernels.choice import Collection, Select
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.custom import Recorded
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 from relfit.util.errors import InputError
 
-_KINDS: dict[str, type[Kernel]] = {
-    kind.__name__: kind for kind in (Gaussian, IMQ, Matern, MultiScale, Polynomial, RationalQuadratic, Recorded)
+# The kernels with a name, each with its default parameters.
+NAMED: dict[str, ScaledKernel] = {
+    "gaussian": Gaussian(),
+    "imq": IMQ(),
+    "matern12": Matern(0.5),
+    "matern32": Matern(1.5),
+    "matern52": Matern(2.5),
+    "rational-quadratic": RationalQuadratic(),
+    "multiscale": MultiScale(),
 }
+# The classes that JSON holds as their fields.
+_CLASSES: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (*map(type, NAMED.values()), Polynomial, Recorded)}
+
+
+def as_kernel(value: Any) -> Kernel | Select | None:
+    """The meaning of ``kernel=``: a kernel, `Select` or None, a name in `NAMED` or "select", or several kernels.
+
+    >>> as_kernel("imq")
+    IMQ(scale=1.0, exponent=-0.5)
+    """
+    if isinstance(value, str):
+        if value in NAMED or value == "select":
+            return Select() if value == "select" else NAMED[value]
+        raise InputError(f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, got {value!r:.40}')
+    if isinstance(value, tuple | list):
+        return Collection(tuple(value))
+    if isinstance(value, Recorded):
+        raise InputError(
+            f"kernel: {value.words!r} was read from a file, which holds no functions and no matrices; pass the kernel "
+            "itself"
+        )
+    if value is None or isinstance(value, Kernel | Select):
+        return value
+    raise InputError(
+        f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(value).__name__}'
+    )
 
 
 def kernel_from_dict(data: Mapping[str, Any]) -> Kernel:
-    """The kernel that ``to_dict`` described."""
+    """The kernel that `Kernel.to_dict` described.
+
+    >>> kernel_from_dict({"type": "Gaussian", "bandwidth": 2.0})
+    Gaussian(bandwidth=2.0)
+    """
     values = dict(data)
-    kind = values.pop("type", None)
-    if kind == "Sum":
+    name = values.pop("type", None)
+    if name == "Sum":
         return Sum(tuple(kernel_from_dict(term) for term in values["terms"]))
-    if kind == "Collection":
+    if name == "Collection":
         return Collection(tuple(kernel_from_dict(kernel) for kernel in values["kernels"]))
-    if kind == "Tilted":
+    if name == "Tilted":
         return Tilted(kernel_from_dict(values["kernel"]), Decay(**values["weight"]))
-    if kind not in _KINDS:
-        raise InputError(f"kernel: expected a type among {sorted(_KINDS)} or Sum, got {kind!r}")
-    return _KINDS[kind](**values)
+    if name not in _CLASSES:
+        known = ", ".join(sorted([*_CLASSES, "Collection", "Sum", "Tilted"]))
+        raise InputError(f"kernel: expected a type among {known}, got {name!r}")
+    return _CLASSES[name](**values)

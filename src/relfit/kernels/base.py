@@ -1,21 +1,27 @@
-"""The narrow interface between the plan of tiles and the library that does the arithmetic."""
+"""What a kernel is: an immutable value with φ, φ' and r²φ'', and ``+``; also the median distance, the default length.
+
+A radial kernel is ``k(x, y) = φ(r²)`` with ``r² = ‖x − y‖²``; derivatives are by r². MMD needs φ only, KSD needs φ' and
+``r²φ''`` too. Other kernels are functions of the inner product, ``k(x, y) = φ(x·y)``, and serve MMD only.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
-from scipy.spatial.distance import pdist
 
 from relfit.util.arrays import Array, host, library
 from relfit.util.errors import InputError
 
+# The functions of t that sums over a kernel matrix are made of; each is a method of `Kernel`.
 Weight = Literal["phi", "dphi", "r2ddphi"]
+# What φ is a function of: r² = ‖x − y‖² or x·y.
 Variable = Literal["r2", "dot"]
+Length = float | Literal["median"]
 
 
 class Power(NamedTuple):
@@ -27,28 +33,57 @@ class Power(NamedTuple):
     exponent: float
 
 
-# --------------------
-# What a kernel is: an immutable value with φ, φ' and φ'', and ``+``.
+class Tilt(Protocol):
+    """A positive weight w of the rows."""
 
-Length = float | Literal["median"]
+    def weights(self, rows: Array, /) -> Array:
+        """w(x) for every row (n,)."""
+
+    def gradient(self, rows: Array, /) -> Array:
+        """∇ log w at every row (n, d)."""
 
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """A kernel k(x, y) = φ(t), with t = r² = ‖x − y‖² (radial) or t = x·y; an immutable value that adds.
+    """A kernel k(x, y) = φ(t), with t = r² = ‖x − y‖² (radial) or t = x·y.
 
-    Radial kernels supply φ' and φ'' by r² too, which KSD needs.
+    A radial kernel supplies ``phi``, ``dphi`` and ``r2ddphi`` for arrays of any library (`library`), element by
+    element. The other members have defaults that suit a radial kernel whose parameters are numbers.
     """
 
-    # Whether r²φ'' exists at r = 0, so that KSD may use the kernel.
-    smooth: ClassVar[bool] = True
-    # Whether the kernel is φ(t) and nothing else, so that it can be added to others and tilted.
+    # True if the kernel is φ(t) and nothing else, so that it can be added to others and tilted.
     plain: ClassVar[bool] = True
+
+    @abstractmethod
+    def phi(self, t: Array) -> Array:
+        """φ(t)."""
+
+    def dphi(self, t: Array) -> Array:
+        """φ'(t)."""
+        raise InputError(f"kernel: {self.describe()} has no derivative by r²")
+
+    def r2ddphi(self, t: Array) -> Array:
+        """t φ''(t), which has a limit at t = 0 even where φ'' has none."""
+        raise InputError(f"kernel: {self.describe()} has no second derivative by r²")
+
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """Several of the functions above at once, so that a kernel can share work between them."""
+        return tuple(getattr(self, name)(t) for name in which)
 
     @property
     def variable(self) -> Variable:
         """What φ is a function of: "r2" or "dot"."""
         return "r2"
+
+    @property
+    def smooth(self) -> bool:
+        """True if φ' and r²φ'' exist for all r ≥ 0, so that KSD can use the kernel."""
+        return True
+
+    @property
+    def length(self) -> float:
+        """The shortest distance over which the kernel changes noticeably."""
+        return math.inf
 
     @property
     def unit_rate(self) -> float | None:
@@ -60,34 +95,24 @@ class Kernel(ABC):
 
     @property
     def power(self) -> Power | None:
-        """φ as a power of t, or None when it is none."""
+        """φ as a power of a linear function of t, or None when φ is not of that form."""
         return None
 
-    @property
-    def length(self) -> float:
-        """The shortest distance over which the kernel changes noticeably."""
-        return math.inf
-
     def largest_entry(self, dim: int) -> float:
-        """Rows (n, dim) of numbers up to this size keep φ, and sums of its powers, within float64."""
+        """The largest |entry| of rows (n, dim) for which φ, and sums of its powers, stay within float64."""
         return math.inf
 
     @property
     def needs_median(self) -> bool:
-        """Whether a length is still the word "median"."""
+        """True if a length is still the word "median"."""
         return False
 
     def with_median(self, median: float) -> Kernel:
         """The same kernel with "median" replaced by the number."""
         return self
 
-    @property
-    def needs_centre(self) -> bool:
-        """Whether the centre of a weight is still the word "median"."""
-        return False
-
-    def with_centre(self, centre: Array) -> Kernel:
-        """The same kernel with that "median" replaced by a point (d,)."""
+    def with_dimension(self, dim: int) -> Kernel:
+        """The same kernel with whatever depends on the number of columns filled in."""
         return self
 
     @property
@@ -97,38 +122,12 @@ class Kernel(ABC):
 
     @property
     def untilted(self) -> Kernel:
-        """The kernel without its weight, which is what tiles are made of."""
+        """The kernel without its weight: the part that is summed over tiles."""
         return self
 
     def moved(self, by: Array | float) -> Kernel:
-        """The kernel for rows from which the point `by` has been subtracted; only a weight notices."""
+        """The kernel for rows from which the point `by` has been subtracted; only a weight depends on it."""
         return self
-
-    @property
-    def writable(self) -> bool:
-        """Whether a file can hold the kernel: not if it is made of functions or of a matrix."""
-        return True
-
-    def with_dimension(self, dim: int) -> Kernel:
-        """The same kernel with whatever depends on the number of columns filled in."""
-        return self
-
-    @abstractmethod
-    def phi(self, t: Array) -> Array:
-        """φ(t)."""
-
-    def dphi(self, t: Array) -> Array:
-        """φ'(t)."""
-        raise InputError(f"kernel: {self.describe()} has no derivative by r²")
-
-    def ddphi(self, t: Array) -> Array:
-        """φ''(t)."""
-        raise InputError(f"kernel: {self.describe()} has no second derivative by r²")
-
-    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """The asked-for functions of t, on one tile."""
-        formulas = {"phi": self.phi, "dphi": self.dphi, "r2ddphi": self._r2ddphi}
-        return tuple(formulas[name](t) for name in which)
 
     def diagonal(self, rows: Array) -> Array:
         """k(x, x) for every row."""
@@ -147,34 +146,43 @@ class Kernel(ABC):
         words = ", ".join(f"{item.name} {_show(getattr(self, item.name))}" for item in fields(self))
         return f"{type(self).__name__} kernel, {words}"
 
+    @property
+    def writable(self) -> bool:
+        """True if a file can hold the kernel: it cannot if the kernel is made of functions or of a matrix."""
+        return True
+
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; `kernel_from_dict` reads it back, as its words alone where it is not `writable`."""
+        """A JSON-able form that `kernel_from_dict` reads back; of a kernel that is not `writable`, the description."""
         if not self.writable:
             return {"type": "Recorded", "words": self.describe()}
-        return {"type": type(self).__name__, **{item.name: _plain(getattr(self, item.name)) for item in fields(self)}}
+        return {
+            "type": type(self).__name__,
+            **{item.name: _jsonable(getattr(self, item.name)) for item in fields(self)},
+        }
 
     def __add__(self, other: object) -> Sum:
-        """The sum of two kernels, itself a kernel."""
-        pass
-
-        return add(self, other) if isinstance(other, Kernel) else NotImplemented
-
-    def _r2ddphi(self, t: Array) -> Array:
-        return t * self.ddphi(t)
+        """The sum of two plain kernels of the same variable, itself a kernel; sums of sums are flat."""
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        for kernel in (self, other):
+            if not kernel.plain:
+                raise InputError(f"kernel: cannot add {kernel.describe()}; add plain kernels, then tilt the sum")
+        if self.variable != other.variable:
+            raise InputError("kernel: cannot add a radial kernel and a function of x·y")
+        return Sum((*_terms(self), *_terms(other)))
 
 
 @dataclass(frozen=True)
 class ScaledKernel(Kernel):
-    """A radial kernel with one length, which may be "median"."""
+    """A radial kernel with one length, the field that `length_field` names, which may be "median"."""
 
-    length_field: ClassVar[str] = "length"
+    length_field: ClassVar[str] = "bandwidth"
 
     def __post_init__(self) -> None:
         check_length(self.length_field, getattr(self, self.length_field))
 
     @property
     def length(self) -> float:
-        """The kernel's length."""
         value = getattr(self, self.length_field)
         if isinstance(value, str):
             raise InputError(f'{self.length_field}: still "median"; call with_median(number) before using the kernel')
@@ -182,23 +190,83 @@ class ScaledKernel(Kernel):
 
     @property
     def needs_median(self) -> bool:
-        """Whether the length is still to be computed from the data."""
         return bool(getattr(self, self.length_field) == "median")
 
     def with_median(self, median: float) -> Self:
-        """The kernel with length `median` if it was "median"."""
         changes: dict[str, Any] = {self.length_field: median}
         return replace(self, **changes) if self.needs_median else self
 
 
-class Tilt(Protocol):
-    """A positive weight of the rows."""
+@dataclass(frozen=True)
+class Sum(Kernel):
+    """The sum of kernels, made by ``+``."""
 
-    def weights(self, rows: Array, /) -> Array:
-        """w(x) for every row (n,)."""
+    terms: tuple[Kernel, ...]
 
-    def gradient(self, rows: Array, /) -> Array:
-        """∇ log w at every row (n, d)."""
+    def phi(self, t: Array) -> Array:
+        return self.weights(t, ("phi",))[0]
+
+    def dphi(self, t: Array) -> Array:
+        return self.weights(t, ("dphi",))[0]
+
+    def r2ddphi(self, t: Array) -> Array:
+        return self.weights(t, ("r2ddphi",))[0]
+
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        total = self.terms[0].weights(t, which)
+        for term in self.terms[1:]:
+            total = tuple(a + b for a, b in zip(total, term.weights(t, which), strict=True))
+        return total
+
+    @property
+    def variable(self) -> Variable:
+        return self.terms[0].variable
+
+    @property
+    def smooth(self) -> bool:
+        return all(term.smooth for term in self.terms)
+
+    @property
+    def length(self) -> float:
+        return min(term.length for term in self.terms)
+
+    def largest_entry(self, dim: int) -> float:
+        return min(term.largest_entry(dim) for term in self.terms)
+
+    @property
+    def needs_median(self) -> bool:
+        return any(term.needs_median for term in self.terms)
+
+    def with_median(self, median: float) -> Sum:
+        return Sum(tuple(term.with_median(median) for term in self.terms))
+
+    def with_dimension(self, dim: int) -> Sum:
+        return Sum(tuple(term.with_dimension(dim) for term in self.terms))
+
+    @property
+    def writable(self) -> bool:
+        return all(term.writable for term in self.terms)
+
+    def describe(self) -> str:
+        return " + ".join(term.describe() for term in self.terms)
+
+
+def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
+    return kernel.terms if isinstance(kernel, Sum) else (kernel,)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        return value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return [_jsonable(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ", ".join(_show(item) for item in value) + ")"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def check_length(argument: str, value: object) -> None:
@@ -218,113 +286,11 @@ def check_positive(argument: str, value: object) -> None:
     check_length(argument, value)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Kernel):
-        return value.to_dict()
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "(" + ", ".join(_show(item) for item in value) + ")"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-# --------------------
-# Sums of kernels, and one kernel summed over a grid of bandwidths.
-
-
-@dataclass(frozen=True)
-class Sum(Kernel):
-    """The sum of kernels, made by ``+``."""
-
-    terms: tuple[Kernel, ...]
-
-    @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether every term is."""
-        return all(term.smooth for term in self.terms)
-
-    @property
-    def variable(self) -> Variable:
-        """The variable its terms share."""
-        return self.terms[0].variable
-
-    @property
-    def length(self) -> float:
-        """The shortest length among the terms."""
-        return min(term.length for term in self.terms)
-
-    def largest_entry(self, dim: int) -> float:
-        """The smallest among the terms'."""
-        return min(term.largest_entry(dim) for term in self.terms)
-
-    @property
-    def writable(self) -> bool:
-        """Whether every term is."""
-        return all(term.writable for term in self.terms)
-
-    @property
-    def needs_median(self) -> bool:
-        """Whether any term still needs the median."""
-        return any(term.needs_median for term in self.terms)
-
-    def with_median(self, median: float) -> Sum:
-        """The sum with "median" replaced in every term."""
-        return Sum(tuple(term.with_median(median) for term in self.terms))
-
-    def with_dimension(self, dim: int) -> Sum:
-        """The sum with the dimension filled in in every term."""
-        return Sum(tuple(term.with_dimension(dim) for term in self.terms))
-
-    def phi(self, t: Array) -> Array:
-        """Σφ."""
-        return self.weights(t, ("phi",))[0]
-
-    def dphi(self, t: Array) -> Array:
-        """Σφ'."""
-        return self.weights(t, ("dphi",))[0]
-
-    def ddphi(self, t: Array) -> Array:
-        """Σφ''."""
-        first, *others = (term.ddphi(t) for term in self.terms)
-        return sum(others, start=first)
-
-    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """Each weight added up over the terms."""
-        total = self.terms[0].weights(t, which)
-        for term in self.terms[1:]:
-            total = tuple(a + b for a, b in zip(total, term.weights(t, which), strict=True))
-        return total
-
-    def describe(self) -> str:
-        """The terms in words, joined by "+"."""
-        return " + ".join(term.describe() for term in self.terms)
-
-
-def add(first: Kernel, second: Kernel) -> Sum:
-    """The flat sum of two plain kernels of the same variable."""
-    for kernel in (first, second):
-        if not kernel.plain:
-            raise InputError(f"kernel: cannot add {kernel.describe()}; add plain kernels, then tilt the sum if wanted")
-    if first.variable != second.variable:
-        raise InputError("kernel: cannot add a radial kernel and a function of x·y")
-    return Sum((*_terms(first), *_terms(second)))
-
-
-def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
-    return kernel.terms if isinstance(kernel, Sum) else (kernel,)
-
-
-# --------------------
-# The median distance, the default bandwidth.
-
-
 def median_distance(points: Array) -> float:
     """The median pairwise distance of the rows (s, d) of an already drawn subsample.
 
-    With many repeated rows the median is 0; then it is the mean distance of the distinct pairs. Rows
-    that all coincide are refused.
+    With many repeated rows the median is 0; then it is the mean distance of the distinct pairs. Rows that all coincide
+    are refused.
     """
     scale = float(np.abs(points).max()) or 1.0
     # Scaled so that squares neither overflow nor vanish for data of size 1e±300.
@@ -336,13 +302,16 @@ def median_distance(points: Array) -> float:
 
 
 def _pairwise_distances(rows: Array) -> Array:
+    """The distances of all pairs a < b; with many columns a matrix product is faster than pdist."""
     if rows.shape[1] <= 64:
+        from scipy.spatial.distance import pdist  # here, because it takes a tenth of a second to import
+
         return np.asarray(pdist(rows))
     norms = np.einsum("ij,ij->i", rows, rows)
     upper = np.triu(np.ones((len(rows), len(rows)), dtype=bool), 1)
     total = (norms[:, None] + norms)[upper]
     squares = total - 2.0 * (rows @ rows.T)[upper]
-    # Equal rows must be at distance 0 exactly, or atoms are not seen through the rounding.
+    # Equal rows must be at distance 0 exactly, or repeated rows go unnoticed because of rounding.
     near = np.flatnonzero(squares <= 1e-12 * total)
     first, second = (index[near] for index in np.nonzero(upper))
     squares[near] = np.square(rows[first] - rows[second]).sum(axis=1)

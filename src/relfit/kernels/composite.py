@@ -1,4 +1,8 @@
-"""Sums of kernels, and one kernel summed over a grid of bandwidths."""
+"""Kernels made of another one: Gaussians summed over several bandwidths, tilted kernels, squared kernels.
+
+A tilted kernel ``k(x, y) w(x) w(y)`` gives rows that lie far out less weight, so that a few rows in heavy tails cannot
+decide a comparison alone.
+"""
 
 from __future__ import annotations
 
@@ -14,47 +18,25 @@ from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host, library
 from relfit.util.errors import InputError
 
+RowFunction = Callable[[Array], Any]
+Centre = float | tuple[float, ...] | Literal["median"]
 
-@dataclass(frozen=True)
-class Squared(Kernel):
-    """``k²``: the sums of squares that weighed kernels need are sums over this kernel. Not for users."""
-
-    kernel: Kernel
-
-    @property
-    def variable(self) -> Variable:
-        """That of the kernel."""
-        return self.kernel.variable
-
-    @property
-    def unit_rate(self) -> float | None:
-        """Twice the kernel's."""
-        return None if self.kernel.unit_rate is None else 2.0 * self.kernel.unit_rate
-
-    @property
-    def length(self) -> float:
-        """That of the kernel."""
-        return self.kernel.length
-
-    def phi(self, t: Array) -> Array:
-        """φ²."""
-        return self.kernel.phi(t) ** 2
+# `describe` shows the first few numbers of a centre with many columns.
+_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class MultiScale(ScaledKernel):
     """``k = Σ_f exp(−r²/(2(fb)²))``: Gaussians whose bandwidths are multiples of b (a number or "median").
 
-    It sees differences at several scales at once, where a single median bandwidth sees the coarse ones only.
+    It is sensitive to differences at several scales at once; a single median bandwidth is to coarse ones only.
 
-    >>> import numpy as np
     >>> MultiScale((1.0, 2.0), 1.0).phi(np.array([0.0, 8.0])).round(4)
     array([2.    , 0.3862])
     """
 
     factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0)
     bandwidth: Length = "median"
-    length_field: ClassVar[str] = "bandwidth"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,42 +52,23 @@ class MultiScale(ScaledKernel):
         return super().length * min(self.factors)
 
     def phi(self, t: Array) -> Array:
-        """Σφ."""
         return self.weights(t, ("phi",))[0]
 
     def dphi(self, t: Array) -> Array:
-        """Σφ'."""
         return self.weights(t, ("dphi",))[0]
 
-    def ddphi(self, t: Array) -> Array:
-        """Σφ''."""
-        total: Array = library(t).zeros_like(t)
-        for b in self._bandwidths():
-            total = total + 0.25 / b**4 * library(t).exp((-0.5 / b**2) * t)
-        return total
+    def r2ddphi(self, t: Array) -> Array:
+        return self.weights(t, ("r2ddphi",))[0]
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """One exponential a bandwidth gives every weight."""
+        """Every function follows from one exponential for each bandwidth."""
         arrays = library(t)
         total = {name: arrays.zeros_like(t) for name in which}
-        for b in self._bandwidths():
+        for b in [factor * super(MultiScale, self).length for factor in self.factors]:
             phi = arrays.exp((-0.5 / b**2) * t)
             for name, into in total.items():
                 into += phi if name == "phi" else phi * (-0.5 / b**2) if name == "dphi" else phi * t * (0.25 / b**4)
         return tuple(total[name] for name in which)
-
-    def _bandwidths(self) -> list[float]:
-        return [factor * super(MultiScale, self).length for factor in self.factors]
-
-
-# --------------------
-# Kernels tilted by a weight of the rows, so that rows far out in heavy tails cannot decide alone.
-
-RowFunction = Callable[[Array], Any]
-Centre = float | tuple[float, ...] | Literal["median"]
-
-# Of a centre with many columns only the first few are shown.
-_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -139,7 +102,7 @@ class Decay:
         return np.asarray((-2.0 * self.exponent / self._length**2) * gap / (1.0 + squares)[:, None])
 
     def moved(self, by: Array | float) -> Decay:
-        """The weight for rows from which `by` was subtracted."""
+        """The weight for rows from which `by` has been subtracted."""
         return replace(self, centre=_numbers(self._centre - by))
 
     @property
@@ -162,33 +125,31 @@ class Decay:
 
 @dataclass(frozen=True)
 class Functions:
-    """A weight given by functions of rows (n, d): log w (n,), and ∇ log w (n, d) where KSD is wanted."""
+    """A weight given by functions of rows (n, d): log w (n,), and ∇ log w (n, d), which only KSD needs."""
 
     log_weight: RowFunction
     gradient_of_log: RowFunction | None = None
     origin: Array | float = field(default=0.0, compare=False)
 
     def weights(self, rows: Array) -> Array:
-        """w(x) for every row (n,)."""
         return np.exp(_checked("log_weight", self.log_weight, rows + self.origin, (len(rows),)))
 
     def gradient(self, rows: Array) -> Array:
-        """∇ log w at every row (n, d)."""
         if self.gradient_of_log is None:
             raise InputError("weight: KSD needs its gradient too; give weight=(log_weight, gradient)")
         return _checked("gradient", self.gradient_of_log, rows + self.origin, rows.shape)
 
     def moved(self, by: Array | float) -> Functions:
-        """The weight for rows from which `by` was subtracted."""
+        """The weight for rows from which `by` has been subtracted."""
         return replace(self, origin=np.asarray(self.origin + by))
 
 
 @dataclass(frozen=True)
 class Tilted(Kernel):
-    """``k(x, y) w(x) w(y)``: a kernel that trusts rows the less the further out they are.
+    """``k(x, y) w(x) w(y)``: a kernel that gives rows less weight the further out they are.
 
-    The Stein kernel of a tilted kernel is w(x) w(y) times that of k with scores ``s + ∇ log w``, so the sums over
-    kernel tiles stay what they are, with rows scaled by w. In MMD the rows are weighed by w.
+    The Stein kernel of a tilted kernel is w(x) w(y) times that of k with scores ``s + ∇ log w``. So KSD takes the same
+    sums over kernel tiles with rows scaled by w. In MMD the rows are weighted by w.
 
     Args:
         kernel: the kernel to tilt.
@@ -212,41 +173,35 @@ class Tilted(Kernel):
 
     @property
     def tilt(self) -> Tilt:
-        """The weight."""
         return self.weight
 
     @property
     def untilted(self) -> Kernel:
-        """The kernel without its weight."""
         return self.kernel
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether KSD may use it."""
-        given = isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None
-        return self.kernel.smooth and given
+    def smooth(self) -> bool:
+        """True if the kernel is smooth and the gradient of log w is known."""
+        has_gradient = isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None
+        return self.kernel.smooth and has_gradient
 
     @property
     def variable(self) -> Variable:
-        """That of the kernel."""
         return self.kernel.variable
 
     @property
     def length(self) -> float:
-        """That of the kernel."""
         return self.kernel.length
 
     def largest_entry(self, dim: int) -> float:
-        """That of the kernel, which is evaluated before it is weighed."""
+        """The kernel's bound: it is evaluated before the weights are applied."""
         return self.kernel.largest_entry(dim)
 
     @property
     def needs_median(self) -> bool:
-        """Whether the kernel or the weight needs it."""
         return self.kernel.needs_median or (isinstance(self.weight, Decay) and self.weight.scale == "median")
 
     def with_median(self, median: float) -> Self:
-        """Both with "median" replaced by the number."""
         weight = self.weight
         if isinstance(weight, Decay) and weight.scale == "median":
             weight = replace(weight, scale=median)
@@ -254,22 +209,17 @@ class Tilted(Kernel):
 
     @property
     def needs_centre(self) -> bool:
-        """Whether the weight's centre is still "median"."""
+        """True if the centre of the weight is still "median"."""
         return isinstance(self.weight, Decay) and self.weight.centre == "median"
 
-    @property
-    def writable(self) -> bool:
-        """Not with functions, be they the kernel's or the weight's."""
-        return self.kernel.writable and isinstance(self.weight, Decay)
-
     def with_centre(self, centre: Array) -> Self:
-        """The weight about this point if its centre was "median"."""
+        """The kernel with its weight centred at this point (d,) if the centre was "median"."""
         if isinstance(self.weight, Decay) and self.weight.centre == "median":
             return replace(self, weight=replace(self.weight, centre=tuple(centre.tolist())))
         return self
 
     def with_dimension(self, dim: int) -> Self:
-        """The kernel with the dimension filled in, and the weight's checked."""
+        """The kernel with the number of columns filled in; a centre of another number of columns is refused."""
         centre = self.weight.centre if isinstance(self.weight, Decay) else 0.0
         if isinstance(centre, tuple) and len(centre) != dim:
             raise InputError(
@@ -278,11 +228,10 @@ class Tilted(Kernel):
         return replace(self, kernel=self.kernel.with_dimension(dim))
 
     def moved(self, by: Array | float) -> Self:
-        """The kernel for rows from which `by` was subtracted."""
         return replace(self, weight=self.weight.moved(by))
 
     def phi(self, t: Array) -> NoReturn:
-        """Refused: whoever works with φ must know of the weight, and use `untilted` and `tilt`."""
+        """Refused: code that works with φ must handle the weight too, through `untilted` and `tilt`."""
         raise InputError(f"kernel: expected a plain kernel here, got {self.describe()}")
 
     def diagonal(self, rows: Array) -> Array:
@@ -294,15 +243,11 @@ class Tilted(Kernel):
         return self.kernel.pairs(x, y) * self.weight.weights(x) * self.weight.weights(y)
 
     def describe(self) -> str:
-        """The kernel and its weight."""
         return f"{self.kernel.describe()}, tilted by {_words(self.weight)}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; of functions only the words."""
-        if not self.writable or isinstance(self.weight, Functions):
-            return super().to_dict()
-        weight = {"exponent": self.weight.exponent, "scale": self.weight.scale, "centre": self.weight.centre}
-        return {"type": "Tilted", "kernel": self.kernel.to_dict(), "weight": weight}
+    @property
+    def writable(self) -> bool:
+        return self.kernel.writable and isinstance(self.weight, Decay)
 
 
 def _weight(weight: Any) -> Decay | Functions:
@@ -328,23 +273,46 @@ def _checked(name: str, function: RowFunction, rows: Array, shape: tuple[int, ..
 
 def _numbers(centre: Any) -> Centre:
     try:
-        found = np.asarray(centre, dtype=np.float64)
+        point = np.asarray(centre, dtype=np.float64)
     except (TypeError, ValueError):
-        found = np.full(1, math.nan)
-    if found.ndim > 1 or not found.size or not np.isfinite(found).all():
+        point = np.full(1, math.nan)
+    if point.ndim > 1 or not point.size or not np.isfinite(point).all():
         raise InputError(f'centre of Decay: expected "median", a number or one for each column, got {centre!r:.80}')
-    return tuple(found.tolist()) if found.ndim else float(found)
+    return tuple(point.tolist()) if point.ndim else float(point)
 
 
 def _words(weight: Decay | Functions) -> str:
     if isinstance(weight, Functions):
         return "a weight of its own"
-    scale, centre = weight.scale, weight.centre
-    shown = centre if isinstance(centre, str | float) else _first(centre)
-    size = scale if isinstance(scale, str) else f"{scale:.3g}"
-    return f"(1 + r²/s²)^−{weight.exponent:g}, s = {size}, about {shown if isinstance(shown, str) else f'{shown:.3g}'}"
+    size = weight.scale if isinstance(weight.scale, str) else f"{weight.scale:.3g}"
+    return f"(1 + r²/s²)^−{weight.exponent:g}, s = {size}, about {_point(weight.centre)}"
 
 
-def _first(centre: Sequence[float]) -> str:
-    more = ", …" if len(centre) > _MOST_SHOWN else ""
-    return "(" + ", ".join(f"{value:.3g}" for value in centre[:_MOST_SHOWN]) + more + ")"
+def _point(centre: Centre) -> str:
+    if isinstance(centre, tuple):
+        more = ", …" if len(centre) > _MOST_SHOWN else ""
+        return "(" + ", ".join(f"{value:.3g}" for value in centre[:_MOST_SHOWN]) + more + ")"
+    return centre if isinstance(centre, str) else f"{centre:.3g}"
+
+
+@dataclass(frozen=True)
+class Squared(Kernel):
+    """``k²``, not for users: the variance of MMD with a tilted kernel needs sums over the squares of that kernel."""
+
+    kernel: Kernel
+
+    def phi(self, t: Array) -> Array:
+        return self.kernel.phi(t) ** 2
+
+    @property
+    def variable(self) -> Variable:
+        return self.kernel.variable
+
+    @property
+    def length(self) -> float:
+        return self.kernel.length
+
+    @property
+    def unit_rate(self) -> float | None:
+        """φ² = exp(2q r²/length²)."""
+        return None if self.kernel.unit_rate is None else 2.0 * self.kernel.unit_rate

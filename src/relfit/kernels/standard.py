@@ -1,4 +1,4 @@
-"""Radial kernels with one length: Gaussian, inverse multiquadric, Matérn, rational quadratic."""
+"""The named kernels: Gaussian, inverse multiquadric, rational quadratic and Matérn of r², polynomial of x·y."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from relfit.kernels.base import Kernel, Length, Power, ScaledKernel, Variable, W
 from relfit.util.arrays import Array, library
 from relfit.util.errors import InputError
 
+# Variances (of UME, of tilted kernels) sum the fourth powers of kernel values, which must stay within float64.
+LARGEST_VALUE = 1e70
+
 
 @dataclass(frozen=True)
 class Gaussian(ScaledKernel):
@@ -23,7 +26,6 @@ class Gaussian(ScaledKernel):
     """
 
     bandwidth: Length = "median"
-    length_field: ClassVar[str] = "bandwidth"
 
     @property
     def unit_rate(self) -> float:
@@ -39,9 +41,9 @@ class Gaussian(ScaledKernel):
         """−φ/(2b²)."""
         return -0.5 / self.length**2 * self.phi(t)
 
-    def ddphi(self, t: Array) -> Array:
-        """φ/(4b⁴)."""
-        return 0.25 / self.length**4 * self.phi(t)
+    def r2ddphi(self, t: Array) -> Array:
+        """r²φ/(4b⁴)."""
+        return t * (0.25 / self.length**4 * self.phi(t))
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,9 @@ class IMQ(ScaledKernel):
         """e (c² + r²)^(e−1)."""
         return self.weights(t, ("dphi",))[0]
 
-    def ddphi(self, t: Array) -> Array:
-        """e(e−1) (c² + r²)^(e−2)."""
-        base = self.length**2 + t
-        return self.exponent * (self.exponent - 1.0) * self._power(base) / base**2
+    def r2ddphi(self, t: Array) -> Array:
+        """e(e−1) r² (c² + r²)^(e−2)."""
+        return self.weights(t, ("r2ddphi",))[0]
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """φ, φ' and r²φ'' share one power: φ' = eφ/(c²+r²)."""
@@ -107,7 +108,6 @@ class RationalQuadratic(ScaledKernel):
 
     bandwidth: Length = "median"
     alpha: float = 1.0
-    length_field: ClassVar[str] = "bandwidth"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +115,7 @@ class RationalQuadratic(ScaledKernel):
 
     @property
     def power(self) -> Power:
-        """φ is one."""
+        """(1 + r²/(2αb²))^(−α)."""
         return Power(1.0, 1.0, 0.5 / (self.alpha * self.length**2), -self.alpha)
 
     def phi(self, t: Array) -> Array:
@@ -126,10 +126,10 @@ class RationalQuadratic(ScaledKernel):
         """−(1 + r²/(2αb²))^(−α−1) / (2b²)."""
         return -0.5 / self.length**2 * self._base(t) ** (-self.alpha - 1.0)
 
-    def ddphi(self, t: Array) -> Array:
-        """(α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
+    def r2ddphi(self, t: Array) -> Array:
+        """r² (α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
         factor = (self.alpha + 1.0) / (4.0 * self.alpha * self.length**4)
-        return factor * self._base(t) ** (-self.alpha - 2.0)
+        return t * (factor * self._base(t) ** (-self.alpha - 2.0))
 
     def _base(self, t: Array) -> Array:
         return 1.0 + t / (2.0 * self.alpha * self.length**2)
@@ -147,7 +147,6 @@ class Matern(ScaledKernel):
 
     smoothness: float = 1.5
     bandwidth: Length = "median"
-    length_field: ClassVar[str] = "bandwidth"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -155,8 +154,8 @@ class Matern(ScaledKernel):
             raise InputError(f"smoothness of Matern: expected 0.5, 1.5 or 2.5, got {self.smoothness!r}")
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether KSD may use it: not for ν = ½."""
+    def smooth(self) -> bool:
+        """False for ν = ½ only."""
         return self.smoothness > 0.5
 
     def phi(self, t: Array) -> Array:
@@ -172,15 +171,8 @@ class Matern(ScaledKernel):
         factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
         return self._decay(a, factor / self.length**2)
 
-    def ddphi(self, t: Array) -> Array:
-        """9e^−a/(4ab⁴) for 3/2 (infinite at 0), 25e^−a/(12b⁴) for 5/2."""
-        a = self._a(t)
-        self._refuse_rough()
-        with np.errstate(divide="ignore"):
-            factor = 9.0 / (4.0 * a) if self.smoothness == 1.5 else 25.0 / 12.0
-        return self._decay(a, factor / self.length**4)
-
-    def _r2ddphi(self, t: Array) -> Array:
+    def r2ddphi(self, t: Array) -> Array:
+        """3a e^−a/(4b²) for 3/2, 5a²e^−a/(12b²) for 5/2."""
         a = self._a(t)
         self._refuse_rough()
         factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
@@ -199,19 +191,12 @@ class Matern(ScaledKernel):
             raise InputError("kernel: Matern with smoothness 0.5 has no derivative at 0; KSD takes 1.5 or 2.5")
 
 
-# --------------------
-# Kernels of the inner product: the polynomial kernel of KID.
-
-# Kernel values up to this: sums of their fourth powers, which variances take (UME, tilted), stay within float64.
-LARGEST_VALUE = 1e70
-
-
 @dataclass(frozen=True)
 class Polynomial(Kernel):
     """``k = (γ x·y + c)^p``, with γ = 1/d unless given; the default is the cubic kernel of KID.
 
-    ``Polynomial(1, offset=0.0)`` is linear. For MMD only, and it compares moments up to order p only: models
-    that agree in those are level, however different they are.
+    ``Polynomial(1, offset=0.0)`` is linear. For MMD only. It compares moments up to order p and nothing else: models
+    that agree in those have the same discrepancy, however different they are.
 
     >>> Polynomial(scale=0.5).phi(np.array([2.0]))
     array([8.])
@@ -235,8 +220,8 @@ class Polynomial(Kernel):
         return "dot"
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """KSD is written for radial kernels."""
+    def smooth(self) -> bool:
+        """False: KSD is written for radial kernels."""
         return False
 
     def with_dimension(self, dim: int) -> Polynomial:
@@ -244,20 +229,20 @@ class Polynomial(Kernel):
         return self if self.scale is not None else replace(self, scale=1.0 / dim)
 
     def largest_entry(self, dim: int) -> float:
-        """The A for which (γ dim A² + c)^p, the most that |k| can be, is LARGEST_VALUE; 0 where c alone is too much.
+        """The A for which (γ dim A² + c)^p, the largest possible |k|, is LARGEST_VALUE; 0 if c alone is too large.
 
         >>> f"{Polynomial(2, offset=0.0).with_dimension(7).largest_entry(7):.3g}"  # A⁴ = 1e70
         '3.16e+17'
         """
-        room = max(LARGEST_VALUE ** (1.0 / self.degree) - self.offset, 0.0)
+        largest_dot = max(LARGEST_VALUE ** (1.0 / self.degree) - self.offset, 0.0)
         # However small γ is, A² must be within float64 too.
-        return min(math.sqrt(room) / math.sqrt(self.power.slope) / math.sqrt(dim), LARGEST_VALUE)
+        return min(math.sqrt(largest_dot) / math.sqrt(self.power.slope) / math.sqrt(dim), LARGEST_VALUE)
 
     @property
     def power(self) -> Power:
-        """φ is one."""
+        """(γt + c)^p."""
         if self.scale is None:
-            raise InputError("scale of Polynomial: not known yet; call with_dimension(d) before using the kernel")
+            raise InputError("scale of Polynomial: depends on the data; call with_dimension(d) before using the kernel")
         return Power(1.0, self.offset, self.scale, float(self.degree))
 
     def phi(self, t: Array) -> Array:

@@ -10,15 +10,16 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
+from relfit.api import plan
 from relfit.data.check_score import check_score
 from relfit.data.models import Density
 from relfit.report.recall import Recalled
-from relfit.report.sensitivity import Sensitivity, obstacle
+from relfit.report.sensitivity import Sensitivity, obstacle, used_test
 from relfit.report.words import grouped, kernel_words, measure_of
 from relfit.results.comparison import Comparison
-from relfit.results.plan import Forecast, Plan
-from relfit.results.planning import TESTS, plan
+from relfit.results.plan import Plan
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.stats.planning import Forecast
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
@@ -221,8 +222,8 @@ def separated_clusters(x: Array) -> Separation | None:
 
 def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
     """The plan with these models of the comparison as its pilot, for the test it used."""
-    joint = comparison._distinct()
-    if joint.sizes is None or comparison.test not in TESTS:
+    joint = comparison.distinct()
+    if joint.sizes is None:
         raise InputError("sample size: this result does not record how many rows it was made from")
     if comparison.margin:
         raise InputError(
@@ -241,8 +242,7 @@ def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POW
         ),
         power=power,
         alpha=comparison.alpha,
-        tests=[comparison.test],
-        select_fraction=comparison.select_fraction or 0.25,
+        tests=[used_test(comparison)],
         correction=comparison.correction,
         trials=trials,
         rng=comparison.seed or 0,
@@ -255,7 +255,7 @@ def rows_advice(comparison: Comparison) -> list[str]:
 
     The gap seen is taken for the true one; the range is what the data leave open about it.
     """
-    if comparison.sizes is None or comparison.test not in TESTS:
+    if comparison.sizes is None:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.report.text import number_format
-from relfit.report.words import kind_of, words_of
+from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
+from relfit.stats.tests import TESTS
 
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 # Bars are cut off so many standard errors from their value: selective intervals can be infinite.
@@ -156,7 +157,7 @@ def difference_forest(comparison: Comparison) -> Forest:
     for row in comparison.rows():
         i = comparison.names.index(row["name"])
         low, high = (float(end) for end in intervals[i])
-        bound = float(bounds[i]) if not row["best"] or words_of(comparison).tests_best else None
+        bound = float(bounds[i]) if not row["best"] or TESTS[comparison.test].tests_best else None
         error = float(comparison.difference_standard_error[i])
         bars.append(Bar(row["name"], kind_of(row), row["difference"], low, high, error, bound))
     return _forest(comparison, bars, line=comparison.margin)

@@ -16,7 +16,6 @@ import numpy as np
 from relfit.report.text import show_pvalue, styled
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
-from relfit.results.distinct import unseen
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.pair import relative_z
 from relfit.util.errors import InputError
@@ -74,7 +73,7 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
         return Gate(name, opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
-    originals = comparison._originals()
+    originals = comparison.originals()
     if originals[at[0]] == originals[at[1]]:
         return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
     decision = relative_z(pair, comparison.alpha, comparison.margin)
@@ -84,7 +83,7 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
 
 def _check_seen(comparison: Comparison, name: str, against: str | None) -> None:
     """Refuse an answer that no data could have changed: a kernel that takes the same value on all pairs of rows."""
-    others = unseen(comparison, name)
+    others = comparison.indistinguishable(name)
     opponent = comparison.best if against is None else against
     if comparison.kernel is None or not (others if opponent == name else opponent in others):
         return
@@ -188,7 +187,7 @@ def _opponent(gate: Gate) -> str:
 
 def _copied(comparison: Comparison, gate: Gate) -> list[str]:
     """The models that hold the same as the gated one; with a fixed opponent only that one counts."""
-    stand_for = dict(zip(comparison.names, comparison._originals(), strict=True))
+    stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
     others = [gate.against] if gate.fixed else [name for name in comparison.names if name != gate.name]
     return [name for name in others if stand_for[name] == stand_for[gate.name]]
 

@@ -6,18 +6,18 @@
 
 from __future__ import annotations
 
-import inspect
 import os
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from relfit.api import compare
+from relfit.estimators.base import Estimator
+from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
-from relfit.kernels.composite import MultiScale
-from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.checks import checks, rows_advice
 from relfit.report.examples import check_items, strips
@@ -26,9 +26,11 @@ from relfit.report.gate import Gate, gate_sentence
 from relfit.report.landscape import where
 from relfit.report.methods import methods_text
 from relfit.report.recall import recall
-from relfit.report.sensitivity import Sensitivity, bandwidth_sensitivity
+from relfit.report.sensitivity import Sensitivity, bandwidth_sensitivity, used_test
 from relfit.report.text import short_names, table
 from relfit.results.comparison import Comparison
+from relfit.settings import Settings
+from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 from relfit.util.text import visible
@@ -53,12 +55,6 @@ _LABELS = {
     "inputs": "digests of the data",
     "plan": "order of sums",
 }
-# Options of `compare` that a result records under the same name.
-_RECORDED = (
-    *("test", "estimator", "alpha", "select_fraction", "correction", "dependence"),
-    *("variance", "margin", "precision", "preset"),
-)
-_WRITTEN = (Gaussian, IMQ, Matern, MultiScale, Polynomial, RationalQuadratic)
 
 
 def write_report(
@@ -238,15 +234,18 @@ def python_call(comparison: Comparison) -> str | None:
     """
     if not words.measure_of(comparison).pairs or comparison.kernel is None or comparison.bandwidth_rule == "selected":
         return None
+    test, estimator, default = used_test(comparison), _used_estimator(comparison), Settings()
     options = {
         name: repr(getattr(comparison, name))
-        for name, parameter in inspect.signature(compare).parameters.items()
-        if name in _RECORDED and getattr(comparison, name, None) not in (None, parameter.default)
+        for name in ("alpha", "margin", "dependence", "preset")
+        if getattr(comparison, name) not in (None, getattr(default, name))
     }
-    if comparison.correction == words.words_of(comparison).correction:
-        options.pop("correction", None)
-    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count}
-    options |= {name: repr(count) for name, count in counts.items() if count is not None}
+    if test != default.test:
+        options["test"] = _value_code(test, TESTS)
+    if comparison.correction != test.default_correction:
+        options["correction"] = repr(comparison.correction)
+    if estimator != default.estimator:
+        options["estimator"] = _value_code(estimator, ESTIMATORS)
     median_gaussian = isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
     if comparison.preset is None and not median_gaussian:
         options["kernel"] = _kernel_code(comparison.kernel)
@@ -256,8 +255,21 @@ def python_call(comparison: Comparison) -> str | None:
     return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
 
 
+def _used_estimator(comparison: Comparison) -> Estimator:
+    """The estimator of a comparison, with the options that it records."""
+    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count, "variance": comparison.variance}
+    return ESTIMATORS[comparison.estimator or Complete.name](
+        **{name: value for name, value in counts.items() if value is not None}
+    )
+
+
+def _value_code(value: Any, known: Mapping[str, Any]) -> str:
+    """A test or an estimator as Python: its name, or the value where it has options."""
+    return repr(value.name) if value == known[value.name]() else f"relfit.{value!r}"
+
+
 def _kernel_code(kernel: Kernel) -> str:
     """The kernel as Python; one that was made of functions or matrices is only named."""
     if isinstance(kernel, Sum):
         return " + ".join(map(_kernel_code, kernel.terms))
-    return f"relfit.{kernel!r}" if isinstance(kernel, _WRITTEN) else "kernel"
+    return f"relfit.{kernel!r}" if kernel.plain and kernel.writable else "kernel"

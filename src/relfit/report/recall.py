@@ -20,7 +20,8 @@ from relfit.data.presets import PRESETS
 from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
-from relfit.kernels.custom import Precomputed, Recorded
+from relfit.kernels.custom import Recorded
+from relfit.kernels.precomputed import Precomputed
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows, host
@@ -147,7 +148,7 @@ def _chosen(comparison: Comparison, data: Data, most: int) -> dict[str | None, R
 
 
 def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) -> Data:
-    """The data with these rows only, in memory, and prepared as the result's preset does it."""
+    """The data with these rows only, in memory, and prepared as the result's preset does it: once more does no harm."""
     preset = None if comparison.preset is None else PRESETS[comparison.preset]
 
     def some(name: str | None, sample: Array) -> Array:

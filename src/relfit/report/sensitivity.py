@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from relfit.api import _decide, comparison_of
 from relfit.compute.backend import Backend, Block, BlockSums, Points, TileKernel
 from relfit.compute.numpy_backend import NumpyBackend
 from relfit.compute.tiles import Runtime
@@ -16,8 +15,8 @@ from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.data.overlap import fingerprint
 from relfit.estimators import joint_estimate
-from relfit.estimators.base import Plan
-from relfit.estimators.checks import FEWEST_ROWS, FEWEST_SELECTION_ROWS
+from relfit.estimators.base import EstimateSettings
+from relfit.estimators.designs import Complete
 from relfit.estimators.split import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
@@ -25,7 +24,11 @@ from relfit.report.recall import Recalled
 from relfit.report.witness import squared_distances
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
-from relfit.stats.tests.relmulti import relmulti
+from relfit.stats.decision import Decision, difference_variance
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
+from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.arrays import Array
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -42,34 +45,44 @@ class Sensitivity:
 
     Attributes:
         factors, lengths: the multiples, and the lengths they give.
-        results: one comparison for each.
+        results: the estimate and the verdicts of the distinct models for each.
+        copies: the name of every copy, and the model that it is a copy of.
         rows: the most rows of a sample that were used.
         complete: whether these are all rows.
     """
 
     factors: tuple[float, ...]
     lengths: tuple[float, ...]
-    results: tuple[Comparison, ...]
+    results: tuple[tuple[JointEstimate, Decision], ...]
+    copies: Mapping[str, str]
     rows: int
     complete: bool
 
     def kinds(self, name: str) -> tuple[str, ...]:
         """For every factor "best", "worse" or "open" for this model."""
-        i = self.results[0].names.index(name)
-        return tuple(
-            "best" if i == result.best_index else "worse" if result.worse[i] else "open" for result in self.results
-        )
+        i, kinds = self._index(name), []
+        for joint, decision in self.results:
+            best = joint.names[decision.best] == name
+            kinds.append("best" if best else "worse" if decision.worse[i] else "open")
+        return tuple(kinds)
 
     def ratios(self, name: str) -> tuple[float, ...]:
         """For every factor the model's difference to the best over its standard error; 0 where it has none."""
-        i = self.results[0].names.index(name)
-        pairs = [(result.difference[i], result.difference_standard_error[i]) for result in self.results]
-        return tuple(float(difference / error) if error > 0.0 else 0.0 for difference, error in pairs)
+        i, ratios = self._index(name), []
+        for joint, decision in self.results:
+            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
+            difference = float(joint.values[i] - joint.values[decision.best])
+            ratios.append(difference / error if error > 0.0 else 0.0)
+        return tuple(ratios)
 
     def changed(self) -> list[str]:
         """The models whose verdict is not the same from half the length to twice it."""
         near = [k for k, factor in enumerate(self.factors) if NEAR[0] <= factor <= NEAR[1]]
-        return [name for name in self.results[0].names if len({self.kinds(name)[k] for k in near}) > 1]
+        names = [*self.results[0][0].names, *self.copies]
+        return [name for name in names if len({self.kinds(name)[k] for k in near}) > 1]
+
+    def _index(self, name: str) -> int:
+        return self.results[0][0].names.index(self.copies.get(name, name))
 
 
 def bandwidth_sensitivity(
@@ -91,7 +104,8 @@ def bandwidth_sensitivity(
     runtime = Runtime(_backend(data, kernels))
     results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
     lengths = tuple(kernel.length for kernel in kernels)
-    return Sensitivity(tuple(factors), lengths, results, recalled.most_rows, recalled.complete)
+    copies = recalled.data.copies
+    return Sensitivity(tuple(factors), lengths, results, copies, recalled.most_rows, recalled.complete)
 
 
 def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
@@ -105,28 +119,33 @@ def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
     if comparison.select_fraction is not None:
         rows = min(len(numbers) for numbers in recalled.rows.values() if len(numbers))
         selecting = round(comparison.select_fraction * rows)
-        if selecting < FEWEST_SELECTION_ROWS["complete"] or rows - selecting < FEWEST_ROWS["complete"]:
+        if selecting < Complete.fewest_selection_rows or rows - selecting < Complete.fewest_rows:
             return f"the report uses {rows} rows of each sample, too few to select with some and test with others"
     return None
 
 
-def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Runtime) -> Comparison:
+def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Runtime) -> tuple[JointEstimate, Decision]:
     """The comparison's test on loaded data with another kernel: what `compare` does once it has loaded them.
 
     Every setting is kept but the estimator: those for very many rows would have too few here.
     """
-    seed, alpha, margin = comparison.seed or 0, comparison.alpha, comparison.margin
+    test, seed = used_test(comparison), comparison.seed or 0
     dependence: Any = comparison.dependence or "independent"
-    plan = Plan(kernel, "complete", dependence, seed, runtime, variance=comparison.variance or "projection")
-    if comparison.select_fraction is None:
-        joint = joint_estimate(data, plan)
-        decision = _decide(joint, comparison.test, alpha, comparison.correction, seed, margin)
-    else:
-        selection, testing = split(data, comparison.select_fraction, dependence, seed)
-        joint = joint_estimate(testing, plan)
-        decision = relmulti(joint_estimate(selection, plan), joint, alpha, comparison.correction, margin=margin)
-    originals = {name: data.copies.get(name, name) for name in data.names}
-    return comparison_of(joint, decision, alpha, comparison.test, originals, margin=margin)
+    estimate = EstimateSettings(kernel, Complete(comparison.variance or "auto"), dependence, seed, runtime)
+    testing, selection = data, None
+    if test.split is not None:
+        selecting, testing = split(data, test.split, dependence, seed)
+        selection = joint_estimate(selecting, estimate)
+    joint = joint_estimate(testing, estimate)
+    options: dict[str, Any] = {"alpha": comparison.alpha, "correction": comparison.correction, "seed": seed}
+    return joint, test.decide(joint, margin=comparison.margin, selection=selection, **options)
+
+
+def used_test(comparison: Comparison) -> Test:
+    """The test of a comparison, with its options."""
+    if comparison.select_fraction is not None:
+        return RelMulti(comparison.select_fraction)
+    return TESTS[comparison.test]()
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:

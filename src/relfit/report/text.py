@@ -16,6 +16,7 @@ from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan
 from relfit.results.ranks import PairMatrix, Ranks
+from relfit.stats.tests import TESTS
 from relfit.util.text import visible
 
 GAP = "  "
@@ -226,7 +227,7 @@ def pairs_text(pairs: PairMatrix) -> str:
 def plan_text(plan: Plan) -> str:
     """The settings, a table with a line per model and test, and the notes.
 
-    >>> from relfit.results.planning import Assumed, plan
+    >>> from relfit import Assumed, plan
     >>> print(plan_text(plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"])))
     rows for power 0.8 · α = 0.05 · assumed gaps, standard errors of 500 rows · closed forms
     model  test      gap   rows  power at 500  detectable gap at 500
@@ -249,7 +250,7 @@ def _plan_header(plan: Plan) -> str:
     corrected = [
         f"{words.name_of_test(test)}: {words.CORRECTION_NAMES.get(correction, correction)}"
         for test, correction in zip(plan.tests, plan.corrections, strict=True)
-        if correction != "none" and (len(plan.names) > 2 or words.TESTS[test].tests_best)
+        if correction != "none" and (len(plan.names) > 2 or TESTS[test].tests_best)
     ]
     parts = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
     return " · ".join(parts)

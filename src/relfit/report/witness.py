@@ -11,7 +11,7 @@ from relfit.data.models import Density
 from relfit.data.scores import scores_of
 from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled
-from relfit.report.words import measure_of, words_of
+from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
@@ -190,7 +190,7 @@ def _check_same(comparison: Comparison, recalled: Recalled, differing: Differing
         and comparison.estimator in (None, "complete")
         and comparison.dependence in (None, "independent", "shared")
         and comparison.groups is None
-        and not words_of(comparison).splits
+        and comparison.select_fraction is None
         and recalled.complete
     )
     if not alike or comparison.sizes is None or comparison.sizes[0] != recalled.sizes[None]:

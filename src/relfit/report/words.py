@@ -1,19 +1,18 @@
 """A result in plain words: names as shown, the summary sentence, what was tested, which error is controlled.
 
-Everything that depends on the test stands in the table `TESTS`, everything that depends on the discrepancy in
-`MEASURES`. Their texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
+What is said about a test stands in the table `TEST_WORDS`, what is said about a discrepancy in `MEASURES`. The texts
+are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
-from relfit.results.distinct import blind
 from relfit.results.pair import PairComparison
 from relfit.util.text import listed, quoted
 
@@ -35,9 +34,6 @@ class WordsForTest:
         equivalent_to: whom a model is equivalent to within the margin.
         equivalence: how the error of "equivalent" is controlled.
         rows: what is added to the number of rows.
-        tests_best: whether the best model is tested too.
-        splits: whether some rows select and others test.
-        correction: the default correction.
         line: the line style of its power curves.
     """
 
@@ -53,9 +49,6 @@ class WordsForTest:
     equivalent_to: str = "it"
     equivalence: str = "controlled in the same way"
     rows: str = ""
-    tests_best: bool = False
-    splits: bool = False
-    correction: str = "none"
     line: str = "-"
 
 
@@ -68,7 +61,7 @@ _GIVEN_CHOICE = ", given that these rows also chose the best model"
 _TO_BEST = "Each model's difference to {best}, with its {level} interval"
 _LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
 
-TESTS = {
+TEST_WORDS = {
     "relpsi": WordsForTest(
         name="RelPSI",
         lead=_SMALLEST,
@@ -103,8 +96,6 @@ TESTS = {
         ),
         intervals=f"{_TO_BEST}.",
         rows="for testing",
-        splits=True,
-        correction="by",
         line="-.",
     ),
     "best-set": WordsForTest(
@@ -131,7 +122,6 @@ TESTS = {
         bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
         equivalent_to="the best",
         equivalence="for all models jointly",
-        tests_best=True,
     ),
     "carve": WordsForTest(
         name="carving",
@@ -227,16 +217,16 @@ def measure_of(result: Comparison | PairComparison) -> WordsForMeasure:
 
 def name_of_test(test: str) -> str:
     """The test as shown."""
-    return TESTS[test].name if test in TESTS else _PAIR_TESTS.get(test, test)
+    return TEST_WORDS[test].name if test in TEST_WORDS else _PAIR_TESTS.get(test, test)
 
 
 def words_of(comparison: Comparison) -> WordsForTest:
     """What is said about the result's test."""
-    return TESTS.get(comparison.test) or replace(TESTS["relpsi"], name=comparison.test)
+    return TEST_WORDS[comparison.test]
 
 
 def fill(template: str, comparison: Comparison, **more: str) -> str:
-    """A template of `TESTS` with what this result says."""
+    """A template of `TEST_WORDS` with what this result says."""
     margin = f"{comparison.margin:g}"
     best = comparison.status[comparison.best_index]
     facts = {
@@ -292,7 +282,7 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words = f"n = {drawn} against a target density"
     elif drawn != str(reference):
         words += f" reference rows, {drawn} model rows"
-    rows = TESTS[result.test].rows if result.test in TESTS else ""
+    rows = TEST_WORDS[result.test].rows if result.test in TEST_WORDS else ""
     return words + group_words(result) + (f" {rows}" if rows else "")
 
 
@@ -314,7 +304,7 @@ def summary(comparison: Comparison) -> str:
     >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
     a has the smallest score (smaller is better); b is significantly worse.
     """
-    if blind(comparison):
+    if comparison.blind:
         return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
     worse, same, equivalent, undecided = grouped(comparison)
     test = words_of(comparison)

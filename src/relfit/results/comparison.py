@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from relfit.kernels.base import Kernel
-from relfit.results import bounds, serial
-from relfit.results import ranks as ranking
-from relfit.results.distinct import distinct, originals
+from relfit.results.ranks import PairMatrix, Ranks
+from relfit.results.serial import Record, comparison_from, parsed
+from relfit.stats.decision import CORRECTIONS
 from relfit.stats.joint import JointEstimate
-from relfit.util.arrays import Array
-from relfit.util.checks import check_level
+from relfit.stats.maxt import seeded
+from relfit.stats.ranks import pair_intervals, pairwise_matrix, rank_sets
+from relfit.stats.tests import TESTS
+from relfit.stats.truncnorm import selective_threshold
+from relfit.util.arrays import Array, Rows
+from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Comparison:
+class Comparison(Record):
     """Which of l models are worse than the best. Arrays are in the order the models were given.
 
     Attributes:
@@ -104,35 +110,42 @@ class Comparison:
     def threshold(self) -> Array:
         """(l,) the difference to the best above which a model would be declared worse, before correction.
 
-        For relpsi and relmulti D_i − D_best ≥ threshold exactly where the p-value is at most alpha; best-set and
-        carve decide by simulation, and what is given for them is the threshold of a plain z test.
+        For relpsi and relmulti D_i − D_best ≥ threshold exactly where the p-value is at most alpha. best-set and carve
+        decide by simulation, and for them this is the threshold of a plain z test.
         """
-        return bounds.threshold(self)
+        varies = self.difference_standard_error > 0.0
+        s, delta = np.where(varies, self.difference_standard_error, 1.0), self.margin
+        if self.truncation is None:
+            cut = delta - s * ndtri(self.alpha)
+        else:
+            limits = self.truncation - delta
+            cut = delta + selective_threshold(self.alpha, s, limits[:, 0], limits[:, 1])
+        return np.where(varies, cut, np.where(self.log_pvalue < 0.0, -math.inf, math.inf))
 
     def confidence_interval(self, level: float = 0.95) -> Array:
         """(l, 2) two-sided intervals, each end missed by at most (1 − level)/2.
 
         relpsi and carve: for D_i − D_best given that `best` was selected, each with probability `level`; they can
-        be infinite. relmulti: for D_i − D_best on the testing share. best-set: for D_i − min_j D_j, whoever is
+        be infinite. relmulti: for D_i − D_best on the testing rows. best-set: for D_i − min_j D_j, whichever model is
         best; all hold together with probability `level`.
         """
-        return bounds.confidence_interval(self, check_level(level))
+        return np.stack(self._bounds((1.0 + check_level(level)) / 2.0), axis=1)
 
     def lower_bound(self, level: float = 0.95) -> Array:
         """(l,) one-sided lower bounds of what `confidence_interval` covers.
 
         In relpsi, relmulti and carve above the margin exactly where p < 1 − level. best-set: they hold together.
         """
-        return bounds.lower_bound(self, check_level(level))
+        return self._bounds(check_level(level))[0]
 
     def upper_bound(self, level: float = 0.95) -> Array:
         """(l,) one-sided upper bounds of what `confidence_interval` covers; best-set: they hold together.
 
-        A bound of at most δ shows a model to be no worse by more than δ.
+        A bound of at most δ shows that a model is no worse by more than δ.
         """
-        return bounds.upper_bound(self, check_level(level))
+        return self._bounds(check_level(level))[1]
 
-    def ranks(self, level: float = 0.95, *, simultaneous: bool = True) -> ranking.Ranks:
+    def ranks(self, level: float = 0.95, *, simultaneous: bool = True) -> Ranks:
         """Confidence sets for the models' ranks, 1 being the best: all hold together, or each by itself.
 
         >>> from relfit import JointEstimate, decide
@@ -144,9 +157,19 @@ class Comparison:
         c      3
         With probability 95%, all ranks lie in these sets.
         """
-        return ranking.ranks(self, check_level(level), simultaneous)
+        source, at = seeded(self.seed or 0, "ranks"), self._places()
+        sets = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
+        worse, better = sets.worse[np.ix_(at, at)], sets.better[np.ix_(at, at)]
+        return Ranks(
+            names=self.names,
+            lower=1 + worse.sum(axis=1),
+            upper=len(at) - better.sum(axis=1),
+            worse=worse,
+            level=level,
+            simultaneous=simultaneous,
+        )
 
-    def pairs(self, correction: str = "holm") -> ranking.PairMatrix:
+    def pairs(self, correction: str = "holm") -> PairMatrix:
         """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs, at level alpha.
 
         >>> from relfit import JointEstimate, decide
@@ -154,7 +177,16 @@ class Comparison:
         >>> result.pairs().worse[2].tolist()  # c is worse than a and than b
         [True, True, False]
         """
-        return ranking.pairs(self, correction)
+        tests = pairwise_matrix(self.distinct(), self.alpha, check_choice("correction", correction, CORRECTIONS))
+        at = np.ix_(self._places(), self._places())
+        return PairMatrix(
+            names=self.names,
+            pvalue=np.exp(tests.log_pvalue[at]),
+            adjusted_pvalue=tests.adjusted_pvalue[at],
+            worse=tests.worse[at],
+            alpha=self.alpha,
+            correction=tests.correction,
+        )
 
     def pair_intervals(self, level: float = 0.95) -> Array:
         """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
@@ -166,30 +198,23 @@ class Comparison:
         >>> result.pair_intervals()[2, 0].round(1).tolist()  # c − a
         [1.7, 2.3]
         """
-        return ranking.intervals(self, check_level(level))
+        source, at = seeded(self.seed or 0, "pairs"), self._places()
+        return pair_intervals(self.distinct(), check_level(level), rng=source)[np.ix_(at, at)]
 
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then by discrepancy."""
         order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))
         return [self._row(i) for i in order]
 
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form; ±infinity is written as text "inf" or "-inf". `from_dict` reads it back."""
-        return serial.as_dict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
         """The comparison that `to_dict` described; another schema number is refused."""
-        return serial.comparison_from(cls, data)
-
-    def to_json(self) -> str:
-        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
-        return serial.as_json(self.to_dict())
+        return comparison_from(cls, data)
 
     @classmethod
     def from_json(cls, text: str) -> Comparison:
         """The comparison that `to_json` wrote."""
-        return cls.from_dict(serial.parsed(text))
+        return cls.from_dict(parsed(text))
 
     def to_frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, indexed by model name (needs pandas)."""
@@ -294,13 +319,64 @@ class Comparison:
 
         return notebook_table(self)
 
-    def _originals(self) -> list[str]:
+    def originals(self) -> list[str]:
         """For every model the one it stands for: itself, or the one it is a copy of."""
-        return originals(self)
+        return [self.copies.get(name, name) for name in self.names]
 
-    def _distinct(self) -> JointEstimate:
-        """The estimate of the distinct models, each once."""
-        return distinct(self)
+    def distinct(self) -> JointEstimate:
+        """The estimate of the distinct models, each once: copies are tested once and share their original's answer."""
+        index = [i for i, name in enumerate(self.names) if name not in self.copies]
+        sizes, groups = (
+            counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + i] for i in index))
+            for counts in (self.sizes, self.groups)
+        )
+        return JointEstimate(
+            tuple(self.names[i] for i in index),
+            self.discrepancy[index],
+            self.covariance[np.ix_(index, index)],
+            sizes,
+            near_degeneracy=None if self.near_degeneracy is None else self.near_degeneracy[index],
+            second_order=None if self.second_order is None else self.second_order[np.ix_(index, index)],
+            groups=groups,
+        )
+
+    def indistinguishable(self, name: str) -> set[str]:
+        """The other models that the kernel cannot tell from this one: neither D varies, and both are the same number.
+
+        A kernel that takes one value on all pairs of rows leaves that behind. Copies are the same model, and not meant.
+        """
+        if self.kernel is None:
+            return set()
+        originals = dict(zip(self.names, self.originals(), strict=True))
+        value = {other: (self.discrepancy[i], self.standard_error[i]) for i, other in enumerate(self.names)}
+        if value[name][1] > 0.0:
+            return set()
+        return {other for other in self.names if value[other] == value[name] and originals[other] != originals[name]}
+
+    @property
+    def blind(self) -> bool:
+        """True if the kernel can tell no model from any other."""
+        others = self.indistinguishable(self.best)
+        pairs = zip(self.names, self.originals(), strict=True)
+        return bool(others) and all(name in others or original == self.best for name, original in pairs)
+
+    def _places(self) -> Rows:
+        """(l,) the place of each model among the distinct ones: ``values[places]`` gives every copy its value."""
+        kept = [name for name in self.names if name not in self.copies]
+        return np.array([kept.index(original) for original in self.originals()], dtype=np.intp)
+
+    def _bounds(self, level: float) -> tuple[Array, Array]:
+        """One-sided bounds of the test that made the comparison."""
+        joint, places = self.distinct(), self._places()
+        kept = [self.names.index(name) for name in joint.names]
+        lower, upper = TESTS[self.test]().bounds(
+            joint,
+            level,
+            best=joint.names.index(self.copies.get(self.best, self.best)),
+            truncation=None if self.truncation is None else self.truncation[kept],
+            seed=self.seed or 0,
+        )
+        return lower[places], upper[places]
 
     def _row(self, i: int) -> dict[str, Any]:
         return {
@@ -320,10 +396,10 @@ class Comparison:
 
     def _verdict(self, i: int) -> str:
         if i == self.best_index:
-            return "selected as best" if self.test in ("relmulti", "carve") else "best of the sample"
+            return "selected as best" if TESTS[self.test].selects else "best of the sample"
         if self.worse[i]:
             return "worse" if not self.margin else f"worse by more than {self.margin:g}"
-        if {"indistinguishable", f"duplicate of {self.best}"} & set(self.status[i]):
+        if "indistinguishable" in self.status[i] or self.copies.get(self.names[i]) == self.best:
             return "the same as the best"
         if self.equivalent is None:
             return "no evidence that it is worse"

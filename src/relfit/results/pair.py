@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.kernels.base import Kernel
-from relfit.results import serial
+from relfit.results.serial import Record
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PairComparison:
+class PairComparison(Record):
     """Is model a worse than model b? A one-sided test of the fixed hypothesis "a is no worse than b".
 
     `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
@@ -54,14 +54,6 @@ class PairComparison:
     inputs: dict[str, Any] | None = None
     plan: dict[str, int] | None = None
     preset: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form."""
-        return serial.as_dict(self)
-
-    def to_json(self) -> str:
-        """The dictionary as JSON text."""
-        return serial.as_json(self.to_dict())
 
     def __repr__(self) -> str:
         (a, b), verdict = self.names, "worse" if self.worse else "not worse"

@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relfit.results.serial import SCHEMA, as_json
+from relfit.stats.planning import Forecast
 from relfit.util.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-
-SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """One model under one test.
-
-    Attributes:
-        name, test: which.
-        gap, gap_standard_error: D_i − D_best in the pilot, and its standard error there (0 for assumed gaps).
-        n_needed: rows at which the power is reached; inf where it is not up to `Plan.most`.
-        n_error: Monte-Carlo standard error of `n_needed`; 0 from closed forms.
-        n_range: the rows needed if the gap is one standard error larger than the pilot's, and if it is one smaller
-            (inf where nothing is left of it): 16% and 84% points of what the pilot leaves open; None if assumed.
-        power, power_error: the power with `Plan.n` rows, and its Monte-Carlo standard error.
-        detectable_gap: the gap of this model that `Plan.n` rows find with the wanted power.
-    """
-
-    name: str
-    test: str
-    gap: float
-    gap_standard_error: float
-    n_needed: float
-    n_error: float
-    n_range: tuple[float, float] | None
-    power: float
-    power_error: float
-    detectable_gap: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,7 +82,7 @@ class Plan:
 
     def to_json(self) -> str:
         """The dictionary as JSON text."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        return as_json(self.to_dict())
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The power curves: a colour per model, a line style per test."""

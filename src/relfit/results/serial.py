@@ -8,19 +8,14 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
-from relfit.results.distinct import originals
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
-
-if TYPE_CHECKING:
-    from relfit.results.comparison import Comparison
-
 
 SCHEMA = 1
 _ARRAYS = (
@@ -32,14 +27,24 @@ _FLAGS = ("worse", "equivalent")
 _TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
 
 
-def as_dict(result: Any) -> dict[str, Any]:
-    """Every field of a result in a JSON-able form; ±infinity is written as text "inf" or "-inf"."""
-    kind = {"schema": SCHEMA, "type": f"relfit.{type(result).__name__}"}
-    return {**kind, **{item.name: plain(getattr(result, item.name)) for item in fields(result)}}
+T = TypeVar("T")
+
+
+class Record:
+    """A finished result that can be written as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form; ±infinity is written as text "inf" or "-inf"."""
+        kind = {"schema": SCHEMA, "type": f"relfit.{type(self).__name__}"}
+        return {**kind, **{item.name: plain(getattr(self, item.name)) for item in fields(self)}}  # type: ignore[arg-type]
+
+    def to_json(self) -> str:
+        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
+        return as_json(self.to_dict())
 
 
 def as_json(data: Mapping[str, Any]) -> str:
-    """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
+    """A dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False)
 
 
@@ -55,13 +60,13 @@ def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no JSON")
 
 
-def comparison_from(kind: type[Comparison], data: Mapping[str, Any]) -> Comparison:
-    """The comparison that `as_dict` described; another schema number is refused."""
+def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
+    """The Comparison that `to_dict` described; another schema number is refused."""
     if not isinstance(data, Mapping) or data.get("schema") != SCHEMA or data.get("type") != "relfit.Comparison":
         came = _kind(data) if isinstance(data, Mapping) else type(data).__name__
         raise InputError(f"data: expected a relfit.Comparison of schema {SCHEMA}, got {came}")
     try:
-        known = {item.name for item in fields(kind)}
+        known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
         given = {key: value for key, value in data.items() if key in known}
         _add_facts(given)
         check_fields(given)
@@ -128,7 +133,7 @@ def _revived(out: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _check_shapes(result: Comparison) -> None:
+def _check_shapes(result: Any) -> None:
     count = len(result.names)
     wide = {"covariance": (count, count), "second_order": (count, count), "truncation": (count, 2)}
     for key in (*_ARRAYS, *_FLAGS):
@@ -147,10 +152,10 @@ def _check_shapes(result: Comparison) -> None:
     _check_names(result)
 
 
-def _check_names(result: Comparison) -> None:
+def _check_names(result: Any) -> None:
     """Names that other fields refer to are those of models, and an original is no copy itself."""
     beaten_by = [name for name in result.beaten_by or () if name is not None]
-    stand_for = originals(result)
+    stand_for = result.originals()
     kept = {name for name, original in zip(result.names, stand_for, strict=True) if name == original}
     named = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows}
     if not named <= set(result.names) or not set(stand_for) <= kept:
@@ -159,9 +164,9 @@ def _check_names(result: Comparison) -> None:
         raise ValueError(f"beaten_by: {len(result.beaten_by)} for {len(result.names)} names")
 
 
-def _check_verdicts(result: Comparison) -> None:
+def _check_verdicts(result: Any) -> None:
     """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
-    tested = np.array([original != result.best for original in originals(result)])
+    tested = np.array([original != result.best for original in result.originals()])
     wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
     if len(wrong):
         i = int(wrong[0])

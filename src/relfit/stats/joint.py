@@ -39,11 +39,11 @@ class Psi:
 
         A sum of Gram matrices: symmetric and positive semi-definite by construction.
         """
-        total = np.zeros((len(self.models),) * 2) if self.reference is None else _gram(self.reference)
+        total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference)
         if not self.models:
             return total
         if self.shared:
-            return total + _gram(np.stack(self.models, axis=1))
+            return total + gram(np.stack(self.models, axis=1))
         own = [float(psi @ psi) / (len(psi) * (len(psi) - 1)) for psi in self.models]
         return total + np.diag(own)
 
@@ -84,10 +84,11 @@ def positive_part(matrix: Array, unit: Array) -> Array:
     return np.asarray(half @ half.T)
 
 
-def _gram(psi: Array) -> Array:
+def gram(psi: Array) -> Array:
+    """``ψᵀψ/(n(n−1))`` of ψ rows (n, l): the covariance of their mean."""
     n = len(psi)
-    gram = psi.T @ psi / (n * (n - 1))
-    return np.asarray((gram + gram.T) / 2.0)
+    total = psi.T @ psi / (n * (n - 1))
+    return np.asarray((total + total.T) / 2.0)
 
 
 # --------------------

@@ -1,20 +1,38 @@
-"""Random numbers that belong to a model and not to its place in the list."""
+"""The law of maxima of studentised differences: what a max-t test compares its statistic with.
+
+Random numbers belong to a model and not to its place in the list: permuting the models permutes the draws.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 
 from relfit.stats.decision import psi_rows, smallest_sample
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.random import stream
+
+GAUSSIAN, STUDENT, BOOTSTRAP = "gaussian", "student", "bootstrap"
+# Below this many rows the normal approximation lets too many errors through (KSD: .059–.066 at .05).
+SMALL_SAMPLE = 300
+# Draws at once: temporaries of a few megabytes, near the processor.
+CHUNK, CHUNK_NUMBERS = 2048, 2_000_000
+# With fewer draws than this beyond it, a quantile is mostly noise.
+FEWEST_BEYOND = 10
+# Draws beyond a statistic that settle its p-value to a thirtieth of itself: at α = .05 that takes all 20,000.
+ENOUGH_BEYOND = 1000
+# Sets of models whose law of the maximum is remembered, 160 kB each.
+_MOST_REMEMBERED = 500
+# A resample whose standard error all but vanishes (it hit one row again and again) is kept finite by this.
+_SMALLEST_ERROR = 1e-6
+
+Pairs = Callable[[int, Rows], Array]
+"""Given i and k models j: (k, draws) values of Z_ij."""
 
 Source = np.random.Generator | Callable[[str | None], np.random.Generator]
 """A Generator, or a function from a model's name (None: the reference) to its own Generator."""
@@ -68,120 +86,6 @@ def covariance_root(covariance: Array) -> Array:
     return np.asarray(scale[:, None] * ((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T))
 
 
-# --------------------
-# Percentile-t bootstrap of the ψ rows: the law of studentised differences in small samples.
-#
-# *Few random numbers, many resamples.* A resample is a vector of counts, how often each of n rows is drawn, and its
-# law does not change when the counts are dealt to the rows in another order. So one table of counts serves every
-# chunk of draws: each chunk deals it to the rows anew. Draws of different chunks then share no more than how often
-# rows are repeated, which hardly moves a studentised mean.
-
-Pairs = Callable[[int, NDArray[np.intp]], Array]
-"""Given i and k models j: (k, draws) values of Z_ij."""
-
-# A resample whose standard error all but vanishes (it hit one row again and again) is kept finite by this.
-SMALLEST_ERROR = 1e-6
-
-
-@dataclass(frozen=True)
-class _Joined:
-    """Resampled rows (n, l) that all models share: their counts (draws, n) and their means (l, draws)."""
-
-    rows: Array
-    counts: Array
-    mean: Array
-
-    def difference_variance(self, i: int, others: NDArray[np.intp], gap: Array) -> Array:
-        """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j."""
-        n = len(self.rows)
-        square = np.square(self.rows[:, i, None] - self.rows[:, others])
-        return np.asarray((square.T @ self.counts.T - n * np.square(gap)) / (n * (n - 1)))
-
-
-def bootstrap(psi: Psi, error: Array, streams: Streams, at_once: int) -> Callable[[int], Pairs]:
-    """A function of the number of draws (at most `at_once`) that draws anew each time it is called.
-
-    It gives a function of i and models j with (k, draws) values of (δ*_i − δ*_j)/s*_ij: δ* = mean of the
-    resampled ψR rows + each model's mean of its resampled ψX rows, and s*_ij computed from that same resample
-    as s_ij was from the data. Reference rows are resampled together for all models (they are shared), each
-    model's own rows separately, or together when they are `shared`.
-    """
-    together = [] if psi.reference is None else [psi.reference]
-    together += [np.stack(psi.models, axis=1)] if psi.models and psi.shared else []
-    separate = () if psi.shared else psi.models
-    sizes = sorted({len(rows) for rows in (*together, *separate)})
-    tables = {n: _counts(n, streams.reference, at_once) for n in sizes}
-
-    def chunk(draws: int) -> Pairs:
-        joined = [_deal(rows, tables[len(rows)], streams.reference, draws) for rows in together]
-        own_mean, own_variance = _separate(separate, tables, streams, draws) if separate else (0.0, None)
-        return _studentised(error, joined, np.asarray(own_mean), own_variance)
-
-    return chunk
-
-
-def _studentised(error: Array, joined: list[_Joined], own_mean: Array, own_variance: Array | None) -> Pairs:
-    delta = np.asarray(own_mean + sum(part.mean for part in joined))
-
-    def pairs(i: int, others: NDArray[np.intp]) -> Array:
-        gap = delta[i] - delta[others]
-        variance = np.zeros_like(gap) if own_variance is None else own_variance[i] + own_variance[others]
-        for part in joined:
-            own_gap = gap if len(joined) == 1 and own_variance is None else part.mean[i] - part.mean[others]
-            variance += part.difference_variance(i, others, own_gap)
-        spread = np.sqrt(np.maximum(variance, np.square(SMALLEST_ERROR * error[i, others, None])))
-        return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
-
-    return pairs
-
-
-def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:
-    """The table's counts, dealt to the rows in a new order; draws shuffled, so that two parts share none."""
-    dealt = rows[rng.permutation(len(rows))]
-    counts = table[rng.permutation(len(table))[:draws]]
-    return _Joined(dealt, counts, dealt.T @ counts.T / len(rows))
-
-
-def _separate(models: tuple[Array, ...], tables: dict[int, Array], streams: Streams, draws: int) -> tuple[Array, Array]:
-    """(l, draws) means of each model's resampled rows and their variances, independent between models.
-
-    Each model has the table dealt in an order of its own, and reads its draws in an order of its own: in any
-    one draw two models use different counts (but for one draw in as many as the table holds).
-    """
-    means, variances = np.empty((2, len(models), draws))
-    for m, table in tables.items():
-        same = [i for i, rows in enumerate(models) if len(rows) == m]
-        dealt = np.stack([streams.models[i].permutation(models[i]) for i in same]) if same else np.empty((0, m))
-        mean, square = dealt @ table.T / m, np.square(dealt) @ table.T
-        variance = (square - m * np.square(mean)) / (m * (m - 1))
-        for k, i in enumerate(same):
-            order = streams.models[i].permutation(len(table))[:draws]
-            means[i], variances[i] = mean[k, order], variance[k, order]
-    return means, variances
-
-
-def _counts(n: int, rng: np.random.Generator, draws: int) -> Array:
-    """(draws, n): how often each of n rows is drawn in n drawings with replacement."""
-    drawn = rng.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
-    return np.bincount(drawn.ravel(), minlength=n * draws).reshape(draws, n).astype(float)
-
-
-# --------------------
-# The law of maxima of studentised differences: what a max-t test compares its statistic with.
-
-GAUSSIAN, STUDENT, BOOTSTRAP = "gaussian", "student", "bootstrap"
-METHODS = ("auto", GAUSSIAN, STUDENT, BOOTSTRAP)
-# Below this many rows the normal approximation lets too many errors through (KSD: .059–.066 at .05).
-SMALL_SAMPLE = 300
-# Draws at once: temporaries of a few megabytes, near the processor.
-CHUNK = 2048
-CHUNK_NUMBERS = 2_000_000
-# With fewer draws than this beyond it, a quantile is mostly noise.
-FEWEST_BEYOND = 10
-# Draws beyond a statistic that settle its p-value, to a thirtieth of itself: at α = .05 that takes all 20,000.
-ENOUGH_BEYOND = 1000
-
-
 @dataclass(frozen=True)
 class Law:
     """Draws of Z_ij ≈ (D_i − D_j − E)/s_ij, jointly for all pairs, by one `method`.
@@ -204,7 +108,7 @@ class Law:
         parts = [_row_maxima(self.chunk(count), offsets, reverse, everyone, count) for count in self._counts()]
         return np.concatenate(parts, axis=1)
 
-    def exceedances(self, offsets: Array, statistic: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def exceedances(self, offsets: Array, statistic: Array) -> tuple[Rows, Rows]:
         """(l,) how many draws of max_j (Z_ij + offset_ij) reach T_i, and how many draws were made for model i.
 
         A model leaves once ENOUGH_BEYOND draws have reached its statistic (Besag and Clifford 1991): its
@@ -255,52 +159,71 @@ class Law:
             yield min(at_once, self.draws - start)
 
 
-def law(joint: JointEstimate, error: Array, method: str, source: Source, draws: int) -> Law:
+def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: str | None = None) -> Law:
     """The law of the studentised differences of these estimates (`error` = s_ij).
 
     "gaussian": Z_ij = (G_i − G_j)/s_ij, G ~ N(0, V). "student": that over √(χ²_{n−1}/(n−1)), one χ² for all pairs, n
     the rows (or groups) of the smallest sample: V, too, was estimated from them. "bootstrap": percentile-t bootstrap
-    of the ψ rows. "auto": with fewer than 300 rows the bootstrap where V is that of the ψ rows, Student's law where
-    it is not; otherwise gaussian, and also where the number of rows is not known.
+    of the ψ rows. By default, with fewer than 300 rows, the bootstrap where V is that of the ψ rows and Student's law
+    where it is not; otherwise gaussian, and also where the number of rows is not known.
     """
-    own = streams(source, joint.names)
-    rows, used, psi = rows_behind(joint), resolve_method(joint, method), joint.psi
-    if used == BOOTSTRAP and psi is not None:
-        return Law(BOOTSTRAP, draws, rows, error, bootstrap(psi, error, own, min(draws, _table_width(rows))))
-    root = covariance_root(joint.covariance)
-    freedom = None if used == GAUSSIAN or rows is None else rows - 1
-    return Law(used, draws, rows, error, lambda count: _normal_chunk(root, error, own, count, freedom))
+    own, rows = streams(source, joint.names), psi_rows(joint) or smallest_sample(joint)
+    if method is None:
+        small = rows is not None and 1 < rows < SMALL_SAMPLE
+        method = GAUSSIAN if not small else BOOTSTRAP if has_psi_covariance(joint) else STUDENT
+    if method == BOOTSTRAP and joint.psi is not None:
+        return Law(BOOTSTRAP, draws, rows, error, bootstrap(joint.psi, error, own, min(draws, _table_width(rows))))
+    if rows is None or rows < 2:
+        method = GAUSSIAN
+    root, freedom = covariance_root(joint.covariance), None if method == GAUSSIAN or rows is None else rows - 1
+    return Law(method, draws, rows, error, lambda count: _normal_chunk(root, error, own, count, freedom))
 
 
-def rows_behind(joint: JointEstimate) -> int | None:
-    """The number of rows that V was estimated from: of ψ, otherwise of the smallest sample; None if not known."""
-    rows = psi_rows(joint)
-    return smallest_sample(joint) if rows is None else rows
-
-
-def resolve_method(joint: JointEstimate, method: str) -> str:
-    """The method really used: "gaussian", "student" or "bootstrap"."""
-    if method == "bootstrap" and joint.psi is None:
-        raise InputError('method="bootstrap": expected an estimate with ψ rows, got none; use method="student"')
-    if method not in METHODS:
-        raise InputError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
-    rows = rows_behind(joint)
-    if method == STUDENT and (rows is None or rows < 2):
-        return GAUSSIAN
-    if method != "auto":
-        return method
-    if rows is None or not 1 < rows < SMALL_SAMPLE:
-        return GAUSSIAN
-    return BOOTSTRAP if _covariance_of_psi(joint) else STUDENT
-
-
-def _covariance_of_psi(joint: JointEstimate) -> bool:
-    """Whether V came from the ψ rows as they are; a corrected V has another law than their resamples."""
+def has_psi_covariance(joint: JointEstimate) -> bool:
+    """True if V came from the ψ rows as they are; a corrected V has another law than their resamples."""
     own = None if joint.psi is None else joint.psi.covariance()
     if own is None or own.shape != joint.covariance.shape:
         return False
     scale = np.sqrt(np.diag(joint.covariance))
     return bool((np.abs(own - joint.covariance) <= 1e-6 * np.outer(scale, scale)).all())
+
+
+@dataclass(frozen=True)
+class Maxima:
+    """The law of max_{j∈K} (G_i − G_j)/s_ij for simulated trials, from (l, draws) draws of G ~ N(0, V).
+
+    `remembered` holds the sorted maxima of every (i, K) asked for so far.
+    """
+
+    draws: Array
+    error: Array
+    remembered: dict[tuple[int, bytes], Array] = field(default_factory=dict)
+
+    def tail(self, i: int, members: Mask, statistic: Array) -> Array:
+        """(1 + #{max ≥ T})/(1 + draws) for every T, with the same set K for all."""
+        key = (i, members.tobytes())
+        if key not in self.remembered:
+            if len(self.remembered) >= _MOST_REMEMBERED:
+                self.remembered.clear()
+            # A copy that varies in some trials has no law here; the other models bound its maximum from below.
+            varies = members & (self.error[i] > 0.0)
+            z = (self.draws[i] - self.draws[varies]) / self.error[i, varies, None]
+            self.remembered[key] = np.sort(z.max(axis=0, initial=-math.inf))
+        maxima = self.remembered[key]
+        return np.asarray((1.0 + len(maxima) - np.searchsorted(maxima, statistic)) / (1.0 + len(maxima)))
+
+    def tails(self, i: int, members: Mask, statistic: Array) -> Array:
+        """The same with a set of its own for every T: members (trials, l)."""
+        out = np.ones(len(statistic))
+        if not len(out):
+            return out
+        sets, inverse = np.unique(members, axis=0, return_inverse=True)
+        order = np.argsort(inverse.ravel(), kind="stable")
+        bounds = np.searchsorted(inverse.ravel()[order], np.arange(len(sets) + 1))
+        for k, own in enumerate(sets):
+            trials = order[bounds[k] : bounds[k + 1]]
+            out[trials] = self.tail(i, own, statistic[trials])
+        return out
 
 
 def _table_width(rows: int | None) -> int:
@@ -315,13 +238,13 @@ def _normal_chunk(root: Array, error: Array, own: Streams, draws: int, freedom: 
     return lambda i, others: (g[i] - g[others]) * scale[i, others, None]
 
 
-def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, wanted: NDArray[np.intp], draws: int) -> Array:
-    """(k, draws) maxima of the k `wanted` rows. A pair of two of them is computed once: Z_ji = −Z_ij."""
-    unwanted = np.setdiff1d(np.arange(len(offsets)), wanted)
-    order = np.concatenate([wanted, unwanted])
-    top = np.full((len(wanted), draws), -math.inf)
-    for place, i in enumerate(wanted):
-        others, later = order[place + 1 :], wanted[place + 1 :]
+def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, asked: Rows, draws: int) -> Array:
+    """(k, draws) maxima of the k rows that are `asked` for. A pair of two of them is computed once: Z_ji = −Z_ij."""
+    rest = np.setdiff1d(np.arange(len(offsets)), asked)
+    order = np.concatenate([asked, rest])
+    top = np.full((len(asked), draws), -math.inf)
+    for place, i in enumerate(asked):
+        others, later = order[place + 1 :], asked[place + 1 :]
         if not len(others):
             break
         z = chunk(int(i), others)
@@ -331,3 +254,93 @@ def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, wanted: NDA
             np.maximum(top[place], (reverse[i, others, None] - z).max(axis=0), out=top[place])
             np.maximum(top[place + 1 :], z[: len(later)] + reverse[later, i, None], out=top[place + 1 :])
     return top
+
+
+# ── the percentile-t bootstrap of the ψ rows: the law of studentised differences in small samples ────────────────────
+# Few random numbers, many resamples: a resample is a vector of counts, how often each of n rows is drawn, and its law
+# does not change when the counts are dealt to the rows in another order. So one table of counts serves every chunk of
+# draws: each chunk deals it to the rows anew. Draws of different chunks then share no more than how often rows are
+# repeated, which hardly moves a studentised mean.
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Resampled rows (n, l) that all models share: their counts (draws, n) and their means (l, draws)."""
+
+    rows: Array
+    counts: Array
+    mean: Array
+
+    def difference_variance(self, i: int, others: Rows, gap: Array) -> Array:
+        """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j."""
+        n = len(self.rows)
+        square = np.square(self.rows[:, i, None] - self.rows[:, others])
+        return np.asarray((square.T @ self.counts.T - n * np.square(gap)) / (n * (n - 1)))
+
+
+def bootstrap(psi: Psi, error: Array, streams: Streams, at_once: int) -> Callable[[int], Pairs]:
+    """A function of the number of draws (at most `at_once`) that draws anew each time it is called.
+
+    It gives a function of i and models j with (k, draws) values of (δ*_i − δ*_j)/s*_ij: δ* = mean of the
+    resampled ψR rows + each model's mean of its resampled ψX rows, and s*_ij computed from that same resample
+    as s_ij was from the data. Reference rows are resampled together for all models (they are shared), each
+    model's own rows separately, or together when they are `shared`.
+    """
+    together = [] if psi.reference is None else [psi.reference]
+    together += [np.stack(psi.models, axis=1)] if psi.models and psi.shared else []
+    separate = () if psi.shared else psi.models
+    sizes = sorted({len(rows) for rows in (*together, *separate)})
+    tables = {n: _counts(n, streams.reference, at_once) for n in sizes}
+
+    def chunk(draws: int) -> Pairs:
+        joined = [_deal(rows, tables[len(rows)], streams.reference, draws) for rows in together]
+        own_mean, own_variance = _separate(separate, tables, streams, draws) if separate else (0.0, None)
+        return _studentised(error, joined, np.asarray(own_mean), own_variance)
+
+    return chunk
+
+
+def _studentised(error: Array, joined: list[_Joined], own_mean: Array, own_variance: Array | None) -> Pairs:
+    delta = np.asarray(own_mean + sum(part.mean for part in joined))
+
+    def pairs(i: int, others: Rows) -> Array:
+        gap = delta[i] - delta[others]
+        variance = np.zeros_like(gap) if own_variance is None else own_variance[i] + own_variance[others]
+        for part in joined:
+            own_gap = gap if len(joined) == 1 and own_variance is None else part.mean[i] - part.mean[others]
+            variance += part.difference_variance(i, others, own_gap)
+        spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
+        return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
+
+    return pairs
+
+
+def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:
+    """The table's counts, dealt to the rows in a new order; draws shuffled, so that two parts share none."""
+    dealt = rows[rng.permutation(len(rows))]
+    counts = table[rng.permutation(len(table))[:draws]]
+    return _Joined(dealt, counts, dealt.T @ counts.T / len(rows))
+
+
+def _separate(models: tuple[Array, ...], tables: dict[int, Array], streams: Streams, draws: int) -> tuple[Array, Array]:
+    """(l, draws) means of each model's resampled rows and their variances, independent between models.
+
+    Each model has the table dealt in an order of its own, and reads its draws in an order of its own: in any
+    one draw two models use different counts (but for one draw in as many as the table holds).
+    """
+    means, variances = np.empty((2, len(models), draws))
+    for m, table in tables.items():
+        same = [i for i, rows in enumerate(models) if len(rows) == m]
+        dealt = np.stack([streams.models[i].permutation(models[i]) for i in same]) if same else np.empty((0, m))
+        mean, square = dealt @ table.T / m, np.square(dealt) @ table.T
+        variance = (square - m * np.square(mean)) / (m * (m - 1))
+        for k, i in enumerate(same):
+            order = streams.models[i].permutation(len(table))[:draws]
+            means[i], variances[i] = mean[k, order], variance[k, order]
+    return means, variances
+
+
+def _counts(n: int, rng: np.random.Generator, draws: int) -> Array:
+    """(draws, n): how often each of n rows is drawn in n drawings with replacement."""
+    drawn = rng.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
+    return np.bincount(drawn.ravel(), minlength=n * draws).reshape(draws, n).astype(float)

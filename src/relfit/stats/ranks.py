@@ -48,7 +48,6 @@ def rank_sets(
     *,
     rng: Source,
     draws: int = DRAWS,
-    method: str = "auto",
     simultaneous: bool = True,
 ) -> RankSets:
     """Confidence sets for the ranks: all of them hold with probability `level` (Mogstad et al. 2024).
@@ -68,7 +67,7 @@ def rank_sets(
     ([1, 1, 3], [2, 2, 3])
     """
     pairs = differences(joint)
-    reference = law(joint, pairs.error, method, rng, draws)
+    reference = law(joint, pairs.error, rng, draws)
     if simultaneous:
         worse = _step_down(pairs, reference, level)
         better = worse.T
@@ -98,9 +97,7 @@ def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm"
     return PairwiseDecision(log_p, adjusted, (adjusted <= alpha) & off, used)
 
 
-def pair_intervals(
-    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, method: str = "auto"
-) -> Array:
+def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS) -> Array:
     """(l, l, 2) intervals for every D_i − D_j that hold all together with probability `level`.
 
     ``D̂_i − D̂_j ± d s_ij`` with d the quantile of max_ij (D̂_i − D̂_j − (D_i − D_j))/s_ij over all ordered pairs, which is
@@ -112,7 +109,7 @@ def pair_intervals(
     [0.61, 1.39]
     """
     pairs = differences(joint)
-    reference = law(joint, pairs.error, method, rng, draws)
+    reference = law(joint, pairs.error, rng, draws)
     top = reference.maxima(_offsets(pairs.varies)).max(axis=0)
     critical = reference.critical(top, level, int(pairs.varies.sum()))
     reach = critical * pairs.error if pairs.varies.any() else np.zeros_like(pairs.gap)

@@ -1,4 +1,4 @@
-"""Arrays of any library: names for their types, and the functions of the library they belong to."""
+"""Arrays of any library: names for their types, and the functions of the library that an array belongs to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ def host(array: Any) -> Array:
 
 
 def library(t: Any) -> Any:
-    """The functions (exp, sqrt, where, …) for the array library t belongs to: φ is written once for all of them."""
+    """The module with exp, sqrt, where, … for the array t, so that a formula is written once for all libraries.
+
+    >>> library(np.ones(2)) is np
+    True
+    """
     name = type(t).__module__.partition(".")[0]
     if name in ("torch", "cupy"):
         return sys.modules[name]

@@ -52,3 +52,20 @@ def _between(argument: str, value: Any, low: float, high: float) -> float:
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)
+
+
+def check_number(argument: str, value: Any, low: float, high: float, expected: str, *, low_ok: bool = False) -> float:
+    """A number between the limits, of which the lower one may be allowed itself."""
+    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+    if not number or not (low < value < high or (low_ok and value == low)):
+        raise InputError(f"{argument}: expected {expected}, got {reprlib.repr(value)}")
+    return float(value)
+
+
+def check_whole(argument: str, value: Any, fewest: int, what: str = "") -> int:
+    """A whole number of at least `fewest`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < fewest:
+        about = f" ({what})" if what else ""
+        raise InputError(f"{argument}: expected a whole number of at least {fewest}{about}, got {reprlib.repr(value)}")
+    return int(value)

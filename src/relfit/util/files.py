@@ -6,39 +6,48 @@ import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from relfit.util.errors import InputError
 
 
-def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` to a temporary file in the same folder, flush it to disk, then rename it to `path`.
+@contextlib.contextmanager
+def open_atomic(path: str | os.PathLike[str], argument: str = "path") -> Iterator[BinaryIO]:
+    """A temporary file in the same folder, to write bytes to; it replaces `path` when the block ends without an error.
 
-    A symbolic link is followed: its target is replaced, the link stays. A folder or device is refused.
-    After a crash at most a hidden `.NAME.*.tmp` file is left over.
+    A symbolic link is followed: its target is replaced, the link stays. A folder or device is refused. After a crash at
+    most a hidden `.NAME.*.tmp` file is left over. Errors name the `argument` that gave the path.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        raise InputError(f"path: cannot write {os.fspath(path)!r}: it is a folder or a device, not a file")
+        raise InputError(f"{argument}: cannot write {os.fspath(path)!r}: it is a folder or a device, not a file")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
     try:
         # Plain open, not tempfile: the file must get the permissions that the umask allows, not 0600.
         with open(temporary, "xb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, target)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        mend = "make room there" if full else "give a file name in a folder that exists and can be written"
-        raise InputError(f"path: cannot write {os.fspath(path)!r}: {error.strerror}; {mend}") from error
+        remedy = "free some space there" if full else "give a file name in a folder that exists and can be written"
+        raise InputError(f"{argument}: cannot write {os.fspath(path)!r}: {error.strerror}; {remedy}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
+def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` to the file by `open_atomic`."""
+    with open_atomic(path) as stream:
+        stream.write(data)
+
+
 def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
-    r"""Write `text` as UTF-8, as `write_bytes_atomic` does; line ends are kept as they are.
+    r"""Write `text` as UTF-8 to the file by `open_atomic`; line ends are kept as they are.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""A progress bar for work over two seconds, on terminals only."""
+"""A progress bar, by default on terminals only and for work that takes more than two seconds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _QUIET_SECONDS = 2.0
 
 @contextmanager
 def reporting(progress: Any, description: str) -> Iterator[Progress | None]:
-    """Turn the `progress` argument into a function of (done, total), or None.
+    """The function of (done, total) that `progress` asks for, or None.
 
-    None shows a bar on a terminal once two seconds have passed; True shows it at once; False never; a
-    function is called as it is.
+    None shows a bar on a terminal after two seconds, True shows it at once, False never; a function is used as it is.
     """
     if progress is False or (progress is None and not sys.stderr.isatty()):
         yield None

@@ -1,4 +1,4 @@
-"""Checks of plain options, and the random streams everything seeded draws from."""
+"""The random streams that everything seeded draws from: one seed, one independent stream for each purpose."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Seed = int | np.random.Generator | None
 
 
 def make_seed(rng: Seed) -> int:
-    """The one whole number all streams come from: given, drawn from a Generator, or fresh entropy.
+    """The whole number that all streams come from: `rng` itself, drawn from a Generator, or from fresh entropy.
 
-    Drawn ones are below 2⁵³, so that every reader of JSON keeps them exactly.
+    Drawn seeds are below 2⁵³, so that every reader of JSON keeps them exactly.
     """
     if rng is None:
         rng = np.random.default_rng()
@@ -31,7 +31,7 @@ def make_seed(rng: Seed) -> int:
 def stream(seed: int, purpose: str, name: str = "") -> np.random.Generator:
     """An independent generator for one purpose and one model.
 
-    Keyed by a name and not by the position, so that the order of the models changes nothing.
+    The stream depends on the name and not on the position, so that the order of the models changes nothing.
     """
     digest = hashlib.blake2b(f"{purpose}\0{name}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
     words = np.frombuffer(digest, dtype="<u4")

@@ -1,16 +1,17 @@
-"""Upper bounds for how much worse than the best each model is: Hsu's multiple comparisons with the best."""
+"""The best set: which models could be the best one, each tested against all others at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from relfit.stats.decision import Decision, Differences, adjust, differences, lowest, psi_rows, smallest_sample
-from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.joint import JointEstimate, Psi, gram
 from relfit.stats.maxt import (
     BOOTSTRAP,
     GAUSSIAN,
@@ -20,65 +21,97 @@ from relfit.stats.maxt import (
     Pairs,
     Source,
     covariance_root,
+    has_psi_covariance,
     law,
     seeded,
     streams,
 )
-from relfit.util.arrays import Array
-from relfit.util.checks import check_margin
+from relfit.stats.tests.base import Test, Trials
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import make_seed
 
-
-def upper_regret(pairs: Differences, reference: Law, level: float, top: Array | None = None) -> Array:
-    """(l,) bounds with R_i = D_i − min_j D_j ≤ bound_i for all i, with probability `level` (Hsu 1981).
-
-    Write N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij and let k be the best model. If N_ki ≤ d_k for all i, which has
-    probability `level` with d_k the quantile of max_i N_ki, then k is in C = {k : D̂_k − D̂_i ≤ d_k s_ki for all i},
-    and R_i = D_i − D_k ≤ D̂_i − D̂_k + d_k s_ik for all i. Hence
-    ``R_i ≤ max(0, max_{k∈C, k≠i} (D̂_i − D̂_k + d_k s_ik))``. One comparison per model and not all pairs.
-
-    `top` are the law's maxima over all pairs, where they have been drawn already.
-    """
-    critical = critical_each(reference, all_pairs(pairs), level, top)
-    critical = np.where(np.isfinite(critical), np.maximum(critical, 0.0), 0.0)
-    possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
-    reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
-    return np.asarray(np.maximum(reach.max(axis=1), 0.0))
-
-
-def all_pairs(pairs: Differences) -> Array:
-    """(l, l) offsets that leave out only the pairs without variance."""
-    return np.where(pairs.varies, 0.0, -math.inf)
-
-
-def critical_each(reference: Law, offsets: Array, level: float, top: Array | None = None) -> Array:
-    """(l,) for every i the `level` quantile of max_j (Z_ij + offset_ij); −inf where no j is left in."""
-    counts = (offsets > -math.inf).sum(axis=1)
-    top = reference.maxima(offsets) if top is None else top
-    return np.array([reference.critical(row, level, int(k)) for row, k in zip(top, counts, strict=True)])
-
-
-# --------------------
-# The best set: which models could be the best one, each tested against all others at once.
-
 DRAWS = 20_000
-# The share of α that the two-step variant spends on its first step (Romano, Shaikh and Wolf's advice).
+# The part of the error that a first step of the lower bounds spends (Romano, Shaikh and Wolf's advice).
 FIRST_STEP = 0.1
+# Notes name at most this many models.
+_MOST_NOTES = 5
+# What the smaller one of two p-values is multiplied by.
+_PENALTY = {"none": 1.0, "holm": 2.0, "bonferroni": 2.0, "bh": 2.0, "by": 3.0, "auto": 3.0}
 
 
 @dataclass(frozen=True)
-class BestSetDecision(Decision):
-    """Verdicts of the best set. Unlike in other tests the best model has a p-value too, and it is tested.
+class BestSet(Test):
+    """The best set: a confidence set for the best model. Each model is tested against all others at once.
 
-    `statistic` is T_i; `beaten_by` the index of the model each rejected one is worst against, None for the
-    others; `confidence_set` the indices of the models that may be best; `method` that of the draws (`maxt.law`).
+    Each truly best model is declared worse with probability at most α; with "holm" no best model is, with that
+    probability; with "bh" or "by" the false discovery rate is at most α.
     """
 
-    statistic: Array = field(default_factory=lambda: np.empty(0))
-    beaten_by: tuple[int | None, ...] = ()
-    confidence_set: tuple[int, ...] = ()
-    method: str = "gaussian"
+    name: ClassVar[str] = "best-set"
+    tests_best: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
+
+    def decide(
+        self,
+        joint: JointEstimate,
+        *,
+        alpha: float,
+        correction: str,
+        margin: float = 0.0,
+        seed: int = 0,
+        selection: JointEstimate | None = None,
+    ) -> Decision:
+        return best_set(joint, alpha, correction, rng=seeded(seed, self.name), margin=margin)
+
+    def bounds(
+        self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
+    ) -> tuple[Array, Array]:
+        """Bounds for D_i − min_j D_j, whichever model is best; all hold together."""
+        return regret_bounds(joint, level, rng=seeded(seed, self.name))
+
+    def log_pvalues(self, trials: Trials, models: Sequence[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
+        """The max-t test with moment selection. All trials share one law of the maximum."""
+        values, maxima = trials.values, trials.maxima()
+        p = np.ones((len(values), len(models)))
+        for c, i in enumerate(models):
+            against = trials.covariances.against(i)
+            s = np.broadcast_to(against.error, values.shape)
+            varies = s > 0.0
+            ratio = np.where(varies, (values[:, [i]] - values) / np.where(varies, s, 1.0), -math.inf)
+            statistic, members = ratio.max(axis=1), ratio > _lowest_ratio(trials.rows)
+            # Φ(−T) ≤ p ≤ |K| Φ(−T), so most verdicts need no law of a maximum.
+            union = members.sum(axis=1) * ndtr(-statistic)
+            possible = statistic > -ndtri(alpha)
+            p[possible, c] = union[possible]
+            unsure = np.flatnonzero(possible & (members.sum(axis=1) > 1) & ((union > alpha) | exact))
+            if not exact:
+                # More members, larger maximum: what all of them leave below α needs no set of its own.
+                bound = maxima.tail(i, np.ones(values.shape[1], dtype=bool), statistic[unsure])
+                p[unsure, c] = np.minimum(union[unsure], bound)
+                unsure = unsure[bound > alpha]
+            p[unsure, c] = np.minimum(union[unsure], maxima.tails(i, members[unsure], statistic[unsure]))
+            for j in np.flatnonzero(~varies.all(axis=0)).tolist():
+                if j != i:
+                    constant = np.exp(against.certain(values[:, i] - values[:, j], j))
+                    p[:, c] = np.minimum(p[:, c], np.where(varies[:, j], 1.0, constant))
+        with np.errstate(divide="ignore"):
+            return np.argmin(values, axis=1), np.log(p)
+
+    def two_model_power(self, signal: float, alpha: float, correction: str) -> float:
+        """Φ(r − z_{1−α}), with α divided by the correction's penalty for two hypotheses."""
+        return float(ndtr(signal + ndtri(alpha / _PENALTY[correction])))
+
+    def resolved_correction(self, correction: str, covariance: Array, best: int) -> str:
+        """The correction that is really applied: "auto" is BY, since no sign condition is known for these maxima."""
+        return "by" if correction == "auto" else correction
+
+    def decide_under_all(
+        self, joints: Sequence[JointEstimate], kernels: Sequence[str], *, alpha: float, correction: str, seed: int
+    ) -> tuple[JointEstimate, Decision]:
+        """The best set under several kernels at once, one estimate for each; `kernels` are their descriptions."""
+        joint, decision = collection_best_set(joints, alpha, correction, rng=seeded(seed, self.name))
+        return joint, replace(decision, notes=_kernel_notes(joint, decision, kernels, alpha))
 
 
 def best_set(
@@ -88,10 +121,8 @@ def best_set(
     *,
     rng: Source,
     draws: int = DRAWS,
-    method: str = "auto",
-    two_step: bool = False,
     margin: float = 0.0,
-) -> BestSetDecision:
+) -> Decision:
     """Test, for every i, H_i: "i is as good as every other", D_i ≤ min_j D_j + δ with margin δ.
 
     ``T_i = max_{j≠i} (D_i − D_j − δ)/s_ij`` is compared with ``max_{j∈K_i} Z_ij``, Z_ij = (G_i − G_j)/s_ij,
@@ -103,7 +134,7 @@ def best_set(
     Below 300 rows p_i is the larger of two: that of a percentile-t bootstrap of the ψ rows, which knows their
     skewness, and that of Student's law (`maxt.law`). The bootstrap alone is far too small where a few rows make up a
     difference, as with 0/1 losses: resampled, such a difference moves with its own standard error. Its union bound
-    has Student's tails and speaks only where no draw reached T_i, below the resolution of the draws.
+    has Student's tails and is used only where no draw reached T_i, below the resolution of the draws.
 
     With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most δ: D_i ≤ min_j D_j + δ for
     all of these at once.
@@ -112,109 +143,69 @@ def best_set(
     or "by" the models outside it have a false discovery rate of α. Corrections count all l hypotheses;
     "auto" is "by", since no sign condition is known for these maxima.
 
-    `two_step` replaces moment selection by Romano, Shaikh and Wolf (2014): upper bounds of all D_i − D_j − δ
-    hold with probability 1 − β, are capped at 0 and added to Z_ij, and β is added to the p-value. β is α/10,
-    divided by the penalty of the correction.
-
-    Args:
-        joint: the estimates.
-        alpha: the level.
-        correction: "none", "holm", "bonferroni", "bh", "by" or "auto".
-        rng: a Generator, or a function from a model's name (None: the reference) to a Generator.
-        draws: Monte-Carlo draws at most; fewer where a p-value is plainly large (`Law.exceedances`).
-        method: "auto", or one law alone: "gaussian", "student" (needs the number of rows), "bootstrap" (ψ rows).
-        two_step: whether to use the two-step variant.
-        margin: δ ≥ 0, in the units of D.
+    `rng` is a Generator, or a function from a model's name (None: the reference) to a Generator; `draws` are the
+    Monte-Carlo draws at most, fewer where a p-value is plainly large (`Law.exceedances`).
 
     >>> joint = JointEstimate(("a", "b", "c"), [0.1, 0.12, 0.9], 0.01 * np.eye(3))
     >>> decision = best_set(joint, 0.05, rng=np.random.default_rng(0))
-    >>> decision.confidence_set, decision.beaten_by
-    ((0, 1), (None, None, 0))
+    >>> decision.worse.tolist(), decision.beaten_by
+    ([False, False, True], (None, None, 0))
     """
-    margin = check_margin(margin)
-    used = "by" if correction == "auto" else correction
     pairs = differences(joint, margin)
-    laws = _laws(joint, pairs, method, rng, draws)
-    first = FIRST_STEP * alpha / _penalty(used, len(joint.names)) if two_step else 0.0
-    statistic = pairs.ratio.max(axis=1)
-    found = []
-    for reference in laws:
-        offsets = _two_step(pairs, reference, first) if two_step else moment_selection(pairs, smallest_sample(joint))
-        found.append(_log_pvalues(reference, offsets, statistic))
-    log_p = np.max(found, axis=0)
-    log_p = np.minimum(np.logaddexp(log_p, math.log(first)), 0.0) if two_step else log_p
+    laws = _laws(joint, pairs, rng, draws)
+    offsets, statistic = moment_selection(pairs, smallest_sample(joint)), pairs.ratio.max(axis=1)
+    log_p = np.max([_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
     log_p[pairs.certain.any(axis=1)] = -math.inf
-    best, tied = lowest(joint)
+    first, tied = lowest(joint.values, np.diag(joint.covariance))
+    best, used = int(first), BestSet().resolved_correction(correction, joint.covariance, int(first))
     adjusted = adjust(np.exp(log_p), used)
     worse = adjusted <= alpha
     worse[best] = False
-    return BestSetDecision(
-        best=best,
-        log_pvalue=log_p,
-        adjusted_pvalue=adjusted,
-        worse=worse,
-        status=status_words(differences(joint), best, tied),
-        correction=used,
-        statistic=statistic,
-        beaten_by=tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse))),
-        confidence_set=tuple(np.flatnonzero(~worse).tolist()),
-        method=laws[0].method,
-        equivalent=_equivalent(joint, laws, 1.0 - alpha, margin) if margin else None,
-    )
+    beaten_by = tuple(_beater(joint, pairs, i) if worse[i] else None for i in range(len(worse)))
+    equivalent = None
+    if margin:
+        bounds = [upper_regret(differences(joint), each, 1.0 - alpha) for each in laws]
+        equivalent = np.asarray(np.max(bounds, axis=0) <= margin)
+    status = _status_words(differences(joint), best, tied)
+    return Decision(best, log_p, adjusted, worse, status, used, equivalent=equivalent, beaten_by=beaten_by)
 
 
-def _laws(joint: JointEstimate, pairs: Differences, method: str, rng: Source, draws: int) -> list[Law]:
-    """The law of the differences, and where that is a bootstrap by default Student's as well."""
-    first = law(joint, pairs.error, method, rng, draws)
-    both = method == "auto" and first.method == BOOTSTRAP
-    return [first, law(joint, pairs.error, STUDENT, rng, draws)] if both else [first]
+def _laws(joint: JointEstimate, pairs: Differences, rng: Source, draws: int) -> list[Law]:
+    """The law of the differences; where that is a bootstrap, Student's law as well."""
+    first = law(joint, pairs.error, rng, draws)
+    return [first, law(joint, pairs.error, rng, draws, STUDENT)] if first.method == BOOTSTRAP else [first]
 
 
-def _equivalent(joint: JointEstimate, laws: list[Law], level: float, margin: float) -> NDArray[np.bool_]:
-    """Which models every law shows to be within the margin of the best."""
-    bounds = [upper_regret(differences(joint), reference, level) for reference in laws]
-    return np.asarray(np.max(bounds, axis=0) <= margin)
+def _lowest_ratio(n: float | None) -> float:
+    return -math.inf if n is None else -math.sqrt(math.log(n))
 
 
 def moment_selection(pairs: Differences, n: int | None) -> Array:
-    """(l, l) offsets: 0 where j ∈ K_i, −inf elsewhere. Model i cannot lose to a j it is far better than."""
-    lowest_ratio = -math.inf if n is None else -math.sqrt(math.log(n))
-    return np.where(pairs.varies & (pairs.ratio > lowest_ratio), 0.0, -math.inf)
+    """(l, l) offsets: 0 where j ∈ K_i, −inf elsewhere. Model i cannot lose to a j that it is far better than."""
+    return np.where(pairs.varies & (pairs.ratio > _lowest_ratio(n)), 0.0, -math.inf)
 
 
-def _two_step(pairs: Differences, reference: Law, first: float) -> Array:
-    """Offsets min(upper bound of (D_i − D_j − δ)/s_ij, 0); −inf throughout where every upper bound is ≤ 0."""
-    everything = np.where(pairs.varies, 0.0, -math.inf)
-    top = reference.maxima(np.full_like(everything, -math.inf), everything)
-    counts = pairs.varies.sum(axis=1)
-    reach = np.array([reference.critical(row, 1.0 - first, int(k)) for row, k in zip(top, counts, strict=True)])
-    upper = np.where(pairs.varies, pairs.ratio + np.where(counts > 0, reach, 0.0)[:, None], -math.inf)
-    upper[(upper <= 0.0).all(axis=1)] = -math.inf
-    return np.minimum(upper, 0.0)
-
-
-def _log_pvalues(reference: Law, offsets: Array, statistic: Array) -> Array:
-    members = (offsets > -math.inf).sum(axis=1)
+def _log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic: Array) -> Array:
+    """(l,) log p of T_i under a law, or under several whose draws belong together, one for each kernel."""
+    members = np.sum([(each > -math.inf).sum(axis=1) for each in offsets], axis=0)
     statistic = np.where(members > 0, statistic, 0.0)
-    reached, made = reference.exceedances(offsets, statistic)
+    if len(laws) == 1:
+        reached, made = laws[0].exceedances(offsets[0], statistic)
+    else:
+        maxima = np.maximum.reduce([each.maxima(own) for each, own in zip(laws, offsets, strict=True)])
+        reached, made = (maxima >= statistic[:, None]).sum(axis=1), np.full(len(statistic), laws[0].draws)
     log_p = np.log((1.0 + reached) / (1.0 + made))
-    union = reference.log_union(offsets, statistic)
-    if reference.method != BOOTSTRAP:
+    unions = [each.log_union(own, statistic) for each, own in zip(laws, offsets, strict=True)]
+    union = np.logaddexp.reduce(unions, axis=0)
+    if laws[0].method != BOOTSTRAP:
         log_p = np.where(members == 1, union, np.minimum(log_p, union))
     else:
         log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
     return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
 
 
-def _penalty(correction: str, count: int) -> float:
-    """What the smallest of `count` p-values is multiplied by."""
-    if correction == "none":
-        return 1.0
-    return float(count * np.reciprocal(np.arange(1.0, count + 1.0)).sum()) if correction == "by" else float(count)
-
-
-def status_words(pairs: Differences, best: int, tied: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
-    """Ties, and differences without variance: known ones and those that are rounding."""
+def _status_words(pairs: Differences, best: int, tied: Mask) -> tuple[tuple[str, ...], ...]:
+    """Ties, and differences without variance: constant ones and those that are rounding."""
     words = [["tie"] if tie else [] for tie in tied]
     for i, own in enumerate(words):
         if pairs.certain[i].any():
@@ -230,38 +221,17 @@ def _beater(joint: JointEstimate, pairs: Differences, i: int) -> int:
     return int(np.argmax(pairs.ratio[i]))
 
 
-# --------------------
-# Simultaneous confidence bounds for how much worse than the best each model is.
-#
-# The regret of model i is R_i = D_i − min_j D_j ≥ 0: 0 for the best, whoever that is. It needs no selected model, so
-# its bounds hold without conditioning.
-
-
-@dataclass(frozen=True)
-class RegretBounds:
-    """One-sided bounds, (l,) each: all R_i ≥ lower with probability `level`, all R_i ≤ upper likewise.
-
-    A two-sided interval at 95% takes both at level 0.975.
-    """
-
-    lower: Array
-    upper: Array
-    level: float
-    method: str
+# ── bounds for how much worse than the best each model is ────────────────────────────────────────────────────────────
 
 
 def regret_bounds(
-    joint: JointEstimate,
-    level: float = 0.95,
-    *,
-    rng: Source,
-    draws: int = DRAWS,
-    method: str = "auto",
-    simultaneous: bool = True,
-) -> RegretBounds:
-    """Confidence bounds for R_i = D_i − min_j D_j, in the units of D.
+    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, simultaneous: bool = True
+) -> tuple[Array, Array]:
+    """(l,) lower and upper confidence bounds for the regret R_i = D_i − min_j D_j, in the units of D.
 
-    Write N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij.
+    The regret is 0 for the best model, whichever that is. It needs no selected model, so its bounds hold without
+    conditioning: all R_i ≥ lower with probability `level`, and all R_i ≤ upper likewise. Write
+    N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij.
 
     *Lower.* If N_ij ≤ d for all pairs, then for every i and j R_i ≥ D_i − D_j ≥ D̂_i − D̂_j − d s_ij, so
     ``R_i ≥ max(0, max_j (D̂_i − D̂_j − d s_ij))``, with d the quantile of max_ij N_ij. But R_i exceeds D_i − D_j
@@ -275,30 +245,28 @@ def regret_bounds(
     within δ.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
-    >>> bounds = regret_bounds(joint, rng=np.random.default_rng(0))
-    >>> bounds.upper.round(3).tolist()  # 1 + 1.645 · 0.2; the better one's regret is 0
+    >>> regret_bounds(joint, rng=np.random.default_rng(0))[1].round(3).tolist()  # 1 + 1.645 · 0.2; 0 for the better one
     [0.0, 1.329]
     """
     pairs = differences(joint)
-    reference = law(joint, pairs.error, method, rng, draws)
-    top = reference.maxima(all_pairs(pairs))
+    reference = law(joint, pairs.error, rng, draws)
+    maxima = reference.maxima(all_pairs(pairs))
     if simultaneous:
-        lower = _lower(pairs, reference, level, top)
+        lower = _lower_regret(pairs, reference, level, maxima)
     else:
-        offsets = moment_selection(pairs, smallest_sample(joint))
-        lower = _above(pairs, critical_each(reference, offsets, level))
-    return RegretBounds(lower, upper_regret(pairs, reference, level, top), level, reference.method)
+        lower = _above(pairs, critical_each(reference, moment_selection(pairs, smallest_sample(joint)), level))
+    return lower, upper_regret(pairs, reference, level, maxima)
 
 
-def _lower(pairs: Differences, reference: Law, level: float, top: Array) -> Array:
+def _lower_regret(pairs: Differences, reference: Law, level: float, maxima: Array) -> Array:
     count, size = len(pairs.gap), int(pairs.varies.sum())
     spent = FIRST_STEP * (1.0 - level)
-    critical = reference.critical(top.max(axis=0), 1.0 - spent, size)
+    critical = reference.critical(maxima.max(axis=0), 1.0 - spent, size)
     first = _above(pairs, np.full(count, critical))
     slack = np.divide(first, pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
     if slack.any():
-        top = reference.maxima(all_pairs(pairs) - slack)
-    critical = reference.critical(top.max(axis=0), level + spent, size)
+        maxima = reference.maxima(all_pairs(pairs) - slack)
+    critical = reference.critical(maxima.max(axis=0), level + spent, size)
     return _above(pairs, np.full(count, critical))
 
 
@@ -309,119 +277,122 @@ def _above(pairs: Differences, critical: Array) -> Array:
     return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reach).max(axis=1), 0.0))
 
 
-# --------------------
-# The best set under several kernels at once: one max-t test over all models and all kernels.
+def upper_regret(pairs: Differences, reference: Law, level: float, maxima: Array | None = None) -> Array:
+    """(l,) bounds with R_i = D_i − min_j D_j ≤ bound_i for all i, with probability `level` (Hsu 1981).
+
+    Write N_ij = (D̂_i − D̂_j − (D_i − D_j))/s_ij and let k be the best model. If N_ki ≤ d_k for all i, which has
+    probability `level` with d_k the quantile of max_i N_ki, then k is in C = {k : D̂_k − D̂_i ≤ d_k s_ki for all i},
+    and R_i = D_i − D_k ≤ D̂_i − D̂_k + d_k s_ik for all i. Hence
+    ``R_i ≤ max(0, max_{k∈C, k≠i} (D̂_i − D̂_k + d_k s_ik))``. One comparison per model and not all pairs.
+
+    `maxima` are the law's maxima over all pairs, where they have been drawn already.
+    """
+    critical = critical_each(reference, all_pairs(pairs), level, maxima)
+    critical = np.where(np.isfinite(critical), np.maximum(critical, 0.0), 0.0)
+    possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
+    reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
+    return np.asarray(np.maximum(reach.max(axis=1), 0.0))
+
+
+def all_pairs(pairs: Differences) -> Array:
+    """(l, l) offsets that leave out only the pairs without variance."""
+    return np.where(pairs.varies, 0.0, -math.inf)
+
+
+def critical_each(reference: Law, offsets: Array, level: float, maxima: Array | None = None) -> Array:
+    """(l,) for every i the `level` quantile of max_j (Z_ij + offset_ij); −inf where no j is left."""
+    counts = (offsets > -math.inf).sum(axis=1)
+    maxima = reference.maxima(offsets) if maxima is None else maxima
+    return np.array([reference.critical(row, level, int(k)) for row, k in zip(maxima, counts, strict=True)])
+
+
+# ── several kernels at once ──────────────────────────────────────────────────────────────────────────────────────────
+# *The hypothesis.* D_i^k is model i's discrepancy under kernel k. H_i: "under every kernel i is as good as every other
+# model", D_i^k ≤ D_j^k for all j and k. A model is declared worse if under some kernel some other model is
+# significantly better.
 #
-# *The hypothesis.* D_i^k is model i's discrepancy under kernel k. H_i: "under every kernel i is as good as every
-# other model", D_i^k ≤ D_j^k for all j and k. A model is declared worse when for some kernel some other model is
-# significantly better under it.
-#
-# *The level.* ``T_i = max_{k,j} (D_i^k − D_j^k)/s_ij^k`` is compared with the same maximum of Z_ij^k = (G_i^k −
+# *The level.* T_i = max_{k,j} (D_i^k − D_j^k)/s_ij^k is compared with the same maximum of Z_ij^k = (G_i^k −
 # G_j^k)/s_ij^k, where G ~ N(0, V) and V is the joint covariance over (model, kernel): the ψ rows of all kernels come
 # from the same rows of data, so their stacked Gram matrix is that covariance. Under H_i every (D_i^k − D_j^k)/s_ij^k
 # has a mean of at most 0, so T_i is at most its maximum with the means taken out, whose law is the one drawn: P(p_i ≤
-# α) → at most α. Moment selection leaves out pairs (j, k) that i is far better than, as in one kernel. Where no model
+# α) → at most α. Moment selection leaves out pairs (j, k) that i is far better than, as with one kernel. Where no model
 # is best under every kernel, every H_i is false and nothing can be declared wrongly.
-
-
-@dataclass(frozen=True)
-class CollectionDecision(BestSetDecision):
-    """Verdicts of the best set under several kernels.
-
-    `beaten_under` is the index of the kernel under which each rejected model is worst against `beaten_by`, None for
-    the others. `best` is the smallest mean over the kernels; `contradicted` says that it, too, is worse than another
-    model under some kernel (it is never declared worse).
-    """
-
-    beaten_under: tuple[int | None, ...] = ()
-    contradicted: bool = False
 
 
 def collection_best_set(
     joints: Sequence[JointEstimate], alpha: float, correction: str = "none", *, rng: Source, draws: int = DRAWS
-) -> tuple[JointEstimate, CollectionDecision]:
-    """Test every H_i; the mean of the estimates over the kernels, and the verdicts.
+) -> tuple[JointEstimate, Decision]:
+    """Test every H_i under all kernels: the mean of the estimates over the kernels, and the verdicts.
 
-    Args:
-        joints: one estimate for each kernel, of the same models from the same rows, with their ψ rows.
-        alpha: the level.
-        correction: as in `best_set`.
-        rng: as in `best_set`.
-        draws: Monte-Carlo draws.
+    `joints` has one estimate for each kernel, of the same models from the same rows, with their ψ rows. The best model
+    is the one with the smallest mean over the kernels, and is never declared worse.
     """
-    _check(joints)
-    source = seeded(make_seed(rng), "collection") if isinstance(rng, np.random.Generator) else rng
+    for joint in joints:
+        _require_psi(joint)
+    if isinstance(rng, np.random.Generator):
+        # Every law draws its numbers anew, and all need the same ones.
+        rng = seeded(make_seed(rng), "collection")
     pairs = [differences(joint) for joint in joints]
-    families = _collection_laws(joints, pairs, source, draws)
-    n = smallest_sample(joints[0])
-    offsets = [moment_selection(each, n) for each in pairs]
+    offsets = [moment_selection(each, smallest_sample(joints[0])) for each in pairs]
     ratios = np.stack([each.ratio for each in pairs])
     statistic = ratios.max(axis=(0, 2))
-    log_p = np.max([_collection_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
+    families = _kernel_laws(joints, pairs, rng, draws)
+    log_p = np.max([_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
     certain = np.stack([each.certain for each in pairs])
     log_p[certain.any(axis=(0, 2))] = -math.inf
-    used = "by" if correction == "auto" else correction
-    adjusted = adjust(np.exp(log_p), used)
     mean = mean_estimate(joints)
-    best, tied = lowest(mean)
+    first, tied = lowest(mean.values, np.diag(mean.covariance))
+    best, used = int(first), BestSet().resolved_correction(correction, mean.covariance, int(first))
+    adjusted = adjust(np.exp(log_p), used)
     worse = adjusted <= alpha
-    contradicted, worse[best] = bool(worse[best]), False
-    under, by = _worst(ratios, certain)
-    return mean, CollectionDecision(
-        best=best,
-        log_pvalue=log_p,
-        adjusted_pvalue=adjusted,
-        worse=worse,
-        status=status_words(_joined(pairs), best, tied),
-        correction=used,
-        statistic=statistic,
-        beaten_by=_where(by, worse),
-        confidence_set=tuple(np.flatnonzero(~worse).tolist()),
-        method=families[0][0].method,
-        beaten_under=_where(under, worse),
-        contradicted=contradicted,
+    worse[best] = False
+    # For every model the kernel and the other model with the largest ratio; a difference without variance comes first.
+    order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
+    under, by = np.divmod(order.reshape(len(order), -1).argmax(axis=1), order.shape[2])
+    same = np.all([each.same for each in pairs], axis=0)
+    merged = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
+    return mean, Decision(
+        *(best, log_p, adjusted, worse, _status_words(merged, best, tied), used),
+        beaten_by=tuple(int(j) if bad else None for j, bad in zip(by, worse, strict=True)),
+        beaten_under=tuple(int(k) if bad else None for k, bad in zip(under, worse, strict=True)),
     )
 
 
 def mean_estimate(joints: Sequence[JointEstimate]) -> JointEstimate:
     """The mean over the kernels: the estimate under the mean kernel, as MMD² and KSD² are linear in the kernel."""
     parts = [joint.psi for joint in joints if joint.psi is not None]
-    first = parts[0]
-    own = [part.reference for part in parts if part.reference is not None]
-    reference = np.mean(own, axis=0) if own else None
-    models = tuple(np.mean([part.models[i] for part in parts], axis=0) for i in range(len(first.models)))
-    psi = Psi(reference, models, first.shared)
-    values = np.mean([joint.values for joint in joints], axis=0)
-    whole = {"values": values, "covariance": psi.covariance(), "psi": psi}
+    references = [part.reference for part in parts if part.reference is not None]
+    models = tuple(np.mean([part.models[i] for part in parts], axis=0) for i in range(len(parts[0].models)))
+    psi = Psi(np.mean(references, axis=0) if references else None, models, parts[0].shared)
     shares = [joint.near_degeneracy for joint in joints if joint.near_degeneracy is not None]
-    largest = np.max(shares, axis=0) if len(shares) == len(joints) else None
-    return replace(joints[0], **whole, near_degeneracy=largest, second_order=None)
-
-
-def _joined(pairs: Sequence[Differences]) -> Differences:
-    """Certain under any kernel, the same under all of them."""
-    certain, same = np.any([each.certain for each in pairs], axis=0), np.all([each.same for each in pairs], axis=0)
-    return replace(pairs[0], certain=certain, same=same)
+    return replace(
+        joints[0],
+        values=np.mean([joint.values for joint in joints], axis=0),
+        covariance=psi.covariance(),
+        psi=psi,
+        near_degeneracy=np.max(shares, axis=0) if len(shares) == len(joints) else None,
+        second_order=None,
+    )
 
 
 def joint_covariance(parts: Sequence[Psi]) -> Array:
     """(K·l, K·l) covariance of all estimates, kernel by kernel, from the ψ rows they share."""
     size = len(parts) * parts[0].covariance().shape[0]
-    reference = [part.reference for part in parts if part.reference is not None]
-    total = _gram(np.hstack(reference)) if reference else np.zeros((size, size))
+    references = [part.reference for part in parts if part.reference is not None]
+    total = gram(np.hstack(references)) if references else np.zeros((size, size))
     models = len(parts[0].models)
     if models and parts[0].shared:
-        return total + _gram(np.hstack([np.stack(part.models, axis=1) for part in parts]))
+        return total + gram(np.hstack([np.stack(part.models, axis=1) for part in parts]))
     for i in range(models):
         place = np.arange(i, size, models)
-        total[np.ix_(place, place)] += _gram(np.stack([part.models[i] for part in parts], axis=1))
+        total[np.ix_(place, place)] += gram(np.stack([part.models[i] for part in parts], axis=1))
     return total
 
 
-def _collection_laws(
+def _kernel_laws(
     joints: Sequence[JointEstimate], pairs: Sequence[Differences], source: Source, draws: int
 ) -> list[list[Law]]:
-    """The law of each kernel's differences; their draws belong together, one by one. With few rows two such families.
+    """The law of each kernel's differences, whose draws belong together; with few rows two such families.
 
     Each law makes its random numbers anew from the same streams: in the bootstrap the same resamples, otherwise the
     same G, of which it takes its own kernel's part.
@@ -430,26 +401,27 @@ def _collection_laws(
     few = rows is not None and rows < SMALL_SAMPLE
     root = covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
     method, freedom = (STUDENT, rows - 1) if rows is not None and few else (GAUSSIAN, None)
-    parts = [_part(root, len(joints), k, each.error, source, joints[0].names, freedom) for k, each in enumerate(pairs)]
-    drawn = [Law(method, draws, rows, each.error, part) for each, part in zip(pairs, parts, strict=True)]
+    drawn = [
+        Law(method, draws, rows, each.error, _kernel_draws(root, len(joints), k, each, source, joints[0], freedom))
+        for k, each in enumerate(pairs)
+    ]
     if not few:
         return [drawn]
-    return [
-        [law(joint, each.error, BOOTSTRAP, source, draws) for joint, each in zip(joints, pairs, strict=True)],
-        drawn,
-    ]
+    resampled = [law(joint, each.error, source, draws, BOOTSTRAP) for joint, each in zip(joints, pairs, strict=True)]
+    return [resampled, drawn]
 
 
-def _part(
-    root: Array, kernels: int, k: int, error: Array, source: Source, names: Sequence[str], freedom: int | None
+def _kernel_draws(
+    root: Array, kernels: int, k: int, pairs: Differences, source: Source, joint: JointEstimate, freedom: int | None
 ) -> Callable[[int], Pairs]:
-    own = streams(source, names)
+    """The draws of one kernel's differences, from normal numbers that all kernels share."""
+    own, error, count = streams(source, joint.names), pairs.error, len(joint.names)
     scale = np.divide(1.0, error, out=np.zeros_like(error), where=error > 0.0)
-    mine = root[k * len(names) : (k + 1) * len(names)]
+    rows = root[k * count : (k + 1) * count]
 
     def chunk(draws: int) -> Pairs:
         normal = np.stack([rng.standard_normal((kernels, draws)) for rng in own.models], axis=1)
-        g = mine @ normal.reshape(len(root), draws)
+        g = rows @ normal.reshape(len(root), draws)
         if freedom is not None:
             g /= np.sqrt(own.reference.chisquare(freedom, draws) / freedom)
         return lambda i, others: np.asarray((g[i] - g[others]) * scale[i, others, None])
@@ -457,43 +429,31 @@ def _part(
     return chunk
 
 
-def _collection_log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic: Array) -> Array:
-    members = sum((each > -math.inf).sum(axis=1) for each in offsets)
-    statistic = np.where(members > 0, statistic, 0.0)
-    top = np.maximum.reduce([law_.maxima(each) for law_, each in zip(laws, offsets, strict=True)])
-    reached = (top >= statistic[:, None]).sum(axis=1)
-    log_p = np.log((1.0 + reached) / (1.0 + laws[0].draws))
-    unions = [law_.log_union(each, statistic) for law_, each in zip(laws, offsets, strict=True)]
-    union = np.logaddexp.reduce(unions, axis=0)
-    if laws[0].method != BOOTSTRAP:
-        log_p = np.where(members == 1, union, np.minimum(log_p, union))
-    else:
-        log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
-    return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
+def _require_psi(joint: JointEstimate) -> None:
+    if not has_psi_covariance(joint):
+        raise InputError(
+            "kernel: several kernels in one test need the covariance of the ψ rows; use "
+            'estimator="complete" or "linear", with variance="projection"'
+        )
 
 
-def _worst(ratios: Array, certain: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For every model the kernel and the other model with the largest ratio; a difference without variance first."""
-    order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
-    flat = order.reshape(len(order), -1).argmax(axis=1)
-    return np.divmod(flat, order.shape[2])
-
-
-def _where(found: NDArray[np.intp], worse: NDArray[np.bool_]) -> tuple[int | None, ...]:
-    return tuple(int(k) if bad else None for k, bad in zip(found, worse, strict=True))
-
-
-def _check(joints: Sequence[JointEstimate]) -> None:
-    for joint in joints:
-        own = None if joint.psi is None else joint.psi.covariance()
-        scale = np.sqrt(np.diag(joint.covariance))
-        if own is None or (np.abs(own - joint.covariance) > 1e-6 * np.outer(scale, scale)).any():
-            raise InputError(
-                "kernel: several kernels in one test need the covariance of the ψ rows; use "
-                'estimator="complete" or "linear", variance="projection"'
-            )
-
-
-def _gram(psi: Array) -> Array:
-    n = len(psi)
-    return np.asarray(psi.T @ psi / (n * (n - 1)))
+def _kernel_notes(joint: JointEstimate, decision: Decision, kernels: Sequence[str], alpha: float) -> tuple[str, ...]:
+    """What the reader should know: under which kernel a model is worse, and whether the kernels disagree."""
+    notes = [
+        f"{len(kernels)} kernels in one test: a model is called worse if it is worse than another one under any of "
+        "them; the discrepancies shown are means over the kernels"
+    ]
+    beaten = [
+        f"{name!r} is worse than {joint.names[by]!r} under the {kernels[under]}"
+        for name, by, under in zip(joint.names, decision.beaten_by or (), decision.beaten_under or (), strict=True)
+        if by is not None and under is not None
+    ]
+    notes += beaten[:_MOST_NOTES]
+    if len(beaten) > _MOST_NOTES:
+        notes.append(f"{len(beaten) - _MOST_NOTES} more models are worse under some kernel")
+    if decision.adjusted_pvalue[decision.best] <= alpha:
+        notes.append(
+            f"even {joint.names[decision.best]!r}, the best on average, is worse than another model under some kernel: "
+            "the kernels disagree about which model is best"
+        )
+    return tuple(notes)

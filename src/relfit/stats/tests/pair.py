@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from relfit.stats.decision import (
-    decide_without_variance,
+    Covariances,
+    constant_word,
     difference_variance,
     known_log_equivalence,
     selective_log_equivalence,
@@ -19,9 +21,9 @@ from relfit.stats.truncnorm import selective_log_pvalue
 
 @dataclass(frozen=True)
 class PairDecision:
-    """The outcome for a pair: t = D_a − D_b, its standard error, log p, threshold and truncation (RelPSI).
+    """The outcome for a pair: t = D_a − D_b, its standard error, log p, the threshold, and for RelPSI the truncation.
 
-    `equivalent`: whether t ≤ margin was shown; None without a margin.
+    `equivalent` is True if t ≤ margin was shown, and None without a margin.
     """
 
     difference: float
@@ -68,6 +70,8 @@ def _difference(joint: JointEstimate) -> tuple[float, float]:
 
 
 def _constant(joint: JointEstimate, t: float, margin: float) -> PairDecision:
-    log_p, word = decide_without_variance(joint, 0, 1, margin)
+    against = Covariances(joint.covariance).against(1)
+    log_p = float(against.certain(np.array([t]), 0, margin)[0])
+    word = constant_word(t, float(against.rounding[0, 0]))
     shown = known_log_equivalence(t, margin) < 0.0 if margin else None
     return PairDecision(t, 0.0, log_p, math.inf if log_p == 0.0 else -math.inf, (word,), equivalent=shown)

@@ -1,0 +1,147 @@
+"""A kernel given as the matrix of its values: kernels of graphs, strings or sets, for a few thousand items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from relfit.kernels.base import Kernel, Variable
+from relfit.util.arrays import Array, Rows
+from relfit.util.errors import InputError
+
+# Rows that are checked at a time, so that the checks need little memory beside the matrix.
+_CHECKED_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Precomputed(Kernel):
+    """``k(a, b) = matrix[a, b]``: a row of data is the number of an item. For MMD.
+
+    In `compare`, `reference` and `models` then say which items are theirs: either counts, taken from the matrix in that
+    order (the reference's items first), or arrays of row numbers of the matrix, from 0. The matrix is held in memory:
+    8N² bytes for N items in all, 800 MB for 10,000.
+
+    >>> kernel = Precomputed(np.eye(60) + 1.0)
+    >>> kernel.pairs(np.array([[0.0], [0.0]]), np.array([[0.0], [1.0]]))
+    array([2., 1.])
+    """
+
+    matrix: Array = field(repr=False)
+    plain: ClassVar[bool] = False
+
+    # Two kernels are equal if they are the same object: comparing all entries would cost as much as a test.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __post_init__(self) -> None:
+        matrix = _matrix(self.matrix)
+        matrix.setflags(write=False)
+        object.__setattr__(self, "matrix", matrix)
+
+    @property
+    def variable(self) -> Variable:
+        return "dot"  # row numbers must not be shifted, as the rows of a radial kernel may be
+
+    @property
+    def smooth(self) -> bool:
+        return False
+
+    def phi(self, t: Array) -> NoReturn:
+        """Refused: the kernel is not a function of a distance."""
+        raise InputError("kernel: Precomputed is not a function of r² or x·y")
+
+    def block(self, x: Array, y: Array) -> Array:
+        """k between the items numbered x (n, 1) and those numbered y (m, 1): (n, m)."""
+        return self.matrix[np.ix_(_items(x), _items(y))]
+
+    def diagonal(self, rows: Array) -> Array:
+        return self.pairs(rows, rows)
+
+    def pairs(self, x: Array, y: Array) -> Array:
+        return np.asarray(self.matrix[_items(x), _items(y)])
+
+    def describe(self) -> str:
+        return f"kernel matrix of {len(self.matrix)} items"
+
+    @property
+    def writable(self) -> bool:
+        """False: files of results do not hold the matrix."""
+        return False
+
+    def inputs(self, reference: Any, models: Any) -> tuple[Rows, Any]:
+        """The reference and the models as arrays of row numbers of the matrix."""
+        values = list(models.values()) if isinstance(models, Mapping) else list(models)
+        names = list(models) if isinstance(models, Mapping) else [f"m{k}" for k in range(1, len(values) + 1)]
+        labels = ["reference", *(f"model {name!r}" for name in names)]
+        first, *others = self._numbered(labels, [reference, *values])
+        return first, dict(zip(names, others, strict=True))
+
+    def _numbered(self, labels: Sequence[str], values: Sequence[Any]) -> list[Rows]:
+        """The row numbers of each sample, which is a count of items or an array of row numbers."""
+        is_count = [isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values]
+        if not any(is_count):
+            return [self._checked(label, value) for label, value in zip(labels, values, strict=True)]
+        if not all(is_count):
+            odd = is_count.index(False)
+            raise InputError(
+                f"{labels[odd]}: expected a number of items like the others, got {type(values[odd]).__name__}; give "
+                "numbers for all or arrays of row numbers for all"
+            )
+        ends = np.cumsum([int(value) for value in values])
+        if min(values) < 1 or ends[-1] != len(self.matrix):
+            raise InputError(
+                f"reference and models: expected numbers of items that add up to the {len(self.matrix)} rows of the "
+                f"kernel matrix, got {' + '.join(str(value) for value in values)} = {ends[-1]}"
+            )
+        return list(np.split(np.arange(len(self.matrix)), ends[:-1]))
+
+    def _checked(self, label: str, value: Any) -> Rows:
+        rows = np.asarray(value)
+        size = len(self.matrix)
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
+            raise InputError(
+                f"{label}: expected row numbers of the kernel matrix (a 1-d array of whole numbers) or a count, got "
+                f"{f'{rows.dtype} of shape {rows.shape}' if rows.dtype != object else type(value).__name__}"
+            )
+        if rows.min() < 0 or rows.max() >= size:
+            wrong = rows[(rows < 0) | (rows >= size)][0]
+            raise InputError(f"{label}: expected row numbers of the kernel matrix from 0 to {size - 1}, got {wrong}")
+        if len(np.unique(rows)) < len(rows):
+            raise InputError(f"{label}: expected different row numbers of the kernel matrix, got one more than once")
+        return rows
+
+
+def _items(rows: Array) -> Rows:
+    return rows[:, 0].astype(np.intp)
+
+
+def _matrix(value: Any) -> Array:
+    """The matrix in float64, if it can hold the values of a kernel."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
+        came = f"{array.dtype} of shape {array.shape}"
+        raise InputError(f"matrix of Precomputed: expected a square matrix of numbers over all items, got {came}")
+    matrix = array.astype(np.float64, copy=False).view()
+    diagonal = np.diag(matrix)
+    size = max(float(matrix.max()), -float(matrix.min()))
+    if not math.isfinite(size):
+        raise InputError("matrix of Precomputed: expected finite numbers, got NaN or infinity")
+    for start in range(0, len(matrix), _CHECKED_ROWS):
+        part = slice(start, start + _CHECKED_ROWS)
+        _check_rows(matrix[part], matrix[:, part].T, np.sqrt(np.maximum(diagonal, 0.0)), part, 1e-8 * size)
+    return matrix
+
+
+def _check_rows(rows: Array, mirrored: Array, root: Array, part: slice, tolerance: float) -> None:
+    if (np.abs(rows - mirrored) > tolerance).any():
+        raise InputError("matrix of Precomputed: expected a symmetric matrix over all items, got one that is not")
+    # The Cauchy–Schwarz inequality, for the diagonal too: a negative k(a,a) has root 0.
+    if (np.abs(rows) > np.outer(root[part], root) + tolerance).any():
+        raise InputError(
+            "matrix of Precomputed: expected kernel values, |k(a,b)| ≤ √(k(a,a) k(b,b)), got larger ones; are these "
+            "distances?"
+        )
