@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import relfit
-from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.reduce import Job, Runtime, kernel_products
 from relfit.compute.torch_backend import TorchBackend
 from relfit.estimators import ksd
 from relfit.util.files import write_text_atomic
@@ -108,7 +108,9 @@ def row_sum_job(backend, x, bandwidth):
     """The row sums of the symmetric Gaussian matrix, with Σφ², as MMD asks for them."""
     kernel = relfit.Gaussian(bandwidth)
     points, one = backend.points(kernel, x), backend.array(np.ones(len(x)))
-    return lambda: run([Job(kernel, points, None, {"phi": one}, squares=True)], Runtime(backend))[0].rows["phi"]
+    return lambda: kernel_products([Job(kernel, points, None, {"phi": one}, squares=True)], Runtime(backend))[0].rows[
+        "phi"
+    ]
 
 
 def plain_tiles(x, bandwidth, dtype):

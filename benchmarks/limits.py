@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from relfit.compute.numpy_backend import TILE
-from relfit.compute.tiles import one_blas_thread
+from relfit.compute.backend import TILE
+from relfit.compute.reduce import one_blas_thread
 
 REPEATS, ROUNDS = 10, 40
 CORES = os.cpu_count() or 1

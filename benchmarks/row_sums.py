@@ -15,8 +15,8 @@ from scipy.spatial.distance import cdist
 from timing import elsewhere, exponent, interleaved, peak_growth, timed
 
 import relfit
-from relfit.compute.numpy_backend import NumpyBackend
-from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.reduce import Job, Runtime, kernel_products
 
 SIZES, DIMENSIONS = (1000, 2000, 4000, 8000, 16_384), (10, 128)
 QUICK = ((500, 1000), (10,))
@@ -61,7 +61,7 @@ def _relfit(backend, x, bandwidth):
 
     def sums():
         job = Job(kernel, backend.points(kernel, x), None, {"phi": ones})
-        return run([job], Runtime(backend=backend))[0].rows["phi"]
+        return kernel_products([job], Runtime(backend=backend))[0].rows["phi"]
 
     return sums
 

@@ -14,8 +14,7 @@ import numpy as np
 from marks import table, written
 
 import relfit
-from relfit.compute.choice import DEVICE_SCALE
-from relfit.compute.patches import PATCH_ROWS
+from relfit.compute.reduce import DEVICE_SCALE, PATCH_ROWS
 from relfit.util.files import write_text_atomic
 from relfit.util.libraries import usable_cores
 

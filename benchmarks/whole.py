@@ -9,7 +9,7 @@ import numpy as np
 from timing import exponent, interleaved
 
 import relfit
-from relfit.compute.tiles import one_blas_thread
+from relfit.compute.reduce import one_blas_thread
 
 BANDWIDTH, BARE_TILE = 3.0, 448
 MODELS = (1, 2, 5, 10, 20)

@@ -15,7 +15,7 @@ from distributed import Client
 ENVIRONMENT = {
     **os.environ,
     "OPENBLAS_NUM_THREADS": "1",
-    # Lost workers are noticed by their closed connections; nothing here should wait for time-outs.
+    # Lost workers are noticed by their closed connections; no test should wait for a timeout.
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "3",
     "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
@@ -33,7 +33,7 @@ class Cluster:
 
     @property
     def address(self):
-        """Where the scheduler listens."""
+        """The address that the scheduler listens at."""
         return f"tcp://127.0.0.1:{self.port}"
 
     def start_scheduler(self):

@@ -1,9 +1,9 @@
-"""A hundred kills at random moments: of Dask workers, then of the client. Writes its table into docs/scale.md.
+"""Kill Dask workers at random moments, then the client, a hundred times. Writes the table in docs/scale.md.
 
 python tests/kills.py [--kills 50] [--seed 0]
 
-Every run must end with the bits of an undisturbed one; a client that was killed must go on from its checkpoint, and no
-part that was noted may be computed again.
+Every run must end with the bits of an undisturbed one. A killed client must resume from its checkpoint, and no finished
+part may be computed again.
 """
 
 import argparse
@@ -19,25 +19,25 @@ import numpy as np
 from cluster import ENVIRONMENT, running
 
 import relfit
-from relfit.compute import patches
-from relfit.compute import schedulers as crew
-from relfit.compute.checkpoint import Checkpoint
+from relfit.compute import reduce, schedulers
+from relfit.compute.checkpoint import CHECKPOINT
 from relfit.util.files import write_text_atomic
+from relfit.util.sqlite import Database
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from marks import table, written  # noqa: E402
 
-# Twenty seconds are long where a whole run takes two.
-crew.GLANCE = 0.3
+# Workers count as idle after ten looks: twenty seconds by default, too long where a whole run takes two.
+schedulers.POLL_INTERVAL = 0.3
 PAGE = ROOT / "docs" / "scale.md"
 ROWS, PATCH = 6000, 1344
 CLIENT = f"""
 import sys
 from relfit import cli
-from relfit.compute import patches
-patches.PATCH_ROWS = patches.BLOCK_ROWS = {PATCH}
+from relfit.compute import reduce
+reduce.PATCH_ROWS = reduce.BLOCK_ROWS = {PATCH}
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -52,9 +52,9 @@ def problem(folder):
     return reference, samples
 
 
-def same(found, expected):
-    """Whether two estimates or results are the same bits."""
-    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+def same(arrays, expected):
+    """True if two estimates or results have the same bits."""
+    return all(np.array_equal(a, b) for a, b in zip(arrays, expected, strict=True))
 
 
 def kill_workers(cluster, client, samples, expected, kills, rng):
@@ -66,9 +66,9 @@ def kill_workers(cluster, client, samples, expected, kills, rng):
     for _ in range(kills):
         timer = threading.Timer(rng.uniform(0.0, usual), cluster.kill_worker, [rng.randrange(2)])
         timer.start()
-        found = relfit.estimate(*samples, rng=0, executor=client)
+        joint = relfit.estimate(*samples, rng=0, executor=client)
         timer.join()
-        right += same((found.values, found.covariance), expected)
+        right += same((joint.values, joint.covariance), expected)
         cluster.start_worker()
         client.wait_for_workers(2, timeout=120)
     return right
@@ -81,16 +81,16 @@ def command(folder, address, *options):
     return [sys.executable, "-c", CLIENT, "compare", *files, "--seed", "0", *place, *options]
 
 
-def noted(path):
-    """The finished parts in a checkpoint: their numbers in the file's own order of writing."""
+def finished(path):
+    """The finished parts in a checkpoint, by their numbers."""
     if not path.exists():
         return set()
-    with Checkpoint(path) as checkpoint:
-        return set(checkpoint._connection.execute("SELECT work, patch FROM patches").fetchall())
+    with Database(path, CHECKPOINT) as file:
+        return set(file.connection.execute("SELECT work, patch FROM patches").fetchall())
 
 
 def executed(client):
-    """How many parts the workers have computed so far, once they are idle."""
+    """The number of parts that the workers have computed so far, once they are idle."""
     while any(client.processing().values()):
         time.sleep(0.05)
     return sum(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
@@ -99,20 +99,20 @@ def executed(client):
 def kill_clients(folder, client, expected, kills, rng):
     """Clients that are killed at a random moment and started again, until one ends by itself.
 
-    Returns how many runs ended right, how many there were, the kills, and how many noted parts were lost, and computed
-    once more by the run that ended.
+    Returns the numbers of runs with the right result, of all runs, of kills, of finished parts that were lost, and of
+    those that were computed once more by the run that ended.
     """
     right = killed = lost = again = rounds = 0
     path, result, address = folder / "run.sqlite", folder / "result.json", client.scheduler.address
     start = time.monotonic()
     subprocess.run(command(folder, address), stdout=subprocess.DEVNULL, check=True, env=ENVIRONMENT)
     usual = time.monotonic() - start
-    parts = len(noted(path))
+    parts = len(finished(path))
     while killed < kills:
         for file in [*folder.glob("run.sqlite*"), result]:
             file.unlink(missing_ok=True)
         while True:
-            before, so_far = noted(path), executed(client)
+            before, so_far = finished(path), executed(client)
             process = subprocess.Popen(
                 command(folder, address, "--json", str(result)),
                 stdout=subprocess.DEVNULL,
@@ -126,11 +126,11 @@ def kill_clients(folder, client, expected, kills, rng):
                 process.kill()
                 process.communicate()
                 killed += 1
-            lost += not before <= noted(path)
+            lost += not before <= finished(path)
         rounds += 1
         again += executed(client) - so_far - (parts - len(before))
-        found = relfit.Comparison.from_json(result.read_text(encoding="utf-8")) if result.exists() else None
-        right += found is not None and same((found.discrepancy, found.covariance), expected)
+        answer = relfit.Comparison.from_json(result.read_text(encoding="utf-8")) if result.exists() else None
+        right += answer is not None and same((answer.discrepancy, answer.covariance), expected)
     return right, rounds, killed, lost, again
 
 
@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rng = random.Random(options.seed)
-    patches.PATCH_ROWS = patches.BLOCK_ROWS = PATCH
+    reduce.PATCH_ROWS = reduce.BLOCK_ROWS = PATCH
     with tempfile.TemporaryDirectory() as name, running(name, 2) as (cluster, client):
         folder = Path(name)
         samples = problem(folder)
@@ -150,7 +150,14 @@ def main():
         workers = kill_workers(cluster, client, samples, expected, options.kills, rng)
         right, rounds, killed, lost, again = kill_clients(folder, client, expected, options.kills, rng)
     text = table(
-        ["killed", "kills", "runs that ended", "with the same bits", "noted parts lost", "noted parts computed again"],
+        [
+            "killed",
+            "kills",
+            "runs that ended",
+            "with the same bits",
+            "finished parts lost",
+            "finished parts computed again",
+        ],
         [
             ("a worker, at a random moment", options.kills, options.kills, workers, "", ""),
             ("the client, then the same command again", killed, rounds, right, lost, again),

@@ -11,11 +11,11 @@ from typing import Any, Unpack
 import numpy as np
 import scipy
 
-from relfit.compute.tiles import Job, Runtime, run
-from relfit.data.adapters.functions import at_level
+from relfit.compute.reduce import Job, Runtime
+from relfit.compute.reduce import kernel_products as run
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
-from relfit.data.models import Density
+from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import EstimateSettings
@@ -602,7 +602,7 @@ def compare_noised(
     Args:
         reference: the data (n, d), without noise.
         networks: name → s(x, σ), the score of the data with noise of standard deviation σ added (see
-            `relfit.data.adapters.functions.at_level` for how it is called).
+            `relfit.data.models.at_level` for how it is called).
         levels: noise levels σ > 0, in the data's unit.
         test: one that `decide` takes.
         kernel: as in `compare`.

@@ -10,16 +10,15 @@ from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypedDict, TypeVar, cast
 
-from relfit.compute.checkpoint import Notebook
-from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Precision, Work, chosen_backend, fits_fused
+from relfit.compute.backend import LookupBackend, Precision
+from relfit.compute.checkpoint import Checkpoint
+from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Workload, chosen_backend, fits_fused
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.numpy_backend import LookupBackend
-from relfit.compute.patches import PATCH_ROWS
-from relfit.compute.schedulers import crew_of
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import PATCH_ROWS, Runtime
+from relfit.compute.schedulers import scheduler_for
+from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
 from relfit.data.presets import PRESETS, Preset, preset_note
-from relfit.data.scores import score_warnings
 from relfit.estimators import KINDS
 from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.cost import automatic_estimator, within_budget
@@ -88,7 +87,7 @@ class Compute:
     def __post_init__(self) -> None:
         _checked(self)
         if self.executor is not None:
-            crew_of(self.executor)
+            scheduler_for(self.executor)
         if self.memory is not None:
             parse_memory(self.memory)
 
@@ -402,11 +401,11 @@ def resolve(data: Data, settings: Settings, opened: Session) -> Plan:
     resolved, rule = (
         (candidates[0], "selected") if candidates else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
     )
-    scheduler = None if compute.executor is None else crew_of(compute.executor)
+    scheduler = None if compute.executor is None else scheduler_for(compute.executor)
     runtime = Runtime(
         executor=compute.executor if scheduler is None else None,
         progress=opened.progress,
-        crew=scheduler,
+        scheduler=scheduler,
     )
     if compute.threads is not None:
         runtime = replace(runtime, threads=compute.threads)
@@ -447,7 +446,7 @@ def _with_backend(
         note = f"the {name} estimator always works in numpy and in double precision"
         return estimate, (note,) if ignored else ()
     kernel = estimate.kernel.untilted
-    work = Work(
+    workload = Workload(
         *(data.device, pair_count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
         largest=lambda: largest_norm(data, kernel),
         dim=data.reference.shape[1],
@@ -455,11 +454,11 @@ def _with_backend(
         executor=compute.executor is not None,
     )
     backend = "numpy" if compute.memory is not None else compute.backend
-    if runtime.crew is not None and backend == "auto":
-        fused = compute.precision == "single" and fits_fused(work)
-        local = LocalBackend(cast(Precision, compute.precision), fused)
+    if runtime.scheduler is not None and backend == "auto":
+        fused = compute.precision == "single" and fits_fused(workload)
+        local = LocalBackend(cast(Precision, compute.precision), fused=fused)
         return replace(estimate, runtime=replace(runtime, backend=local)), ()
-    chosen, notes = chosen_backend(backend, compute.precision, work)
+    chosen, notes = chosen_backend(backend, compute.precision, workload)
     return replace(estimate, runtime=replace(runtime, backend=chosen)), notes
 
 
@@ -483,8 +482,8 @@ def checkpointed(data: Data, plan: Plan, settings: Settings) -> Iterator[Plan]:
         "seed": str(estimate.seed),
         "backend": estimate.runtime.backend.name,
     }
-    with closing(Notebook(path, inputs_and_settings)) as checkpoint:
-        runtime = replace(estimate.runtime, notebook=checkpoint)
+    with closing(Checkpoint(path, inputs_and_settings)) as checkpoint:
+        runtime = replace(estimate.runtime, checkpoint=checkpoint)
         yield replace(plan, estimate=replace(estimate, runtime=runtime))
 
 

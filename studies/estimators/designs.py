@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.estimators.base import Estimates, Plan
 from relfit.estimators.ksd import of_densities, of_target

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from relfit.results.planning import plan
 
 from relfit.api import compare, decide, estimate
 from relfit.data.models import Density
@@ -20,7 +21,6 @@ from relfit.kernels.standard import Gaussian
 from relfit.paper.experiment import rate
 from relfit.paper.problems import Problem, draw, graded, mean_shift_l10, mixture_1d, population_mmd, rotation_2d, stream
 from relfit.paper.tpr import gaussian_ksd
-from relfit.results.planning import plan
 from relfit.stats.joint import JointEstimate
 
 ALPHA = 0.05

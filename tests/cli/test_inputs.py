@@ -71,7 +71,7 @@ def test_columns_of_a_pair(data, capsys):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ("w", "human.csv: expected a column called 'w', got 'id', 'x', 'y', 'z'"),
+        ("w", "human.csv: expected a column called 'w', got 'id', 'x', 'y' and 'z'"),
         ("x,x", "human.csv: expected each column once"),
         ("id", "human.csv: expected numbers, got 'row 0'"),
         ("9", "human.csv: expected columns from 0 to 3, got 9"),

@@ -131,7 +131,7 @@ def test_groups_by_a_file_of_labels_for_paired_rows(folder, capsys):
         (
             "npy",
             ["--groups", "named.csv", "--dependence", "paired"],
-            "got 121; one more than rows: is the first a header?",
+            "got 121, one more than rows; is the first a header?",
         ),
         ("npy", ["--groups", "7"], "expected columns from 0 to 1"),
         ("csv", ["--groups", "prompt", "--rows", "50"], "--rows"),

@@ -13,15 +13,15 @@ import pytest
 import relfit
 from relfit import cli
 from relfit.cli import workers as cli_workers
-from relfit.compute import patches
+from relfit.compute import reduce
 from relfit.util.errors import InputError
 
 
 @pytest.fixture
 def files(tmp_path, rng, monkeypatch):
     """A reference and two models in files; patches of a few hundred rows."""
-    monkeypatch.setattr(patches, "PATCH_ROWS", 300)
-    monkeypatch.setattr(patches, "BLOCK_ROWS", 300)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 300)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 300)
     monkeypatch.chdir(tmp_path)
     for name, shift in {"r": 0.0, "a": 0.1, "b": 0.5}.items():
         np.save(f"{name}.npy", rng.normal(shift, 1, (800, 3)))
@@ -71,7 +71,7 @@ def test_a_failure_here_is_that_of_the_work(files, monkeypatch, capsys):
         raise InputError("rows: no longer what they were")
 
     monkeypatch.setattr(cli_workers, "patch_sums", broken)
-    monkeypatch.setattr("relfit.compute.schedulers.patch_sums", broken)
+    monkeypatch.setattr(reduce, "patch_sums", broken)
     assert cli.main(["compare", *files, "--workers", "2"]) == 2
     assert capsys.readouterr().err == "relfit: error: rows: no longer what they were\n"
 
@@ -129,9 +129,9 @@ def test_a_cancelled_job_leaves_no_processes(files, tmp_path):
     script = tmp_path / "job.py"
     script.write_text(
         "import os, signal, sys, multiprocessing as m\n"
-        "from relfit import cli\nfrom relfit.cli import workers as cli_workers\nfrom relfit.compute import patches\n"
+        "from relfit import cli\nfrom relfit.cli import workers as cli_workers\nfrom relfit.compute import reduce\n"
         "if __name__ == '__main__':\n"
-        "    patches.PATCH_ROWS = patches.BLOCK_ROWS = 100\n"
+        "    reduce.PATCH_ROWS = reduce.BLOCK_ROWS = 100\n"
         "    cli_workers.FEW_PAIRS = 0.0\n"
         "    submit = cli_workers._Processes.submit\n"
         "    def tell(pool, *args, **kwargs):\n"

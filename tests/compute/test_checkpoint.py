@@ -1,4 +1,4 @@
-"""Checkpoints: a killed comparison goes on where it stopped, and never with other inputs."""
+"""Checkpoints: a killed comparison resumes where it stopped, and never with other inputs."""
 
 import resource
 import signal
@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.compute import patches
-from relfit.compute.checkpoint import Checkpoint
+from relfit.compute import reduce
+from relfit.compute.checkpoint import finished_patches
 
 N = 900
 
 
 @pytest.fixture(autouse=True)
 def _small_patches(monkeypatch):
-    monkeypatch.setattr(patches, "PATCH_ROWS", 200)
-    monkeypatch.setattr(patches, "BLOCK_ROWS", 200)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
 
 
 @pytest.fixture
@@ -29,14 +29,8 @@ def samples(rng):
     return rng.normal(size=(N, 3)), {k: rng.normal(s, 1, (N, 3)) for k, s in {"a": 0.0, "b": 0.2}.items()}
 
 
-def counts(path):
-    """Finished parts, and parts."""
-    with Checkpoint(path) as checkpoint:
-        return checkpoint.counts()
-
-
 class Stop(Exception):
-    """What ends a run half-way."""
+    """Ends a run half-way."""
 
 
 def stopping(after):
@@ -50,25 +44,25 @@ def stopping(after):
 
 
 @pytest.mark.parametrize("test", ["best-set", "relmulti"])
-def test_goes_on_where_it_stopped(test, samples, tmp_path):
+def test_resumes_where_it_stopped(test, samples, tmp_path):
     plain = relfit.compare(*samples, test=test, rng=0).to_json()
     path = tmp_path / "run.sqlite"
     with pytest.raises(Stop):
         relfit.compare(*samples, test=test, rng=0, checkpoint=path, progress=stopping(600_000))
-    before, _ = counts(path)
+    before, _ = finished_patches(path)
     assert before > 0
     seen = []
     again = relfit.compare(*samples, test=test, rng=0, checkpoint=path, progress=lambda *now: seen.append(now))
     assert again.to_json() == plain
-    # The first report counts what was there.
+    # The first report counts the finished patches.
     assert seen[0][0] > 100_000
-    done, known = counts(path)
+    done, known = finished_patches(path)
     assert done == known > before
     assert relfit.compare(*samples, test=test, rng=0, checkpoint=path).to_json() == plain
-    assert counts(path) == (done, known)
+    assert finished_patches(path) == (done, known)
 
 
-def test_densities_go_on_too(samples, tmp_path):
+def test_densities_resume_too(samples, tmp_path):
     models = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=3) for s in (0.1, 0.3)}
     path = tmp_path / "run.sqlite"
     plain = relfit.compare(samples[0], models, rng=0).to_json()
@@ -85,14 +79,14 @@ def test_other_inputs_and_settings_are_refused_and_named(samples, tmp_path):
     path = tmp_path / "run.sqlite"
     relfit.compare(reference, models, rng=0, checkpoint=path)
     moved = {**models, "b": models["b"] + 1e-9}
-    for call, said in (
+    for call, message in (
         (lambda: relfit.compare(reference, moved, rng=0, checkpoint=path), "model 'b' has changed"),
         (lambda: relfit.compare(reference[1:], models, rng=0, checkpoint=path), "reference has changed"),
         (lambda: relfit.compare(reference, models, rng=1, checkpoint=path), "seed was 0, is 1"),
         (lambda: relfit.compare(reference, models, rng=0, kernel=relfit.IMQ(), checkpoint=path), "kernel was"),
         (lambda: relfit.compare(reference, {**models, "c": reference + 1}, rng=0, checkpoint=path), "'c' is new"),
     ):
-        with pytest.raises(relfit.InputError, match=said):
+        with pytest.raises(relfit.InputError, match=message):
             call()
     assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
 
@@ -106,9 +100,9 @@ def test_refused_input_leaves_no_file_behind(samples, tmp_path):
     assert relfit.compare(reference, models, rng=0, checkpoint=path).best == "a"
 
 
-def test_what_is_not_cut_into_parts_is_refused(samples, tmp_path):
+def test_work_without_patches_is_refused(samples, tmp_path):
     path = tmp_path / "run.sqlite"
-    for options, said in (
+    for options, message in (
         ({"estimator": "linear"}, "linear is quick"),
         ({"discrepancy": "ume"}, "ume is quick"),
         (
@@ -116,12 +110,12 @@ def test_what_is_not_cut_into_parts_is_refused(samples, tmp_path):
             "functions of your own",
         ),
     ):
-        with pytest.raises(relfit.InputError, match=said):
+        with pytest.raises(relfit.InputError, match=message):
             relfit.compare(*samples, rng=0, checkpoint=path, **options)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\x00" + b"\x00" * 4096])
-def test_files_that_are_no_checkpoint(content, samples, tmp_path):
+def test_files_that_are_not_checkpoints(content, samples, tmp_path):
     path = tmp_path / "run.sqlite"
     path.write_bytes(content)
     if content:
@@ -142,8 +136,8 @@ import sys
 import numpy as np
 import relfit
 from relfit import cli
-from relfit.compute import patches
-patches.PATCH_ROWS = patches.BLOCK_ROWS = 448
+from relfit.compute import reduce
+reduce.PATCH_ROWS = reduce.BLOCK_ROWS = 448
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -163,31 +157,31 @@ def files(tmp_path, rng):
     return tmp_path
 
 
-def wait_for_parts(folder, process, fewest=3):
-    """Until so many parts are noted."""
+def wait_for_patches(folder, process, fewest=3):
+    """Wait until this many patches are recorded."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         path = folder / "run.sqlite"
         try:
-            if path.exists() and counts(path)[0] >= fewest:
+            if path.exists() and finished_patches(path)[0] >= fewest:
                 return
         except (relfit.InputError, sqlite3.Error):
             pass
         time.sleep(0.02)
-    raise AssertionError("the run ended, or noted nothing")
+    raise AssertionError("the run ended, or recorded nothing")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_killed_command_goes_on(how, files):
+def test_killed_command_resumes(how, files):
     process = subprocess.Popen(command(files), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for_parts(files, process)
+    wait_for_patches(files, process)
     process.send_signal(how)
-    _, said = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     if how == signal.SIGINT:
-        assert "finished parts" in said
-        assert "Traceback" not in said
-    done, known = counts(files / "run.sqlite")
+        assert "finished parts" in errors
+        assert "Traceback" not in errors
+    done, known = finished_patches(files / "run.sqlite")
     assert 0 < done < known
     json = files / "result.json"
     again = subprocess.run(
@@ -207,12 +201,12 @@ def test_killed_command_goes_on(how, files):
 def test_full_disk_keeps_what_is_there(files):
     limit = 60_000
 
-    def little_room():
+    def small_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     process = subprocess.run(
-        command(files), capture_output=True, text=True, timeout=120, check=False, preexec_fn=little_room
+        command(files), capture_output=True, text=True, timeout=120, check=False, preexec_fn=small_files
     )
     assert process.returncode == 2
     assert process.stderr.startswith("relfit: error: checkpoint: cannot")

@@ -4,13 +4,13 @@ from refusals import refused
 
 from relfit.api import compare
 from relfit.compute import choice
-from relfit.compute.choice import Work, chosen_backend
+from relfit.compute.choice import Workload, chosen_backend
 from relfit.kernels.standard import Gaussian, Matern
 from relfit.util.errors import BackendUnavailable
 
 
-def work(device=None, pairs=0, kernel=Gaussian(1.0), largest=1.0, executor=False, **more):  # noqa: B008  (frozen)
-    return Work(device, pairs, kernel, lambda: largest, executor=executor, **more)
+def workload(device=None, pairs=0, kernel=Gaussian(1.0), largest=1.0, executor=False, **more):  # noqa: B008  (frozen)
+    return Workload(device, pairs, kernel, lambda: largest, executor=executor, **more)
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def machine(monkeypatch):
     """A machine with torch, triton and a CUDA device, whatever this one has."""
     pytest.importorskip("torch")
     monkeypatch.setattr(choice, "_has", lambda library: True)
-    monkeypatch.setattr(choice, "_cuda", lambda: True)
+    monkeypatch.setattr(choice, "has_cuda", lambda: True)
     monkeypatch.setattr(choice, "interpreted", lambda: False)
 
 
@@ -29,47 +29,47 @@ def name_of(name, precision, of):
 @pytest.mark.usefixtures("machine")
 def test_auto_goes_by_where_the_data_live_and_how_much_there_is_to_do():
     much = choice.DEVICE_PAIRS
-    assert name_of("auto", "double", work()) == "numpy"
-    assert name_of("auto", "double", work(pairs=much)) == "torch (cuda:0)"
-    assert name_of("auto", "double", work(pairs=much, executor=True)) == "numpy"
-    assert name_of("auto", "double", work("cuda:1")) == "torch (cuda:1)"
-    assert name_of("auto", "single", work()) == "numpy (float32)"
-    assert name_of("auto", "single", work("cuda:1")) == "triton (cuda:1)"
-    assert name_of("auto", "single", work("cuda:1", kernel=Matern(1.5, 1.0))) == "torch (cuda:1, float32)"
-    assert name_of("auto", "single", work("cuda:1", largest=1e9)) == "torch (cuda:1, float32)"
-    assert name_of("auto", "single", work("cuda:1", largest=30.0, sides=True)) == "torch (cuda:1, float32)"
-    assert name_of("auto", "single", work("cuda:1", dim=100, sides=True)) == "torch (cuda:1, float32)"
-    assert name_of("auto", "single", work("cuda:1", dim=100)) == "triton (cuda:1)"
-    assert name_of("torch", "double", work(pairs=much)) == "torch (cpu)"
-    assert name_of("numpy", "double", work("cuda:0")) == "numpy"
+    assert name_of("auto", "double", workload()) == "numpy"
+    assert name_of("auto", "double", workload(pairs=much)) == "torch (cuda:0)"
+    assert name_of("auto", "double", workload(pairs=much, executor=True)) == "numpy"
+    assert name_of("auto", "double", workload("cuda:1")) == "torch (cuda:1)"
+    assert name_of("auto", "single", workload()) == "numpy (float32)"
+    assert name_of("auto", "single", workload("cuda:1")) == "triton (cuda:1)"
+    assert name_of("auto", "single", workload("cuda:1", kernel=Matern(1.5, 1.0))) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", workload("cuda:1", largest=1e9)) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", workload("cuda:1", largest=30.0, sides=True)) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", workload("cuda:1", dim=100, sides=True)) == "torch (cuda:1, float32)"
+    assert name_of("auto", "single", workload("cuda:1", dim=100)) == "triton (cuda:1)"
+    assert name_of("torch", "double", workload(pairs=much)) == "torch (cpu)"
+    assert name_of("numpy", "double", workload("cuda:0")) == "numpy"
 
 
 @pytest.mark.usefixtures("machine")
 def test_fused_kernels_that_do_not_fit_leave_the_work_to_torch_and_say_so():
-    assert chosen_backend("triton", "double", work())[1] == ()
-    assert name_of("triton", "double", work()) == "triton (cuda:0)"
-    backend, notes = chosen_backend("triton", "double", work(kernel=Matern(1.5, 1.0)))
+    assert chosen_backend("triton", "double", workload())[1] == ()
+    assert name_of("triton", "double", workload()) == "triton (cuda:0)"
+    backend, notes = chosen_backend("triton", "double", workload(kernel=Matern(1.5, 1.0)))
     assert backend.name == "torch (cuda:0)"
     assert "do not fit" in notes[0]
 
 
 @pytest.mark.usefixtures("machine")
 def test_auto_without_a_device_stays_with_numpy(monkeypatch):
-    monkeypatch.setattr(choice, "_cuda", lambda: False)
-    assert name_of("auto", "double", work(pairs=choice.DEVICE_PAIRS)) == "numpy"
+    monkeypatch.setattr(choice, "has_cuda", lambda: False)
+    assert name_of("auto", "double", workload(pairs=choice.DEVICE_PAIRS)) == "numpy"
     with pytest.raises(BackendUnavailable, match='"triton" needs a CUDA device'):
-        chosen_backend("triton", "double", work())
+        chosen_backend("triton", "double", workload())
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_does_not_go_together_is_refused():
-    refused(lambda: chosen_backend("torch", "double", work(executor=True)), "executor: expected None")
+    refused(lambda: chosen_backend("torch", "double", workload(executor=True)), "executor: cannot be combined with")
 
 
 def test_missing_libraries_are_named(monkeypatch):
     monkeypatch.setattr(choice, "_has", lambda library: library == "torch")
     with pytest.raises(BackendUnavailable, match="pip install triton"):
-        chosen_backend("triton", "double", work())
+        chosen_backend("triton", "double", workload())
 
 
 def test_the_result_says_what_was_chosen(rng):

@@ -7,8 +7,8 @@ from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQ
 
 torch = pytest.importorskip("torch")
 
-from relfit.compute import triton_operands as halves  # noqa: E402
-from relfit.compute.triton_operands import form_of, layout_of, operand, sides  # noqa: E402
+from relfit.compute import triton_backend as halves  # noqa: E402
+from relfit.compute.triton_backend import form_of, layout_of, operand, sides  # noqa: E402
 
 
 def argument(kernel, x, y, weight="phi"):

@@ -1,4 +1,4 @@
-"""Dask on real processes: the same bits, and every kind of loss made up for or told in one line."""
+"""Dask on real processes: the same bits, and every kind of loss is recovered from or reported in one line."""
 
 import threading
 import time
@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.compute import patches
-from relfit.compute import schedulers as cluster
-from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.schedulers import ClusterCrew
+from relfit.compute import reduce, schedulers
+from relfit.compute.checkpoint import finished_patches
 from relfit.util.errors import WorkersLost
 
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
@@ -22,9 +20,9 @@ N = 2500
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(patches, "PATCH_ROWS", 500)
-    monkeypatch.setattr(patches, "BLOCK_ROWS", 500)
-    monkeypatch.setattr(cluster, "GLANCE", 0.2)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 500)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 500)
+    monkeypatch.setattr(schedulers, "POLL_INTERVAL", 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -38,46 +36,46 @@ def samples():
 def expected(samples):
     """The answer of this process, with the same patches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patches, "PATCH_ROWS", 500)
-        patch.setattr(patches, "BLOCK_ROWS", 500)
+        patch.setattr(reduce, "PATCH_ROWS", 500)
+        patch.setattr(reduce, "BLOCK_ROWS", 500)
         return relfit.estimate(*samples, rng=0)
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory):
-    """A cluster of two workers for the tests that leave it whole."""
+def cluster(tmp_path_factory):
+    """A cluster of two workers, for the tests that do not damage it."""
     with running(tmp_path_factory.mktemp("cluster"), 2) as both:
         yield both
 
 
-def same(found, expected):
+def same(joint, expected):
     """The same bits."""
-    np.testing.assert_array_equal(found.values, expected.values)
-    np.testing.assert_array_equal(found.covariance, expected.covariance)
+    np.testing.assert_array_equal(joint.values, expected.values)
+    np.testing.assert_array_equal(joint.covariance, expected.covariance)
 
 
-def at(share, action):
-    """A progress function that does something once, when this share is done."""
+def at(fraction, action):
+    """A progress function that does something once, when this fraction is done."""
     done = threading.Event()
 
     def progress(now, total):
-        if now >= share * total and not done.is_set():
+        if now >= fraction * total and not done.is_set():
             done.set()
             action()
 
     return progress
 
 
-def test_same_bits_from_a_client_and_from_its_executor(samples, expected, up):
-    _, client = up
+def test_same_bits_from_a_client_and_from_its_executor(samples, expected, cluster):
+    _, client = cluster
     seen = []
     same(relfit.estimate(*samples, rng=0, executor=client, progress=lambda *now: seen.append(now)), expected)
     assert seen[-1][0] == seen[-1][1]
     same(relfit.estimate(*samples, rng=0, executor=client.get_executor()), expected)
 
 
-def test_densities_and_splits(samples, up):
-    _, client = up
+def test_densities_and_splits(samples, cluster):
+    _, client = cluster
     reference, models = samples
     densities = {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=5) for s in (0.1, 0.3)}
     same(
@@ -90,8 +88,8 @@ def test_densities_and_splits(samples, up):
     assert one == other
 
 
-def test_rows_do_not_stay(samples, up):
-    _, client = up
+def test_rows_do_not_stay_on_workers(samples, cluster):
+    _, client = cluster
     relfit.estimate(*samples, rng=0, executor=client)
     held = client.run(lambda dask_worker: len(dask_worker.data))
     deadline = time.monotonic() + 20
@@ -102,66 +100,65 @@ def test_rows_do_not_stay(samples, up):
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["files that workers see", "files that they do not see"])
-def test_files_go_by_their_path(samples, expected, up, tmp_path, monkeypatch, seen):
-    _, client = up
+def test_files_go_by_their_path(samples, expected, cluster, tmp_path, monkeypatch, seen):
+    _, client = cluster
     reference, models = samples
     for name, rows in {"r": reference, **models}.items():
         np.save(tmp_path / f"{name}.npy", rows)
     sent, scatter = [], client.scatter
     monkeypatch.setattr(client, "scatter", lambda rows, **options: sent.extend(rows) or scatter(rows, **options))
     if not seen:
-        monkeypatch.setattr(cluster, "seen_here", lambda rows: False)
+        monkeypatch.setattr(schedulers, "seen_here", lambda rows: False)
     files = {name: str(tmp_path / f"{name}.npy") for name in models}
     same(relfit.estimate(str(tmp_path / "r.npy"), files, rng=0, executor=client), expected)
     assert len(sent) == (0 if seen else 3)
 
 
-def test_a_killed_worker_is_made_up_for(samples, expected, tmp_path):
-    with running(tmp_path, 2) as (up, client):
-        same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.2, up.kill_worker)), expected)
+def test_work_of_a_killed_worker_is_resubmitted(samples, expected, tmp_path):
+    with running(tmp_path, 2) as (cluster, client):
+        same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.2, cluster.kill_worker)), expected)
 
 
 def test_all_workers_lost_then_new_ones(samples, expected, tmp_path):
-    with running(tmp_path, 1) as (up, client):
+    with running(tmp_path, 1) as (cluster, client):
 
         def replaced():
-            up.kill_worker()
-            up.start_worker()
+            cluster.kill_worker()
+            cluster.start_worker()
 
         same(relfit.estimate(*samples, rng=0, executor=client, progress=at(0.3, replaced)), expected)
 
 
 def test_all_workers_lost_for_good(samples, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(ClusterCrew.__init__, "__defaults__", (2.0,))
+    monkeypatch.setattr(schedulers, "WORKER_TIMEOUT", 2.0)
     path = tmp_path / "run.sqlite"
     with (
-        running(tmp_path, 1) as (up, client),
+        running(tmp_path, 1) as (cluster, client),
         pytest.raises(WorkersLost, match="no workers for 2 s; with a checkpoint"),
     ):
-        relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.4, up.kill_worker))
-    with Checkpoint(path) as checkpoint:
-        done, known = checkpoint.counts()
+        relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.4, cluster.kill_worker))
+    done, known = finished_patches(path)
     assert 0 < done < known
     same(relfit.estimate(*samples, rng=0, checkpoint=path), expected)
 
 
 def test_scheduler_restarted(samples, expected, tmp_path):
-    with running(tmp_path, 1) as (up, client):
+    with running(tmp_path, 1) as (cluster, client):
 
         def restart():
-            up.scheduler.kill()
-            up.scheduler.wait()
-            up.kill_worker()
-            up.start_scheduler()
-            up.start_worker()
+            cluster.scheduler.kill()
+            cluster.scheduler.wait()
+            cluster.kill_worker()
+            cluster.start_scheduler()
+            cluster.start_worker()
 
         path = tmp_path / "run.sqlite"
         try:
-            found = relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.3, restart))
+            joint = relfit.estimate(*samples, rng=0, executor=client, checkpoint=path, progress=at(0.3, restart))
         except WorkersLost:
-            # The client may give up: then the checkpoint is what counts.
-            found = relfit.estimate(*samples, rng=0, checkpoint=path)
-        same(found, expected)
+            # The client may give up; then the run resumes from the checkpoint.
+            joint = relfit.estimate(*samples, rng=0, checkpoint=path)
+        same(joint, expected)
 
 
 def test_too_little_memory_is_refused_before_anything_is_killed(tmp_path):
@@ -175,17 +172,17 @@ def test_too_little_memory_is_refused_before_anything_is_killed(tmp_path):
         assert len(client.scheduler_info(n_workers=-1)["workers"]) == 1
 
 
-def test_errors_of_the_work_come_through(samples, up):
-    _, client = up
+def test_errors_of_the_work_come_through(samples, cluster):
+    _, client = cluster
     # Fails on tiles only, so that it passes the checks; a lambda, which is sent as it is.
     kernel = relfit.Radial(lambda t: np.exp(-t) if t.size < 10_000 else 1 // 0)
     with pytest.raises(ZeroDivisionError):
         relfit.estimate(*samples, kernel=kernel, rng=0, executor=client)
 
 
-def test_a_task_the_scheduler_forgot_is_given_out_again(samples, expected, up, monkeypatch):
+def test_a_task_that_the_scheduler_forgot_is_resubmitted(samples, expected, cluster, monkeypatch):
     """A scheduler that loses a worker at the wrong moment leaves tasks queued for ever (seen with dask 2026.8)."""
-    _, client = up
+    _, client = cluster
     real, forgotten = client.submit, []
 
     def submit(*args, **options):
@@ -200,8 +197,8 @@ def test_a_task_the_scheduler_forgot_is_given_out_again(samples, expected, up, m
     assert forgotten
 
 
-def test_losses_while_making_up_for_losses(samples, expected, up, monkeypatch):
-    _, client = up
+def test_losses_while_recovering_from_losses(samples, expected, cluster, monkeypatch):
+    _, client = cluster
     real, tries = client.scatter, []
 
     def scatter(*args, **options):

@@ -5,8 +5,8 @@ import pytest
 from oracle import dense
 
 from relfit.api import estimate
-from relfit.compute.numpy_backend import NumpyBackend
-from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.reduce import Job, Runtime, kernel_products
 from relfit.data.models import Density
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
@@ -49,7 +49,7 @@ def products(backend, kernel, x, y=None, columns=3, **options):
     matrix = dense.gram(kernel, x, x if y is None else y)
     if y is None or not options.get("diagonal", True):
         np.fill_diagonal(matrix, 0.0)
-    return run([job], Runtime(backend))[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
+    return kernel_products([job], Runtime(backend))[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
 
 
 def close(got, wanted, precision):
@@ -99,7 +99,7 @@ def test_far_apart_clusters_keep_their_digits(kernel, precision, rng):
 
 def test_single_precision_does_not_use_tf32(monkeypatch):
     seen = []
-    monkeypatch.setattr(torch_backend, "tiles_of", lambda *a: seen.append(torch.get_float32_matmul_precision()) or [])
+    monkeypatch.setattr(torch_backend, "_tiles", lambda *a: seen.append(torch.get_float32_matmul_precision()) or [])
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:
@@ -125,9 +125,9 @@ def test_ksd_and_mmd_agree_with_numpy(kernel, rng):
 def test_a_whole_matrix_is_one_block_and_tiles_bound_the_memory(monkeypatch, rng):
     """n = 3000 would need 72 MB for the matrix; every tile that is made is at most 64 × 64."""
     largest = []
-    weights = torch_backend._Work.weights
+    weights = torch_backend._Operands.weights
     monkeypatch.setattr(
-        torch_backend._Work,
+        torch_backend._Operands,
         "weights",
         lambda self, i, j: largest.append(max(i.stop - i.start, j.stop - j.start)) or weights(self, i, j),
     )

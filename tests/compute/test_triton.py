@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.numpy_backend import NumpyBackend
-from relfit.compute.tiles import Job, Runtime, run
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.reduce import Job, Runtime, kernel_products
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 torch = pytest.importorskip("torch")
@@ -70,7 +70,7 @@ def check(backend, kernel, x, y=None, columns=0, weights=("phi",), **options):
         {w: rng.normal(size=(rows, columns)) if columns else np.ones(rows) for w in weights} for rows in (m, len(x))
     )
     job = job_of(backend, kernel, x, y, right, left if y is not None else {}, squares="phi" in weights, **options)
-    got = run([job], Runtime(backend))[0]
+    got = kernel_products([job], Runtime(backend))[0]
     assert all(ANSWERS)
     r2 = ((x[:, None] - (x if y is None else y)[None]) ** 2).sum(2)
     matrices = [dense.gram(kernel, x, x if y is None else y)] if len(weights) == 1 else kernel.weights(r2, weights)
@@ -159,7 +159,7 @@ def test_right_hand_sides_of_any_size(backend, rng):
     """Columns of size 1e-30, 1e30 and 0 keep their digits beside each other."""
     x = rng.normal(size=(60, 2))
     kernel, side = Gaussian(1.0), rng.normal(size=(60, 3)) * np.array([1e-30, 1e30, 0.0])
-    got = run([job_of(backend, kernel, x, None, {"phi": side}, {})], Runtime(backend))[0].rows["phi"]
+    got = kernel_products([job_of(backend, kernel, x, None, {"phi": side}, {})], Runtime(backend))[0].rows["phi"]
     matrix = dense.gram(kernel, x, x)
     np.fill_diagonal(matrix, 0.0)
     for k in range(3):
@@ -182,9 +182,9 @@ def test_what_does_not_fit_is_left_to_torch(backend, kernel, stretch, columns, r
     x = rng.normal(size=(60, 100 if columns else 2)) * stretch
     side = rng.normal(size=(60, columns)) if columns else np.ones(60)
     job = job_of(backend, kernel, x, None, {"phi": side}, {}, squares=True)
-    got = run([job], Runtime(backend))[0]
+    got = kernel_products([job], Runtime(backend))[0]
     assert ANSWERS == [False]
-    plain = run([job_of(NumpyBackend(), kernel, x, None, {"phi": side}, {}, squares=True)], Runtime())[0]
+    plain = kernel_products([job_of(NumpyBackend(), kernel, x, None, {"phi": side}, {}, squares=True)], Runtime())[0]
     np.testing.assert_allclose(got.rows["phi"], plain.rows["phi"], rtol=1e-10)
     assert got.squares == pytest.approx(plain.squares, rel=1e-10)
 
@@ -194,7 +194,9 @@ def test_the_same_bits_every_time(backend, rng):
     x = rng.normal(size=(110 if backend.device == "cpu" else 20_000, 3))
     kernel = Gaussian(1.0)
     first, second = (
-        run([job_of(backend, kernel, x, None, {"phi": np.ones(len(x))}, {}, squares=True)], Runtime(backend))[0]
+        kernel_products(
+            [job_of(backend, kernel, x, None, {"phi": np.ones(len(x))}, {}, squares=True)], Runtime(backend)
+        )[0]
         for _ in range(2)
     )
     np.testing.assert_array_equal(first.rows["phi"], second.rows["phi"])

@@ -14,7 +14,7 @@ from relfit.data.load import load
 NAMES = ["age", "height", "pulse"]
 # The columns of "good" stand in this order in its file.
 MOVED = [2, 0, 1]
-NOTE = "columns of 'good' matched to those of the reference by name, not by position"
+NOTE = "columns of 'good' were matched to those of the reference by name, not by position"
 
 
 def _arrays():
@@ -144,7 +144,7 @@ def test_models_that_disagree_need_a_reference_with_names(folder, capsys):
     arrays = _write(folder, "csv")
     _csv(folder / "real.csv", arrays["real"])
     said = (
-        "meh.csv: has the columns of good.csv in another order, and the reference has no names to tell which is right"
+        "meh.csv: has the columns of good.csv in another order, and the reference has no names to show which is right"
     )
     assert said in _refused(capsys, *_files("csv"))
 
@@ -153,8 +153,8 @@ def test_other_names_are_refused_with_a_few_of_them(folder, capsys):
     arrays = _write(folder, "csv", [0, 1, 2])
     _csv(folder / "good.csv", arrays["good"], ["a", "height", "b"])
     assert _refused(capsys, *_files("csv")).endswith(
-        "good.csv: expected the reference's columns, got 'age', 'pulse' missing, 'a', 'b' extra; rename them, "
-        "choose some (--columns, columns=), or save without names"
+        "good.csv: expected the reference's columns, got 'age' and 'pulse' missing, 'a' and 'b' extra; rename them, "
+        "select columns (--columns, columns=), or save without names"
     )
     found = _json(capsys, *_files("csv"), "--columns", "0-2")
     _same(found, _expected())
@@ -223,7 +223,7 @@ def test_frames_are_matched_by_name(library, wrap):
     assert data.warnings[0] == NOTE
     other = {"good": make(arrays["good"], ["age", "height", "size"]), "meh": arrays["meh"]}
     said = "model 'good': expected the reference's columns, got 'pulse' missing, 'size' extra; rename them"
-    refused(lambda: load(make(arrays["real"], NAMES), other), said, "or give bare arrays")
+    refused(lambda: load(make(arrays["real"], NAMES), other), said, "or give plain arrays")
 
 
 def test_frames_and_files_are_matched_with_each_other(folder):

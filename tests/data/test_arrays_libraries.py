@@ -143,7 +143,7 @@ def test_polars(polars):
 
 def test_polars_refusals(polars):
     frame = polars.DataFrame({"id": ["x", "y"], "x": [1.0, 2.0], "e": [[1.0], [2.0]]})
-    refused(lambda: as_rows("reference", frame), "got 'id' (String), 'e' (List(Float64)); drop or convert them")
+    refused(lambda: as_rows("reference", frame), "got 'id' (String) and 'e' (List(Float64)); drop or convert them")
     refused(lambda: as_rows("reference", frame.lazy()), "got 'id' (String)")
     missing = polars.DataFrame({"x": [1.0, None, None], "y": [1, 2, 3]})
     refused(lambda: as_rows("reference", missing), "reference: expected complete columns, got nulls: 2 in 'x'")

@@ -111,7 +111,7 @@ def test_edges_in_several_columns_are_one_message(rng):
     x = rng.uniform(0.1, 0.9, size=(100, 6))
     box = Density(score=np.zeros_like, log_prob=lambda x: np.where(((x > 0) & (x < 1)).all(axis=1), 0.0, -np.inf))
     (message,) = found(check_score(box, x), "does not vanish")
-    assert "0 in column 0, 1 in column 0, 0 in column 1, 1 in column 1 and 8 more places" in message
+    assert "0 in column 0, 1 in column 0, 0 in column 1, 1 in column 1 and 8 more" in message
 
 
 def test_a_score_without_log_prob_is_a_gradient_if_its_jacobian_is_symmetric(x):
@@ -119,7 +119,7 @@ def test_a_score_without_log_prob_is_a_gradient_if_its_jacobian_is_symmetric(x):
     assert check_score(Density(score=lambda x: -(x**3)), x).ok
     check = check_score(Density(score=lambda x: -x + x @ turning), x)
     assert not check.ok
-    assert found(check, "Jacobian of the score is not symmetric", "the gradient of no log density")
+    assert found(check, "Jacobian of the score is not symmetric", "not the gradient of any log density")
     check = check_score(Density(score=lambda x: -x), x[:, :1])
     assert check.ok
     assert found(check, "in one dimension any score is a gradient")
@@ -149,7 +149,7 @@ def test_low_precision_is_allowed_for_but_not_a_wrong_sign(x):
 
 def test_a_log_prob_too_rough_to_differentiate_says_so(x):
     rough = Density(score=lambda x: -x, log_prob=lambda x: np.round(normal_log_prob(x), 2))
-    assert found(check_score(rough, x), "too much to check the score by", "float64")
+    assert found(check_score(rough, x), "too much to check the score", "float64")
 
 
 def test_what_is_no_density_is_refused(x):

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 import relfit
-from relfit.data.check_score import check_score
+from relfit.data.check_score import check_score, score_warnings
 from relfit.data.models import Density
-from relfit.data.scores import score_warnings
 from relfit.kernels.standard import IMQ, Gaussian
 
 SAID = "the score is -1 times the gradient of log_prob"

@@ -5,8 +5,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.load import check_pair_names, load, require_rows
-from relfit.data.models import Density, Sample
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, Sample, scores_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -146,7 +145,7 @@ def test_too_few_rows_say_which_and_why():
         (lambda x: -x.T, ("expected shape (60, 3), got (3, 60)",)),
         (lambda x: -x[:-1], ("expected shape (60, 3), got (59, 3)",)),
         (lambda x: 0.0, ("expected shape (60, 3), got ()",)),
-        (lambda x: -x[0], ("got (3,); is it a function of one row? then give  lambda x: np.array([f(row)",)),
+        (lambda x: -x[0], ("got (3,); is it a function of one row? Then give  lambda x: np.array([f(row)",)),
         (lambda x: None, ("expected real numbers", "NoneType")),
         (lambda x: x + 0j, ("expected real numbers", "complex")),
         (lambda x: [["a"] * 3] * 60, ("expected real numbers", "list")),
@@ -193,11 +192,11 @@ def test_a_log_density_of_one_row_is_told_how_to_take_all(reference):
     def f(row):
         return -0.5 * np.sum(row**2)
 
-    said = "model 'b': log_prob: expected shape (60,), got (); is it a function of one row? then give  lambda x: "
+    said = "model 'b': log_prob: expected shape (60,), got (); is it a function of one row? Then give  lambda x: "
     line = refused(lambda: load(reference, {"a": normal(), "b": Density(log_prob=f)}), said)
     advised = eval(line.removeprefix(said).join(["lambda x: ", ""]), {"np": np, "f": f})
-    mended = load(reference, {"a": normal(), "b": Density(log_prob=advised)})
-    np.testing.assert_allclose(mended.densities["b"].scores(reference), -reference, atol=1e-6)
+    fixed = load(reference, {"a": normal(), "b": Density(log_prob=advised)})
+    np.testing.assert_allclose(fixed.densities["b"].scores(reference), -reference, atol=1e-6)
 
 
 def test_a_score_that_works_in_place_does_not_touch_the_data(reference):
@@ -299,7 +298,7 @@ def test_a_chain_of_copies_points_at_the_first(reference):
     assert data.copies == {"c": "d", "b": "d", "a": "d"}
 
 
-# --- what the reader is told
+# --- notes
 
 
 def test_rows_shared_with_the_reference_are_counted_exactly(reference, sample):

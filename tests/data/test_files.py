@@ -12,8 +12,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
-from relfit.data.files.paths import name_of
+from relfit.data.files import name_of, read_rows
 from relfit.util.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -124,7 +123,7 @@ def test_one_column_of_text(write):
         ("text inside.csv", "1,2\n3,four\n", ("got 'four' in row 1, column 1",)),
         ("text below a name.csv", "x,y\n1,2\n3,four\n", ("got 'four' in row 1, column 'y'",)),
         ("missing inside.csv", "1,2\n3,\n", ("got a missing value in row 1, column 1",)),
-        ("missing in one column.csv", "1\n\n3\n", ("a blank one before row 1",)),
+        ("missing in one column.csv", "1\n\n3\n", ("a blank line before row 1",)),
         ("missing in one quoted column.csv", '1\n""\n3\n', ("a missing value in row 1, column 0",)),
         ("thousands.csv", '1,2\n3,"1,234"\n', ("got '1,234' in row 1",)),
         ("underscores.csv", "1,2\n3,1_234\n", ("got '1_234' in row 1",)),
@@ -142,14 +141,14 @@ def test_one_column_of_text(write):
         ("quote never closed.csv", 'x,y\n"1,2\n3,4\n', ("cannot be read",)),
         ("empty.npy", b"", ("cannot be read",)),
         ("empty.npz", b"", ("cannot be read",)),
-        ("text.npy", "1,2\n", ("is no NumPy file",)),
+        ("text.npy", "1,2\n", ("is not a NumPy file",)),
         ("zip.npy", _npz(x=ROWS), ("expected one array, got an archive", "rename it to .npz")),
         ("array.npz", _npy(ROWS), ("expected an archive, got one array", "rename it to .npy")),
         ("none.npz", _npz(), ("expected one array, got 0",)),
-        ("several.npz", _npz(x=ROWS, y=ROWS), ("expected one array, got 2 (x, y)", "several.npz:NAME")),
+        ("several.npz", _npz(x=ROWS, y=ROWS), ("expected one array, got 2 (x and y)", "several.npz:NAME")),
         ("a.txt", CSV, ("ending in .npy, .npz, .csv, .csv.gz", "'.txt'")),
         ("a.gz", CSV, ("expected a file ending in", "'.gz'")),
-        ("no ending", CSV, ("expected a file ending in", "'no ending'")),
+        ("no ending", CSV, ("expected a file ending in", "got no ending")),
         ("a.npy.csv.pkl", CSV, ("expected a file ending in", "'.pkl'")),
     ],
     ids=lambda value: value if isinstance(value, str) and "." in value and len(value) < 40 else "",
@@ -278,7 +277,7 @@ def test_one_array_of_several(write):
     path = write("several.npz", _npz(**{"x": ROWS, "y": 2 * ROWS, "a:b": 3 * ROWS}))
     np.testing.assert_array_equal(read_rows(f"{path}:y"), 2 * ROWS)
     np.testing.assert_array_equal(read_rows(f"{path}:a:b"), 3 * ROWS)
-    refused(lambda: read_rows(f"{path}:z"), "expected an array called 'z', got x, y, a:b")
+    refused(lambda: read_rows(f"{path}:z"), "expected an array called 'z', got x, y and a:b")
     refused(lambda: read_rows(f"{path}:"), "expected an array called ''")
     refused(lambda: read_rows(f"{write('a.npy', _npy(ROWS))}:x"), "no such file")
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.data.columns import column_places, wanted_columns
 from relfit.data.files import read_rows
+from relfit.data.files.base import Selection, column_positions, parse_columns
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -72,7 +72,7 @@ def test_numbers_are_never_taken_for_the_names_of_a_line_of_numbers(tmp_path):
     path.write_text("1,2,0\n3,4,5\n")
     np.testing.assert_array_equal(read_rows(path, columns="1"), [[2], [4]])
     np.testing.assert_array_equal(read_rows(path, columns="2,0-1"), [[0, 1, 2], [5, 3, 4]])
-    refused(lambda: read_rows(path, columns="x"), "its columns have no names; choose by number, 0 to 2, got 'x'")
+    refused(lambda: read_rows(path, columns="x"), "its columns have no names; give numbers from 0 to 2 instead of 'x'")
 
 
 def test_a_first_line_of_names_and_numbers_is_a_header_only_if_a_name_says_so(tmp_path):
@@ -81,8 +81,8 @@ def test_a_first_line_of_names_and_numbers_is_a_header_only_if_a_name_says_so(tm
     path.write_text("country,1990,1991\n'the one, the other',5,6\nb,7,8\n".replace("'", '"'))
     np.testing.assert_array_equal(read_rows(path, columns="1990,1991"), [[5, 6], [7, 8]])
     np.testing.assert_array_equal(read_rows(path, columns="2,1990"), [[6, 5], [8, 7]])
-    refused(lambda: read_rows(path, columns="1-2"), "names only or of numbers only", "choose columns by name")
-    refused(lambda: read_rows(path, columns=[1, 2]), "names only or of numbers only", "choose columns by name")
+    refused(lambda: read_rows(path, columns="1-2"), "names only or of numbers only", "select columns by name")
+    refused(lambda: read_rows(path, columns=[1, 2]), "names only or of numbers only", "select columns by name")
     refused(lambda: read_rows(path, columns="country"), "got 'the one, the other' in row 0, column 'country'")
 
 
@@ -96,7 +96,7 @@ def test_a_name_with_a_comma_is_quoted(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "parts"),
     [
-        ("z", ("expected a column called 'z', got 'id', 'x', 'y', '1-2'",)),
+        ("z", ("expected a column called 'z', got 'id', 'x', 'y' and '1-2'",)),
         ("X", ("expected a column called 'X'",)),
         ("-1", ("expected a column called '-1'",)),
         ("1-", ("expected a column called '1-'",)),
@@ -107,8 +107,8 @@ def test_a_name_with_a_comma_is_quoted(tmp_path):
         ("3-1", ("expected a range such as 1-3, got 3-1, which runs backwards",)),
         ("9-8", ("which runs backwards",)),
         ([-1], ("expected columns from 0 to 3, got -1",)),
-        ("x,x", ("expected each column once, got 'x' twice",)),
-        ("x,0-2", ("expected each column once, got 'x' twice",)),
+        ("x,x", ("expected each column once, but 'x' is selected twice",)),
+        ("x,0-2", ("expected each column once, but 'x' is selected twice",)),
         ("id", ("got 'first' in row 0, column 'id'",)),
     ],
     ids=str,
@@ -125,7 +125,7 @@ def test_what_is_no_choice_is_refused(named, columns):
 def test_two_columns_of_one_name_are_chosen_by_number(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,x,y\n1,2,3\n")
-    refused(lambda: read_rows(path, columns="x"), "2 columns are called 'x'; choose by number")
+    refused(lambda: read_rows(path, columns="x"), "2 columns are called 'x'; give the number of one of them")
     np.testing.assert_array_equal(read_rows(path, columns="1,y"), [[2, 3]])
 
 
@@ -140,11 +140,12 @@ def test_a_row_without_axes_has_no_columns(tmp_path):
     np.testing.assert_array_equal(read_rows(tmp_path / "a.npy", columns="0"), [[0], [1], [2]])
     refused(lambda: read_rows(tmp_path / "a.npy", columns="1"), "expected columns from 0 to 0, got 1")
     np.save(tmp_path / "b.npy", np.ones((2, 3, 4)))
-    refused(lambda: read_rows(tmp_path / "b.npy", columns="1"), "got shape (2, 3, 4)")
+    refused(lambda: read_rows(tmp_path / "b.npy", columns="1"), "got an array of shape (2, 3, 4)")
 
 
 def test_long_lists_of_names_are_cut_short():
     names = [f"c{k}" for k in range(10_000)]
-    message = refused(lambda: column_places("file", ("z",), names, len(names)), "'c7' and 9992 more")
+    missing, everything = Selection("file", columns=("z",)), Selection("file", columns=parse_columns(names))
+    message = refused(lambda: column_positions(missing, names, len(names)), "'c6' and 9993 more")
     assert len(message) < 150
-    assert column_places("file", wanted_columns(names), names, len(names)) == list(range(10_000))
+    assert column_positions(everything, names, len(names)) == list(range(10_000))

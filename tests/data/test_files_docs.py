@@ -8,7 +8,7 @@ import pytest
 
 import relfit
 from relfit.cli import main
-from relfit.data.files.paths import SUFFIXES
+from relfit.data.files import SUFFIXES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "files.md").read_text(encoding="utf-8")
 

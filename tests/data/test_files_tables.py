@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
+from relfit.data.files import read_rows, split_labels
 from relfit.util.errors import InputError
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet, Feather and Arrow files")
@@ -56,6 +56,20 @@ def test_round_trip(save):
     assert rows.dtype == np.float64
 
 
+def test_one_column_may_be_labels(save):
+    path = save({"x": ROWS[:, 0], "group": ["a", "b", "a"], "y": ROWS[:, 1]})
+    labels, others = split_labels(path, "group")
+    assert labels.tolist() == ["a", "b", "a"]
+    assert others == [0, 2]
+    refused(lambda: split_labels(path, "prompt"), "expected a column called 'prompt', got 'x', 'group' and 'y'")
+
+
+def test_labels_by_number_where_names_repeat(save):
+    path = save(pa.table([[1, 2], [3, 4], ["a", "b"]], names=["x", "y", "x"]))
+    assert split_labels(path, "2")[0].tolist() == ["a", "b"]
+    assert split_labels(path, "0")[0].tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     "column",
     [
@@ -74,7 +88,7 @@ def test_columns_by_name_leave_the_others_unread(save):
     np.testing.assert_array_equal(read_rows(path, columns="y,x"), ROWS[:, ::-1])
     np.testing.assert_array_equal(read_rows(path, columns="1-2"), ROWS)
     refused(lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "--columns")
-    refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y', 'z'")
+    refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y' and 'z'")
 
 
 def test_columns_without_numbers_are_all_named(save):
@@ -84,7 +98,7 @@ def test_columns_without_numbers_are_all_named(save):
 
 def test_nulls_are_counted_by_column_over_the_whole_file(save):
     path = save({"x": [None, 1.0, 2.0, None, None], "y": [1.0] * 5, "z": [1, 2, 3, 4, None]})
-    refused(lambda: read_rows(path), "got nulls: 3 in 'x', 1 in 'z'; fill or drop them")
+    refused(lambda: read_rows(path), "got nulls: 3 in 'x' and 1 in 'z'; fill or drop them")
 
 
 def test_nan_is_no_null_and_left_to_the_array_check(save):

@@ -75,8 +75,8 @@ def test_a_dictionary_of_tensors(torch, tmp_path):
     np.testing.assert_array_equal(read_rows(f"{path}:x"), ROWS)
     np.testing.assert_array_equal(read_rows(f"{path}:a:b"), 2 * ROWS)
     np.testing.assert_array_equal(read_rows(f"{path}:3"), 3 * ROWS)
-    refused(lambda: read_rows(path), "expected one array, got 3 (x, a:b, 3); name one as a.pt:NAME")
-    refused(lambda: read_rows(f"{path}:z"), "expected an array called 'z', got x, a:b, 3")
+    refused(lambda: read_rows(path), "expected one array, got 3 (x, a:b and 3); select one as a.pt:NAME")
+    refused(lambda: read_rows(f"{path}:z"), "expected an array called 'z', got x, a:b and 3")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import pytest
 from refusals import refused
 
 from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
-from relfit.data.files.paths import name_of
+from relfit.data.files import name_of, read_rows
 from relfit.data.files.zarr import _codec_names
 
 zarr = pytest.importorskip("zarr", minversion="3", reason="zarr reads Zarr arrays")
@@ -71,7 +70,7 @@ def test_several_arrays_are_told_apart_by_name(tmp_path):
     group = zarr.open_group(tmp_path / "a.zarr", mode="w")
     for name in ("x", "y"):
         group.create_array(name, shape=(3, 2), dtype="f8")[:] = len(name)
-    refused(lambda: read_rows(tmp_path / "a.zarr"), "expected one array, got 2 (", "name one as a.zarr:NAME")
+    refused(lambda: read_rows(tmp_path / "a.zarr"), "expected one array, got 2 (", "select one as a.zarr:NAME")
     assert name_of(f"{tmp_path / 'a.zarr'}:y") == "a:y"
 
 
@@ -81,7 +80,7 @@ def test_other_shapes(tmp_path):
     np.testing.assert_array_equal(read_rows(tmp_path / "one.zarr", columns="0"), np.arange(5.0)[:, None])
     _create(tmp_path / "three.zarr", np.ones((2, 2, 2)))
     refused(lambda: as_rows("reference", tmp_path / "three.zarr"), "reference: expected rows and columns", "(2, 2, 2)")
-    refused(lambda: read_rows(tmp_path / "three.zarr", columns="0"), "got shape (2, 2, 2)")
+    refused(lambda: read_rows(tmp_path / "three.zarr", columns="0"), "got an array of shape (2, 2, 2)")
     zarr.create_array(tmp_path / "none.zarr", shape=(), dtype="f8")
     refused(lambda: as_rows("reference", tmp_path / "none.zarr"), "reference: expected rows and columns")
 

@@ -1,8 +1,12 @@
-"""What `make fuzz` runs for hours, for a moment: every reader with its seeds, and with a few of them spoilt."""
+"""A short version of `make fuzz`: every reader with its seeds, and with a few mutations of them."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz.targets import TARGETS, attempt
+from fuzz.targets import TARGETS, _labels, _rows, attempt
+
+from relfit.data.files import FORMATS, format_of
 
 MUTATIONS = 40
 NEEDED = {
@@ -21,6 +25,14 @@ def target(request):
         if request.param.startswith(word):
             pytest.importorskip(library)
     return TARGETS[request.param]
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.suffixes[0])
+def test_every_format_is_fuzzed(format):
+    """Its rows, whole and in parts, and its labels if it has a reader of its own for them."""
+    readers = {target.read for target in TARGETS.values() if format_of(Path(target.file)) is format}
+    assert _rows in readers
+    assert format.label_column is None or _labels in readers
 
 
 def test_seeds_are_read_or_refused_and_some_are_read(target, tmp_path):

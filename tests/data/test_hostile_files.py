@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import threading
+import warnings
 import zipfile
 
 import numpy as np
@@ -15,10 +16,8 @@ from refusals import refused
 
 from relfit.cli.report import read_result
 from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows
-from relfit.data.files import read_rows
-from relfit.data.labels import read_labels, split_labels
-from relfit.data.lazy import bounded_rows
+from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.files import read_labels, read_rows, split_labels
 from relfit.features.sources import list_items
 from relfit.paper.chicago_data import read_file
 
@@ -122,15 +121,15 @@ def test_an_archive_that_hides_its_size(tmp_path, cramped):
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_archive_packed_by_what_numpy_never_uses(tmp_path, method):
     (tmp_path / "a.npz").write_bytes(zipped({"x.npy": _saved(ROWS)}, compression=method))
-    refused(lambda: read_rows(tmp_path / "a.npz"), "packed in another way")
+    refused(lambda: read_rows(tmp_path / "a.npz"), "compressed by another method")
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         (b"0," * 2**24, "expected lines of at most 16777216 characters, got a longer one"),
-        (b"\n" * 200_000, "expected rows, got over 100000 blank lines"),
-        (b"\r\n" * 200_000, "expected rows, got over 100000 blank lines"),
+        (b"\n" * 200_000, "expected rows, got more than 100000 blank lines"),
+        (b"\r\n" * 200_000, "expected rows, got more than 100000 blank lines"),
         (b"0,0\n" * 700_000, "expected what fits into memory"),
         (b'"' + b"a" * 200_000, "field larger than field limit"),
     ],
@@ -165,7 +164,7 @@ def test_packed_data_in_another_format(tmp_path):
     ("content", "said"),
     [
         (b"x,y\n=cmd|'/c calc'!A0,2\n", "got \"=cmd|'/c calc'!A0\" in row 0, column 'x'"),
-        (b"=1+1,2\n3,4\n", "got '=1+1' among the others"),
+        (b"=1+1,2\n3,4\n", "got '=1+1' among other fields"),
         (b"x,y\n@SUM(A1),2\n", "got '@SUM(A1)' in row 0"),
         (b"1,2\n3\n", "expected 2 fields like the first line, got 1 in row 1"),
         (b"1,2\n3,4,5\n", "expected 2 fields like the first line, got 3 in row 1"),
@@ -180,7 +179,7 @@ def test_packed_data_in_another_format(tmp_path):
         (b"1,2\n3\x00,4\n", "got '3\\x00' in row 1, column 0"),
         (b'"1,2\n3,4\n', "cannot be read"),
         (b'1"2,3\n"4"5,6\n', "a.csv: "),
-        (b"1,NA\n2,3\n", "got 'NA' among the others"),
+        (b"1,NA\n2,3\n", "got 'NA' among other fields"),
         (b"x,y\n1,\n", "got a missing value in row 0, column 'y'"),
         (b"x,y\n0x10,1\n", "got '0x10' in row 0"),
         (b"x,y\n1,2\n<script>,3\n", "got '<script>' in row 1"),
@@ -261,3 +260,20 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ending, gro
     monkeypatch.setattr(type(path), "open", lambda *args, **options: changed(opened(*args, **options)))
     monkeypatch.setattr(gzip, "open", lambda *args, **options: changed(plain(*args, **options)))
     refused(lambda: read_rows(path), f"a{ending}: ")
+
+
+def test_no_warning_of_a_parser_is_shown(tmp_path):
+    """NumPy warns about headers that Python 2 wrote, with a long integer in the shape."""
+    out = io.BytesIO()
+    np.save(out, np.ones((3, 2)))
+    (tmp_path / "a.npy").write_bytes(out.getvalue().replace(b"(3, 2), ", b"(3L, 2),"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(read_rows(tmp_path / "a.npy"), np.ones((3, 2)))
+
+
+def test_a_signalling_nan_is_refused_without_a_warning():
+    bad = np.array([0x7F800001, 0], dtype=np.uint32).view(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        refused(lambda: as_rows("x", bad), "x: expected finite numbers", "1 of 2 rows")

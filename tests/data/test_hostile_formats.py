@@ -10,12 +10,12 @@ import zlib
 
 import numpy as np
 import pytest
-from hostile import peak, zipped
+from hostile import peak, resource, zipped
 from refusals import refused
 
 from relfit.compute.memory import Budget
-from relfit.data.files import read_rows
-from relfit.data.lazy import bounded_rows
+from relfit.data.arrays import bounded_rows
+from relfit.data.files import read_rows, split_labels
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -56,7 +56,7 @@ def test_calls_that_no_tensor_needs(torch, tmp_path, pickled):
 
 def test_a_packed_archive_of_tensors(torch, tmp_path):
     (tmp_path / "a.pt").write_bytes(_pt(pickle.dumps({}, 2), compression=zipfile.ZIP_DEFLATED))
-    refused(lambda: read_rows(tmp_path / "a.pt"), "or is packed")
+    refused(lambda: read_rows(tmp_path / "a.pt"), "or is compressed")
 
 
 def test_positions_outside_a_sparse_tensor(torch, tmp_path):
@@ -143,6 +143,31 @@ def test_a_parquet_page_that_claims_much(tmp_path, in_parts):
     read = (lambda: bounded_rows("rows", str(path), Budget(10**9, tmp_path))) if in_parts else (lambda: read_rows(path))
     refused(read, "a.parquet: cannot be read", "Page was smaller")
     assert peak() - before < 200_000, "kB"
+
+
+# A Parquet file of 378 bytes, found by fuzzing, whose row group claims to have 175,798,096,380 rows.
+ROW_GROUP = """
+eNplkL9KA0EQh397XlYNhyTBWW7hiiu8JcIlGiEB4RpLJUUUX+ASzj+F5ryYaOFD+AJCSksbn8HWp7DxBWwEZ48EBYvZYZfv9zGzg4OT
+Drm0SabPDQ2g+brzHVaPAQEgtceQQA3aiklSjUsGPTTF0BdpvY4Fv34IOHyRQqw4jG9QaHGUuC+EL6A4ZPtvaHV/GaqQq5MufDkZXWRX
+KbkgL3L8ynkxnuYR+gFTBH4R91BSBzo2CMjTXciaXmDkKake1FyYI7P2d0Qd283IYQPP7yBhg9QGkqVWAx1JaFaXhlN1Zp5F8m9mzWBp
+SbaXYfUu1Nfb48dTdf4S5mlxM81uW6M8b6VFMb4LZ1kxuRxfh3u99m67o2Newu7xyTXgX/8BllY4LQ==
+"""
+
+
+def test_a_row_group_that_claims_much(tmp_path):
+    """Reading it at once would allocate 512 GB; read in batches, its labels are what the file holds."""
+    pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    path.write_bytes(zlib.decompress(base64.b64decode(ROW_GROUP)))
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    before = peak()
+    resource.setrlimit(resource.RLIMIT_AS, (2**37, limits[1]))  # so that a wrong reader fails, and harms nobody
+    try:
+        labels, others = split_labels(path, "group")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert (labels.tolist(), others) == (["a", "b", "a"], [1])
+    assert peak() - before < 100_000, "kB"
 
 
 def test_equal_numbers_without_end(tmp_path, cramped):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators.ksd import autocorrelation_time, batch_length, chain_ksd
 from relfit.kernels.standard import Gaussian
 

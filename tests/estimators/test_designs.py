@@ -5,7 +5,7 @@ import pytest
 from oracle import dense
 from scipy.linalg import eigh
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
 from relfit.estimators import designs as windows
 from relfit.estimators.base import Estimates
@@ -167,7 +167,7 @@ def test_every_row_is_fetched_once(n, monkeypatch):
 def test_threads_change_no_bit(rng, monkeypatch):
     h = random_table(rng, 2, 300)
     serial = designs.incomplete(table_source(h), 20, RUNTIME)
-    monkeypatch.setattr(windows, "SERIAL_PAIRS", 1)
+    monkeypatch.setattr("relfit.compute.schedulers.SERIAL_PAIRS", 1)
     monkeypatch.setattr(windows, "SLICE_ROWS", 32)
     one, three = (designs.incomplete(table_source(h), 20, Runtime(threads=k)) for k in (1, 3))
     np.testing.assert_array_equal(one.covariance, three.covariance)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators import locations as at
 from relfit.estimators import mmd
 from relfit.kernels.composite import Decay, MultiScale, Tilted

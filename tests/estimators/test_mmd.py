@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators import designs, mmd
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Polynomial

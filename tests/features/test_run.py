@@ -152,7 +152,7 @@ def test_one_process_at_a_time(source, counting, tmp_path):
     out = tmp_path / "f.npy"
 
     def embed(batch):
-        refused(lambda: extract_features(source, counting, out), "f.npy.partial", "another relfit is writing it")
+        refused(lambda: extract_features(source, counting, out), "f.npy.partial", "another process is writing it")
         return counting.features(batch)
 
     extract_features(source, Network("counting", "text", 3, "counting 1", embed), out, limit=3)

@@ -1,7 +1,7 @@
 """Fuzz one reader, guided by coverage. tests/fuzz/run.py starts it, once for every reader.
 
-Findings, each kept as a file: an exception that is no InputError, a crash, more than 5 seconds of processor time, more
-than 500 MB of memory for one small file. The corpus stays, so that a later run goes on where this one stopped.
+Findings, each kept as a file: an exception other than InputError, a crash, more than 5 seconds of processor time, more
+than 500 MB of memory for one small file. The corpus is kept, so that a later run resumes where this one stopped.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 LONGEST = 5.0  # seconds of processor time for one file
 MOST_MEMORY = 500 * 1024  # kilobytes that one file may add
-ROOM = 256 * 1024**2  # bytes that readers are told are free
-ADDRESS_SPACE = 8 * 1024**3  # of memory that is asked for but never used, there may be more
+FREE_MEMORY = 256 * 1024**2  # bytes that readers believe to be free
+ADDRESS_SPACE = 8 * 1024**3  # memory may be reserved beyond that, but not used
 LARGEST_FILE = 8192
-NOTED_EVERY = 1000
+RUNS_BETWEEN_REPORTS = 1000
 WATCHED = (
-    "relfit.inputs",
+    "relfit.data",
     "relfit.results",
     "relfit.kernels",
     "relfit.features.sources",
@@ -55,11 +55,11 @@ class Loop:
     accepted: int = 0
 
     def __call__(self, data: bytes) -> None:
-        """Read the bytes as a file; what is not as it should be ends the process, with the bytes kept."""
+        """Read the bytes as a file; a finding ends the process, and the bytes are kept."""
         from fuzz.targets import attempt
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        # By processor time, and deadly: code that hangs outside Python can be stopped in no other way.
+        # The timer counts processor time and kills the process, as code that hangs outside Python requires.
         (self.scratch / "last").write_bytes(data)
         signal.setitimer(signal.ITIMER_PROF, LONGEST)
         try:
@@ -72,25 +72,27 @@ class Loop:
             self._found(data, f"{grown} kB of memory")
         self.done += 1
         if self.done >= self.runs or (self.done % 64 == 0 and time.process_time() >= self.seconds):
-            self.note()
+            self.write_progress()
             os._exit(0)
-        if self.done % NOTED_EVERY == 0:
-            self.note()
+        if self.done % RUNS_BETWEEN_REPORTS == 0:
+            self.write_progress()
 
-    def note(self) -> None:
-        """Write how far the run is, those before it counted in."""
-        told = {"executions": self.done, "accepted": self.accepted, "seconds": round(time.process_time(), 1)}
-        (self.place / "run.json").write_text(json.dumps({key: told[key] + self.before.get(key, 0) for key in told}))
+    def write_progress(self) -> None:
+        """Write the number of executions so far, including those of earlier runs."""
+        counts = {"executions": self.done, "accepted": self.accepted, "seconds": round(time.process_time(), 1)}
+        (self.place / "run.json").write_text(
+            json.dumps({k: count + self.before.get(k, 0) for k, count in counts.items()})
+        )
 
     def _found(self, data: bytes, why: str) -> None:
-        self.note()
+        self.write_progress()
         (self.place / "why.txt").write_text(why)
         print(why, file=sys.stderr)
         os._exit(1)
 
 
 def main() -> None:
-    """Fuzz until the runs or the seconds are over, or something is found."""
+    """Fuzz until the runs or the seconds are used up, or there is a finding."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
@@ -103,8 +105,8 @@ def main() -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(target.seeds()):
         (corpus / f"seed-{number}").write_bytes(seed)
-    told = options.folder / "run.json"
-    before = json.loads(told.read_text()) if told.exists() else {}
+    progress = options.folder / "run.json"
+    before = json.loads(progress.read_text()) if progress.exists() else {}
     loop = Loop(target, options.scratch, options.folder, options.runs, options.seconds, before)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     # The fuzzer's own limits by the clock are off: a run may be paused for minutes.
@@ -115,31 +117,31 @@ def main() -> None:
 
 
 def _prepared(name: str) -> Any:
-    """The target, its modules and relfit's readers watched, and little memory to be had."""
+    """The target, with its modules and relfit's readers instrumented, and with little free memory."""
     from fuzz.targets import TARGETS, attempt
 
     target = TARGETS[name]
     with tempfile.TemporaryDirectory() as scratch:
         for seed in target.seeds():
             attempt(target, seed, Path(scratch))  # imports what the reader needs
-    _watch((*WATCHED, *target.watched))
-    _tell_little_room()
+    _instrument((*WATCHED, *target.watched))
+    _limit_free_memory()
     warnings.simplefilter("ignore")
     return target
 
 
-def _watch(modules: tuple[str, ...]) -> None:
+def _instrument(modules: tuple[str, ...]) -> None:
     """Count the branches of every function of these modules: that is what guides the mutations."""
     inside = tuple(f"{module}." for module in modules)
-    for function in [found for found in gc.get_objects() if isinstance(found, types.FunctionType)]:
+    for function in [each for each in gc.get_objects() if isinstance(each, types.FunctionType)]:
         if f"{function.__module__}.".startswith(inside):
             atheris.instrument_func(function)
 
 
-def _tell_little_room() -> None:
-    from relfit.compute import memory as room
+def _limit_free_memory() -> None:
+    from relfit.compute import memory
 
-    room.free_memory = lambda: ROOM
+    memory.free_memory = lambda: FREE_MEMORY
 
 
 if __name__ == "__main__":

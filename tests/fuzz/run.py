@@ -1,8 +1,8 @@
 """Fuzz every reader, one after the other, and write the table of docs/robustness.md: python tests/fuzz/run.py.
 
-Each gets a million executions or ten minutes of processor time, whichever is over first, in turns. A run that was
-stopped goes on where it was; one that is over is not repeated unless --again is given. The corpora in build/fuzz/
-stay, and the next run begins with them.
+Each gets a million executions or ten minutes of processor time, whichever comes first, in turns. A run that was
+stopped is resumed; a finished run is not repeated unless --again is given. The corpora in build/fuzz/ are kept, and the
+next run begins with them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def fuzz(name: str, place: Path, runs: int, seconds: float) -> None:
-    """One reader in a process of its own, whose last file is kept where it did not end well."""
+    """One reader in a separate process; if the process fails, its last file is kept."""
     place.mkdir(parents=True, exist_ok=True)
     (place / "why.txt").unlink(missing_ok=True)
     fast = Path("/dev/shm")  # a folder in memory, where there is one
@@ -75,12 +75,12 @@ def write_table(page: Path, results: dict[str, dict[str, Any]]) -> None:
     _, _, tail = rest.partition(END)
     lines = ["| reader | executions | accepted | CPU seconds | findings open |", "| :--- | ---: | ---: | ---: | ---: |"]
     lines += [
-        f"| {name} | {told['executions']:,} | {told['accepted']:,} | {told['seconds']:.0f} | {told['findings']} |"
-        for name, told in results.items()
+        f"| {name} | {run['executions']:,} | {run['accepted']:,} | {run['seconds']:.0f} | {run['findings']} |"
+        for name, run in results.items()
     ]
-    done = sum(told["executions"] >= RUNS or told["seconds"] >= SECONDS - 1.0 for told in results.values())
-    others = "" if done == len(results) else "; `make fuzz` goes on with the others"
-    lines += ["", f"{done} of {len(results)} readers have had their share{others}."]
+    done = sum(run["executions"] >= RUNS or run["seconds"] >= SECONDS - 1.0 for run in results.values())
+    others = "" if done == len(results) else "; `make fuzz` resumes the others"
+    lines += ["", f"{done} of {len(results)} readers are finished{others}."]
     page.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + tail, encoding="utf-8")
 
 
@@ -95,14 +95,14 @@ def _keep(place: Path, data: bytes, status: int) -> None:
 
 
 def _result(place: Path) -> dict[str, Any]:
-    """What the harness wrote last, and how many findings lie there."""
-    told = place / "run.json"
-    found = list((place / "findings").glob("*.txt"))
-    return {**EMPTY, **(json.loads(told.read_text()) if told.exists() else {}), "findings": len(found)}
+    """The progress that the harness wrote last, and the number of findings."""
+    progress = place / "run.json"
+    findings = list((place / "findings").glob("*.txt"))
+    return {**EMPTY, **(json.loads(progress.read_text()) if progress.exists() else {}), "findings": len(findings)}
 
 
 def _finished(result: dict[str, Any], options: argparse.Namespace) -> bool:
-    """Enough was done, or something was found, which is to be mended first."""
+    """True if the run used up its limits, or has findings, which must be fixed first."""
     return bool(
         result["executions"] >= options.runs or result["seconds"] >= options.seconds - 1.0 or result["findings"]
     )

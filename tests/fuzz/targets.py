@@ -1,4 +1,4 @@
-"""What is fuzzed: for every reader the name of its file, valid files to start from, and the call.
+"""What is fuzzed: for every reader the name of its file, valid files to start from, and the call that reads it.
 
 A reader may return or raise InputError; anything else is a finding.
 """
@@ -37,9 +37,8 @@ from fuzz.seeds import (
 )
 
 from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows
-from relfit.data.labels import read_labels, split_labels
-from relfit.data.lazy import bounded_rows
+from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.files import read_labels, split_labels
 from relfit.features.sources import decode
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
@@ -60,7 +59,7 @@ class Target:
 
 
 def attempt(target: Target, data: bytes, folder: Path) -> bool:
-    """Store the bytes and read them; False where they were refused as they should be."""
+    """Store the bytes and read them; False if they were refused, in one line, as they should be."""
     path = folder / target.file
     target.store(data, path)
     try:
@@ -76,7 +75,7 @@ def attempt(target: Target, data: bytes, folder: Path) -> bool:
 
 
 def _rows(path: Path) -> None:
-    """Read whole; every fourth file also in parts, as under a budget of memory, which must give the same rows."""
+    """Read the file whole; every fourth file also in parts, as under a memory budget, which must give the same rows."""
     in_parts = _in_parts(path) if path.is_file() and path.stat().st_size % 4 == 0 else None
     whole = as_rows("rows", path)
     if in_parts is not None and not np.array_equal(in_parts, whole):
@@ -135,6 +134,7 @@ TARGETS: dict[str, Target] = {
     "parquet": Target("a.parquet", parquet_seeds, _rows),
     "parquet labels": Target("a.parquet", parquet_seeds, _labels),
     "arrow": Target("a.arrow", arrow_seeds, _rows),
+    "arrow labels": Target("a.arrow", arrow_seeds, _labels),
     "pt": Target("a.pt", pt_seeds, _rows, store_pt, ("torch._weights_only_unpickler", "torch.serialization", *_ZIP)),
     "safetensors": Target("a.safetensors", safetensors_seeds, _rows, store_safetensors),
     "zarr": Target("a.zarr", zarr_seeds, _rows, store_zarr, ("zarr",)),

@@ -5,8 +5,7 @@ import pytest
 from refusals import refused
 
 from relfit.api import compare_noised, estimate
-from relfit.data.adapters.functions import at_level
-from relfit.data.models import Density
+from relfit.data.models import Density, at_level
 
 
 def smoothed(mean):

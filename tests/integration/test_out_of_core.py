@@ -16,11 +16,11 @@ import relfit
 from relfit.cli import main
 from relfit.compute import memory
 from relfit.compute import rows as stored
+from relfit.compute.backend import NumpyBackend
 from relfit.compute.memory import Budget, parse_memory
-from relfit.compute.numpy_backend import NumpyBackend
 from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
+from relfit.data.arrays import open_rows
 from relfit.data.files import FileRows
-from relfit.data.lazy import open_rows
 from relfit.data.models import Density
 from relfit.util.errors import InputError
 
@@ -221,7 +221,7 @@ def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
     np.save(path, np.ones((11, 2)))
     refused(lambda: rows[:5], "x.npy", "changed while it was being read")
     path.unlink()
-    refused(lambda: rows[np.array([1])], "x.npy", "cannot be read any more")
+    refused(lambda: rows[np.array([1])], "x.npy", "can no longer be read")
 
 
 def test_a_file_shorter_than_it_should_be_is_refused(tmp_path):

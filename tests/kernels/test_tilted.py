@@ -6,7 +6,7 @@ from oracle import dense
 from refusals import refused
 
 import relfit
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd, mmd
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.composite import Decay, MultiScale, Tilted

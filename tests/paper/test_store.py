@@ -106,7 +106,7 @@ def test_a_batch_is_all_or_nothing(path):
 
 def test_file_is_durable_by_its_settings(path):
     with Store(path) as store:
-        connection = store._connection
+        connection = store.connection
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
         assert connection.execute("PRAGMA busy_timeout").fetchone()[0] >= 10_000

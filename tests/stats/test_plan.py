@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from relfit.results.planning import Assumed, as_pilot, plan, rows_needed
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
@@ -16,7 +17,6 @@ from relfit.cli import main
 from relfit.paper.problems import draw, mean_shift, population_mmd
 from relfit.report.checks import rows_advice
 from relfit.results.plan import Plan
-from relfit.results.planning import Assumed, as_pilot, plan, rows_needed
 from relfit.stats.decision import adjust, differences, without_variance
 from relfit.stats.joint import JointEstimate
 from relfit.stats.power import (

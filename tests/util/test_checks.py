@@ -1,4 +1,4 @@
-"""Checks of plain options, seeds and random streams."""
+"""Checks of options, seeds and random streams."""
 
 import numpy as np
 import pytest

@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 
 from relfit.cli.options import Decorator, opt, section
 from relfit.data.align import aligned
-from relfit.data.columns import NoSuchColumn, listed
-from relfit.data.files import FileRows, read_names, read_rows
-from relfit.data.files.paths import SUFFIXES, name_of, suffix_of
-from relfit.data.labels import read_labels, split_labels
+from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
+from relfit.data.files.base import NoSuchColumn
 from relfit.estimators.base import pair_count
 from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
 from relfit.util.random import stream
-from relfit.util.text import quoted
+from relfit.util.text import listed, quoted
 
 # Work longer than this, in seconds, is announced.
 LONG_RUN = 2.0
@@ -92,7 +90,7 @@ def read_groups(
     given = ((None, reference), *models.items())
     files = {key: source for key, source in given if isinstance(source, str) and not names_object(source)}
     there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
-    if there and suffix_of(Path(groups)) in SUFFIXES:
+    if there and format_of(Path(groups)) is not None:
         _refuse_both(groups, files.values())
         return read_labels(groups), {}
     try:

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from relfit.data.files.paths import split_key
+from relfit.data.files import split_key
 from relfit.util.errors import InputError
 from relfit.util.text import visible
 

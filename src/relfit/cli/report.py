@@ -14,7 +14,8 @@ from relfit.cli.inputs import named_models, read_inputs
 from relfit.cli.options import HTML, SectionedCommand, opt, section
 from relfit.cli.outputs import check_outputs, say, say_utf8, say_written
 from relfit.compute.memory import require_room
-from relfit.data.files.paths import check_plain, split_key
+from relfit.data.files import split_key
+from relfit.data.files.base import check_plain
 from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError

@@ -15,8 +15,8 @@ from multiprocessing import active_children, get_context
 from typing import Any
 from urllib.parse import urlsplit
 
-from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.patches import EASY, Measure, Patch, patch_sums
+from relfit.compute.checkpoint import finished_patches
+from relfit.compute.reduce import NARROW, Patch, Reduction, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
 
 # Pairs of rows, of few numbers each, that take about as long as the start of a process.
@@ -69,9 +69,9 @@ class _Processes(ProcessPoolExecutor):
             done.set_exception(error)
         return done
 
-    def _is_small(self, measure: Measure, sources: Sequence[Any], patch: Patch, *_: Any) -> bool:
-        width = measure.width([source for source in sources if source is not None])
-        self.pairs_here += measure.passes * patch.pairs * max(1.0, width / EASY)
+    def _is_small(self, sources: Sequence[Any], reduction: Reduction, patch: Patch, *_: Any) -> bool:
+        width = reduction.width([source for source in sources if source is not None])
+        self.pairs_here += reduction.passes * patch.pairs * max(1.0, width / NARROW)
         return self.pairs_here <= FEW_PAIRS
 
 
@@ -157,8 +157,7 @@ async def _greet(distributed: Any, address: str) -> None:
 def _progress(path: str) -> str:
     """How far a checkpoint has come."""
     try:
-        with Checkpoint(path) as checkpoint:
-            done, known = checkpoint.counts()
+        done, known = finished_patches(path)
     except RelfitError:
         return f"{path} could not be read"
     return f"{path} holds {done} finished parts of {known}"

@@ -1,25 +1,19 @@
-"""Finished patches in one SQLite file, so that a killed comparison goes on where it stopped.
+"""Checkpoints: finished patches in one SQLite file, so that a killed comparison resumes where it stopped.
 
-The file belongs to one run: the inputs and settings it was started with are noted in it, and every patch that is done,
+The file belongs to one run: it records the inputs and settings that the run was started with, and every finished patch,
 each in a transaction of its own. It is safe to delete: nothing else needs it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from relfit.compute.patches import Sums, Work
-from relfit.compute.rows import parts
-from relfit.compute.tiles import Runtime
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.sqlite import Database, Format, transaction
+from relfit.util.sqlite import Database, Format
 
 _CREATE = """
 CREATE TABLE run (item TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -38,123 +32,96 @@ CREATE TABLE patches (
 CHECKPOINT = Format("checkpoint", "a checkpoint of relfit", 0x72656C63, 1, _CREATE)
 
 
-class Checkpoint(Database):
-    """A checkpoint file, open; use it as a context manager.
+class Checkpoint:
+    """The checkpoint of a run with these inputs and settings.
+
+    The file is opened when work begins, so that input that is refused leaves no file behind.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for seed in (1, 2):
-    ...         with Checkpoint(f"{folder}/run.sqlite") as checkpoint:
-    ...             checkpoint.claim({"seed": str(seed)})
+    ...         checkpoint = Checkpoint(f"{folder}/run.sqlite", {"seed": str(seed)})
+    ...         _ = checkpoint.resume("digest of the work", patches=3)
+    ...         checkpoint.close()
     Traceback (most recent call last):
     relfit.util.errors.InputError: checkpoint: ... belongs to another run (seed was 1, is 2); give ... or delete it
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, CHECKPOINT)
+    def __init__(self, path: str | os.PathLike[str], run: Mapping[str, str]) -> None:
+        self.path = os.fspath(path)
+        self.run = dict(run)
+        self._file: Database | None = None
         self._works = 0
 
-    def claim(self, run: Mapping[str, str]) -> None:
-        """Note the inputs and settings of this run; refuse the file where it belongs to others."""
-        noted = dict(self._connection.execute("SELECT item, value FROM run").fetchall())
-        if not noted:
-            with _told(self.path), transaction(self._connection):
-                self._connection.executemany("INSERT INTO run VALUES (?, ?)", list(run.items()))
-        elif noted != dict(run):
-            raise self._refusal("; ".join(_differences(noted, run)))
+    def resume(self, digest: str, patches: int) -> FinishedPatches:
+        """The finished patches of the next work of this run; `digest` identifies everything that decides its sums.
 
-    def resume(self, work: Work, runtime: Runtime) -> Noted:
-        """What is there of this work; the works of a run come in a fixed order."""
-        number, digest = self._works, _digest(work, runtime)
-        self._works += 1
-        found = self._connection.execute("SELECT digest FROM works WHERE work = ?", (number,)).fetchone()
-        if found is None:
-            with _told(self.path), transaction(self._connection):
-                self._connection.execute("INSERT INTO works VALUES (?, ?, ?)", (number, digest, len(work.patches)))
-        elif found[0] != digest:
-            raise self._refusal("the rows, the scores at them or the way they are cut have changed")
-        return Noted(self.path, self._connection, number)
-
-    def counts(self) -> tuple[int, int]:
-        """How many parts are done, and of how many that are known of."""
-        done = self._connection.execute("SELECT count(*) FROM patches").fetchone()[0]
-        known = self._connection.execute("SELECT total(patches) FROM works").fetchone()[0]
-        return int(done), int(known)
-
-    def _refusal(self, why: str) -> InputError:
-        return InputError(f"checkpoint: {self.path!r} belongs to another run ({why}); give a new file, or delete it")
-
-
-@dataclass
-class Notebook:
-    """The checkpoint of a run, which is opened when the work begins: input that is refused leaves no file behind."""
-
-    path: str | os.PathLike[str]
-    run: Mapping[str, str]
-    _file: Checkpoint | None = None
-
-    def resume(self, work: Work, runtime: Runtime) -> Noted:
-        """See `Checkpoint.resume`; the first call makes or claims the file."""
+        The works of a run come in a fixed order.
+        """
         if self._file is None:
-            self._file = Checkpoint(self.path)
-            self._file.claim(self.run)
-        return self._file.resume(work, runtime)
+            self._file = Database(self.path, CHECKPOINT)
+            self._claim(self._file)
+        work, self._works = self._works, self._works + 1
+        recorded = self._file.connection.execute("SELECT digest FROM works WHERE work = ?", (work,)).fetchone()
+        if recorded is None:
+            with self._file.transaction() as connection:
+                connection.execute("INSERT INTO works VALUES (?, ?, ?)", (work, digest, patches))
+        elif recorded[0] != digest:
+            raise self._refusal("the rows, the scores at them or the way they are cut have changed")
+        return FinishedPatches(self._file, work)
 
     def close(self) -> None:
         """Close the file, if it was opened."""
         if self._file is not None:
             self._file.close()
 
+    def _claim(self, file: Database) -> None:
+        """Record the run in a new file; refuse a file of another run."""
+        recorded = dict(file.connection.execute("SELECT item, value FROM run").fetchall())
+        if not recorded:
+            with file.transaction() as connection:
+                connection.executemany("INSERT INTO run VALUES (?, ?)", list(self.run.items()))
+        elif recorded != self.run:
+            raise self._refusal("; ".join(_differences(recorded, self.run)))
 
-@dataclass(frozen=True)
-class Noted:
-    """The finished patches of one work."""
+    def _refusal(self, why: str) -> InputError:
+        return InputError(f"checkpoint: {self.path!r} belongs to another run ({why}); give a new file, or delete it")
 
-    path: str
-    connection: sqlite3.Connection
-    work: int
-    done: frozenset[int] = field(init=False)
 
-    def __post_init__(self) -> None:
-        found = self.connection.execute("SELECT patch FROM patches WHERE work = ?", (self.work,)).fetchall()
-        object.__setattr__(self, "done", frozenset(number for (number,) in found))
+class FinishedPatches:
+    """The finished patches of one work, by their numbers: the sums of rows, of columns (or None), and Σk²."""
 
-    def get(self, number: int) -> Sums:
-        """What a finished patch came to."""
-        width, rows, columns, squares = self.connection.execute(
-            "SELECT width, rows, columns, squares FROM patches WHERE work = ? AND patch = ?", (self.work, number)
+    def __init__(self, file: Database, work: int) -> None:
+        self._file, self._work = file, work
+        numbers = file.connection.execute("SELECT patch FROM patches WHERE work = ?", (work,)).fetchall()
+        self.numbers = frozenset(number for (number,) in numbers)
+
+    def get(self, number: int) -> tuple[Array, Array | None, float]:
+        """The sums of a finished patch."""
+        width, rows, columns, squares = self._file.connection.execute(
+            "SELECT width, rows, columns, squares FROM patches WHERE work = ? AND patch = ?", (self._work, number)
         ).fetchone()
-        return Sums(_array(rows, width), None if columns is None else _array(columns, width), squares)
+        return _array(rows, width), None if columns is None else _array(columns, width), squares
 
-    def put(self, number: int, sums: Sums) -> None:
-        """Note a patch, on disk when this returns."""
-        width = 0 if sums.rows.ndim == 1 else sums.rows.shape[1]
-        columns = None if sums.columns is None else _blob(sums.columns)
-        row = (self.work, number, width, _blob(sums.rows), columns, float(sums.squares))
-        with _told(self.path), transaction(self.connection):
-            self.connection.execute("INSERT INTO patches VALUES (?, ?, ?, ?, ?, ?)", row)
-
-
-class _told:  # noqa: N801  (used like a function)
-    """What goes wrong when the file is written, as one clear line; what was in it stays."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.Error):
-            raise InputError(
-                f"checkpoint: cannot write {self.path!r} ({error}); what it holds is kept: make room, and the same "
-                "call goes on from there"
-            ) from error
+    def put(self, number: int, rows: Array, columns: Array | None, squares: float) -> None:
+        """Record a patch; it is on disk when this returns."""
+        width = 0 if rows.ndim == 1 else rows.shape[1]
+        values = (self._work, number, width, _blob(rows), None if columns is None else _blob(columns), float(squares))
+        with self._file.transaction() as connection:
+            connection.execute("INSERT INTO patches VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
-def _differences(noted: Mapping[str, str], run: Mapping[str, str]) -> Iterable[str]:
-    for item in dict.fromkeys((*noted, *run)):
-        before, now = noted.get(item), run.get(item)
+def finished_patches(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """The number of finished patches in a checkpoint, and the number of patches of all works begun so far."""
+    with Database(path, CHECKPOINT) as file:
+        done = file.connection.execute("SELECT count(*) FROM patches").fetchone()[0]
+        known = file.connection.execute("SELECT total(patches) FROM works").fetchone()[0]
+        return int(done), int(known)
+
+
+def _differences(recorded: Mapping[str, str], run: Mapping[str, str]) -> Iterable[str]:
+    for item in dict.fromkeys((*recorded, *run)):
+        before, now = recorded.get(item), run.get(item)
         if before == now:
             continue
         if before is None or now is None:
@@ -170,15 +137,3 @@ def _blob(array: Array) -> bytes:
 def _array(blob: bytes, width: int) -> Array:
     flat = np.frombuffer(blob, dtype="<f8").astype(np.float64)
     return flat.reshape(-1, width) if width else flat
-
-
-def _digest(work: Work, runtime: Runtime) -> str:
-    """A name for all that decides the work's sums, to the last bit."""
-    whole = hashlib.sha256()
-    for part in (work.measure.key(), runtime.backend.name, runtime.memory, work.patches, np.__version__):
-        whole.update(f"{part!r}\n".encode())
-    for source in work.sources:
-        whole.update(f"{source.shape}\n".encode())
-        for rows in parts(source.shape):
-            whole.update(np.ascontiguousarray(source[rows], dtype="<f8").data)
-    return whole.hexdigest()

@@ -1,4 +1,8 @@
-"""A budget of memory: how much the whole process may hold, and a folder for what it does not."""
+"""Memory: the budget of a process, and the memory that is free.
+
+A `Budget` limits what the whole process may hold, with a folder for the rest. `require_room` refuses a file that would
+not fit: a few bytes can claim to hold terabytes, or be compressed from them.
+"""
 
 from __future__ import annotations
 
@@ -20,42 +24,42 @@ _UNITS = {
     **{"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40},
 }
 _SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
-# What an interpreter with NumPy and SciPy holds, where the system does not say.
+# Bytes that an interpreter with NumPy and SciPy holds, for systems that do not say.
 _UNKNOWN = 150_000_000
-# Of what is left for the work, what is given out: allocators keep some of what they were given back.
-_SHARE = 0.75
+# The fraction of the remaining memory that the work may use: allocators keep some of what is freed.
+_USABLE = 0.75
 
 
 @dataclass(frozen=True)
 class Budget:
-    """`total` bytes that the process may hold, as `given`, and the `folder` for what does not fit."""
+    """The `total` bytes that the process may hold, as the user gave them, and the `folder` for what does not fit."""
 
     total: int
     folder: Path
     given: int | str | None = None
 
     def working(self, kept: int, fewest: int) -> int:
-        """The bytes that the work itself may use, besides `kept` ones; refuses where they are less than `fewest`.
+        """The bytes that the work itself may use, besides `kept` ones; refused if they are fewer than `fewest`.
 
-        A half, a quarter, … of the budget: the plan of the work follows from it, and must be the same when the same
-        call goes on from a checkpoint, in an interpreter that holds a few pages more.
+        They are a half, a quarter, … of the budget: the sizes of patches and blocks follow from them, and must be the
+        same when a call resumes from a checkpoint in an interpreter that holds a few more pages.
         """
         held = resident()
-        room = int(_SHARE * (self.total - held - kept))
-        if room < fewest:
-            smallest = held + kept + int(fewest / _SHARE)
-            came = repr(self.given) if isinstance(self.given, str) else f"{self.total} bytes"
+        available = int(_USABLE * (self.total - held - kept))
+        if available < fewest:
+            smallest = held + kept + int(fewest / _USABLE)
+            got = repr(self.given) if isinstance(self.given, str) else f"{self.total} bytes"
             raise InputError(
                 f"memory: expected at least {in_words(smallest)} for these sizes (the process itself holds "
-                f"{in_words(held)}, numbers for every row take {in_words(kept)}), got {came}"
+                f"{in_words(held)}, numbers for every row take {in_words(kept)}), got {got}"
             )
-        halvings = next(k for k in range(1, 64) if self.total >> k <= room)
+        halvings = next(k for k in range(1, 64) if self.total >> k <= available)
         return max(fewest, self.total >> halvings)
 
 
 @contextmanager
 def budget_of(memory: Any) -> Iterator[Budget | None]:
-    """The budget with a folder of its own, which is removed at the end; None where no budget was given."""
+    """The budget with a folder of its own, which is removed at the end; None if no budget was given."""
     total = parse_memory(memory)
     if total is None:
         yield None
@@ -65,17 +69,17 @@ def budget_of(memory: Any) -> Iterator[Budget | None]:
 
 
 def parse_memory(memory: Any) -> int | None:
-    """Bytes, from a whole number of them or from a text such as "500MB", "1.5 GB" or "2GiB".
+    """The number of bytes, given as an integer or as a text such as "500MB", "1.5 GB" or "2GiB".
 
     >>> parse_memory("1.5GB"), parse_memory("1 GiB"), parse_memory(10**9), parse_memory(None)
     (1500000000, 1073741824, 1000000000, None)
     """
     if memory is None:
         return None
-    found = _SIZE.fullmatch(memory) if isinstance(memory, str) else None
+    match = _SIZE.fullmatch(memory) if isinstance(memory, str) else None
     size = 0
-    if found is not None:
-        size = int(float(found[1]) * _UNITS[(found[2] or "").lower()])
+    if match is not None:
+        size = int(float(match[1]) * _UNITS[(match[2] or "").lower()])
     elif isinstance(memory, int) and not isinstance(memory, bool):
         size = memory
     if not 0 < size < 2**62:
@@ -84,7 +88,7 @@ def parse_memory(memory: Any) -> int | None:
 
 
 def in_words(size: int) -> str:
-    """Bytes in a unit that suits them, rounded up.
+    """A number of bytes in a suitable unit, rounded up.
 
     >>> in_words(123_456_789), in_words(2_100_000_000)
     ('124 MB', '2.1 GB')
@@ -95,18 +99,12 @@ def in_words(size: int) -> str:
 
 
 def resident() -> int:
-    """The bytes that the process holds in memory now; at most so many where only the peak is known."""
+    """The bytes that the process holds in memory now; the peak so far on systems that know only that."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * _page()
+        return pages * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return _peak()
-
-
-def _page() -> int:
-    import resource
-
-    return resource.getpagesize()
 
 
 def _peak() -> int:
@@ -118,15 +116,12 @@ def _peak() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-# --------------------
-# How large a thing a file may become in memory: a few bytes can claim to hold terabytes, or be packed from them.
-
 _MEMORY = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
 def require_room(path: object, size: float) -> None:
-    """Refuse what needs more bytes than are free: the system would kill the process, or others, half-way.
+    """Refuse a file that needs more bytes than are free: the system would kill this process, or others, half-way.
 
     >>> require_room("a.npz", 10**6)
     """
@@ -134,12 +129,12 @@ def require_room(path: object, size: float) -> None:
     if size > free:
         raise InputError(
             f"{path}: expected what fits into memory ({free / 1e9:.3g} GB free), got {size / 1e9:.3g} GB once "
-            "unpacked; it is damaged, or has to be cut or saved as .npy, which is read in place"
+            "unpacked; the file is damaged, or has to be split or saved as .npy, which is read in place"
         )
 
 
 def free_memory() -> float:
-    """Bytes that can be had without swapping; infinity where the system does not say."""
+    """Bytes that can be allocated without swapping; infinity if the system does not say."""
     return min(_free_on_machine(), _free_in_group())
 
 
@@ -155,7 +150,7 @@ def _free_on_machine() -> float:
 
 
 def _free_in_group() -> float:
-    """What a container's limit leaves."""
+    """Bytes that a container's limit leaves."""
     try:
         most, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Rows that are not held as one float64 array: in their file, or in an array of another type; read a part at a time."""
+"""Rows that are not held as one float64 array but in a file, or in an array of another type; read a part at a time."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 
-# Numbers that a check looks at together: 4 MB, and a few temporaries of that size.
+# Numbers that are checked together: 4 MB, and a few temporaries of that size.
 PART_NUMBERS = 2**19
-# Rows of a file that lie closer than the first are read in one go, of at most the second, in bytes.
+# Rows of a file that are less than _GAP bytes apart are read together, at most _SPAN bytes at a time.
 _GAP, _SPAN = 2**13, 2**20
 
 
@@ -46,9 +46,9 @@ class LazyRows:
 class StoredRows(LazyRows):
     """The rows (n, d) of a C-ordered .npy file, or of bare numbers from `offset` on; indexing reads them.
 
-    Nothing stays mapped between two reads, so that no more of the file is resident than was asked for. A value of a
-    few words: it can be sent to another process that sees the same file. `stamp` is the file's size and time of
-    change, by which a file that was changed meanwhile is noticed.
+    Nothing stays mapped between two reads, so that no more of the file is resident than was asked for. The value is
+    small and can be sent to another process that sees the same file. `stamp` is the file's size and modification time,
+    by which a file that has changed since is noticed.
     """
 
     path: str
@@ -71,30 +71,30 @@ class StoredRows(LazyRows):
             return self._read(stream, start, stop).astype(np.float64, copy=False)
 
     def _some(self, rows: Rows) -> Array:
-        """Rows in any order: read in the file's order, neighbours together, and put where they are wanted.
+        """Rows in any order: read in the file's order, neighbours together, and put in their places.
 
-        Read and not mapped: a mapped file has whole pages resident, and those around them, for every row touched.
+        They are read, not mapped: a mapped file keeps whole pages, and those around them, resident for every row.
         """
         self._check()
         out = np.empty((len(rows), self.shape[1]))
         order = np.argsort(rows, kind="stable")
-        wanted = rows[order]
-        if len(wanted) and not 0 <= wanted[0] <= wanted[-1] < len(self):
-            raise IndexError(f"row numbers {wanted[0]} to {wanted[-1]} of {len(self)} rows")
+        numbers = rows[order]
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
+            raise IndexError(f"row numbers {numbers[0]} to {numbers[-1]} of {len(self)} rows")
         with open(self.path, "rb", buffering=0) as stream:
-            for a, b in _spans(wanted, max(1, self._row_bytes)):
-                first = int(wanted[a])
-                part = self._read(stream, first, int(wanted[b - 1]) + 1)
-                out[order[a:b]] = part[wanted[a:b] - first]
+            for a, b in _spans(numbers, max(1, self._row_bytes)):
+                first = int(numbers[a])
+                part = self._read(stream, first, int(numbers[b - 1]) + 1)
+                out[order[a:b]] = part[numbers[a:b] - first]
         return out
 
     def _read(self, stream: FileIO, start: int, stop: int) -> NDArray[Any]:
         part = np.empty((stop - start, self.shape[1]), self.dtype)
         stream.seek(self.offset + start * self._row_bytes)
-        room = part.reshape(-1).view(np.uint8).data
+        buffer = part.reshape(-1).view(np.uint8).data
         done = 0
-        while done < len(room):
-            count = stream.readinto(room[done:])
+        while done < len(buffer):
+            count = stream.readinto(buffer[done:])
             if not count:
                 raise InputError(f"{self.path}: ends before row {stop}; write it again")
             done += count
@@ -106,16 +106,16 @@ class StoredRows(LazyRows):
 
     def _check(self) -> None:
         try:
-            found = _stamp(self.path)
+            stamp = _stamp(self.path)
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read any more ({error.strerror})") from None
-        if found != self.stamp:
+            raise InputError(f"{self.path}: can no longer be read ({error.strerror})") from None
+        if stamp != self.stamp:
             raise InputError(f"{self.path}: was changed while it was being read; start again")
 
 
 @dataclass(frozen=True, eq=False)
 class CastRows(LazyRows):
-    """The rows of an array that is not float64 or not C-ordered: cast as they are asked for."""
+    """The rows of an array that is not float64 or not C-ordered; they are cast when they are asked for."""
 
     array: NDArray[Any]
 
@@ -125,12 +125,14 @@ class CastRows(LazyRows):
         return self.array.shape
 
     def __getitem__(self, rows: slice | Rows) -> Array:
-        return np.ascontiguousarray(self.array[rows], dtype=np.float64)
+        # A number too large for a double becomes infinite; the check of the values reports it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.ascontiguousarray(self.array[rows], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class SomeRows(LazyRows):
-    """Some rows of others, by their numbers, in that order.
+    """Some of the rows of another `LazyRows`, by their numbers, in that order.
 
     >>> SomeRows(CastRows(np.arange(4)[:, None]), np.array([3, 1, 0]))[:2].tolist()
     [[3.0], [1.0]]
@@ -149,24 +151,32 @@ class SomeRows(LazyRows):
 
 
 def some_rows(rows: Any, numbers: Rows) -> Any:
-    """Those rows of an array, or the same of `LazyRows` without reading them."""
+    """These rows of an array, or of `LazyRows`, which are not read yet."""
     if isinstance(rows, SomeRows):
         return SomeRows(rows.rows, rows.numbers[numbers])
     return SomeRows(rows, numbers) if isinstance(rows, LazyRows) else rows[numbers]
 
 
+def cuts(stop: int, size: int, start: int = 0) -> Iterator[slice]:
+    """Consecutive slices of `size` rows; the last may be shorter.
+
+    >>> list(cuts(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return (slice(a, min(a + size, stop)) for a in range(start, stop, size))
+
+
 def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]:
-    """Consecutive slices of rows (n, d), each of at most so many numbers (`PART_NUMBERS`), and of one row at least.
+    """Consecutive slices of rows (n, d), each of at most `numbers` numbers (`PART_NUMBERS`), but at least one row.
 
     >>> list(parts((5, 100), 200))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    size = max(1, (PART_NUMBERS if numbers is None else numbers) // max(1, shape[1]))
-    return (slice(a, min(a + size, shape[0])) for a in range(0, shape[0], size))
+    return cuts(shape[0], max(1, (PART_NUMBERS if numbers is None else numbers) // max(1, shape[1])))
 
 
 def stored_rows(path: str | os.PathLike[str]) -> StoredRows:
-    """The rows of a .npy file of numbers, C-ordered, of one or two dimensions; nothing but its header is read.
+    """The rows of a C-ordered .npy file of numbers with one or two dimensions; only its header is read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -176,7 +186,7 @@ def stored_rows(path: str | os.PathLike[str]) -> StoredRows:
     (3, [[2.0, 3.0], [4.0, 5.0]], [[4.0, 5.0], [0.0, 1.0]])
     """
     place = str(Path(path).absolute())
-    # The stamp comes first: a file that changes between the two is noticed at the first read.
+    # The stamp comes first, so that a file that changes in between is noticed at the first read.
     stamp = _stamp(place)
     mapped = np.lib.format.open_memmap(place, mode="r")
     shape = (len(mapped), 1) if mapped.ndim == 1 else mapped.shape
@@ -186,13 +196,13 @@ def stored_rows(path: str | os.PathLike[str]) -> StoredRows:
 
 
 def bare_rows(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, int], offset: int = 0) -> StoredRows:
-    """The rows of a file that holds nothing but numbers from `offset` on."""
+    """The rows of a file that holds only numbers from `offset` on."""
     place = str(Path(path).absolute())
     return StoredRows(place, offset, np.dtype(dtype).str, shape, _stamp(place))
 
 
 def mapped_rows(array: Any) -> StoredRows | None:
-    """The rows of a float64 array that is a part of a mapped file, by the file's path; None for any other array.
+    """The rows of a float64 array that is part of a mapped file, by the file's path; None for any other array.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -220,7 +230,7 @@ def mapped_rows(array: Any) -> StoredRows | None:
 
 
 def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:
-    """Blocks of rows (·, d) written one after the other into a new file of the folder, as `kept_type` says."""
+    """Write blocks of rows (·, d), one after the other, to a new file in the folder, as `kept_type` of the first."""
     path = folder / f"{uuid.uuid4().hex}.rows"
     kind, width, rows = np.dtype(np.float64), 0, 0
     with _writing(folder):
@@ -240,25 +250,25 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"TMPDIR: cannot write rows to {folder} ({error.strerror}); set it to a folder with more room"
+            f"TMPDIR: cannot write rows to {folder} ({error.strerror}); set it to a folder with more space"
         ) from None
 
 
 def kept_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which numbers are written: float32 if they have no more digits, float64 otherwise."""
+    """The type that numbers are written in: float32 if they have no more digits than that, float64 otherwise."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
-def _spans(wanted: Rows, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Which of the sorted row numbers to read together: [a, b), without wide gaps, within a stretch of the file."""
-    stretch = wanted // max(1, _SPAN // row_bytes)
-    apart = (np.diff(wanted) * row_bytes > _GAP) & (np.diff(wanted) > 1)
-    cuts = (np.flatnonzero(apart | (np.diff(stretch) > 0)) + 1).tolist()
-    return zip([0, *cuts], [*cuts, len(wanted)], strict=True) if len(wanted) else iter(())
+def _spans(numbers: Rows, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """The ranges [a, b) of sorted row numbers to read together: without wide gaps, within one stretch of the file."""
+    stretch = numbers // max(1, _SPAN // row_bytes)
+    apart = (np.diff(numbers) * row_bytes > _GAP) & (np.diff(numbers) > 1)
+    ends = (np.flatnonzero(apart | (np.diff(stretch) > 0)) + 1).tolist()
+    return zip([0, *ends], [*ends, len(numbers)], strict=True) if len(numbers) else iter(())
 
 
 def seen_here(rows: Iterable[StoredRows]) -> bool:
-    """Whether this process, on whatever machine, finds the same files unchanged."""
+    """True if this process, on whatever machine, sees the same files unchanged."""
     try:
         return all(_stamp(part.path) == part.stamp for part in rows)
     except OSError:
@@ -266,5 +276,5 @@ def seen_here(rows: Iterable[StoredRows]) -> bool:
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    found = Path(path).stat()
-    return found.st_size, found.st_mtime_ns
+    status = Path(path).stat()
+    return status.st_size, status.st_mtime_ns

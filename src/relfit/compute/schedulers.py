@@ -1,4 +1,12 @@
-"""Workers in other processes and on other machines, which compute patches of kernel matrices."""
+"""Schedulers: threads of this process, other processes, and Dask clusters, behind one loop that keeps the order.
+
+`in_order` submits tasks, a bounded number at a time, and gives their results in the order of the tasks, whatever the
+order in which they finish. Sums that are added up from it therefore have the same bits for any number of workers.
+
+Threads compute blocks of kernel matrices in this process. A `Scheduler` sends larger tasks elsewhere:
+`ProcessScheduler` to any `concurrent.futures.Executor` whose workers see the same files (local processes, joblib's
+loky, MPI), `DaskScheduler` to the workers of a dask.distributed client, where work lost with a worker is resubmitted.
+"""
 
 from __future__ import annotations
 
@@ -7,348 +15,385 @@ import math
 import pickle
 import tempfile
 import time
+import uuid
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from relfit.compute.backend import Backend
-from relfit.compute.choice import DEVICE_SCALE, LocalBackend
-from relfit.compute.patches import Crew, Patch, Sums, Work, patch_sums, sources_for
+from relfit.compute.backend import BLOCKS_IN_FLIGHT
 from relfit.compute.rows import StoredRows, mapped_rows, parts, seen_here, written_rows
-from relfit.compute.tiles import Runtime
 from relfit.util.errors import InputError, RelfitError, WorkersLost
 from relfit.util.libraries import has_cuda, usable_cores
 
+T = TypeVar("T")
 
-def crew_of(executor: Any) -> Crew | None:
-    """Who computes patches for this executor; None for none, and for threads, which take blocks in this process."""
-    client = _client(executor)
+# Fewer pairs than this take milliseconds, less than it takes to start threads.
+SERIAL_PAIRS = 2_000_000
+# Seconds that a cluster may be without any worker, and between two looks at it while waiting.
+WORKER_TIMEOUT, POLL_INTERVAL = 60.0, 2.0
+# Looks in a row at which all workers may be idle while a task waits: twenty seconds, enough for any result to arrive.
+IDLE_POLLS = 10
+# Times that a task may be submitted, if it is lost with its worker each time.
+ATTEMPTS = 5
+# The fraction of a worker's memory that rows and one task may fill: Dask pauses workers at 0.8.
+USABLE_MEMORY = 0.6
+RESUME_ADVICE = "with a checkpoint, the same call resumes from there"
+
+
+def _first_result(futures: Sequence[Future[Any]]) -> Any:
+    try:
+        return futures[0].result()
+    except BrokenExecutor as error:
+        raise WorkersLost(
+            f"executor: a worker process ended without a result, killed or out of memory; {RESUME_ADVICE} ({error})"
+        ) from error
+
+
+def _cancel_futures(futures: Iterable[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()
+
+
+def in_order(
+    tasks: Iterable[T],
+    submit: Callable[[T], Any],
+    in_flight: Callable[[], int],
+    first_result: Callable[[Sequence[Any]], Any] = _first_result,
+    cancel: Callable[[Sequence[Any]], None] = _cancel_futures,
+) -> Generator[tuple[T, Any]]:
+    """Every task in turn with its result.
+
+    A task is taken and submitted only while fewer than `in_flight()` are unfinished, so that few are held at a time.
+    `first_result` waits for the first of the unfinished ones. On an error, and when the generator is closed, they are
+    cancelled.
+
+    >>> with ThreadPoolExecutor(2) as threads:
+    ...     list(in_order([3, 2], lambda x: threads.submit(pow, x, 2), in_flight=lambda: 4))
+    [(3, 9), (2, 4)]
+    """
+    remaining = iter(tasks)
+    unfinished: deque[T] = deque()
+    handles: deque[Any] = deque()
+    try:
+        while True:
+            for task in islice(remaining, max(0, in_flight() - len(handles))):
+                handles.append(submit(task))
+                unfinished.append(task)
+            if not handles:
+                return
+            result = first_result(handles)
+            handles.popleft()
+            yield unfinished.popleft(), result
+    finally:
+        cancel(handles)
+
+
+class SerialExecutor(Executor):
+    """Calls functions in the thread that submits them, one after the other."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """The result, as a finished future."""
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+@contextmanager
+def local_executor(pairs: int, threads: int) -> Iterator[Executor]:
+    """Threads for work on this many pairs of rows; none if starting them would take longer than the work."""
+    if threads == 1 or pairs < SERIAL_PAIRS:
+        yield SerialExecutor()
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield pool
+
+
+def local_results(
+    tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor
+) -> Generator[tuple[T, Any]]:
+    """`in_order` on an executor in this process; `call(task)` is the function to submit, and its arguments."""
+    in_flight = 1 if isinstance(executor, SerialExecutor) else BLOCKS_IN_FLIGHT
+    return in_order(tasks, lambda task: executor.submit(*call(task)), lambda: in_flight)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A call for a worker elsewhere: ``function(sources, *arguments)``.
+
+    `sources` are arrays or rows in files that many tasks share; the call gets those numbered in `reads`, and None in
+    place of the others. `memory` is the number of bytes that it needs besides them.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    reads: tuple[int, ...]
+    memory: float = 0.0
+
+    def call(self, sources: Sequence[Any]) -> tuple[Any, ...]:
+        """The function and its arguments."""
+        return self.function, [rows if k in self.reads else None for k, rows in enumerate(sources)], *self.arguments
+
+
+class Scheduler(Protocol):
+    """Workers in other processes or on other machines."""
+
+    def has_devices(self) -> bool:
+        """True if every worker has a CUDA device."""
+
+    def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
+        """The result of every task in turn."""
+
+
+def scheduler_for(executor: Any) -> Scheduler | None:
+    """The scheduler for the user's executor; None for no executor and for threads, which compute in this process."""
+    client = _dask_client(executor)
     if client is not None:
-        return ClusterCrew(client)
+        return DaskScheduler(client)
     if executor is None or isinstance(executor, ThreadPoolExecutor):
         return None
     if isinstance(executor, Executor):
-        return ProcessCrew(executor)
+        return ProcessScheduler(executor)
     raise InputError(
         "executor: expected a concurrent.futures.Executor, a dask.distributed.Client or None, "
         f"got {type(executor).__name__}"
     )
 
 
-def _client(executor: Any) -> Any:
-    """The dask.distributed client that this is, or whose executor this is."""
+def _dask_client(executor: Any) -> Any:
+    """The dask.distributed client that `executor` is, or belongs to; None for anything else."""
     if not any(cls.__module__.startswith("distributed") for cls in type(executor).__mro__):
         return None
     client = getattr(executor, "_client", executor)
     if getattr(client, "asynchronous", False):
-        raise InputError("executor: expected a Client that waits for answers, got one with asynchronous=True")
+        raise InputError("executor: expected a synchronous Client, got one with asynchronous=True")
     return client if hasattr(client, "scatter") else None
 
 
-# --------------------
-# Any `concurrent.futures.Executor` whose workers see the same files: local processes, joblib's loky, MPI.
-
-
 @dataclass(frozen=True)
-class ProcessCrew:
-    """Patches by an executor. Every process reads the rows it needs from their files.
+class ProcessScheduler:
+    """Tasks on an executor. Every process reads the rows it needs from files.
 
     Arrays that are not a mapped file are written once to a temporary folder.
     """
 
     executor: Executor
 
-    def scale(self, backend: Backend) -> int:
-        """See `Crew`; the processes are taken to be on this machine, or on machines like it."""
-        return DEVICE_SCALE if isinstance(backend, LocalBackend) and has_cuda() else 1
+    def has_devices(self) -> bool:
+        """See `Scheduler`; the processes are assumed to be on this machine, or on machines like it."""
+        return has_cuda()
 
-    def sums(self, work: Work, runtime: Runtime) -> Generator[Sums]:
-        """The sums of every patch in turn."""
-        _check_sendable(work, runtime)
-        with _in_files(work.sources) as sources:
-            waiting: deque[Future[Sums]] = deque()
-            given = iter(work.patches)
-            done = 0
-            try:
-                for patch in work.patches:
-                    for another in islice(given, self._in_flight - len(waiting)):
-                        waiting.append(self._submit(work, runtime, sources_for(work, another, sources), another))
-                    found = _result(waiting.popleft())
-                    done += patch.pairs
-                    if runtime.progress is not None:
-                        runtime.progress(work.measure.passes * done, work.pairs)
-                    yield found
-            finally:
-                for future in waiting:
-                    future.cancel()
+    def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
+        """The result of every task in turn."""
+        _check_picklable(tasks)
+        in_flight = 2 * int(getattr(self.executor, "_max_workers", None) or usable_cores()) + 2
+        with tempfile.TemporaryDirectory(prefix="relfit-") as folder:
+            files = [_in_file(source, Path(folder)) for source in sources]
+            with closing(in_order(tasks, lambda task: self._submit(task, files), lambda: in_flight)) as finished:
+                for _, result in finished:
+                    yield result
 
-    @property
-    def _in_flight(self) -> int:
-        return 2 * int(getattr(self.executor, "_max_workers", None) or usable_cores()) + 2
-
-    def _submit(self, work: Work, runtime: Runtime, sources: Sequence[Any], patch: Any) -> Future[Sums]:
+    def _submit(self, task: Task, files: Sequence[StoredRows]) -> Future[Any]:
         try:
-            return self.executor.submit(patch_sums, work.measure, sources, patch, runtime.backend, runtime.memory)
+            return self.executor.submit(*task.call(files))
         except (BrokenExecutor, RuntimeError) as error:
-            raise WorkersLost(f"executor: takes no more work ({error})") from error
+            raise WorkersLost(f"executor: accepts no more work ({error})") from error
 
 
-def _result(future: Future[Sums]) -> Sums:
+def _check_picklable(tasks: Sequence[Task]) -> None:
     try:
-        return future.result()
-    except BrokenExecutor as error:
-        raise WorkersLost(
-            "executor: a worker process ended without an answer, killed or out of memory; with a checkpoint the same "
-            f"call goes on from there ({error})"
-        ) from error
-
-
-def _check_sendable(work: Work, runtime: Runtime) -> None:
-    try:
-        pickle.dumps((work.measure, runtime.backend))
-    except Exception as error:  # noqa: BLE001  (what cannot be pickled says so in many ways)
+        pickle.dumps([task.arguments for task in tasks[:1]])
+    except Exception as error:  # noqa: BLE001  (objects that cannot be pickled raise many kinds of errors)
         raise InputError(
             f"executor: the kernel cannot be sent to other processes ({error}); use functions that can be imported, "
             "or threads"
         ) from None
 
 
-@contextmanager
-def _in_files(sources: Sequence[Any]) -> Iterator[list[Any]]:
-    """The sources as rows in files; those in memory are written to a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="relfit-") as folder:
-        yield [_stored(source, Path(folder)) for source in sources]
-
-
-def _stored(source: Any, folder: Path) -> StoredRows:
+def _in_file(source: Any, folder: Path) -> StoredRows:
     if isinstance(source, StoredRows):
         return source
     return mapped_rows(source) or written_rows((source[part] for part in parts(source.shape)), folder)
 
 
-# --------------------
-# A dask.distributed cluster. Rows reach every worker once, or by their file's path; lost workers are made up for.
-
-# How long a cluster may be without any worker, and how often it is looked at meanwhile.
-PATIENCE, GLANCE = 60.0, 2.0
-# Times in a row that all workers may be seen idle while a patch waits: twenty seconds, enough for any answer to arrive.
-IDLE_GLANCES = 10
-# Times that a patch may be lost with its worker.
-ATTEMPTS = 5
-# Of a worker's memory, the part that rows and one patch may fill: Dask pauses workers at 0.8 of it.
-USABLE = 0.6
-ADVICE = "with a checkpoint the same call goes on from there"
-
-
 @dataclass(frozen=True)
-class ClusterCrew:
-    """Patches by the workers of a dask.distributed client."""
+class DaskScheduler:
+    """Tasks on the workers of a dask.distributed client."""
 
     client: Any
-    patience: float = PATIENCE
 
-    def scale(self, backend: Backend) -> int:
-        """See `Crew`."""
-        if not isinstance(backend, LocalBackend):
-            return 1
+    def has_devices(self) -> bool:
+        """See `Scheduler`."""
         with contextlib.suppress(Exception):
             answers = self.client.run(has_cuda)
-            return DEVICE_SCALE if answers and all(answers.values()) else 1
-        return 1
+            return bool(answers) and all(answers.values())
+        return False
 
-    def sums(self, work: Work, runtime: Runtime) -> Generator[Sums]:
-        """The sums of every patch in turn."""
-        _check_room(self.client, work)
-        shift = _Shift(self.client, work, runtime, self.patience)
-        done = 0
-        try:
-            for patch in work.patches:
-                found = shift.next_result()
-                done += patch.pairs
-                if runtime.progress is not None:
-                    runtime.progress(work.measure.passes * done, work.pairs)
-                yield found
-        finally:
-            shift.stop()
+    def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
+        """The result of every task in turn."""
+        _check_memory(self.client, tasks, sources)
+        run = _DaskRun(self.client, sources)
+        with closing(in_order(tasks, run.submit, run.in_flight, run.first_result, run.cancel)) as finished:
+            for _, result in finished:
+                yield result
 
 
 @dataclass
-class _Given:
-    """A patch that was handed out; its future is None where that was lost."""
+class _Submission:
+    """A task; `future` is None before it is submitted, and again once it is lost."""
 
-    patch: Patch
+    task: Task
     future: Any = None
 
 
 @dataclass
-class _Shift:
-    """One work on the cluster: what is scattered, and what was handed out and not come back."""
+class _DaskRun:
+    """One run on a cluster; `sent` are the sources as its workers get them."""
 
     client: Any
-    work: Work
-    runtime: Runtime
-    patience: float
-    sources: list[Any] = field(default_factory=list)
-    given: deque[_Given] = field(default_factory=deque)
-    handed_out: int = 0
+    sources: Sequence[Any]
+    sent: list[Any] = field(default_factory=list)
 
-    def next_result(self) -> Sums:
-        """The sums of the first patch that has not been asked for yet; what is lost meanwhile is handed out again."""
-        for attempt in range(1, 1 + ATTEMPTS):
+    def in_flight(self) -> int:
+        """Two tasks for every thread of the cluster, and two more."""
+        return 2 * max(1, sum(int(worker["nthreads"]) for worker in _workers(self.client).values())) + 2
+
+    def submit(self, task: Task) -> _Submission:
+        """A task that `first_result` submits, together with those that were lost."""
+        return _Submission(task)
+
+    def first_result(self, submissions: Sequence[_Submission]) -> Any:
+        """Wait for the first task. If anything is lost, all of them are submitted again."""
+        lost: _Lost | None = None
+        for _ in range(ATTEMPTS):
             try:
-                self._hand_out()
-                found = self._wait(self.given[0])
+                self._submit_missing(submissions)
+                return self._wait(submissions[0].future)
             except _Lost as error:
-                if attempt == ATTEMPTS:
-                    raise WorkersLost(
-                        f"executor: the same part of the work was lost {ATTEMPTS} times ({error}); workers with too "
-                        f"little memory end like this: give memory= for smaller parts; {ADVICE}"
-                    ) from error
-                self.stop()
-            else:
-                break
-        self.given.popleft()
-        return found
+                lost = error
+                self.cancel(submissions)
+        raise WorkersLost(
+            f"executor: the same part of the work was lost {ATTEMPTS} times ({lost}); this happens when workers run "
+            f"out of memory: give memory= for smaller parts; {RESUME_ADVICE}"
+        ) from lost
 
-    def stop(self) -> None:
-        """Take back what has not come, and the rows."""
-        rows = [source for source in self.sources if hasattr(source, "release")]
-        self.sources = []
-        # The cluster may be gone, and says so in many ways; there is nothing to take back then.
+    def cancel(self, submissions: Sequence[_Submission]) -> None:
+        """Withdraw these tasks, and the rows that were sent."""
+        rows = [source for source in self.sent if hasattr(source, "release")]
+        futures = [submission.future for submission in submissions if submission.future is not None]
+        self.sent = []
+        # A cluster that no longer exists raises many kinds of errors; there is nothing to withdraw then.
         with contextlib.suppress(Exception):
-            self.client.cancel([*(given.future for given in self.given if given.future is not None), *rows])
-        for given in self.given:
-            given.future = None
+            self.client.cancel([*futures, *rows])
+        for submission in submissions:
+            submission.future = None
 
-    def _hand_out(self) -> None:
-        """Keep two patches for every thread of the cluster with it; rows went with the worker that held them."""
-        if not self.sources:
-            self.sources = self._scattered()
-        for given in self.given:
-            given.future = self._submit(given.patch) if given.future is None else given.future
-        wanted = 2 * max(1, sum(worker["nthreads"] for worker in _workers(self.client).values())) + 2
-        while len(self.given) < wanted and self.handed_out < len(self.work.patches):
-            patch = self.work.patches[self.handed_out]
-            self.given.append(_Given(patch, self._submit(patch)))
-            self.handed_out += 1
+    def _submit_missing(self, submissions: Sequence[_Submission]) -> None:
+        """Submit what is new or was lost. After a loss rows are sent again, as a worker that held them may be gone."""
+        self.sent = self.sent or self._send()
+        for submission in submissions:
+            if submission.future is None:
+                call = submission.task.call(self.sent)
+                with _losses():
+                    submission.future = self.client.submit(*call, pure=False, key=f"relfit-{uuid.uuid4().hex}")
 
-    def _scattered(self) -> list[Any]:
-        """Rows in a file by its path; others sent to one worker each, from where the rest fetch them when first needed.
+    def _send(self) -> list[Any]:
+        """Rows in a file that every worker sees are sent by its path.
 
-        A file counts as such where every worker sees it.
+        Others go to one worker each, from where the rest fetch them when they first need them.
         """
         self._require_workers()
-        sources = list(self.work.sources)
-        files = {k: mapped_rows(rows) for k, rows in enumerate(sources) if not isinstance(rows, StoredRows)}
+        files = {k: mapped_rows(rows) for k, rows in enumerate(self.sources) if not isinstance(rows, StoredRows)}
+        mapped = [rows for rows in files.values() if rows is not None]
         with _losses():
-            found = [rows for rows in files.values() if rows is not None]
-            shared = bool(found) and all(self.client.run(seen_here, found).values())
+            shared = bool(mapped) and all(self.client.run(seen_here, mapped).values())
             arrays = [k for k, rows in files.items() if rows is None or not shared]
-            futures = self.client.scatter([sources[k] for k in arrays], hash=False) if arrays else []
+            futures = self.client.scatter([self.sources[k] for k in arrays], hash=False) if arrays else []
         sent: dict[int, Any] = {**files, **dict(zip(arrays, futures, strict=True))}
-        return [sent.get(k, rows) for k, rows in enumerate(sources)]
+        return [sent.get(k, rows) for k, rows in enumerate(self.sources)]
 
-    def _submit(self, patch: Patch) -> Any:
-        runtime = self.runtime
-        sources = sources_for(self.work, patch, self.sources)
-        with _losses():
-            return self.client.submit(
-                *(patch_sums, self.work.measure, sources, patch, runtime.backend, runtime.memory),
-                pure=False,
-                key=f"relfit-{id(self)}-{patch.x}-{patch.y}-{patch.i[0]}-{patch.j[0]}-{time.monotonic_ns()}",
-            )
-
-    def _wait(self, given: _Given) -> Sums:
-        lonely, idle = None, 0
+    def _wait(self, future: Any) -> Any:
+        no_workers_since, idle = None, 0
         while True:
             try:
                 with _losses():
-                    found: Sums = given.future.result(timeout=GLANCE)
-                    return found
+                    return future.result(timeout=POLL_INTERVAL)
             except TimeoutError:
-                # A scheduler that has just lost a worker may leave a task queued for ever while the others are idle,
-                # and the future call itself finished: its answer went with the worker.
+                # A scheduler that has just lost a worker may leave a task queued for ever while other workers are
+                # idle, and a finished task's result may have been lost with its worker.
                 idle = idle + 1 if _all_idle(self.client) else 0
-                if idle >= IDLE_GLANCES:
-                    raise _Lost("left waiting by the scheduler while workers were idle") from None
-                lonely = None if _workers(self.client) else (lonely or time.monotonic())
-                if lonely is not None and time.monotonic() - lonely > self.patience:
-                    raise WorkersLost(
-                        f"executor: the cluster has had no workers for {self.patience:.0f} s; {ADVICE}"
-                    ) from None
+                if idle >= IDLE_POLLS:
+                    raise _Lost("the scheduler left it waiting while workers were idle") from None
+                no_workers_since = None if _workers(self.client) else (no_workers_since or time.monotonic())
+                if no_workers_since is not None and time.monotonic() - no_workers_since > WORKER_TIMEOUT:
+                    raise _no_workers() from None
 
     def _require_workers(self) -> None:
         """Wait for a worker, or give up."""
         start = time.monotonic()
         while not _workers(self.client):
             if getattr(self.client, "status", "closed") in ("closed", "closing"):
-                raise WorkersLost(f"executor: the connection to the cluster is lost; {ADVICE}")
-            if time.monotonic() - start > self.patience:
-                raise WorkersLost(f"executor: the cluster has had no workers for {self.patience:.0f} s; {ADVICE}")
-            time.sleep(GLANCE / 4)
+                raise WorkersLost(f"executor: the connection to the cluster is lost; {RESUME_ADVICE}")
+            if time.monotonic() - start > WORKER_TIMEOUT:
+                raise _no_workers()
+            time.sleep(POLL_INTERVAL / 4)
+
+
+def _no_workers() -> WorkersLost:
+    return WorkersLost(f"executor: the cluster has had no workers for {WORKER_TIMEOUT:.0f} s; {RESUME_ADVICE}")
 
 
 class _Lost(Exception):
-    """A worker, and what it held, is gone."""
+    """A worker is gone, and a task or rows with it."""
 
 
-class _losses:  # noqa: N801  (used like a function)
-    """Turn the many ways in which Dask says that something is gone into one."""
+_LOSS_NAMES = ("KilledWorker", "FutureCancelledError", "CommClosedError", "FutureLostError", "NoValidWorkerError")
 
-    def __enter__(self) -> None:
-        return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, RelfitError | TimeoutError):
-            return
-        ours = isinstance(error, CancelledError | OSError) or type(error).__name__ in _NAMES
-        if ours:
+@contextmanager
+def _losses() -> Iterator[None]:
+    """Turn the many errors by which Dask says that something is lost into `_Lost`."""
+    try:
+        yield
+    except (RelfitError, TimeoutError):
+        raise
+    except BaseException as error:
+        if isinstance(error, CancelledError | OSError) or type(error).__name__ in _LOSS_NAMES:
             raise _Lost(str(error) or type(error).__name__) from error
-
-
-_NAMES = ("KilledWorker", "FutureCancelledError", "CommClosedError", "FutureLostError", "NoValidWorkerError")
+        raise
 
 
 def _workers(client: Any) -> dict[str, Any]:
-    """The workers that the scheduler knows of; none where it does not answer."""
+    """The workers that the scheduler knows; none if it does not answer."""
     try:
-        # All of them: by default only the first few are listed.
+        # By default only the first few are listed.
         return dict(client.scheduler_info(n_workers=-1)["workers"])
-    except Exception:  # noqa: BLE001  (a scheduler that is gone says so in many ways)
+    except Exception:  # noqa: BLE001  (a scheduler that is gone raises many kinds of errors)
         return {}
 
 
 def _all_idle(client: Any) -> bool:
-    """Whether there are workers and none of them has anything to do."""
+    """True if there are workers and none of them has anything to do."""
     try:
         tasks = client.processing().values()
-    except Exception:  # noqa: BLE001  (a scheduler that is gone says so in many ways)
+    except Exception:  # noqa: BLE001  (a scheduler that is gone raises many kinds of errors)
         return False
     return bool(tasks) and not any(tasks)
 
 
-def _check_room(client: Any, work: Work) -> None:
-    """Refuse work of which one patch does not fit into a worker's memory, before the worker is killed for it."""
-    needed = max(_bytes(work, patch) for patch in work.patches)
+def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) -> None:
+    """Refuse tasks that do not fit into a worker's memory, before the worker is killed for them."""
+    sent = [0 if isinstance(rows, StoredRows) else 8 * math.prod(rows.shape) for rows in sources]
+    needed = max(task.memory + sum(sent[k] for k in task.reads) for task in tasks)
     for address, worker in _workers(client).items():
         limit = worker.get("memory_limit") or 0
-        if limit and needed > USABLE * limit:
+        if limit and needed > USABLE_MEMORY * limit:
             raise InputError(
-                f"executor: worker {address} has {limit / 1e9:.3g} GB and needs about {needed / USABLE / 1e9:.3g} GB "
-                "for these rows; give it more, start fewer workers, or give memory= for smaller parts"
+                f"executor: worker {address} has {limit / 1e9:.3g} GB and needs about "
+                f"{needed / USABLE_MEMORY / 1e9:.3g} GB for these rows; give it more memory, start fewer workers, or "
+                "give memory= for smaller parts"
             )
-
-
-def _bytes(work: Work, patch: Patch) -> float:
-    """What a worker holds for a patch: the rows that were scattered, and the prepared parts of them."""
-    needed = work.measure.needs(patch)
-    sent = (work.sources[k].shape for k in needed if not isinstance(work.sources[k], StoredRows))
-    held = sum(8 * math.prod(shape) for shape in sent)
-    width: int = work.measure.width([source for source in work.sources if source is not None])
-    rows = patch.i[1] - patch.i[0] + patch.j[1] - patch.j[0]
-    return float(held) + 8.0 * 4.0 * rows * width

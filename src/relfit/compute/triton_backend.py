@@ -1,37 +1,76 @@
-"""The fused backend: one pass over a kernel matrix whose tiles never leave a CUDA device's registers."""
+"""The fused backend: one pass over a kernel matrix whose tiles never leave a CUDA device's registers.
+
+Rows become halves: float16 operands whose tensor-core product is the kernel's argument to float32 accuracy. A number is
+split into ``high + low``, two halves of 11 bits each. Of the four products of two split numbers the three largest are
+kept, ``low·high + high·low + high·high``, so 22 bits remain: the accuracy of a three-term split in TF32 at twice its
+speed. The split rows stand side by side, so that the three products are one, three times as long.
+
+A launch of the fused kernel for sums is cut into units: one column tile with a run of row tiles, every pair of rows
+once.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.backend import Block, BlockSums, TileKernel
+from relfit.compute.backend import Block, Products
 from relfit.compute.torch_backend import TensorPoints, TorchBackend, all_ones
-from relfit.compute.triton_operands import MOST_SIDES, Form, Layout, Sides, fits, form_of, layout_of, operand, sides
-from relfit.kernels.base import Weight
+from relfit.kernels.base import Kernel, Weight
 
+GAUSSIAN, RADIAL, DOT = 0, 1, 2
+
+# Squared norms above this, in units of the kernel's length, would cost kernel values more than four digits.
+LARGEST_NORM = 512.0
+# Above this, the sums of KSD cancel so far that single precision leaves too few digits.
+LARGEST_NORM_WITH_SIDES = 32.0
+# The largest row of a function of x·y is scaled to this, so that the low halves keep their digits.
+LARGEST_ROW = 1024.0
+# Right-hand sides that tensor cores multiply at once, and the most that are multiplied at once.
+SIDE_WIDTHS = (16, 32, 64, 128)
+MOST_SIDES = 130
+# The exponent of the largest right-hand side.
+LARGEST_SIDE = 14.0
+# The fused kernels split kernel values multiplied by this.
+VALUE_RANGE = 2.0**14
+# The powers of x·y that the fused kernels implement.
+DEGREES = (1.0, 2.0, 3.0, 4.0)
+# Numbers turned into halves at once, so that the float64 temporaries stay small.
+CONVERTED_AT_ONCE = 2**24
+# Operands with more columns than this are read in pieces.
+LONGEST_HELD = 256
 # Rows and columns of the tiles of the three fused kernels, and their warps.
 SUMS = (64, 128, 4)
 DEEP = (128, 128, 8)
 PRODUCTS = (64, 64, 4)
-# Chunks of a long product that a tensor core may sum by itself; more would cost digits.
+# Chunks of a long product that a tensor core sums by itself; more would cost digits.
 SEGMENT = 8
 # Operands are padded to whole tiles of any kernel.
 PADDING = 128
-# Columns summed in float32 before a product is flushed to float64, and the memory its parts may take.
+# Columns that are summed in float32 before a product is flushed to float64, and the memory that its parts may take.
 FLUSHED = 4096
 PARTS_MEMORY = 256 * 2**20
+# The column sums of a unit are added up in float32: over more tiles than this they would lose digits.
+LONGEST_RUN = 256
+SHORTEST_RUN = 16
+# Enough units that the last ones do not leave a large device idle.
+WANTED_UNITS = 16_384
+# Column tiles that work on the same rows at a time, and so find them in the cache.
+NEIGHBOURS = 16
+
+Units = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class TritonBackend(TorchBackend):
-    """Fused kernels on a CUDA device at float32 accuracy; what they cannot do is left to torch in float64."""
+    """Fused kernels on a CUDA device, to float32 accuracy; what they cannot compute is left to torch in float64."""
 
     device: str = "cuda"
 
@@ -40,13 +79,13 @@ class TritonBackend(TorchBackend):
         """The device."""
         return f"triton ({self.device})"
 
-    def points(self, kernel: TileKernel, rows: Any) -> TensorPoints:
+    def points(self, kernel: Kernel, rows: Any) -> TensorPoints:
         """The rows on the device as they are."""
-        there = self.array(rows)
-        largest = float((there * there).sum(dim=1).max())
-        return TensorPoints(there, there, there, by_differences=False, largest=largest)
+        tensor = self.array(rows)
+        largest = float((tensor * tensor).sum(dim=1).max())
+        return TensorPoints(tensor, tensor, tensor, by_differences=False, largest=largest)
 
-    def block_sums(self, block: Block) -> BlockSums:
+    def block_sums(self, block: Block) -> Products:
         """The products of the block, each by the fused kernel that fits."""
         import torch
 
@@ -56,33 +95,35 @@ class TritonBackend(TorchBackend):
                 return self._by_torch(block)
             return self._block_sums(block)
 
-    def _block_sums(self, block: Block) -> BlockSums:
-        found = {w: _products_of(block, w, _form(block, w)) for w in block.right}
-        squares = found["phi"].squares if block.squares else 0.0
+    def _block_sums(self, block: Block) -> Products:
+        products = {w: _products_of(block, w, _form(block, w)) for w in block.right}
+        squares = products["phi"].squares if block.squares else 0.0
         if math.isnan(squares):
             squares = _sums(block, _form(block, "phi")).squares
-        rows = {w: part.rows for w, part in found.items()}
-        return BlockSums(rows, {w: found[w].columns for w in block.left}, squares)
+        rows, columns = (
+            {w: product.rows for w, product in products.items()},
+            {w: products[w].columns for w in block.left},
+        )
+        return Products(rows, columns, squares)
 
-    def _by_torch(self, block: Block) -> BlockSums:
+    def _by_torch(self, block: Block) -> Products:
         plain = TorchBackend(self.device)
         x, y = (plain.points(block.kernel, part.rows) for part in (block.x, block.y))
         return plain.block_sums(replace(block, x=x, y=y))
 
 
 def is_usable_for(block: Block) -> bool:
-    """Whether the fused kernels give every product of the block to float32 accuracy.
+    """True if the fused kernels give every product of the block to float32 accuracy.
 
-    Not for kernels that are no power and no Gaussian, for rows too far apart in units of the kernel's length, and not
-    for products with right-hand sides of rows too long to be held.
+    They do not for kernels that are neither a Gaussian nor a power, for rows too far apart in units of the kernel's
+    length, and for products with right-hand sides if the rows are too long to be held.
     """
-    products = not all(all_ones(b) for b in (*block.right.values(), *block.left.values()))
-    largest = max(_largest(block.x), _largest(block.y))
-    return fits(block.kernel, {*block.right, *block.left}, largest, block.x.rows.shape[1], sides=products)
+    sides = not all(all_ones(side) for side in (*block.right.values(), *block.left.values()))
+    return fits(block.kernel, {*block.right, *block.left}, _largest(block), block.x.rows.shape[1], sides=sides)
 
 
 class _Sums(NamedTuple):
-    """Row and column products of one weight, transposed, and Σφ² (NaN where it was not found on the way)."""
+    """Row and column products of one weight, transposed, and Σφ² (NaN if it was not computed with them)."""
 
     rows: Any
     columns: Any
@@ -90,11 +131,13 @@ class _Sums(NamedTuple):
 
 
 def _form(block: Block, weight: Weight) -> Any:
-    return form_of(block.kernel, weight, max(_largest(block.x), _largest(block.y)))
+    return form_of(block.kernel, weight, _largest(block))
 
 
-def _largest(points: Any) -> float:
-    return float(points.largest)
+def _largest(block: Block) -> float:
+    """The largest squared norm of a row."""
+    points: Any = (block.x, block.y)
+    return float(max(side.largest for side in points))
 
 
 def _products_of(block: Block, weight: Weight, form: Form) -> _Sums:
@@ -107,7 +150,7 @@ def _products_of(block: Block, weight: Weight, form: Form) -> _Sums:
 
 
 def _sums(block: Block, form: Form) -> _Sums:
-    """Row and column sums and the sum of squares, in one pass; those of a symmetric matrix from its upper half."""
+    """Row and column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
     import torch
 
     n, m = len(block.x), len(block.y)
@@ -195,8 +238,8 @@ def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
     layout = layout_of(x.shape[1], form.kind)
     for start in range(0, matrix.shape[1], MOST_SIDES):
         some = sides(matrix[:, start : start + MOST_SIDES], len(right))
-        found = _launch_products((left, right), some, len(x), len(y), layout, form, skip)
-        parts.append(found * (some.unscale * form.factor))
+        sums = _launch_products((left, right), some, len(x), len(y), layout, form, skip)
+        parts.append(sums * (some.unscale * form.factor))
     product = torch.cat(parts, dim=1)
     return product[:, 0] if side.ndim == 1 else product.T
 
@@ -204,7 +247,7 @@ def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
 def _launch_products(
     operands: tuple[Any, Any], some: Sides, n: int, m: int, layout: Layout, form: Form, skip: bool
 ) -> Any:
-    """Panels of rows after one another, so that the parts to be summed in float64 stay small: (n, sides)."""
+    """The products (n, sides), panel by panel of rows, so that the parts to be summed in float64 stay small."""
     import torch
 
     from relfit.compute import triton_kernels
@@ -238,8 +281,8 @@ def _launch_products(
 
 
 def _constants(form: Form, block: Block | None = None) -> dict[str, Any]:
-    own = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": not block.diagonal}
-    return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **own}
+    shape = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": not block.diagonal}
+    return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **shape}
 
 
 def _columns_of(layout: Layout) -> dict[str, int]:
@@ -250,22 +293,183 @@ def _padded(rows: int) -> int:
     return -(-rows // PADDING) * PADDING
 
 
-# --------------------
-# The plan of a fused kernel's launches: units of column tiles with runs of row tiles, every pair of rows once.
+@dataclass(frozen=True)
+class Form:
+    """What a fused kernel computes: 2^s, max(s, 1)^e (times r²), or (unit·s + offset)^e, all at most 1 in size.
 
-Units = NDArray[np.int32]
+    Rows are multiplied by `scale` first; the kernel's weight is `factor` times the result.
+    """
 
-# A unit's column sums are gathered in float32: over more tiles than this they would lose digits.
-LONGEST_RUN = 256
-SHORTEST_RUN = 16
-# Enough units that the last ones do not leave a large device idle.
-WANTED_UNITS = 16_384
-# Column tiles that work on the same rows at a time: they find them in the cache.
-NEIGHBOURS = 16
+    kind: int
+    scale: float
+    factor: float = 1.0
+    exponent: float = 0.0
+    times_r2: bool = False
+    unit: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of an operand: `pieces` of `piece` columns and a `tail`; `held` if a program keeps them all."""
+
+    piece: int
+    pieces: int
+    tail: int
+    held: bool
+
+    @property
+    def columns(self) -> int:
+        """The number of all columns."""
+        return self.piece * self.pieces + self.tail
+
+
+def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
+    """The form of a kernel's weight for rows of squared norm up to `largest`, or None if it has none.
+
+    A Gaussian φ = exp(q r²/ℓ²) is 2^s with s = x·y − ‖x‖²/2 − ‖y‖²/2 for rows multiplied by √(−2q log₂e)/ℓ.
+    """
+    if kernel.unit_rate is not None:
+        scale = math.sqrt(-2.0 * kernel.unit_rate * math.log2(math.e)) / kernel.length
+        usable = weight == "phi" and math.sqrt(largest) * scale <= math.sqrt(LARGEST_NORM)
+        return Form(GAUSSIAN, scale) if usable else None
+    if kernel.power is None:
+        return None
+    peak, offset, slope, exponent = kernel.power
+    if kernel.variable == "dot":
+        return _dot_form(peak, offset, slope, exponent, largest) if weight == "phi" else None
+    if offset != 1.0 or math.sqrt(largest * slope) > math.sqrt(LARGEST_NORM):
+        return None
+    scale = math.sqrt(slope)
+    if weight == "phi":
+        return Form(RADIAL, scale, peak, exponent)
+    if weight == "dphi":
+        return Form(RADIAL, scale, peak * exponent * slope, exponent - 1.0)
+    return Form(RADIAL, scale, peak * exponent * (exponent - 1.0) * slope, exponent - 2.0, times_r2=True)
+
+
+def fits(kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *, sides: bool) -> bool:
+    """True if the fused kernels give these weights of rows up to this squared norm to float32 accuracy.
+
+    `sides` means that products with right-hand sides are needed, not only sums: then rows must be short enough to be
+    held, and nearer to each other.
+    """
+    forms = [form_of(kernel, weight, largest) for weight in weights]
+    if not sides or None in forms:
+        return None not in forms
+    near = all(form is None or form.kind == DOT or largest * form.scale**2 <= LARGEST_NORM_WITH_SIDES for form in forms)
+    return near and all(form is None or layout_of(dim, form.kind).held for form in forms)
+
+
+def _dot_form(peak: float, offset: float, slope: float, exponent: float, largest: float) -> Form | None:
+    bound = offset + slope * largest
+    if not 0.0 < bound < math.inf or exponent not in DEGREES:
+        return None
+    scale = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0
+    factor = peak * bound**exponent
+    if not math.isfinite(factor):
+        return None
+    return Form(DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound)
+
+
+def layout_of(dim: int, kind: int) -> Layout:
+    """The columns that operands of rows of this dimension need, padded to what the fused kernels read at once."""
+    needed = 3 * dim + (0 if kind == DOT else 6)
+    padded = -(-needed // 16) * 16
+    if padded > LONGEST_HELD:
+        return Layout(64, -(-needed // 64), 0, held=False)
+    if padded <= 48:
+        return Layout(min(padded, 32), 1, padded - min(padded, 32), held=True)
+    pieces, tail = divmod(padded, 64)
+    return Layout(64, pieces + 1, 0, held=True) if tail == 48 else Layout(64, pieces, tail, held=True)
+
+
+def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) -> Any:
+    """The rows (n, d) as the left or right operand of a product: (padded, columns) float16, zeros beyond n.
+
+    Left and right rows are ``[x_h, x_l, x_h, a, 1]`` and ``[y_l, y_h, y_h, 1, b]``, with a and b what the norms add
+    in three halves each: s = x·y + a + b. A radial power has −2x on the left and 1 + ‖x‖² in a.
+    """
+    import torch
+
+    n, d = rows.shape
+    out = torch.zeros(padded, layout_of(d, form.kind).columns, dtype=torch.float16, device=rows.device)
+    step = max(1, CONVERTED_AT_ONCE // d)
+    for start in range(0, n, step):
+        part = rows[start : start + step]
+        _fill(out[start : start + len(part)], part.double() * form.scale, form, left=side == "left")
+    return out
+
+
+def _fill(out: Any, scaled: Any, form: Form, *, left: bool) -> None:
+    import torch
+
+    d = scaled.shape[1]
+    if form.kind != DOT:
+        norm = torch.einsum("ij,ij->i", scaled, scaled)[:, None]
+        added = -0.5 * norm if form.kind == GAUSSIAN else norm + (1.0 if left else 0.0)
+        out[:, 3 * d : 3 * d + 6] = 1.0
+        out[:, 3 * d + (0 if left else 3) : 3 * d + (3 if left else 6)] = _halves(added, 3)
+    if left and form.kind == RADIAL:
+        scaled *= -2.0
+    high, low = _halves(scaled, 2).split(d, dim=1)
+    for k, part in enumerate((high, low, high) if left else (low, high, high)):
+        out[:, k * d : (k + 1) * d] = part
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Right-hand sides for the fused products: `high` and `low` halves (padded, width), and up to two more in float32.
+
+    `extra` is (2, padded). Products with each of the c sides have to be multiplied by `unscale` (c,).
+    """
+
+    high: Any
+    low: Any
+    extra: Any
+    unscale: Any
+
+    @property
+    def width(self) -> int:
+        """The number of columns split in halves."""
+        return int(self.high.shape[1])
+
+
+def sides(matrix: Any, padded: int) -> Sides:
+    """Right-hand sides (m, c), c ≤ `MOST_SIDES`, split for the fused products.
+
+    Columns are scaled by powers of two, which lose nothing, so that their largest entries use float16's range. Tensor
+    cores multiply 16, 32, 64 or 128 columns; one or two more are multiplied without them, instead of doubling those.
+    """
+    import torch
+
+    m, c = matrix.shape
+    width = next(width for width in SIDE_WIDTHS if width >= c - 2)
+    halved = min(width, c)
+    largest = matrix.abs().amax(dim=0)
+    exponent = torch.ceil(torch.log2(largest.where(largest > 0.0, largest.new_ones(()))))
+    scale = torch.exp2(LARGEST_SIDE - exponent)
+    scaled = matrix * scale
+    high, low = (torch.zeros(padded, width, dtype=torch.float16, device=matrix.device) for _ in range(2))
+    high[:m, :halved], low[:m, :halved] = _halves(scaled[:, :halved], 2).split(halved, dim=1)
+    extra = torch.zeros(2, padded, dtype=torch.float32, device=matrix.device)
+    extra[: c - halved, :m] = scaled[:, halved:].T
+    return Sides(high, low, extra, 1.0 / (scale * VALUE_RANGE))
+
+
+def _halves(numbers: Any, count: int) -> Any:
+    """Float64 numbers (n, d) as the sum of `count` halves, (n, count·d)."""
+    import torch
+
+    parts = []
+    for _ in range(count):
+        parts.append(numbers.half())
+        numbers = numbers - parts[-1].double()
+    return torch.cat(parts, dim=1)
 
 
 class Matrix(NamedTuple):
-    """A kernel matrix in tiles; of a symmetric one those above the diagonal, of a paired one all but the diagonal."""
+    """A kernel matrix in tiles: above the diagonal if it is symmetric, all but the diagonal if it is paired."""
 
     rows: int
     columns: int
@@ -276,7 +480,7 @@ class Matrix(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Row tiles first … last − 1 of each column tile j."""
+    """Row tiles first … last − 1 of every column tile j."""
 
     j: Units
     first: Units
@@ -284,7 +488,7 @@ class Runs(NamedTuple):
 
 
 def units_of(matrix: Matrix) -> tuple[Units, Units]:
-    """Units (j, first, last) of tiles inside the matrix, and of those at its edges or diagonal, which need a mask."""
+    """Units (j, first, last) of tiles inside the matrix, and of tiles on its edges or diagonal, which need a mask."""
     clear, masked = _runs(matrix)
     tiles = sum(int((run.last - run.first).clip(0).sum()) for run in (*clear, *masked))
     longest = int(np.clip(tiles // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))

@@ -1,7 +1,7 @@
 """Fused kernels: distances by tensor cores, the kernel function and the sums of one tile, which never leaves the chip.
 
-Operands are rows of halves, (rows, K) float16, laid out by `halves` so that one product of a left and a right row is
-the kernel's argument to about 22 bits. Row numbers, sizes and plans are checked by the callers.
+Operands are rows of halves, (rows, K) float16, laid out by `triton_backend.operand` so that one product of a left and a
+right row is the kernel's argument to about 22 bits. Row numbers, sizes and units are checked by the callers.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import triton.language as tl
 # What the argument s of a tile becomes: 2^s, max(s, 1)^e, or (unit·s + offset)^e.
 GAUSSIAN, RADIAL, DOT = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
-# Values are multiplied by this before they are split in halves, so that small ones keep their digits.
+# Values are multiplied by this before they are split into halves, so that small ones keep their digits.
 RANGE = tl.constexpr(2.0**14)
 
 
 @triton.jit
 def power(base, EXPONENT: tl.constexpr):
-    """base^EXPONENT; the common exponents without a logarithm, which negative numbers do not have."""
+    """base^EXPONENT; common exponents without a logarithm, which negative numbers do not have."""
     if EXPONENT == -0.5:
         out = tl.rsqrt(base)
     elif EXPONENT == -1.0:

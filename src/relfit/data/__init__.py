@@ -1,1 +1,1 @@
-"""What the user brings, checked: samples, densities, files, frames and objects of other libraries."""
+"""What the user brings, checked: samples, densities, files, data frames and objects of other libraries."""

@@ -1,4 +1,4 @@
-"""Columns that have names are compared by name: those of every model come in the order of the reference's."""
+"""Columns that have names are matched by name: those of every model are put into the order of the reference's."""
 
 from __future__ import annotations
 
@@ -6,101 +6,110 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from relfit.data.columns import listed, separated_by
+import numpy as np
+
 from relfit.data.files import FileRows, as_file, read_names
+from relfit.data.files.base import separator_hint
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.models import Sample
 from relfit.util.errors import InputError
+from relfit.util.text import listed
 
 Names = list[str]
-Places = Sequence[int]
+Positions = Sequence[int]
 
-_MOST_NAMES = 3
+_MOST_NAMES = 4
 _LONGEST_NAME = 40
-_NO_CHOICE: Mapping[str | None, Places] = MappingProxyType({})
+_ALL_COLUMNS: Mapping[str | None, Positions] = MappingProxyType({})
 
 
 def aligned(
-    reference: Any, models: Mapping[str, Any], data: Mapping[str | None, Places] = _NO_CHOICE
+    reference: Any, models: Mapping[str, Any], columns: Mapping[str | None, Positions] = _ALL_COLUMNS
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The reference and the models, columns of one name in one place, and a note on what had to be moved.
+    """The reference and the models with columns of the same name in the same position, and a note if any were moved.
 
-    Files with names, of which no columns were chosen, and frames have names; what has none is taken by position, and
-    so are names that only count. Of the files in `data` (the reference by None) only those columns are taken.
+    Data frames have names, and so have files with a header unless columns of them were selected. Anything else is
+    matched by position, and so are names that only count. `columns` gives, for some files (the reference under None),
+    the positions of the columns to use.
     """
-    given: dict[str | None, Any] = dict([(None, reference), *models.items()])
-    names = {key: _names(value, data.get(key)) for key, value in given.items()}
+    values: dict[str | None, Any] = dict([(None, reference), *models.items()])
+    if all(isinstance(value, np.ndarray) for value in values.values()):
+        return reference, dict(models), ()
+    names = {key: _names(value, columns.get(key)) for key, value in values.items()}
     if names[None] is None:
-        _refuse_two_orders(given, names)
-    orders = {key: _order(key, value, names[key], names[None]) for key, value in given.items()}
-    taken = {key: _taken(value, data.get(key), orders[key]) for key, value in given.items()}
-    moved = [repr(key) for key, order in orders.items() if order is not None]
-    note = f"columns of {listed(moved)} matched to those of the reference by name, not by position"
-    return taken.pop(None), {name: taken[name] for name in models}, (note,) if moved else ()
+        _refuse_two_orders(values, names)
+    orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
+    taken = {key: _taken(value, columns.get(key), orders[key]) for key, value in values.items()}
+    moved = [str(key) for key, order in orders.items() if order is not None]
+    reference, models = taken.pop(None), {name: taken[name] for name in models}
+    if not moved:
+        return reference, models, ()
+    shown = listed(moved, most=8, quote=repr)
+    return reference, models, (f"columns of {shown} were matched to those of the reference by name, not by position",)
 
 
-def _names(value: Any, data: Places | None) -> Names | None:
-    """The names of the columns that are data, None where they tell nothing: none there, chosen already, or repeated."""
+def _names(value: Any, columns: Positions | None) -> Names | None:
+    """The names of the columns in use; None if they have none, if some repeat, or if a file's columns were selected."""
     if isinstance(value, Sample):
-        return _names(value.x, data)
+        return _names(value.x, columns)
     file = as_file(value)
     if file is not None and file.columns is not None:
         return None
-    found = frame_names(value) if file is None else read_names(file.source)
-    if found is None:
+    names = frame_names(value) if file is None else read_names(file.source)
+    if names is None:
         return None
-    found = [name.strip() for name in (found if data is None else [found[k] for k in data])]
-    return found if len(set(found)) == len(found) else None
+    names = [name.strip() for name in (names if columns is None else [names[k] for k in columns])]
+    return names if len(set(names)) == len(names) else None
 
 
-def _order(key: str | None, value: Any, names: Names | None, wanted: Names | None) -> Places | None:
-    """Where each wanted column is among the names; None where all stay in their places."""
-    if names is None or wanted is None or names == wanted:
+def _order(key: str | None, value: Any, names: Names | None, expected: Names | None) -> Positions | None:
+    """The position of each expected name among the names; None if all columns stay where they are."""
+    if names is None or expected is None or names == expected:
         return None
-    if set(names) == set(wanted):
-        place = {name: k for k, name in enumerate(names)}
-        return [place[name] for name in wanted]
-    if _only_counts(names) or _only_counts(wanted):
+    if set(names) == set(expected):
+        position = {name: k for k, name in enumerate(names)}
+        return [position[name] for name in expected]
+    if _only_counts(names) or _only_counts(expected):
         return None
-    raise _different(key, value, names, wanted)
+    raise _other_names(key, value, names, expected)
 
 
-def _different(key: str | None, value: Any, names: Names, wanted: Names) -> InputError:
-    """The refusal of columns with other names than the reference's."""
-    here, there = set(names), set(wanted)
-    missing, extra = [name for name in wanted if name not in here], [name for name in names if name not in there]
-    said = ", ".join(f"{_shown(found)} {what}" for what, found in (("missing", missing), ("extra", extra)) if found)
-    said += separated_by(names) or separated_by(wanted)
-    mend = "choose some (--columns, columns=), or save without names" if as_file(value) else "or give bare arrays"
-    return InputError(f"{_where(key, value)}: expected the reference's columns, got {said}; rename them, {mend}")
+def _other_names(key: str | None, value: Any, names: Names, expected: Names) -> InputError:
+    """The error for columns whose names are not those of the reference."""
+    missing, extra = [name for name in expected if name not in names], [name for name in names if name not in expected]
+    differences = ", ".join(f"{_shown(some)} {what}" for what, some in (("missing", missing), ("extra", extra)) if some)
+    hint = separator_hint(names) or separator_hint(expected)
+    advice = "select columns (--columns, columns=), or save without names" if as_file(value) else "or give plain arrays"
+    return InputError(
+        f"{_where(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
+    )
 
 
 def _only_counts(names: Names) -> bool:
-    """Whether the names are those that pandas or polars give to columns that have none."""
+    """True for the names that pandas and polars give to columns without names."""
     return any(names == [f"{word}{k}" for k in range(len(names))] for word in ("", "column_"))
 
 
-def _refuse_two_orders(given: Mapping[str | None, Any], names: Mapping[str | None, Names | None]) -> None:
-    """By position one of two models with the same names in different orders is certainly wrong."""
-    named = {key: found for key, found in names.items() if found is not None}
+def _refuse_two_orders(values: Mapping[str | None, Any], names: Mapping[str | None, Names | None]) -> None:
+    """Refuse models with the same names in different orders: matched by position, one of them is certainly wrong."""
+    named = {key: columns for key, columns in names.items() if columns is not None}
     first = next(iter(named), None)
-    for key, found in named.items():
-        if found != named[first] and set(found) == set(named[first]):
-            one, other = _where(first, given[first]), _where(key, given[key])
+    for key, columns in named.items():
+        if columns != named[first] and set(columns) == set(named[first]):
             raise InputError(
-                f"{other}: has the columns of {one} in another order, and the reference has no names to tell which is "
-                "right; give the reference names, or all models one order"
+                f"{_where(key, values[key])}: has the columns of {_where(first, values[first])} in another order, and "
+                "the reference has no names to show which is right; give the reference names, or all models one order"
             )
 
 
-def _taken(value: Any, data: Places | None, order: Places | None) -> Any:
-    places = data if order is None else order if data is None else [data[k] for k in order]
-    if places is None:
+def _taken(value: Any, columns: Positions | None, order: Positions | None) -> Any:
+    positions = columns if order is None else order if columns is None else [columns[k] for k in order]
+    if positions is None:
         return value
     if isinstance(value, Sample):
-        return Sample(_taken(value.x, data, order))
+        return Sample(_taken(value.x, columns, order))
     file = as_file(value)
-    return frame_columns(value, places) if file is None else FileRows(file.source, places)
+    return frame_columns(value, positions) if file is None else FileRows(file.source, positions)
 
 
 def _where(key: str | None, value: Any) -> str:
@@ -111,4 +120,4 @@ def _where(key: str | None, value: Any) -> str:
 
 
 def _shown(names: Names) -> str:
-    return listed([repr(name[:_LONGEST_NAME]) for name in names], _MOST_NAMES)
+    return listed([name[:_LONGEST_NAME] for name in names], most=_MOST_NAMES, quote=repr)

@@ -1,146 +1,69 @@
-"""Anything array-like into float64 rows (n, d), or one clear refusal."""
+"""Anything array-like as rows (n, d) of numbers, or as labels of rows; whatever cannot be used is refused in one line.
+
+Rows are loaded in one of three ways, with the same checks of shape and values. `as_rows` gives float64 arrays in
+memory. `bounded_rows` respects a memory budget: it gives `LazyRows`, of which only a part is in memory at any time.
+`resident_rows` gives tensors on the CUDA device where the data live already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+import mmap
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows
-from relfit.data.files import as_file, read_rows
-from relfit.data.frames import computed, exchanged, frame_array, is_tensor, tensor_array
+from relfit.compute.memory import Budget, in_words
+from relfit.compute.rows import CastRows, LazyRows, bare_rows, parts, written_rows
+from relfit.data.files import FileRows, as_file, find_file, read_rows
+from relfit.data.files.base import reading
+from relfit.data.files.npy import fortran_parts
+from relfit.data.frames import computed, dlpack_array, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 
-# Squares of differences, and their quotients by the kernel's squared length, must stay within float64.
+# Squares of differences, and their quotients by the squared bandwidth, must stay within float64.
 LARGEST_VALUE = 1e152
+
+# A file that is read whole, or a chunk of a file, may take the memory budget divided by this.
+_BUDGET_DIVISOR = 8
+# The code of CUDA in the DLPack protocol, which JAX and CuPy support too.
+_CUDA = 2
+
+_Rows = TypeVar("_Rows")
 
 
 def as_rows(argument: str, value: Any) -> Array:
     """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
 
-    Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. What
-    is float64 and C-ordered already, a memory-mapped file too, is not copied and stays read-only if it was. Rows that
-    stay in their file were checked when it was opened, and stay there.
+    Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. An array
+    that is float64 and C-ordered already, such as a memory-mapped file, is not copied, and stays read-only if it was.
+    `LazyRows` were checked when they were opened, and are returned unchanged.
     """
     if isinstance(value, LazyRows):
         return cast(Array, value)
-    if isinstance(value, Sample):
-        value = value.x
-    file = as_file(value)
-    if file is not None:
-        value = read_rows(file.source, columns=file.columns)
-    rows = _numeric(argument, _array(argument, value))
-    if rows.ndim == 1:
-        rows = rows[:, None]
-    if rows.ndim != 2:
-        raise InputError(
-            f"{argument}: expected rows and columns, got an array of shape {rows.shape}; flatten each item to one row"
-        )
-    if rows.size == 0:
-        raise InputError(f"{argument}: expected at least one row and one column, got shape {rows.shape}")
-    _refuse_non_finite(argument, rows)
-    return np.ascontiguousarray(rows)
+    array = _float64(argument, _array(argument, _unwrapped(value)))
+    return np.ascontiguousarray(_checked(argument, two_dimensional(argument, array)))
 
 
-def _array(argument: str, value: Any) -> NDArray[Any]:
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        masked = int(np.ma.getmaskarray(value).sum())
-        raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")
-    value = computed(argument, value)
-    frame = frame_array(argument, value)
-    if frame is not None:
-        return frame
-    try:
-        return _converted(value)
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001  (another library's conversion may raise anything, and says why)
-        if isinstance(value, list | tuple) and isinstance(error, ValueError):
-            raise InputError(f"{argument}: expected a rectangular array, got rows of different lengths") from None
-        raise InputError(f"{argument}: expected an array, got a {type(value).__name__} ({error})") from None
+def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:
+    """The value as rows that are read a part at a time; accepts what `as_rows` accepts.
 
-
-def _converted(value: Any) -> NDArray[Any]:
-    if is_tensor(value):
-        return tensor_array(value)
-    if not hasattr(value, "__dlpack__"):
-        return np.asarray(value)
-    try:
-        # An object without __array__ would become an array of one object, so it must not be asked.
-        return np.asarray(value) if hasattr(value, "__array__") else exchanged(value)
-    except TypeError:
-        # CuPy's way of saying that the array lives on a device.
-        return exchanged(value)
-
-
-def _numeric(argument: str, array: NDArray[Any]) -> Array:
-    if array.dtype.kind in "biuf" or _added_number(array.dtype):
-        with np.errstate(over="ignore"):
-            return array.astype(np.float64, copy=False)
-    what = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
-    came = what.get(array.dtype.kind, "records")
-    raise InputError(f"{argument}: expected numbers, got {came} (dtype {array.dtype}); convert to float first")
-
-
-def _added_number(dtype: np.dtype[Any]) -> bool:
-    """Whether another library added this type of number to NumPy: bfloat16 and int4 are of kind "V", like records."""
-    return dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
-
-
-def _refuse_non_finite(argument: str, rows: Array) -> None:
-    # Two passes without a temporary the size of the data; NaN comes through both and fails the test.
-    if rows.min() > -LARGEST_VALUE and rows.max() < LARGEST_VALUE:
-        return
-    bad = ~np.isfinite(rows).all(axis=1)
-    if bad.any():
-        raise non_finite_error(argument, int(bad.sum()), len(rows), int(bad.argmax()))
-    large = (np.abs(rows) >= LARGEST_VALUE).any(axis=1)
-    raise too_large_error(argument, int(large.sum()), len(rows), int(large.argmax()))
-
-
-def non_finite_error(argument: str, count: int, rows: int, first: int) -> InputError:
-    """The refusal of so many rows with NaN or infinity."""
-    return InputError(
-        f"{argument}: expected finite numbers, got NaN or infinity in {count} of {rows} rows (first: row {first})"
-    )
-
-
-def too_large_error(argument: str, count: int, rows: int, first: int) -> InputError:
-    """The refusal of so many rows with numbers whose squares would overflow."""
-    return InputError(
-        f"{argument}: expected numbers below {LARGEST_VALUE:g} in size, got larger ones in {count} of "
-        f"{rows} rows (first: row {first}); rescale the data or drop these rows"
-    )
-
-
-# --------------------
-# Arrays that live on a CUDA device stay there: they are checked where they are, and only keys leave it.
-
-Keys = NDArray[np.uint64]
-
-# The code of CUDA in the DLPack protocol, which JAX and CuPy speak too.
-_CUDA = 2
-# Rows hashed at once.
-_CHUNK = 2**20
-
-
-def device_of(values: Iterable[Any]) -> str | None:
-    """The CUDA device that the first of the values to live on one lives on; None where all are on the host."""
-    if loaded("torch") is None:
-        return None
-    places = (_place(_unwrapped(value)) for value in values)
-    return next((f"cuda:{number}" for kind, number in places if kind == _CUDA), None)
+    Files and mapped arrays stay where they are or are copied to the budget's folder. Arrays in memory belong to the
+    caller, and are converted as they are used.
+    """
+    if isinstance(value, LazyRows):
+        return value
+    return _checked(argument, _opened(argument, _unwrapped(value), budget))
 
 
 def resident_rows(argument: str, value: Any, device: str) -> Any:
-    """The value as a tensor of n rows and d columns on the device, float32 or float64; checked like `as_rows`.
+    """The value as a tensor (n, d) of float32 or float64 on the device; accepts what `as_rows` accepts.
 
-    What lives there already is not copied, whatever its library, unless it has to be cast.
+    Data that live on the device already are not copied, whatever their library, unless they must be converted.
     """
     import torch
 
@@ -152,61 +75,194 @@ def resident_rows(argument: str, value: Any, device: str) -> Any:
         raise InputError(f"{argument}: expected numbers, got complex numbers (dtype {rows.dtype})")
     if rows.dtype not in (torch.float32, torch.float64):
         rows = rows.to(torch.float32 if rows.is_floating_point() else torch.float64)
-    rows = rows[:, None] if rows.ndim == 1 else rows
-    if rows.ndim != 2:
-        shape = tuple(rows.shape)
-        raise InputError(f"{argument}: expected rows and columns, got a tensor of shape {shape}; flatten each item")
-    if rows.numel() == 0:
-        raise InputError(f"{argument}: expected at least one row and one column, got shape {tuple(rows.shape)}")
-    _refuse_non_finite_tensor(argument, rows)
-    return rows.contiguous()
+    return _checked(argument, two_dimensional(argument, rows)).contiguous()
 
 
-def row_keys(rows: Any, odd: Keys) -> tuple[Keys, Keys]:
-    """The keys of `overlap` for every row of a tensor, in the rows' order and sorted.
-
-    A tensor's 64-bit integers are signed: right shifts are masked, and sorting flips the highest bit.
-    """
-    import torch
-
-    factors = torch.as_tensor(odd.view(np.int64), device=rows.device)
-    keys = torch.cat([_mixed(rows[start : start + _CHUNK], factors) for start in range(0, len(rows), _CHUNK)])
-    highest = torch.iinfo(torch.int64).min
-    ordered = torch.sort(keys ^ highest).values ^ highest
-    first, second = (part.cpu().numpy().view(np.uint64) for part in (keys, ordered))
-    return first, second
+def device_of(values: Iterable[Any]) -> str | None:
+    """The CUDA device of the first of the values that lives on one; None if all of them live on the host."""
+    if loaded("torch") is None:
+        return None
+    devices = (_dlpack_device(_unwrapped(value)) for value in values)
+    return next((f"cuda:{number}" for kind, number in devices if kind == _CUDA), None)
 
 
-def _mixed(rows: Any, factors: Any) -> Any:
-    import torch
-
-    bits = (rows.double() + 0.0).contiguous().view(torch.int64)
-    mixed = (bits ^ ((bits >> 32) & (2**32 - 1))) * factors
-    mixed ^= (mixed >> 29) & (2**35 - 1)
-    return mixed.sum(dim=1)
-
-
-def _place(value: Any) -> tuple[int, int]:
-    """Kind and number of the device an array lives on; (0, 0) for what does not say."""
-    if not callable(getattr(value, "__dlpack_device__", None)):
-        return 0, 0
-    try:
-        kind, number = value.__dlpack_device__()
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        # JAX's way of saying that an array is spread over several devices.
-        return 0, 0
-    return int(kind), int(number)
+def open_rows(file: FileRows, budget: Budget) -> LazyRows:
+    """The rows of a file, never held as a whole: read in place where the format allows it, else copied once."""
+    format, selection = find_file(file.source, file.columns)
+    path = selection.path
+    with reading(path):
+        if format.open is not None:
+            return format.open(selection, budget.folder)
+        if format.parts is not None:
+            return written_rows(format.parts(selection, budget.total // _BUDGET_DIVISOR), budget.folder)
+        size = path.stat().st_size if format.unpacked_size is None else format.unpacked_size(path)
+        if size > budget.total // _BUDGET_DIVISOR:
+            raise InputError(
+                f"{path}: {path.suffix} files are read whole, and its {in_words(size)} are too large for memory="
+                f"{in_words(budget.total)}; save it as .npy, .parquet or .zarr"
+            )
+        return CastRows(numeric_rows(path, format.read(selection)))
 
 
 def _unwrapped(value: Any) -> Any:
     return value.x if isinstance(value, Sample) else value
 
 
-def _refuse_non_finite_tensor(argument: str, rows: Any) -> None:
-    if bool(rows.amin() > -LARGEST_VALUE) and bool(rows.amax() < LARGEST_VALUE):
-        return
-    bad = ~(rows.abs() < LARGEST_VALUE).all(dim=1)
-    raise InputError(
-        f"{argument}: expected finite numbers below {LARGEST_VALUE:g} in size, got others in {int(bad.sum())} of "
-        f"{len(rows)} rows (first: row {int(bad.int().argmax())})"
-    )
+def _checked(argument: str, rows: _Rows) -> _Rows:
+    """The rows (an array, `LazyRows` or a tensor), refused if they are empty, not finite or too large."""
+    blocks: Any = rows
+    if 0 in blocks.shape:
+        raise InputError(f"{argument}: expected at least one row and one column, got shape {tuple(blocks.shape)}")
+    infinite: list[NDArray[np.intp]] = []
+    too_large: list[NDArray[np.intp]] = []
+    for part in parts(blocks.shape):
+        block = blocks[part]
+        # The usual case, without a temporary array; NaN fails both comparisons.
+        if block.min() > -LARGEST_VALUE and block.max() < LARGEST_VALUE:
+            continue
+        sizes = abs(block)
+        infinite.append(part.start + np.flatnonzero(host(~(sizes < np.inf).all(axis=1))))
+        too_large.append(part.start + np.flatnonzero(host((sizes >= LARGEST_VALUE).any(axis=1))))
+    for numbers, expected, got, advice in (
+        (infinite, "finite numbers", "NaN or infinity", ""),
+        (too_large, f"numbers below {LARGEST_VALUE:g} in size", "larger ones", "; rescale the data or drop these rows"),
+    ):
+        count = sum(map(len, numbers))
+        if count:
+            first = next(int(block[0]) for block in numbers if len(block))
+            raise InputError(
+                f"{argument}: expected {expected}, got {got} in {count} of {len(blocks)} rows (first: row {first})"
+                f"{advice}"
+            )
+    return rows
+
+
+def _array(argument: str, value: Any) -> NDArray[Any]:
+    """The value as an array of any type and shape."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        masked = int(np.ma.getmaskarray(value).sum())
+        raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    file = as_file(value)
+    if file is not None:
+        return np.asarray(read_rows(file.source, columns=file.columns))
+    value = computed(argument, value)
+    frame = frame_array(argument, value)
+    if frame is not None:
+        return frame
+    try:
+        return _converted(value)
+    except Exception as error:  # noqa: BLE001  (the conversion of another library may raise anything)
+        if isinstance(value, list | tuple) and isinstance(error, ValueError):
+            raise InputError(f"{argument}: expected a rectangular array, got rows of different lengths") from None
+        raise InputError(f"{argument}: expected an array, got a {type(value).__name__} ({error})") from None
+
+
+def _converted(value: Any) -> NDArray[Any]:
+    if is_tensor(value):
+        return tensor_array(value)
+    if not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    try:
+        # np.asarray would wrap an object without __array__ in an array of one object.
+        return np.asarray(value) if hasattr(value, "__array__") else dlpack_array(value)
+    except TypeError:
+        # CuPy raises this for an array that lives on a device.
+        return dlpack_array(value)
+
+
+def _float64(argument: str, array: NDArray[Any]) -> Array:
+    if array.dtype.kind in "biuf" or _is_added_number(array.dtype):
+        # What overflows, or is a signalling NaN, is refused by the check of the values.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return array.astype(np.float64, copy=False)
+    kinds = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
+    kind = kinds.get(array.dtype.kind, "records")
+    raise InputError(f"{argument}: expected numbers, got {kind} (dtype {array.dtype}); convert to float first")
+
+
+def _is_added_number(dtype: np.dtype[Any]) -> bool:
+    """True for a number type that another library added to NumPy: bfloat16 and int4 have kind "V", like records."""
+    return dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
+
+
+def _opened(argument: str, value: Any, budget: Budget) -> LazyRows:
+    file = as_file(value)
+    if file is not None:
+        return open_rows(file, budget)
+    numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    if numeric and isinstance(value, np.memmap):
+        mapped = _opened_map(two_dimensional(argument, value), budget)
+        if mapped is not None:
+            return mapped
+    if numeric and type(value) is np.ndarray:
+        return CastRows(two_dimensional(argument, value))
+    return CastRows(as_rows(argument, value))
+
+
+def _opened_map(array: Any, budget: Budget) -> LazyRows | None:
+    """A mapped array as the file that it maps; None if changes to the array do not reach the file."""
+    base = array._mmap
+    if array.filename is None or base is None or array.mode == "c":
+        return None
+    start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    # A slice of a mapped array keeps the offset of the whole; its address gives its own.
+    whole: NDArray[np.uint8] = np.frombuffer(base, np.uint8)
+    offset = start + array.__array_interface__["data"][0] - int(whole.__array_interface__["data"][0])
+    if array.flags.c_contiguous:
+        return bare_rows(array.filename, array.dtype, array.shape, offset)
+    if array.flags.f_contiguous:
+        blocks = fortran_parts(array.filename, array.dtype, array.shape, offset, range(array.shape[1]))
+        return written_rows(blocks, budget.folder)
+    return written_rows(_mapped_parts(array, base), budget.folder)
+
+
+def _mapped_parts(array: Any, base: mmap.mmap) -> Iterator[NDArray[Any]]:
+    for part in parts(array.shape):
+        yield np.array(array[part])
+        if hasattr(base, "madvise"):
+            # Pages that were read would stay resident; they can be read from the file again.
+            base.madvise(mmap.MADV_DONTNEED)
+
+
+def _dlpack_device(value: Any) -> tuple[int, int]:
+    """The kind and number of the device that an array lives on; (0, 0) for values that do not say."""
+    if not callable(getattr(value, "__dlpack_device__", None)):
+        return 0, 0
+    try:
+        kind, number = value.__dlpack_device__()
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        # JAX raises one of these for an array that is spread over several devices.
+        return 0, 0
+    return int(kind), int(number)
+
+
+def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:
+    """The labels that say which of `rows` rows belong together: (rows,) numbers or text, none missing.
+
+    >>> group_labels("groups", ["a", "a", "b"], 3).tolist()
+    ['a', 'a', 'b']
+    """
+    try:
+        array = np.asarray(labels)
+    except (TypeError, ValueError):
+        array = np.empty(())
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        shape = f"an array of shape {array.shape}" if array.ndim else type(labels).__name__
+        raise InputError(f"{argument}: expected one label per row, got {shape}")
+    if len(array) != rows:
+        hint = ", one more than rows; is the first a header?" if len(array) == rows + 1 else ""
+        raise InputError(f"{argument}: expected {rows} labels, one per row, got {len(array)}{hint}")
+    if array.dtype.kind == "O":
+        missing = [k for k, label in enumerate(array) if label is None or label != label]
+        array = array if missing else array.astype(str)
+    else:
+        missing = np.flatnonzero(np.isnan(array)).tolist() if array.dtype.kind == "f" else []
+    if missing:
+        raise InputError(f"{argument}: expected a label for every row, got none in row {missing[0]}")
+    if array.dtype.kind not in "biufUS":
+        raise InputError(f"{argument}: expected numbers or text, got {array.dtype}")
+    return array

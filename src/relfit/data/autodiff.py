@@ -1,10 +1,25 @@
-"""What a function returned, checked: real numbers of the right shape, and what went wrong in one line."""
+"""Gradients of log densities at NumPy rows, and functions of torch or JAX arrays as functions of NumPy rows.
+
+A function belongs to a library: "torch", "jax" or None (plain NumPy). Its gradient is taken by automatic
+differentiation in its library, or by finite differences in NumPy. torch and JAX are imported only for functions that
+belong to them.
+
+torch: works in the dtype and on the device of the model's own tensors, in evaluation mode, and leaves the model as it
+was: modes are restored and no parameter's ``.grad`` is touched.
+
+JAX: runs in float64 whatever ``jax_enable_x64`` says, for the duration of the call only. A function that cannot (it
+mixes in float32 arrays where JAX does not promote) runs in JAX's own precision, and its float32 results are kept as
+such, so that the caller can tell.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
+from itertools import islice
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -12,144 +27,28 @@ from numpy.typing import NDArray
 
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-
-
-def real(argument: str, raw: Any, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
-    """What a user's function returned, as floating-point numbers of this shape, in the precision they came in."""
-    try:
-        values = np.asarray(raw)
-    except (ValueError, TypeError, RuntimeError) as error:
-        # Tensors that need a gradient or live on another device refuse to become arrays, and say why.
-        raise InputError(f"{argument}: expected an array, got a {type(raw).__name__} ({first_line(error)})") from None
-    if values.dtype.kind not in "biuf":
-        raise InputError(f"{argument}: expected real numbers, got a {type(raw).__name__} of dtype {values.dtype}")
-    if values.shape != shape:
-        raise InputError(f"{argument}: expected shape {shape}, got {values.shape}{_hint(values.shape, shape)}")
-    return values if values.dtype.kind == "f" else values.astype(np.float64)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of another library's message, or the error's name where it has none."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip() if lines else type(error).__name__
-
-
-def _hint(came: tuple[int, ...], wanted: tuple[int, ...]) -> str:
-    if len(wanted) == 1 and came == (*wanted, 1):
-        return "; drop the last axis, for instance by squeeze(-1)"
-    if came == wanted[1:]:
-        return "; is it a function of one row? then give  lambda x: np.array([f(row) for row in x])"
-    if len(wanted) == 1 and len(came) == 2 and came[0] == wanted[0]:
-        return "; one number per row is needed, the log density of the whole row"
-    return ""
-
-
-# --------------------
-# Gradients by central finite differences with one Richardson step, and how far off they may be.
-
-LogProb = Callable[[Array], Any]
-
-# Rows whose neighbours lie outside the support are tried again with steps this much smaller.
-_SHRINK = 2.0**-6
-_TRIES = 4
-
-
-def finite_gradient(log_prob: LogProb, x: Array, *, widen: float = 1.0) -> Array:
-    """∇ log p at the rows of x (n, d) by 4d evaluations per row; NaN where log p is not finite.
-
-    With D(h) = (f(x + h) − f(x − h))/2h in one coordinate, ``(4D(h) − D(2h))/3`` is off by h⁴f⁽⁵⁾/30. The step is
-    ε^¼ of the column's scale, with ε the precision log_prob computes in: rounding then costs ε^¾.
-    `widen` multiplies the step.
-
-    >>> x = np.array([[0.0], [1.0], [2.0]])
-    >>> finite_gradient(lambda x: -(x[:, 0] ** 4), x).round(9)
-    array([[  0.], [ -4.], [-32.]])
-    """
-    here = real("log_prob", log_prob(x.copy()), (len(x),))
-    steps = widen * steps_of(x, float(np.finfo(here.dtype).eps))
-    x = x.astype(here.dtype).astype(np.float64)  # where a function of low precision really looks
-    slopes = np.full(x.shape, np.nan)
-    todo = np.isfinite(here)
-    for _ in range(_TRIES):
-        if not todo.any():
-            break
-        slopes[todo] = _richardson(log_prob, x[todo], steps)
-        todo &= ~np.isfinite(slopes).all(axis=1)
-        steps = _SHRINK * steps
-    return slopes
-
-
-def finite_error(log_prob: LogProb, x: Array) -> float:
-    """The error of `gradient` at the rows of x, relative to the typical slope: its change when the step is doubled."""
-    fine = finite_gradient(log_prob, x)
-    change = fine - finite_gradient(log_prob, x, widen=2.0)
-    good = np.isfinite(change).all(axis=1)
-    if not good.any():
-        return float("nan")
-    size, moved = (float(np.sqrt(np.mean(part[good] ** 2))) for part in (fine, change))
-    return max(moved / size if size > 0.0 else moved, float(np.finfo(float).eps))
-
-
-def jacobian(score: Callable[[Array], Any], x: Array, *, widen: float = 1.0) -> Array:
-    """∂s_i/∂x_j at the rows of x, (n, d, d), by the same differences."""
-
-    def rows_of(rows: Array) -> NDArray[Any]:
-        return real("score", score(rows), rows.shape)
-
-    steps = widen * steps_of(x, float(np.finfo(rows_of(x.copy()).dtype).eps))
-    return np.stack([_column(rows_of, x, k, h) for k, h in enumerate(steps)], axis=2)
-
-
-def _richardson(log_prob: LogProb, x: Array, steps: Array) -> Array:
-    def one_per_row(rows: Array) -> NDArray[Any]:
-        return real("log_prob", log_prob(rows), (len(rows),))
-
-    return np.stack([_column(one_per_row, x, k, h) for k, h in enumerate(steps)], axis=1)
-
-
-def _column(function: Callable[[Array], NDArray[Any]], x: Array, k: int, h: float) -> Array:
-    """∂f/∂x_k at the rows of x, for f with one number or one row of numbers per row."""
-    moved = np.repeat(x[None], 4, axis=0)
-    moved[:, :, k] += np.array([h, -h, 2.0 * h, -2.0 * h])[:, None]
-    came = function(moved.reshape(-1, x.shape[1])).astype(np.float64)
-    f = came.reshape(4, len(x), *came.shape[1:])
-    # The steps as they were really taken, after rounding.
-    near, far = (moved[a, :, k] - moved[a + 1, :, k] for a in (0, 2))
-    shape = (-1,) + (1,) * (f.ndim - 2)
-    with np.errstate(invalid="ignore"):  # −inf − (−inf) outside the support comes out as NaN
-        narrow = (f[0] - f[1]) / near.reshape(shape)
-        wide = (f[2] - f[3]) / far.reshape(shape)
-        return np.asarray((4.0 * narrow - wide) / 3.0)
-
-
-def steps_of(x: Array, epsilon: float) -> Array:
-    """Each column's step: ε^¼ of its scale, and at least what x can resolve; a power of two, so that x ± h is exact.
-
-    The scale is the median distance to the median, which neither an offset nor an outlier moves; columns
-    with an atom there fall back on their standard deviation, constant ones on their size.
-    """
-    median = np.median(np.abs(x - np.median(x, axis=0)), axis=0)
-    size = np.maximum(np.abs(x).max(axis=0), 1e-3)
-    deviation = x.std(axis=0)
-    scale = np.where(median > 0.0, median, np.where(deviation > 1e-9 * size, deviation, size))
-    resolved = 4.0 * size * max(epsilon, float(np.finfo(float).eps))
-    return np.asarray(2.0 ** np.round(np.log2(np.maximum(epsilon**0.25 * scale, resolved))))
-
-
-# --------------------
-# Gradients of log densities, and functions that live in another array library, as functions of NumPy rows.
-#
-# A function belongs to a library: "torch", "jax" or None (plain NumPy). Nothing here is imported until a function of
-# that library is met.
+from relfit.util.libraries import loaded
+from relfit.util.text import first_line
 
 RowFunction = Callable[..., Any]
 
 LIBRARIES = ("torch", "jax")
 
+# Networks hold many temporary arrays per row, so torch functions are called with at most this many rows at once.
+TORCH_BATCH = 8192
+
+# Rows with neighbours outside the support are tried again with steps this much smaller, this many times in all.
+_SHRINK = 2.0**-6
+_TRIES = 4
+
+# The tensors of a model lie near its surface; long lists that a function happens to mention are not searched.
+_DEEPEST = 6
+_MOST_ITEMS = 100
+
 
 def library_of(function: Any) -> str | None:
-    """The library a function certainly belongs to: torch modules and their methods, `jax.jit` functions."""
-    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    """The library that a function certainly belongs to: torch modules and their methods, `jax.jit` functions."""
+    torch, jax = loaded("torch"), loaded("jax")
     owner = getattr(function, "__self__", function)
     if torch is not None and isinstance(owner, torch.nn.Module):
         return "torch"
@@ -159,20 +58,327 @@ def library_of(function: Any) -> str | None:
 
 
 def values(function: RowFunction, library: str | None) -> RowFunction:
-    """The function on NumPy rows."""
-    return function if library is None else _module(library).values(function)
+    """The function of NumPy rows that a function of the library's arrays defines."""
+    if library is None:
+        return function
+    _require(library)
+    return _torch_values(function) if library == "torch" else _JaxFunction(lambda x: _over_rows(function, x)(x))
 
 
 def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
-    """∇ log p on NumPy rows: automatic differentiation in the library, finite differences without one."""
+    """∇ log p as a function of NumPy rows: by automatic differentiation in the library, or by finite differences."""
     if library is None:
         return lambda x: finite_gradient(log_prob, x)
-    return _module(library).gradient(log_prob)  # type: ignore[no-any-return]
+    _require(library)
+    return _torch_gradient(log_prob) if library == "torch" else _jax_gradient(log_prob)
 
 
-def _module(library: str) -> Any:
+def _require(library: str) -> None:
     try:
         import_module(library)
-        return import_module(f"relfit.data.autodiff_{library}")
     except ImportError:
-        raise InputError(f'autodiff="{library}": {library} is not installed; pip install {library}') from None
+        raise InputError(
+            f'autodiff="{library}": {library} is not installed; install it with  pip install {library}'
+        ) from None
+
+
+def real(argument: str, raw: Any, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
+    """The result of a user's function as floating-point numbers of this shape, in the precision it has."""
+    try:
+        array = np.asarray(raw)
+    except (ValueError, TypeError, RuntimeError) as error:
+        # Tensors that need a gradient or live on another device refuse to become arrays, and say why.
+        raise InputError(f"{argument}: expected an array, got a {type(raw).__name__} ({first_line(error)})") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{argument}: expected real numbers, got a {type(raw).__name__} of dtype {array.dtype}")
+    if array.shape != shape:
+        raise InputError(f"{argument}: expected shape {shape}, got {array.shape}{_shape_hint(array.shape, shape)}")
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _shape_hint(shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    if len(expected) == 1 and shape == (*expected, 1):
+        return "; drop the last axis, for example with squeeze(-1)"
+    if shape == expected[1:]:
+        return "; is it a function of one row? Then give  lambda x: np.array([f(row) for row in x])"
+    if len(expected) == 1 and len(shape) == 2 and shape[0] == expected[0]:
+        return "; it must return one number per row, the log density of the whole row"
+    return ""
+
+
+def finite_gradient(log_prob: RowFunction, x: Array, *, widen: float = 1.0) -> Array:
+    """∇ log p at the rows of x (n, d) from 4d evaluations per row; NaN where log p is not finite.
+
+    With D(h) = (f(x + h) − f(x − h))/2h in one coordinate, ``(4D(h) − D(2h))/3`` has an error of h⁴f⁽⁵⁾/30. The step h
+    is ε^¼ times the column's scale, where ε is the precision in which log_prob computes; rounding then adds an error of
+    order ε^¾. `widen` multiplies the step.
+
+    >>> x = np.array([[0.0], [1.0], [2.0]])
+    >>> finite_gradient(lambda x: -(x[:, 0] ** 4), x).round(9)
+    array([[  0.], [ -4.], [-32.]])
+    """
+
+    def one_per_row(rows: Array) -> NDArray[Any]:
+        return real("log_prob", log_prob(rows), (len(rows),))
+
+    here = one_per_row(x.copy())
+    steps = widen * steps_of(x, float(np.finfo(here.dtype).eps))
+    x = x.astype(here.dtype).astype(np.float64)  # the rows at which a function of low precision is evaluated
+    slopes = np.full(x.shape, np.nan)
+    todo = np.isfinite(here)
+    for _ in range(_TRIES):
+        if not todo.any():
+            break
+        slopes[todo] = np.stack([_slope(one_per_row, x[todo], k, h) for k, h in enumerate(steps)], axis=1)
+        todo &= ~np.isfinite(slopes).all(axis=1)
+        steps = _SHRINK * steps
+    return slopes
+
+
+def finite_error(log_prob: RowFunction, x: Array) -> float:
+    """The error of `finite_gradient` relative to the typical slope, estimated by doubling the step."""
+    fine = finite_gradient(log_prob, x)
+    change = fine - finite_gradient(log_prob, x, widen=2.0)
+    finite = np.isfinite(change).all(axis=1)
+    if not finite.any():
+        return float("nan")
+    typical, error = (float(np.sqrt(np.mean(part[finite] ** 2))) for part in (fine, change))
+    return max(error / typical if typical > 0.0 else error, float(np.finfo(float).eps))
+
+
+def jacobian(score: RowFunction, x: Array, *, widen: float = 1.0) -> Array:
+    """∂s_i/∂x_j at the rows of x, (n, d, d), by the same differences."""
+
+    def scores(rows: Array) -> NDArray[Any]:
+        return real("score", score(rows), rows.shape)
+
+    steps = widen * steps_of(x, float(np.finfo(scores(x.copy()).dtype).eps))
+    return np.stack([_slope(scores, x, k, h) for k, h in enumerate(steps)], axis=2)
+
+
+def _slope(function: Callable[[Array], NDArray[Any]], x: Array, k: int, h: float) -> Array:
+    """∂f/∂x_k at the rows of x, for f with one number or one row of numbers per row."""
+    moved = np.repeat(x[None], 4, axis=0)
+    moved[:, :, k] += np.array([h, -h, 2.0 * h, -2.0 * h])[:, None]
+    f = function(moved.reshape(-1, x.shape[1])).astype(np.float64)
+    f = f.reshape(4, len(x), *f.shape[1:])
+    # The steps as they were really taken, after rounding.
+    near, far = (moved[a, :, k] - moved[a + 1, :, k] for a in (0, 2))
+    shape = (-1,) + (1,) * (f.ndim - 2)
+    with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
+        narrow = (f[0] - f[1]) / near.reshape(shape)
+        wide = (f[2] - f[3]) / far.reshape(shape)
+        return np.asarray((4.0 * narrow - wide) / 3.0)
+
+
+def steps_of(x: Array, epsilon: float) -> Array:
+    """Each column's step: ε^¼ times its scale, but no less than x can resolve; a power of two, so that x ± h is exact.
+
+    The scale is the median distance to the median, which neither an offset nor an outlier changes. It is zero for a
+    column with an atom there, whose standard deviation is used instead, or its size if the column is constant.
+    """
+    median = np.median(np.abs(x - np.median(x, axis=0)), axis=0)
+    size = np.maximum(np.abs(x).max(axis=0), 1e-3)
+    deviation = x.std(axis=0)
+    scale = np.where(median > 0.0, median, np.where(deviation > 1e-9 * size, deviation, size))
+    resolved = 4.0 * size * max(epsilon, float(np.finfo(float).eps))
+    return np.asarray(2.0 ** np.round(np.log2(np.maximum(epsilon**0.25 * scale, resolved))))
+
+
+def _torch_values(function: RowFunction) -> RowFunction:
+    import torch
+
+    def call(x: Array) -> NDArray[Any]:
+        with torch.no_grad(), _evaluation_mode(function):
+            return _in_torch_batches(lambda rows: _call_torch(function, rows), x, function)
+
+    return call
+
+
+def _torch_gradient(log_prob: RowFunction) -> RowFunction:
+    """The rows are independent, so that the gradient of the sum of log p holds the gradient of every row."""
+    import torch
+
+    def slope(rows: Any) -> Any:
+        rows = rows.requires_grad_()
+        log_probs = _call_torch(log_prob, rows)
+        if not isinstance(log_probs, torch.Tensor) or tuple(log_probs.shape) != (len(rows),):
+            is_tensor = isinstance(log_probs, torch.Tensor)
+            got = f"shape {tuple(log_probs.shape)}" if is_tensor else f"a {type(log_probs).__name__}"
+            raise InputError(f"log_prob: expected a tensor of shape ({len(rows)},) for {len(rows)} rows, got {got}")
+        grad = None
+        if log_probs.requires_grad:
+            grad = _call_torch(lambda x: torch.autograd.grad(log_probs.sum(), x, allow_unused=True)[0], rows)
+        if grad is None:
+            raise InputError(
+                "log_prob: expected a function of x that torch can differentiate, got one without a gradient; "
+                "is it constant, or computed under no_grad or from detached tensors?"
+            )
+        return grad
+
+    def call(x: Array) -> NDArray[Any]:
+        with torch.inference_mode(False), torch.enable_grad(), _evaluation_mode(log_prob):
+            return _in_torch_batches(slope, x, log_prob)
+
+    return call
+
+
+def _call_torch(function: RowFunction, rows: Any) -> Any:
+    try:
+        return function(rows)
+    except InputError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        # torch reports shapes, dtypes and devices that do not fit as one of these.
+        where = f"{len(rows)} rows of {rows.dtype} on {rows.device}"
+        raise InputError(f"the torch function failed on {where}: {first_line(error)}") from error
+
+
+def _in_torch_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[Any]:
+    """The function on batches of rows in the dtype and on the device of the owner's first tensor (float64, CPU)."""
+    import torch
+
+    tensors = [part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.Tensor)]
+    like = next((part for part in tensors if part.is_floating_point()), torch.empty(0, dtype=torch.float64))
+    results = []
+    for start in range(0, len(x), TORCH_BATCH):
+        rows = torch.tensor(x[start : start + TORCH_BATCH], dtype=like.dtype, device=like.device)
+        out = function(rows)
+        if isinstance(out, torch.Tensor):
+            out = out.detach().cpu()
+            out = (out.float() if out.dtype == torch.bfloat16 else out).numpy()
+        results.append(np.asarray(out))
+    return np.concatenate(results) if len(results) > 1 else results[0]
+
+
+@contextmanager
+def _evaluation_mode(owner: RowFunction) -> Iterator[None]:
+    """Put every module that the function holds into evaluation mode, and restore each one's own mode afterwards."""
+    import torch
+
+    modules = [part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.nn.Module)]
+    training = [part for part in {id(m): m for held in modules for m in held.modules()}.values() if part.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    """The tensors and modules in an object: in its attributes, containers, and what its functions close over."""
+    import torch
+
+    if depth == 0 or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    if isinstance(value, torch.nn.Module):
+        yield value
+        yield from value.parameters()
+        yield from value.buffers()
+    for part in _parts(value):
+        yield from _torch_parts(part, depth - 1, seen)
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, MethodType):
+        return [value.__self__]
+    if isinstance(value, FunctionType):
+        try:
+            names = inspect.getclosurevars(value)
+        except ValueError:  # a name that has no value yet
+            return []
+        return [*names.nonlocals.values(), *names.globals.values()]
+    if isinstance(value, Mapping):
+        return list(islice(value.values(), _MOST_ITEMS))
+    if isinstance(value, list | tuple):
+        return list(value[:_MOST_ITEMS])
+    if isinstance(value, type) or inspect.ismodule(value):
+        return []
+    return list(getattr(value, "__dict__", {}).values())
+
+
+class _JaxFunction:
+    """A JAX function of rows, compiled once and called with NumPy rows in the best precision that it allows."""
+
+    def __init__(self, function: RowFunction) -> None:
+        import jax
+
+        self._compiled = jax.jit(function)
+        self._double = True
+
+    def __call__(self, x: Array) -> NDArray[Any]:
+        from jax import numpy as jnp
+
+        try:
+            with _enable_x64() if self._double else nullcontext():
+                return np.asarray(self._compiled(jnp.asarray(x)))
+        except InputError:
+            raise
+        except (TypeError, ValueError, IndexError) as error:
+            if self._double:
+                self._double = False
+                return self(x)
+            raise InputError(f"the JAX function failed on {len(x)} rows: {first_line(error)}") from error
+
+
+def _jax_gradient(log_prob: RowFunction) -> RowFunction:
+    """∇ log p on NumPy rows, for log p of all rows (n, d) → (n,) or of a single row (d,) → ()."""
+    import jax
+
+    def slopes(rows: Any) -> Any:
+        by_row = _over_rows(log_prob, rows)
+        shape = jax.eval_shape(by_row, rows).shape
+        if shape != rows.shape[:1]:
+            raise InputError(f"log_prob: expected shape {rows.shape[:1]} for {len(rows)} rows, got {shape}")
+        return jax.grad(lambda x: by_row(x).sum())(rows)
+
+    return _JaxFunction(slopes)
+
+
+def is_jax_log_density(function: RowFunction, dim: int) -> bool:
+    """True if the JAX function returns one number for each row of `dim` columns."""
+    import jax
+
+    # In float64 as in later calls: JAX may not trace the same constants in both precisions.
+    with _enable_x64():
+        rows, row = (jax.ShapeDtypeStruct(shape, np.float64) for shape in ((dim + 1, dim), (dim,)))
+        return _jax_shape(function, rows) == (dim + 1,) or _jax_shape(function, row) == ()
+
+
+def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
+    """The function itself if it takes all rows at once; a function of a single row (d,), mapped over the rows."""
+    import jax
+
+    d = rows.shape[1]
+    count = d + 1  # a number of rows that cannot be mistaken for the number of columns
+    several = jax.ShapeDtypeStruct((count, d), rows.dtype)
+    one = jax.ShapeDtypeStruct((d,), rows.dtype)
+    if _jax_shape(function, several) in ((count,), (count, d)) or _jax_shape(function, one) not in ((), (d,)):
+        return function
+    mapped: RowFunction = jax.vmap(function)
+    return mapped
+
+
+def _jax_shape(function: RowFunction, argument: Any) -> tuple[int, ...] | None:
+    import jax
+
+    try:
+        return tuple(jax.eval_shape(function, argument).shape)
+    except (TypeError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def _enable_x64() -> Any:
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()

@@ -1,276 +1,65 @@
-"""Scores against finite differences of the log density, and Jacobians of scores that have none."""
+"""Is this score the gradient of this log density, and can KSD use it on these data?
+
+Scores are compared with finite differences of the log density. A score without a log density must have a symmetric
+Jacobian, or it is the gradient of nothing. Beyond the data, the edges of the support are searched along each axis,
+because KSD needs a density that vanishes there. `check_score` is the thorough check that a user asks for;
+`score_warnings` is a quick one before a comparison relies on the scores.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data import autodiff as finite
+from relfit.compute.rows import LazyRows
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows
+from relfit.data.autodiff import finite_error, finite_gradient, jacobian, steps_of
 from relfit.data.models import Density, count_rows, not_finite
-from relfit.util.arrays import Array, Mask
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
+from relfit.util.text import listed
 
-# Finite differences of log_prob at the rows that are true, with the step times a factor.
-SlopesOf = Callable[[Mask, float], Array]
-
-# A score further off than this share of the typical score is called wrong; float32 can show no less than the second.
-_TOLERANCE = 1e-4
-_LOW_TOLERANCE = 2e-2
-# Finite differences that disagree with themselves by more than this share can show nothing.
-_TOO_ROUGH = 1e-2
-# The share of rows whose finite differences count as usual; the others may lie at kinks and edges.
-_USUAL = 0.9
-_NARROWER = (2.0**-5, 2.0**-10)
-# Numbers that the Jacobians may hold.
-_MOST_ENTRIES = 2_000_000
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing found, in words; `error` where it was measured."""
-
-    message: str
-    wrong: bool = False
-    error: float | None = None
-
-
-@dataclass(frozen=True)
-class _Slopes:
-    """Finite differences of log_prob, and how much they change when the step is doubled; both (n, d)."""
-
-    values: Array
-    changes: Array
-
-    def size(self) -> Array:
-        """What an error is relative to: the slope itself, or the typical one of its column where that is larger."""
-        typical = np.sqrt(np.mean(self.values**2, axis=0))
-        return np.maximum(np.abs(self.values), np.where(typical > 0.0, typical, 1.0))
-
-    def usual_change(self) -> Array:
-        return np.asarray(np.quantile(self.changes, _USUAL, axis=0))
-
-
-def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
-    """Whether the scores are the gradient of log_prob at the rows of x."""
-    if density.by_finite_differences:
-        error = finite.finite_error(density.log_probs, x)
-        return Finding(f"the score is taken by finite differences, off by about {error:.0e} of the typical score")
-    tolerance = _tolerance(density.log_probs(x[:1]).dtype)
-    return _finding(
-        lambda rows, widen: finite.finite_gradient(density.log_probs, x[rows], widen=widen), scores, tolerance
-    )
-
-
-def direction_finding(density: Density, x: Array) -> Finding | None:
-    """`gradient_finding` along one direction per row, s·w against the slope of log_prob along w.
-
-    w has random signs and the length of the column's scale in each column. It takes eight log densities per row and not
-    8d, and a score that is wrong in any column is wrong along almost every w. None where there is nothing to go by.
-    """
-    log_probs, scores = density.log_probs(x), density.raw_scores(x)
-    inside = np.isfinite(log_probs) & ~not_finite(scores)
-    if not inside.any():
-        return None
-    x, scores = x[inside].astype(log_probs.dtype).astype(np.float64), scores[inside]
-    epsilon, tolerance = float(np.finfo(log_probs.dtype).eps), _tolerance(log_probs.dtype, scores.dtype)
-    steps = finite.steps_of(x, epsilon)
-    # A step that the rows cannot resolve is another one than it should be, and so is the slope.
-    if (tolerance * steps < 8.0 * epsilon * np.abs(x)).any():
-        return None
-    step = epsilon**0.25
-    ways = np.random.default_rng(0).choice([-1.0, 1.0], x.shape) * (steps / step)
-
-    def slopes_of(rows: Mask, widen: float) -> Array:
-        return _along(density, x[rows], ways[rows], widen * step)[:, None]
-
-    return _finding(slopes_of, (scores.astype(np.float64) * ways).sum(axis=1)[:, None], tolerance, by_column=False)
-
-
-def _along(density: Density, x: Array, ways: Array, step: float) -> Array:
-    """(n,) the slope of log_prob at each row along its way: central differences with one Richardson step."""
-    moved = x + step * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * ways
-    f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64).reshape(4, len(x))
-    with np.errstate(invalid="ignore"):  # −inf − (−inf) outside the support comes out as NaN
-        return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * step))
-
-
-def _tolerance(*types: np.dtype[Any]) -> float:
-    return _TOLERANCE if min(kind.itemsize for kind in types) >= 8 else _LOW_TOLERANCE
-
-
-def _finding(slopes_of: SlopesOf, scores: Array, tolerance: float, *, by_column: bool = True) -> Finding:
-    slopes = _slopes(slopes_of, np.ones(len(scores), dtype=bool))
-    sure = np.asarray(np.isfinite(slopes.changes).all(axis=1))
-    if not sure.any():
-        return Finding("finite differences of log_prob leave its support, so the score could not be checked")
-    scores, slopes = scores[sure], _Slopes(slopes.values[sure], slopes.changes[sure])
-    rough = float((slopes.usual_change() / slopes.size().mean(axis=0)).max())
-    if rough > _TOO_ROUGH:
-        return Finding(
-            f"finite differences of log_prob change by {rough:.0%} with the step, too much to check the score by; try "
-            "the model in float64"
-        )
-    slopes = _beside_kinks(lambda widen: _slopes(slopes_of, sure, widen), scores, slopes, tolerance)
-    return _agreement(scores, slopes, tolerance, by_column)
-
-
-def _slopes(slopes_of: SlopesOf, rows: Mask, widen: float = 1.0) -> _Slopes:
-    values = slopes_of(rows, widen)
-    return _Slopes(values, np.abs(values - slopes_of(rows, 2.0 * widen)))
-
-
-def _beside_kinks(again: Callable[[float], _Slopes], scores: Array, slopes: _Slopes, tolerance: float) -> _Slopes:
-    """The slopes, with smaller steps where they disagree: beside a kink only these stay on one side of it."""
-    for widen in _NARROWER:
-        off = np.abs(scores - slopes.values)
-        if (off <= tolerance * slopes.size()).all():
-            break
-        nearer = again(widen)
-        better = np.abs(scores - nearer.values) + nearer.changes < off + slopes.changes
-        slopes = _Slopes(
-            np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
-        )
-    return slopes
-
-
-def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool) -> Finding:
-    size = slopes.size()
-    # One row's change may be small by chance.
-    allowed = tolerance * size + 10.0 * np.maximum(slopes.usual_change(), slopes.changes)
-    off = np.abs(scores - slopes.values)
-    error = float((off / size).max())
-    wrong = off > allowed
-    if not wrong.any():
-        message = f"the score is the gradient of log_prob: off by at most {error:.0e} of its size at {len(scores)} rows"
-        return Finding(message, error=error)
-    factor = float((scores * slopes.values).sum() / ((slopes.values**2).sum() or 1.0))
-    if factor and (np.abs(scores - factor * slopes.values) <= max(1.0, abs(factor)) * allowed).all():
-        return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
-    columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
-    where = f" (columns {columns}, counted from 0)" if by_column else ""
-    return Finding(
-        f"the score is not the gradient of log_prob at {int(wrong.any(axis=1).sum())} of {len(scores)} rows checked"
-        f"{where}: off by up to {error:.2g} of its size",
-        True,
-        error,
-    )
-
-
-def symmetry_finding(density: Density, x: Array) -> Finding:
-    """Whether a score without log_prob is the gradient of anything: its Jacobian must be symmetric."""
-    d = x.shape[1]
-    if d == 1:
-        return Finding("in one dimension any score is a gradient; give log_prob= too, to have it checked")
-    some = x[:: -(-len(x) * d * d // _MOST_ENTRIES)]
-    jacobian = finite.jacobian(density.raw_scores, some)
-    change = np.abs(jacobian - finite.jacobian(density.raw_scores, some, widen=2.0)).max(axis=(1, 2))
-    skew = np.abs(jacobian - jacobian.transpose(0, 2, 1)).max(axis=(1, 2))
-    typical = float(np.sqrt(np.mean(np.square(jacobian)))) or 1.0
-    error = float((skew / typical).max())
-    if (skew <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))).all():
-        return Finding(f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}", error=error)
-    return Finding(
-        f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), so it is the gradient of no "
-        "log density",
-        True,
-        error,
-    )
-
-
-# --------------------
-# Where the support of a density ends, beyond the data along each axis.
-
+# Finite differences of log_prob at the rows of the mask, with the step multiplied by a factor.
+SlopesAt = Callable[[Mask, float], Array]
 LogProbs = Callable[[Array], NDArray[Any]]
 
-# How far beyond the data to look, in spans of the column.
+# A score is called wrong if its error is a larger fraction of the typical score; float32 can show errors above the
+# second number only.
+_TOLERANCE = 1e-4
+_LOW_TOLERANCE = 2e-2
+# Finite differences that change by a larger fraction with the step cannot show anything.
+_TOO_ROUGH = 1e-2
+# The fraction of rows at which finite differences count as usual; the others may lie at kinks and edges.
+_USUAL = 0.9
+_NARROWER = (2.0**-5, 2.0**-10)
+# The most numbers that the Jacobians may hold.
+_MOST_ENTRIES = 2_000_000
+# The distances beyond the data at which the support is searched for its end, in units of the column's range.
 _REACH = (0.01, 0.1, 1.0, 3.0)
-_HALVINGS = 60
-
-
-@dataclass(frozen=True)
-class Edge:
-    """The support ends at `place` in this column; log p there lies `drop` below its highest value at the data."""
-
-    column: int
-    place: float
-    drop: float
-
-
-def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
-    """Look along both ways of each axis from the row of highest density, and halve the way to where log p ends.
-
-    >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
-    >>> x = np.array([[3.0], [4.0], [6.0]])
-    >>> [(edge.column, round(edge.place, 6), round(edge.drop, 6)) for edge in edges(half_line, x, half_line(x))]
-    [(0, 2.0, -1.0)]
-    """
-    d = x.shape[1]
-    top = x[log_probs.argmax()]
-    columns = np.repeat(np.arange(d), 2)
-    span = np.ptp(x, axis=0)
-    span = np.where(span > 0.0, span, np.abs(top) + 1.0)
-    ends = np.stack([x.min(axis=0), x.max(axis=0)], axis=1).ravel()
-    ways = np.tile([-1.0, 1.0], d) * span[columns]
-    outside = np.full(2 * d, np.nan)
-    for reach in _REACH:
-        places = ends + reach * ways
-        gone = ~np.isfinite(log_prob(_moved(top, columns, places)))
-        outside = np.where(np.isnan(outside) & gone, places, outside)
-    found = ~np.isnan(outside)
-    if not found.any():
-        return []
-    columns = columns[found]
-    places, heights = _halved(log_prob, top, columns, outside[found])
-    drops = float(log_probs.max()) - heights
-    unit = 1e-9 * span[columns]
-    places = np.round(places / unit) * unit + 0.0
-    return [Edge(int(k), float(place), float(drop)) for k, place, drop in zip(columns, places, drops, strict=True)]
-
-
-def _halved(log_prob: LogProbs, top: Array, columns: NDArray[np.intp], outside: Array) -> tuple[Array, Array]:
-    inside = top[columns]
-    heights = np.full(len(columns), float(log_prob(top[None])[0]))
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (inside + outside)
-        here = log_prob(_moved(top, columns, middle)).astype(np.float64)
-        in_support = np.isfinite(here)
-        inside, outside = np.where(in_support, middle, inside), np.where(in_support, outside, middle)
-        heights = np.where(in_support, here, heights)
-    return inside, heights
-
-
-def _moved(row: Array, columns: NDArray[np.intp], places: Array) -> Array:
-    """Copies of the row, each with one column moved to its place."""
-    rows = np.repeat(row[None], len(columns), axis=0)
-    rows[np.arange(len(columns)), columns] = places
-    return rows
-
-
-# --------------------
-# Is this score the gradient of this log density, and can KSD use it on these data?
-
-# A density this many powers of e below its top, as near to its edge as float64 can tell, vanishes there.
+_BISECTIONS = 60
+# A density this many powers of e below its maximum, as near to its edge as float64 can tell, vanishes there.
 _VANISHED = 30.0
-_MOST_PLACES = 4
+_MOST_EDGES = 5
+# The most rows at which `score_warnings` evaluates a density.
+_WARNING_ROWS = 20
 
 
 @dataclass(frozen=True)
 class ScoreCheck:
-    """What `check_score` found; ``print`` it.
+    """The findings of `check_score`; ``print`` it.
 
     Attributes:
-        ok: whether nothing wrong was found.
-        messages: what was found, in sentences.
-        largest_error: the largest difference between score and gradient (or, without log_prob, between the two
-            halves of the Jacobian), relative to the typical size; None if it could not be measured.
+        ok: True if nothing wrong was found.
+        messages: the findings, in sentences.
+        largest_error: the largest difference between score and gradient (or, without log_prob, between the Jacobian and
+            its transpose), relative to the typical size; None if it could not be measured.
         n_rows: the number of rows of data.
-        n_bad_rows: rows at which the score or the log density is not finite.
+        n_bad_rows: the number of rows at which the score or the log density is not finite.
     """
 
     ok: bool
@@ -284,16 +73,25 @@ class ScoreCheck:
         return "\n".join([head, *(f"- {message}" for message in self.messages)])
 
 
+@dataclass(frozen=True)
+class Finding:
+    """One finding, in words; `error` if it was measured."""
+
+    message: str
+    wrong: bool = False
+    error: float | None = None
+
+
 def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
     """Check a density on data: its score against finite differences of log_prob, and its support.
 
     Args:
-        density: a `Density`, or any object that `compare` takes as one.
+        density: a `Density`, or any object that `compare` accepts as one.
         x: the data, (n, d). Finite values are checked at all rows, derivatives at `max_rows` of them.
-        max_rows: the number of rows, evenly spaced, at which derivatives are taken.
+        max_rows: the number of evenly spaced rows at which derivatives are taken.
 
-    KSD needs a positive density wherever there are data, and one that vanishes at the edges of its support, if
-    it has any. A score without log_prob is a gradient only if its Jacobian is symmetric.
+    KSD needs a positive density wherever there are data, and one that vanishes at the edges of its support, if it has
+    any. A score without log_prob is a gradient only if its Jacobian is symmetric.
 
     >>> x = np.random.default_rng(0).normal(size=(50, 2))
     >>> print(check_score(Density(score=lambda x: x, log_prob=lambda x: -0.5 * (x**2).sum(axis=1)), x))
@@ -303,13 +101,42 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
     rows = as_rows("x", x)
     if not isinstance(max_rows, int | np.integer) or max_rows < 1:
         raise InputError(f"max_rows: expected a positive whole number, got {max_rows!r}")
-    known = adapt(density, rows.shape[1])
-    if known is None:
+    adapted = adapt(density, rows.shape[1])
+    if adapted is None:
         raise InputError(
             f"density: expected a Density or a model with a log density, got {type(density).__name__}; "
             "wrap a function as Density(score=...) or Density(log_prob=...)"
         )
-    return _check(known, rows, int(max_rows))
+    return _check(adapted, rows, int(max_rows))
+
+
+def score_warnings(densities: Mapping[str, Density], x: Array | LazyRows) -> tuple[str, ...]:
+    """A warning about each named density whose score is not the gradient of its own log_prob.
+
+    Densities that have both are evaluated at evenly spaced rows of x (n, d), 20 at most, with ten to thirty log
+    densities per row. There is no warning about a density that cannot be judged in this way: one that raises, leaves
+    its support, or is too rough for finite differences.
+
+    >>> log_prob = lambda x: -0.5 * (x**2).sum(axis=1)
+    >>> models = {"right": Density(lambda x: -x, log_prob), "wrong": Density(lambda x: x, log_prob)}
+    >>> score_warnings(models, np.random.default_rng(0).normal(size=(100, 2)))[0].partition(";")[0]
+    'wrong: the score is -1 times the gradient of log_prob'
+    """
+    both = {name: each for name, each in densities.items() if each.score is not None and each.log_prob is not None}
+    if not both:
+        return ()
+    rows = x[:: max(1, -(-len(x) // _WARNING_ROWS))]
+    names_with: dict[str, list[str]] = {}
+    for name, density in both.items():
+        try:
+            with np.errstate(all="ignore"):
+                finding = direction_finding(density, rows)
+        except Exception:  # noqa: BLE001, S112  (a function that accepts only the rows it was made for can raise anything)
+            continue
+        if finding is not None and finding.wrong:
+            names_with.setdefault(finding.message, []).append(name)
+    advice = "verdicts rest on the score, so fix one of the two (relfit.check_score gives details)"
+    return tuple(f"{', '.join(names)}: {message}; {advice}" for message, names in names_with.items())
 
 
 def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
@@ -339,21 +166,226 @@ def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
     )
 
 
-def _at_rows(what: str, bad: NDArray[np.bool_], x: Array) -> list[Finding]:
+def _at_rows(what: str, bad: Mask, x: Array) -> list[Finding]:
     return [Finding(f"{what} at {count_rows(bad, x)}", wrong=True)] if bad.any() else []
 
 
+@dataclass(frozen=True)
+class _Slopes:
+    """Finite differences of log_prob, and how much they change when the step is doubled; both (n, d)."""
+
+    values: Array
+    changes: Array
+
+    def size(self) -> Array:
+        """The size that errors are relative to: the slope, or the typical slope of its column if that is larger."""
+        typical = np.sqrt(np.mean(self.values**2, axis=0))
+        return np.maximum(np.abs(self.values), np.where(typical > 0.0, typical, 1.0))
+
+    def usual_change(self) -> Array:
+        return np.asarray(np.quantile(self.changes, _USUAL, axis=0))
+
+
+def gradient_finding(density: Density, x: Array, scores: Array) -> Finding:
+    """Compare the scores with the gradient of log_prob at the rows of x."""
+    if density.by_finite_differences:
+        error = finite_error(density.log_probs, x)
+        return Finding(f"the score is taken by finite differences, off by about {error:.0e} of the typical score")
+    tolerance = _tolerance(density.log_probs(x[:1]).dtype)
+    return _finding(
+        lambda rows, widen: finite_gradient(density.log_probs, x[rows], widen=widen), scores, tolerance, by_column=True
+    )
+
+
+def direction_finding(density: Density, x: Array) -> Finding | None:
+    """`gradient_finding` along one direction w per row: s·w against the slope of log_prob along w.
+
+    In each column w has a random sign and the length of the column's scale. This takes eight log densities per row
+    instead of 8d, and a score that is wrong in any column is wrong along almost every w. None if no row can be used.
+    """
+    log_probs, scores = density.log_probs(x), density.raw_scores(x)
+    inside = np.isfinite(log_probs) & ~not_finite(scores)
+    if not inside.any():
+        return None
+    x, scores = x[inside].astype(log_probs.dtype).astype(np.float64), scores[inside]
+    epsilon, tolerance = float(np.finfo(log_probs.dtype).eps), _tolerance(log_probs.dtype, scores.dtype)
+    steps = steps_of(x, epsilon)
+    # A step that the rows cannot resolve is rounded to another one, and so the slope is wrong.
+    if (tolerance * steps < 8.0 * epsilon * np.abs(x)).any():
+        return None
+    step = epsilon**0.25
+    directions = np.random.default_rng(0).choice([-1.0, 1.0], x.shape) * (steps / step)
+
+    def slopes_at(rows: Mask, widen: float) -> Array:
+        return _along(density, x[rows], directions[rows], widen * step)[:, None]
+
+    along = (scores.astype(np.float64) * directions).sum(axis=1)[:, None]
+    return _finding(slopes_at, along, tolerance, by_column=False)
+
+
+def _along(density: Density, x: Array, directions: Array, step: float) -> Array:
+    """(n,) the slope of log_prob at each row along its direction: central differences with one Richardson step."""
+    moved = x + step * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * directions
+    f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64).reshape(4, len(x))
+    with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
+        return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * step))
+
+
+def _tolerance(*dtypes: np.dtype[Any]) -> float:
+    return _TOLERANCE if min(dtype.itemsize for dtype in dtypes) >= 8 else _LOW_TOLERANCE
+
+
+def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column: bool) -> Finding:
+    """Compare the scores with the finite differences, at the rows where these are finite."""
+    slopes = _slopes(slopes_at, np.ones(len(scores), dtype=bool))
+    usable = np.asarray(np.isfinite(slopes.changes).all(axis=1))
+    if not usable.any():
+        return Finding("finite differences of log_prob leave its support, so the score could not be checked")
+    scores, slopes = scores[usable], _Slopes(slopes.values[usable], slopes.changes[usable])
+    rough = float((slopes.usual_change() / slopes.size().mean(axis=0)).max())
+    if rough > _TOO_ROUGH:
+        return Finding(
+            f"finite differences of log_prob change by {rough:.0%} with the step, too much to check the score; try "
+            "the model in float64"
+        )
+    slopes = _beside_kinks(lambda widen: _slopes(slopes_at, usable, widen), scores, slopes, tolerance)
+    return _agreement(scores, slopes, tolerance, by_column)
+
+
+def _slopes(slopes_at: SlopesAt, rows: Mask, widen: float = 1.0) -> _Slopes:
+    slopes = slopes_at(rows, widen)
+    return _Slopes(slopes, np.abs(slopes - slopes_at(rows, 2.0 * widen)))
+
+
+def _beside_kinks(again: Callable[[float], _Slopes], scores: Array, slopes: _Slopes, tolerance: float) -> _Slopes:
+    """The slopes, taken with smaller steps where they disagree: beside a kink only these stay on one side of it."""
+    for widen in _NARROWER:
+        errors = np.abs(scores - slopes.values)
+        if (errors <= tolerance * slopes.size()).all():
+            break
+        nearer = again(widen)
+        better = np.abs(scores - nearer.values) + nearer.changes < errors + slopes.changes
+        slopes = _Slopes(
+            np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
+        )
+    return slopes
+
+
+def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool) -> Finding:
+    size = slopes.size()
+    # The change at a single row may be small by chance.
+    allowed = tolerance * size + 10.0 * np.maximum(slopes.usual_change(), slopes.changes)
+    errors = np.abs(scores - slopes.values)
+    error = float((errors / size).max())
+    wrong = errors > allowed
+    if not wrong.any():
+        message = f"the score is the gradient of log_prob: off by at most {error:.0e} of its size at {len(scores)} rows"
+        return Finding(message, error=error)
+    factor = float((scores * slopes.values).sum() / ((slopes.values**2).sum() or 1.0))
+    if factor and (np.abs(scores - factor * slopes.values) <= max(1.0, abs(factor)) * allowed).all():
+        return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
+    columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
+    where = f" (columns {columns}, counted from 0)" if by_column else ""
+    return Finding(
+        f"the score is not the gradient of log_prob at {int(wrong.any(axis=1).sum())} of {len(scores)} rows checked"
+        f"{where}: off by up to {error:.2g} of its size",
+        True,
+        error,
+    )
+
+
+def symmetry_finding(density: Density, x: Array) -> Finding:
+    """Check that a score without log_prob can be a gradient: its Jacobian must be symmetric."""
+    d = x.shape[1]
+    if d == 1:
+        return Finding("in one dimension any score is a gradient; give log_prob= too, to have it checked")
+    some = x[:: -(-len(x) * d * d // _MOST_ENTRIES)]
+    slopes = jacobian(density.raw_scores, some)
+    change = np.abs(slopes - jacobian(density.raw_scores, some, widen=2.0)).max(axis=(1, 2))
+    skew = np.abs(slopes - slopes.transpose(0, 2, 1)).max(axis=(1, 2))
+    typical = float(np.sqrt(np.mean(np.square(slopes)))) or 1.0
+    error = float((skew / typical).max())
+    if (skew <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))).all():
+        return Finding(f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}", error=error)
+    return Finding(
+        f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), so the score is not the "
+        "gradient of any log density",
+        True,
+        error,
+    )
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The support ends at `position` in this column; log p there lies `drop` below its maximum over the data."""
+
+    column: int
+    position: float
+    drop: float
+
+
+def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
+    """Search both directions of each axis, from the row of highest density, and bisect to where log p ends.
+
+    >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
+    >>> x = np.array([[3.0], [4.0], [6.0]])
+    >>> [(edge.column, round(edge.position, 6), round(edge.drop, 6)) for edge in edges(half_line, x, half_line(x))]
+    [(0, 2.0, -1.0)]
+    """
+    d = x.shape[1]
+    top = x[log_probs.argmax()]
+    columns = np.repeat(np.arange(d), 2)
+    span = np.ptp(x, axis=0)
+    span = np.where(span > 0.0, span, np.abs(top) + 1.0)
+    ends = np.stack([x.min(axis=0), x.max(axis=0)], axis=1).ravel()
+    directions = np.tile([-1.0, 1.0], d) * span[columns]
+    outside = np.full(2 * d, np.nan)
+    for reach in _REACH:
+        positions = ends + reach * directions
+        beyond = ~np.isfinite(log_prob(_moved(top, columns, positions)))
+        outside = np.where(np.isnan(outside) & beyond, positions, outside)
+    ended = ~np.isnan(outside)
+    if not ended.any():
+        return []
+    columns = columns[ended]
+    positions, heights = _bisected(log_prob, top, columns, outside[ended])
+    drops = float(log_probs.max()) - heights
+    unit = 1e-9 * span[columns]
+    positions = np.round(positions / unit) * unit + 0.0
+    return [Edge(int(k), float(at), float(drop)) for k, at, drop in zip(columns, positions, drops, strict=True)]
+
+
+def _bisected(log_prob: LogProbs, top: Array, columns: Rows, outside: Array) -> tuple[Array, Array]:
+    """The last positions inside the support, and log p there."""
+    inside = top[columns]
+    heights = np.full(len(columns), float(log_prob(top[None])[0]))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (inside + outside)
+        log_probs = log_prob(_moved(top, columns, middle)).astype(np.float64)
+        in_support = np.isfinite(log_probs)
+        inside, outside = np.where(in_support, middle, inside), np.where(in_support, outside, middle)
+        heights = np.where(in_support, log_probs, heights)
+    return inside, heights
+
+
+def _moved(row: Array, columns: Rows, positions: Array) -> Array:
+    """Copies of the row, each with one column moved to its position."""
+    rows = np.repeat(row[None], len(columns), axis=0)
+    rows[np.arange(len(columns)), columns] = positions
+    return rows
+
+
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
-    found = edges(density.log_probs, x, log_probs)
-    alive = [edge for edge in found if edge.drop < _VANISHED]
-    dead = [edge for edge in found if edge.drop >= _VANISHED]
+    all_edges = edges(density.log_probs, x, log_probs)
+    vanishing = [edge for edge in all_edges if edge.drop >= _VANISHED]
+    others = [edge for edge in all_edges if edge.drop < _VANISHED]
     findings = []
-    if dead:
-        findings.append(Finding(f"the support ends at {_places(dead)}; the density vanishes there, as KSD needs"))
-    if alive:
+    if vanishing:
+        findings.append(Finding(f"the support ends at {_places(vanishing)}; the density vanishes there, as KSD needs"))
+    if others:
         findings.append(
             Finding(
-                f"the support ends at {_places(alive)} and the density does not vanish there, so the KSD of the true "
+                f"the support ends at {_places(others)}, and the density does not vanish there, so the KSD of the true "
                 "model is not 0; transform the data to the whole line, or compare samples by MMD",
                 wrong=True,
             )
@@ -362,6 +394,5 @@ def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[
 
 
 def _places(edges: list[Edge]) -> str:
-    shown = [f"{edge.place:.6g} in column {edge.column}" for edge in edges[:_MOST_PLACES]]
-    more = f" and {len(edges) - _MOST_PLACES} more places" if len(edges) > _MOST_PLACES else ""
-    return ", ".join(shown) + more
+    shown = [f"{edge.position:.6g} in column {edge.column}" for edge in edges]
+    return listed(shown, most=_MOST_EDGES, quote=str)

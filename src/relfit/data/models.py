@@ -1,24 +1,28 @@
-"""What a candidate can be: a sample of rows, or a density known through its score."""
+"""What a model can be: a sample of rows, or a density known through its score; and scores of densities at rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows, parts
-from relfit.data import autodiff as finite
-from relfit.data.autodiff import LIBRARIES, gradient, library_of, real, values
-from relfit.util.arrays import Array
+from relfit.compute.rows import LazyRows, StoredRows, parts, written_rows
+from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
+from relfit.util.arrays import Array, Mask
 from relfit.util.errors import InputError
+from relfit.util.libraries import loaded
 
 Floats = NDArray[np.floating[Any]]
+# A function of (n, rng) that returns n new rows.
+Draw = Callable[[int, np.random.Generator], Any]
 
-# Scores are asked for in batches, so that a model's own temporaries stay bounded.
+# The number of rows at which scores are evaluated at once, so that a model's own temporary arrays stay bounded.
 SCORE_BATCH = 65_536
 
 # Products of two scores, and sums of them, must stay within float64.
@@ -26,11 +30,14 @@ LARGEST_SCORE = 1e100
 
 _POSITIVE = "KSD needs a positive density wherever there are data"
 
-# Rows without a score that are asked for their log density too, to say why.
-_ASKED_AGAIN = 1000
+# The most rows without a score at which the log density is evaluated too, to explain why.
+_MOST_EXPLAINED = 1000
 
-# The error of finite differences is estimated at this many rows.
-_ERROR_PROBE = 64
+# The number of rows at which the error of finite differences is estimated.
+_ERROR_ROWS = 64
+
+# Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
+_COMPARED_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -46,12 +53,12 @@ class Density:
 
     Args:
         score: function from rows (n, d) to the gradient of the log density at each row (n, d).
-        log_prob: function from rows (n, d) to log densities (n,), up to a constant. Without `score` its
-            gradient is taken: by `autodiff`, or else by finite differences (4d evaluations per row), which the
-            result then says, with an estimate of their error.
-        dim: the number of columns d, checked against the data where given.
+        log_prob: function from rows (n, d) to log densities (n,), up to a constant. Without `score` its gradient is
+            taken: by `autodiff`, or else by finite differences (4d evaluations per row), which the result then says,
+            with an estimate of their error.
+        dim: the number of columns d; if given, it is checked against the data.
         autodiff: "torch" or "jax" if the functions take and return arrays of that library; log_prob is then
-            differentiated by it. None is NumPy; torch modules and `jax.jit` functions are known without it.
+            differentiated by it. None is NumPy. Torch modules and `jax.jit` functions are recognised without it.
 
     >>> standard_normal = Density(score=lambda x: -x, dim=2)
     >>> standard_normal.scores(np.array([[1.0, 2.0]]))
@@ -81,8 +88,8 @@ class Density:
         return scores
 
     def raw_scores(self, x: Array) -> Floats:
-        """`scores` in the precision they were computed in, NaN and infinities left in."""
-        # A copy each: a function that works in place must not change the data under the other models.
+        """`scores` in the precision in which they were computed, including NaN and infinities."""
+        # Each batch is a copy: a function that works in place must not change the data of the other models.
         return _joined([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
 
     def log_probs(self, x: Array | LazyRows) -> Floats:
@@ -93,21 +100,26 @@ class Density:
         return _joined([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
 
     def notes(self, x: Array | LazyRows) -> tuple[str, ...]:
-        """What a reader should know of the scores at x; refuses data at which the log density is not finite."""
+        """What a reader should know about the scores at x; refuses data at which the log density is not finite."""
         if self.log_prob is not None:
-            self._refuse_no_density(self.log_probs(x), x)
-        probe = x[:: max(1, len(x) // _ERROR_PROBE)]
+            log_probs = self.log_probs(x)
+            bad = ~np.isfinite(log_probs)
+            if bad.any():
+                raise InputError(
+                    f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; {_POSITIVE}"
+                )
+        rows = x[:: max(1, len(x) // _ERROR_ROWS)]
         if self.by_finite_differences:
-            error = finite.finite_error(self.log_probs, probe)
+            error = finite_error(self.log_probs, rows)
             return (f"scores by finite differences of log_prob, off by about {error:.0e} of the typical score",)
-        dtype = self.raw_scores(probe[:1]).dtype
-        return (
-            () if dtype.itemsize >= 8 else (f"scores computed in {dtype}, to about {np.finfo(dtype).precision} digits",)
-        )
+        dtype = self.raw_scores(rows[:1]).dtype
+        if dtype.itemsize >= 8:
+            return ()
+        return (f"scores computed in {dtype}, to about {np.finfo(dtype).precision} digits",)
 
     @property
     def by_finite_differences(self) -> bool:
-        """Whether the score is taken by finite differences of log_prob."""
+        """True if the score is taken by finite differences of log_prob."""
         return self.score is None and self._library(self.log_prob) is None
 
     @cached_property
@@ -124,21 +136,126 @@ class Density:
     def _library(self, function: Any) -> str | None:
         return self.autodiff if self.autodiff is not None else library_of(function)
 
-    def refuse_rows(self, bad: NDArray[np.bool_], x: Array | LazyRows) -> None:
-        """Refuse the data where the scores are `bad` (n,), if there are such rows."""
+    def refuse_rows(self, bad: Mask, x: Array | LazyRows) -> None:
+        """Refuse the data if there are rows at which the scores are `bad` (n,)."""
         if not bad.any():
             return
-        some = x[np.flatnonzero(bad)[:_ASKED_AGAIN]]
+        some = x[np.flatnonzero(bad)[:_MOST_EXPLAINED]]
         outside = self.log_prob is not None and not np.isfinite(self.log_probs(some)).all()
         where = f"{count_rows(bad, x)}{', where log_prob is not finite' if outside else ''}"
         raise InputError(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
 
-    def _refuse_no_density(self, log_probs: Floats, x: Array | LazyRows) -> None:
-        bad = ~np.isfinite(log_probs)
-        if bad.any():
-            raise InputError(
-                f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; {_POSITIVE}"
-            )
+
+def at_level(network: Callable[..., Any], level: float) -> Density:
+    """A score network s(x, σ) at one noise level σ, as the density of data + σ·noise.
+
+    Networks trained by denoising score matching are such functions. A torch module is called with a tensor of rows and
+    a tensor (n,) filled with σ, in its own dtype and on its own device; any other callable with NumPy rows (n, d) and
+    the number σ.
+
+    >>> standard = at_level(lambda x, sigma: -x / (1.0 + sigma**2), 2.0)
+    >>> standard.scores(np.array([[5.0]]))
+    array([[-1.]])
+    """
+    if not callable(network):
+        raise InputError(f"expected a score network s(x, σ), got {type(network).__name__}")
+    torch = loaded("torch")
+    if torch is not None and isinstance(network, torch.nn.Module):
+        return Density(score=lambda x: network(x, x.new_full((len(x),), level)), autodiff="torch")
+    return Density(score=lambda x: network(x, level))
+
+
+def scores_of(name: str, density: Density, rows: Array) -> Array:
+    """The density's scores at these rows; errors name the model."""
+    with _naming_model(name):
+        return density.scores(rows)
+
+
+def stored_scores(name: str, density: Density, rows: LazyRows, folder: Path) -> StoredRows:
+    """The density's scores at all rows, evaluated once, a part at a time, and written to a file in the folder."""
+    with _naming_model(name):
+        return written_rows(_score_parts(density, rows), folder)
+
+
+def _score_parts(density: Density, rows: LazyRows) -> Iterator[Array]:
+    """The scores of one part of the rows after the other; refused at the end if some are not finite."""
+    bad = np.zeros(len(rows), dtype=bool)
+    for part in parts(rows.shape):
+        scores = density.raw_scores(rows[part]).astype(np.float64, copy=False)
+        bad[part] = not_finite(scores)
+        yield scores
+    density.refuse_rows(bad, rows)
+
+
+def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
+    """Copy → original, the first density that has the same scores at every row of the reference."""
+    some = {name: _some_scores(name, model, reference) for name, model in models.items()}
+    copies: dict[str, str] = {}
+    for name, model in models.items():
+        for other in models:
+            if other == name:
+                break
+            if other in copies or not _same_scores(some[name], some[other]):
+                continue
+            if _same_everywhere({name: model, other: models[other]}, reference):
+                copies[name] = other
+                break
+    return copies
+
+
+def score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]:
+    """What a reader should know about the densities' scores at the data, each note with the models it is about."""
+    models_with: dict[str, list[str]] = {}
+    for name, density in densities.items():
+        with _naming_model(name):
+            notes = density.notes(reference)
+        for note in notes:
+            models_with.setdefault(note, []).append(repr(name))
+    return [f"{', '.join(names)}: {note}" for note, names in models_with.items()]
+
+
+def _some_scores(name: str, model: Density, reference: Array) -> Array:
+    step = max(1, len(reference) // _COMPARED_ROWS)
+    try:
+        return model.scores(reference[::step])
+    except InputError:
+        # Evaluated again at every row, so that the error counts the rows of the whole reference.
+        if not isinstance(reference, LazyRows):
+            return scores_of(name, model, reference)[::step]
+        with _naming_model(name):
+            for _ in _score_parts(model, reference):
+                pass
+        raise
+
+
+def _same_everywhere(models: Mapping[str, Density], rows: Array) -> bool:
+    """True if two densities have the same scores at all rows."""
+    if not isinstance(rows, LazyRows):
+        first, second = (scores_of(name, model, rows) for name, model in models.items())
+        return _same_scores(first, second)
+
+    def both_scores() -> Iterator[tuple[Array, ...]]:
+        blocks = (rows[part] for part in parts(rows.shape))
+        return (tuple(scores_of(name, model, block) for name, model in models.items()) for block in blocks)
+
+    # Twice: the first pass only measures the typical score.
+    total = sum(float(np.maximum(np.abs(a), np.abs(b)).sum()) for a, b in both_scores())
+    return all(_same_scores(a, b, total / (rows.shape[0] * rows.shape[1])) for a, b in both_scores())
+
+
+def _same_scores(a: Array, b: Array, typical: float | None = None) -> bool:
+    # Relative to the typical score, whose size depends on the units of the data.
+    size = np.maximum(np.abs(a), np.abs(b))
+    least = float(size.mean()) if typical is None else typical
+    return bool(np.all(np.abs(a - b) <= 1e-12 * np.maximum(size, least)))
+
+
+@contextmanager
+def _naming_model(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"model {name!r}: {error}") from None
 
 
 def _batches(x: Array | LazyRows) -> Iterator[Array]:
@@ -147,18 +264,18 @@ def _batches(x: Array | LazyRows) -> Iterator[Array]:
     return (x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH))
 
 
-def _joined(parts: list[Floats]) -> Floats:
-    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+def _joined(batches: list[Floats]) -> Floats:
+    return np.concatenate(batches) if len(batches) > 1 else batches[0]
 
 
-def not_finite(scores: Floats) -> NDArray[np.bool_]:
-    """(n,) whether a row of scores holds NaN, infinity or a number too large to work with."""
-    # Not `abs(scores) >= LARGEST_SCORE`: NaN has to fail too.
+def not_finite(scores: Floats) -> Mask:
+    """(n,) True for a row of scores that holds NaN, infinity or a number too large to work with."""
+    # Not `abs(scores) >= LARGEST_SCORE`: NaN must count too.
     return np.asarray(~(np.abs(scores) < LARGEST_SCORE).all(axis=1))
 
 
-def count_rows(bad: NDArray[np.bool_], x: Array | LazyRows) -> str:
-    """In words: how many rows are bad, and the first of them."""
+def count_rows(bad: Mask, x: Array | LazyRows) -> str:
+    """The number of bad rows and the first of them, in words."""
     first = int(bad.argmax())
     where = ", ".join(f"{value:.4g}" for value in x[first : first + 1][0, :4]) + (", …" if x.shape[1] > 4 else "")
     return f"{int(bad.sum())} of {len(x)} rows (first: row {first}, at {where})"

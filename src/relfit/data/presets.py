@@ -1,4 +1,4 @@
-"""Known ways to compare features: KID and CMMD."""
+"""Established ways to compare features of images or text: KID and CMMD."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from relfit.util.errors import InputError
 
 @dataclass(frozen=True)
 class Preset:
-    """A kernel, and whether every row is scaled to unit length before it."""
+    """A kernel, and whether every row is scaled to unit length before it is applied."""
 
     kernel: Kernel
     unit_length: bool
     about: str
 
     def prepare(self, argument: str, value: Any) -> Array:
-        """The rows the kernel is used on; `argument` names them in refusals."""
+        """The rows that the kernel is applied to; errors name them by `argument`."""
         if isinstance(value, Density):
-            raise InputError(f"{argument}: a preset compares features, got a Density; give a sample of the model")
+            raise InputError(f"{argument}: a preset compares features, got a Density; give a sample from the model")
         rows = as_rows(argument, value)
         return unit_rows(argument, rows) if self.unit_length else rows
 
@@ -39,12 +39,12 @@ PRESETS: dict[str, Preset] = {
 
 
 def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Kernel]:
-    """The reference and the models (a mapping or a sequence) prepared, and the kernel to compare them with.
+    """The prepared reference and models (a mapping or a sequence), and the kernel to compare them with.
 
     "kid": the cubic kernel ``(x·y/d + 1)³`` of the kernel inception distance. The discrepancy is KID itself, the
-    unbiased MMD², over all rows at once rather than averaged over subsets.
-    "cmmd": rows scaled to unit length and ``exp(−r²/(2·10²))``. The published CMMD is 1000 times the biased
-    estimate; relfit's is the unbiased one, not multiplied.
+    unbiased MMD², computed from all rows at once and not averaged over subsets.
+    "cmmd": rows scaled to unit length and ``exp(−r²/(2·10²))``. The published CMMD is 1000 times the biased estimate;
+    relfit gives the unbiased estimate and does not multiply it.
 
     >>> rows, models, kernel = apply_preset("cmmd", [[3.0, 4.0]], {"a": [[0.0, 2.0]]})
     >>> rows, models, kernel
@@ -59,14 +59,14 @@ def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Ke
 
 
 def preset_of(name: str) -> Preset:
-    """The preset of this name."""
+    """The preset with this name."""
     if name not in PRESETS:
         raise InputError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
     return PRESETS[name]
 
 
 def preset_note(name: str) -> str:
-    """The sentence a result carries, so that a reader can repeat it.
+    """The note in a result that tells a reader how to repeat it.
 
     >>> preset_note("cmmd")
     'preset cmmd: rows scaled to unit length, Gaussian kernel with σ = 10'
@@ -75,13 +75,13 @@ def preset_note(name: str) -> str:
 
 
 def unit_rows(argument: str, rows: Array) -> Array:
-    """Each row divided by its length; a row of zeros has no direction and is refused."""
-    # Divided by the largest entry first: the square of a huge or tiny number would leave float64.
+    """Each row divided by its length; rows of zeros have no direction and are refused."""
+    # Divided by the largest entry first: the square of a huge or tiny number would overflow or underflow.
     largest = np.abs(rows).max(axis=1, keepdims=True)
     zero = largest[:, 0] == 0.0
     if zero.any():
         raise InputError(
-            f"{argument}: expected rows that can be scaled to unit length, got zeros only in {int(zero.sum())} of "
+            f"{argument}: expected rows that can be scaled to unit length, got only zeros in {int(zero.sum())} of "
             f"{len(rows)} rows (first: row {int(zero.argmax())})"
         )
     scaled = rows / largest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relfit.compute.tiles import one_blas_thread
+from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.groups import group_counts

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from relfit.compute.backend import Points
-from relfit.compute.numpy_backend import NumpyBackend
+from relfit.compute.backend import NumpyBackend, Points
 from relfit.kernels.base import Kernel, Weight
 from relfit.util.arrays import Array
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from relfit.compute.reduce import Runtime
 from relfit.compute.rows import LazyRows, parts
-from relfit.compute.tiles import Runtime
 from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, mixed, positive_part

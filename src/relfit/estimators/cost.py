@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
-from relfit.compute.numpy_backend import TILE
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete

@@ -6,15 +6,16 @@ The rows of a cheaper design come a window at a time: memory is bounded, and eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from relfit.compute.tiles import DEFAULT_MEMORY, SERIAL_PAIRS, Runtime
+from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
+from relfit.compute.schedulers import local_executor, local_results
 from relfit.estimators.bands import STEP, Part
 from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource
 from relfit.stats.joint import Psi, centred, mixed, positive_part
@@ -305,19 +306,25 @@ def each_part(
     h then has fewer lags where none of its rows needs more. Slices run on threads and come in the rows' order.
     """
 
-    def work(start: int, slice_: Sequence[Array]) -> list[tuple[int, T]]:
-        values = source.band_values(slice_)
-        cut = _parts(start, start + len(slice_[0]) - lags, lags, ends)
-        return [(start + part.first, reduce(start + part.first, values(part))) for part in cut]
+    def of_slice(start: int, arrays: Sequence[Array]) -> list[tuple[int, T]]:
+        values = source.band_values(arrays)
+        parts = _parts(start, start + len(arrays[0]) - lags, lags, ends)
+        return [(start + part.first, reduce(start + part.first, values(part))) for part in parts]
+
+    def of_window(start: int, window: Sequence[Array], executor: Executor) -> Iterator[tuple[int, T]]:
+        def call(first: int) -> tuple[Any, ...]:
+            return of_slice, start + first, [array[first : first + size + lags] for array in window]
+
+        with closing(local_results(range(0, len(window[0]) - lags, size), call, executor)) as computed:
+            for _, results in computed:
+                yield from results
 
     size, threads = slices(source.width, lags, runtime)
-    with _mapping(source.rows * lags, runtime, threads) as mapped:
+    # A caller's executor is meant for blocks of kernel matrices; slices get no threads besides it.
+    with local_executor(source.rows * lags, threads if runtime.executor is None else 1) as executor:
         for start, window in windows(source, lags, runtime.memory):
             stop = start + len(window[0]) - lags
-            starts = range(start, stop, size)
-            cut = ([array[a - start : a - start + size + lags] for array in window] for a in starts)
-            for results in mapped(work, starts, cut):
-                yield from results
+            yield from of_window(start, window, executor)
             # Otherwise it would still be held while the next one is fetched.
             window.clear()
             if runtime.progress is not None:
@@ -378,13 +385,3 @@ def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
 def _needed(a: int, b: int, ends: int) -> int:
     """The largest lag that stays before the next multiple of `ends`, for the rows a..b−1."""
     return ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends
-
-
-@contextmanager
-def _mapping(pairs: int, runtime: Runtime, threads: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """`map`, on a thread per core where the work is worth it; who gives an executor (for tiles) gets no threads."""
-    if runtime.executor is not None or pairs < SERIAL_PAIRS or threads == 1:
-        yield map
-        return
-    with ThreadPoolExecutor(threads) as workers:
-        yield workers.map

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.labels import group_labels
+from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, PairDesign
 from relfit.estimators.split import split, take

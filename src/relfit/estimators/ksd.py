@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from relfit.compute.backend import Backend, Points
-from relfit.compute.patches import Patch, Sums, described, matrix_sums
+from relfit.compute.backend import Backend, Points, Products
+from relfit.compute.reduce import Job, Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows, parts
-from relfit.compute.tiles import Job, Products, Runtime
 from relfit.data.load import Data
-from relfit.data.models import Density
-from relfit.data.scores import scores_of, stored_scores
+from relfit.data.models import Density, scores_of, stored_scores
 from relfit.estimators.bands import BandRows, BandValues, Part, band_rows, products
 from relfit.estimators.base import (
     Dependence,
@@ -178,7 +176,7 @@ class SteinSums:
     passes: int = 1
 
     def key(self) -> str:
-        """See `Measure`."""
+        """See `Reduction`."""
         return f"Stein sums {described(self.kernel, self.centre)}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
@@ -189,7 +187,7 @@ class SteinSums:
         """All columns that are multiplied with the kernel matrix."""
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
-    def side(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+    def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
         """Rows and their scores, where the backend works."""
         x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
         given, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
@@ -207,7 +205,7 @@ class SteinSums:
         left = {w: part.basis for w, part in x.columns.items()}
         return [Job(self.kernel.untilted, x.points, y.points, right, left)]
 
-    def sums(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
+    def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """Σ_b u_i(x_a, x_b) over the rows b of the other side."""
         found = products[0]
         rows = x.finish({w: part.expand(found.rows[w]) for w, part in y.columns.items()})

@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from relfit.compute.rows import LazyRows, some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
-from relfit.data.scores import scores_of, stored_scores
+from relfit.data.models import scores_of, stored_scores
 from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Locations
 from relfit.estimators.designs import Complete
 from relfit.estimators.kernel import centre_of

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.arrays import as_rows
+from relfit.data.arrays import as_rows, group_labels
 from relfit.data.files import read_names
 from relfit.data.frames import frame_names
-from relfit.data.labels import group_labels
 from relfit.estimators.groups import by_group
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.errors import InputError

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Points
-from relfit.compute.patches import Patch, Sums, described, matrix_sums
-from relfit.compute.tiles import Job, Products, Runtime
+from relfit.compute.backend import Backend, Points, Products
+from relfit.compute.reduce import Job, Patch, Runtime, Sums, described, matrix_sums
 from relfit.data.load import Data
 from relfit.estimators.bands import BandRows, BandValues, Part, band_rows
 from relfit.estimators.base import (
@@ -108,11 +107,11 @@ class KernelSums:
 
     @property
     def passes(self) -> int:
-        """One, and for a tilted kernel one more for the squares."""
+        """One, and one more for the squares of a tilted kernel."""
         return 1 if self.kernel.tilt is None else 2
 
     def key(self) -> str:
-        """See `Measure`."""
+        """See `Reduction`."""
         return f"kernel sums {described(self.kernel, self.centre)} paired={self.paired}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
@@ -123,7 +122,7 @@ class KernelSums:
         """The columns of the rows, and 1."""
         return int(sources[0].shape[1]) + 1
 
-    def side(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+    def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
         """Rows of one sample, centred and prepared."""
         x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
         if tilt is None:
@@ -144,7 +143,7 @@ class KernelSums:
             return [first]
         return [first, job(Squared(plain), x.squared, y.squared, x.weights**2, y.weights**2)]
 
-    def sums(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
+    def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """The products, each times its own row's weight."""
         first, *squares = products
         rows, columns = host(first.rows["phi"]), first.columns.get("phi")

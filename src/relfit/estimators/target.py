@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import block_diag
 
-from relfit.compute.tiles import Runtime
+from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
-from relfit.data.models import Density
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, scores_of
 from relfit.estimators.bands import BandValues
 from relfit.estimators.base import (
     Dependence,

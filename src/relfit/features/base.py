@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.util.errors import BackendUnavailable, InputError
+from relfit.util.libraries import has_cuda
 
 Kind = Literal["images", "text"]
 Features = NDArray[np.float32]
@@ -185,7 +186,7 @@ def torch_library() -> Any:
 
 def pick_device(device: str) -> str:
     """The device by its torch name; "auto" is a CUDA device where there is one."""
-    available = bool(torch_library().cuda.is_available())
+    available = has_cuda()
     if device == "cuda" and not available:
         raise InputError('device: torch sees no CUDA device here, got "cuda"; use "cpu" or "auto"')
     if device not in ("auto", "cpu", "cuda"):

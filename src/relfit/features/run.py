@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +22,15 @@ from relfit.features.sources import Item, list_items
 from relfit.util.errors import InputError
 from relfit.util.files import open_atomic, write_text_atomic
 from relfit.util.progress import Progress, reporting
+from relfit.util.sqlite import Database, Format
 from relfit.util.text import visible
 
-APPLICATION_ID = 0x72666561  # "rfea": marks the file as ours in SQLite's header
-_CREATE = (
-    "CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL, rows BLOB NOT NULL)",
-)
+_CREATE = """
+CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL, rows BLOB NOT NULL)
+"""
+# The number is "rfea".
+PARTIAL = Format("output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True)
 
 
 @dataclass(frozen=True)
@@ -43,81 +43,54 @@ class Batch:
     rows: bytes
 
 
-class Partial:
-    """The open file; made by `opened`."""
+class Partial(Database):
+    """The partial file of a run: a new one, or that of an earlier run of the same `identity`; others are refused.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    Only one process at a time can have it open. A file without a finished batch is removed when it is closed.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
+        super().__init__(path, PARTIAL)
+        try:
+            self._claim(identity)
+        except BaseException:
+            self.close()
+            raise
 
     def add(self, batch: Batch) -> None:
-        """Keep a batch: on disk when this returns."""
+        """Keep a batch; it is on disk when this returns."""
         values = (batch.start, json.dumps(batch.digests), json.dumps(batch.broken), batch.rows)
-        with self._connection:
-            self._connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", values)
+        with self.transaction() as connection:
+            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", values)
 
     def batches(self) -> Iterator[Batch]:
         """The kept batches, in order, one at a time."""
-        for start, digests, broken, rows in self._connection.execute("SELECT * FROM batches ORDER BY start"):
+        for start, digests, broken, rows in self.connection.execute("SELECT * FROM batches ORDER BY start"):
             reasons = {int(position): reason for position, reason in json.loads(broken).items()}
             yield Batch(start, tuple(json.loads(digests)), reasons, rows)
 
+    def close(self) -> None:
+        """Close the file, and remove it if no batch is finished."""
+        if self._is_without_batches():
+            Path(self.path).unlink()
+        super().close()
 
-@contextmanager
-def opened(path: Path, identity: Mapping[str, str]) -> Iterator[Partial]:
-    """The partial file at `path`, new or of an earlier run of the same `identity`; another's is refused.
+    def _is_without_batches(self) -> bool:
+        return not self.connection.execute("SELECT count(*) FROM batches").fetchone()[0]
 
-    Closing a file without a finished batch removes it.
-    """
-    try:
-        connection = sqlite3.connect(path, timeout=1.0)
-        try:
-            _prepare(connection, path, identity)
-            try:
-                yield Partial(connection)
-            finally:
-                if not _count(connection):
-                    path.unlink()
-        finally:
-            connection.close()
-    except sqlite3.OperationalError as error:
-        busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-        reason = "another relfit is writing it" if busy else str(error)
-        raise InputError(f"{os.fspath(path)}: cannot be used ({reason})") from None
-    except sqlite3.DatabaseError as error:
-        raise InputError(
-            f"{os.fspath(path)}: is damaged or no partial file of relfit ({error}); delete it to begin again"
-        ) from None
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, identity: Mapping[str, str]) -> None:
-    # The lock lasts until the connection closes or the process dies.
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN EXCLUSIVE")
-    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        for statement in _CREATE:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    elif connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise InputError(f"{os.fspath(path)}: is a file of another program; move it away")
-    if not _count(connection):
-        connection.execute("DELETE FROM identity")
-        connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
-    connection.commit()
-    _refuse_others(path, dict(connection.execute("SELECT name, value FROM identity")), identity)
-
-
-def _count(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM batches").fetchone()[0])
-
-
-def _refuse_others(path: Path, kept: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    for name, value in wanted.items():
-        if kept.get(name) != value:
-            raise InputError(
-                f"{os.fspath(path)}: was begun with another {name} ({kept.get(name)}; now {value}) and cannot be mixed "
-                "with it; repeat that command, or delete the file to begin again"
-            )
+    def _claim(self, identity: Mapping[str, str]) -> None:
+        """Record the identity of a run that begins; refuse to continue one of another identity."""
+        if self._is_without_batches():
+            with self.transaction() as connection:
+                connection.execute("DELETE FROM identity")
+                connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
+        recorded = dict(self.connection.execute("SELECT name, value FROM identity"))
+        for name, value in identity.items():
+            if recorded.get(name) != value:
+                raise InputError(
+                    f"{self.path}: was started with another {name} ({recorded.get(name)}; now {value}) and cannot be "
+                    "mixed with it; repeat that command, or delete the file to begin again"
+                )
 
 
 @dataclass(frozen=True)
@@ -170,7 +143,7 @@ def extract_features(
     items = list_items(source, kind, field=field, limit=limit)
     extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
     partial_path = target.with_name(f"{target.name}.partial")
-    with reporting(progress, "extracting") as bar, opened(partial_path, _identity(items, extractor)) as partial:
+    with reporting(progress, "extracting") as bar, Partial(partial_path, _identity(items, extractor)) as partial:
         update = bar or (lambda *_: None)
         resumed = _verify(partial, items, extractor, skip_broken, update)
         for start in range(resumed, len(items), batch):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relfit.data.files.paths import check_plain
+from relfit.data.files.base import check_plain
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
 from relfit.util.text import is_text

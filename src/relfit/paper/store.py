@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from relfit.util.errors import InputError
-from relfit.util.sqlite import Database, Format, transaction
+from relfit.util.sqlite import Database, Format
 
 _CREATE = """
 CREATE TABLE trials (
@@ -87,8 +87,8 @@ class Store(Database):
         """Store (seed, result) pairs of one setting in one transaction: all or none."""
         key = (experiment, self.version, canonical_json(setting))
         rows = [(*key, int(seed), canonical_json(result)) for seed, result in trials]
-        with transaction(self._connection):
-            self._connection.executemany(_INSERT, rows)
+        with self.transaction() as connection:
+            connection.executemany(_INSERT, rows)
 
     def results(self, experiment: str, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The stored results, ordered by seed."""
@@ -101,4 +101,4 @@ class Store(Database):
 
     def _select(self, what: str, experiment: str, setting: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         key = (experiment, self.version, canonical_json(setting))
-        return self._connection.execute(f"{what} {_WHERE} ORDER BY seed", key).fetchall()
+        return self.connection.execute(f"{what} {_WHERE} ORDER BY seed", key).fetchall()

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Block, BlockSums, Points, TileKernel
-from relfit.compute.numpy_backend import NumpyBackend
-from relfit.compute.tiles import Runtime
+from relfit.compute.backend import Backend, Block, NumpyBackend, Points, Products
+from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.data.overlap import fingerprint
@@ -191,12 +190,12 @@ class SharedDistances(NumpyBackend):
     shortest: float = 1.0
     blocks: dict[tuple[bytes, bytes], Array] = field(default_factory=dict)
 
-    def points(self, kernel: TileKernel, rows: Array) -> Points:
+    def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, and in the place of the product's factors a key for each, by which its distances are found."""
         keys = fingerprint(rows).keys.view(np.float64)[:, None]
         return Points(rows, keys, keys.T, by_differences=False)
 
-    def block_sums(self, block: Block) -> BlockSums:
+    def block_sums(self, block: Block) -> Products:
         """The products of the block with φ of its distances."""
         key = block.x.left.tobytes(), block.y.left.tobytes()
         if key not in self.blocks:
@@ -206,7 +205,7 @@ class SharedDistances(NumpyBackend):
             np.fill_diagonal(phi, 0.0)
         rows = {w: (phi @ side).T for w, side in block.right.items()}
         columns = {w: (phi.T @ side).T for w, side in block.left.items()}
-        return BlockSums(rows, columns, float(np.vdot(phi, phi)) if block.squares else 0.0)
+        return Products(rows, columns, float(np.vdot(phi, phi)) if block.squares else 0.0)
 
 
 def _backend(data: Data, kernels: Sequence[Kernel]) -> Backend:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from relfit.data.models import Density
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, scores_of
 from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled
 from relfit.report.words import measure_of

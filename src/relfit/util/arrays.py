@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.util.errors import InputError
+
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -28,3 +30,22 @@ def library(t: Any) -> Any:
     if name in ("torch", "cupy"):
         return sys.modules[name]
     return sys.modules["jax.numpy"] if name in ("jax", "jaxlib") else np
+
+
+def two_dimensional(where: object, array: Any) -> Any:
+    """The array as rows and columns; a 1-d array is n × 1, arrays of more dimensions are refused."""
+    if array.ndim == 1:
+        return array[:, None]
+    if array.ndim != 2:
+        shape = tuple(array.shape)
+        raise InputError(
+            f"{where}: expected rows and columns, got an array of shape {shape}; flatten each item to one row"
+        )
+    return array
+
+
+def numeric_rows(where: object, array: NDArray[Any]) -> Any:
+    """The array as rows and columns of numbers, not converted; other types are refused."""
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{where}: expected numbers, got dtype {array.dtype}; convert it to float first")
+    return two_dimensional(where, array)

@@ -1,4 +1,4 @@
-"""Checks of plain options, and the random streams everything seeded draws from."""
+"""Checks of options that are one number or one word."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ from relfit.util.errors import InputError
 
 
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
-    """The value if it is one of the choices."""
+    """The value, which must be one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}")
     return value
 
 
 def check_alpha(alpha: Any) -> float:
-    """A level strictly between 0 and 1."""
-    return _between("alpha", alpha, 0.0, 1.0)
+    """The level of a test, which must lie strictly between 0 and 1."""
+    return _between_0_and_1("alpha", alpha)
 
 
 def check_level(level: Any) -> float:
-    """A confidence level strictly between 0 and 1."""
-    return _between("level", level, 0.0, 1.0)
+    """A confidence level, which must lie strictly between 0 and 1."""
+    return _between_0_and_1("level", level)
 
 
 def check_fraction(fraction: Any) -> float:
-    """A share strictly between 0 and 1."""
-    return _between("select_fraction", fraction, 0.0, 1.0)
+    """The fraction of rows used for selection, which must lie strictly between 0 and 1."""
+    return _between_0_and_1("select_fraction", fraction)
 
 
 def check_margin(margin: Any) -> float:
-    """A difference that does not matter: finite and not negative."""
-    number = isinstance(margin, int | float | np.floating | np.integer) and not isinstance(margin, bool)
-    if not number or not 0.0 <= margin < float("inf"):
+    """The largest difference that counts as irrelevant, which must be finite and at least 0."""
+    if not _is_number(margin) or not 0.0 <= margin < float("inf"):
         raise InputError(
             f"margin: expected a number of at least 0, in the units of the discrepancy, got {_shown(margin)}"
         )
     return float(margin)
 
 
-def _between(argument: str, value: Any, low: float, high: float) -> float:
-    number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    if not number or not low < value < high:
-        raise InputError(f"{argument}: expected a number between {low:g} and {high:g}, got {_shown(value)}")
+def _between_0_and_1(argument: str, value: Any) -> float:
+    if not _is_number(value) or not 0.0 < value < 1.0:
+        raise InputError(f"{argument}: expected a number between 0 and 1, got {_shown(value)}")
     return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,8 @@
-"""Optional libraries: looked up where their objects are recognised, imported only where their files are read."""
+"""Optional libraries and the machine: what is loaded, what must be installed, how many cores and whether there is CUDA.
+
+Objects of an optional library are recognised with `loaded`, which imports nothing; the library is imported with
+`needed`, only where a file requires it.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,13 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relfit.util.errors import InputError
 
-if TYPE_CHECKING:
-    pass
-
 
 def loaded(name: str) -> Any:
-    """The library if something has imported it already; without that, no object of it can exist.
+    """The library if it has been imported already, else None: without that, no object of the library can exist.
 
     >>> loaded("a library nobody has") is None
     True
@@ -24,16 +25,16 @@ def loaded(name: str) -> Any:
 
 
 def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
-    """The library, imported; absent or older than `oldest`, one line says what to install."""
-    wanted, package = ".".join(map(str, oldest)), library.partition(".")[0]
+    """Import the library; raises one line that says what to install if it is missing or older than `oldest`."""
+    oldest_text, package = ".".join(map(str, oldest)), library.partition(".")[0]
     try:
         module = importlib.import_module(library)
     except (ImportError, OSError):
         raise InputError(f"{where}: reading it needs {package}; install it with  pip install {package}") from None
-    version = str(getattr(module, "__version__", wanted))
+    version = str(getattr(module, "__version__", oldest_text))
     if _numbers(version) < oldest:
         raise InputError(
-            f"{where}: reading it safely needs {package} {wanted} or newer, got {version}; "
+            f"{where}: reading it safely needs {package} {oldest_text} or newer, got {version}; "
             f"install it with  pip install -U {package}"
         )
     return module
@@ -46,28 +47,20 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts[:whole])
 
 
-# --------------------
-# The plan of tiles and its reduction: every sum over a kernel matrix, without ever holding the matrix.
-#
-# A `Job` asks for the products of one kernel matrix with right-hand sides. Jobs are cut into blocks by a plan that
-# depends on their sizes and the byte budget alone; blocks run on any `concurrent.futures` executor and are combined
-# in the plan's order, so the answer is the same bits for any number of workers.
-
-
 def usable_cores() -> int:
-    """The number of cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-# --------------------
-# What happens where a worker is: the backend it has, and the work on one patch.
+# Files that drivers of CUDA devices leave: NVIDIA's on Linux, Windows' for Linux, AMD's.
+_DRIVERS = ("/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
 
 
 def has_cuda() -> bool:
-    """Whether there is a CUDA device that torch can use. torch is only loaded where the machine has a driver."""
-    if not Path("/proc/driver/nvidia/version").exists():
+    """True if torch can use a CUDA device. torch, which is slow to load, is imported only if there may be a driver."""
+    if sys.platform != "win32" and not any(Path(driver).exists() for driver in _DRIVERS):
         return False
     try:
         import torch

@@ -1,6 +1,8 @@
-"""SQLite files of our own: made once, checked when opened, safe against kill -9 and against several writers.
+"""SQLite files of our own: created once, checked when opened, safe against kill -9 and power cuts.
 
-WAL mode with synchronous=FULL: what is committed survives a power cut. Not for network file systems.
+With synchronous=FULL, what is committed survives a power cut. A shared format is in WAL mode, so that any number of
+processes may write to one file, but not on a network file system. An exclusive format is locked by the one process that
+has it open, until it closes the file or dies.
 """
 
 from __future__ import annotations
@@ -8,17 +10,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from relfit.util.errors import InputError
 
-BUSY_SECONDS = 60.0
-
-T = TypeVar("T")
+# Seconds to wait for another process: to finish its transaction in a shared file, to close an exclusive one.
+BUSY_SECONDS, EXCLUSIVE_SECONDS = 60.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,33 @@ class Format:
     application: int
     schema: int
     create: str
+    exclusive: bool = False
 
 
 class Database:
-    """A file of this format, open; use it as a context manager."""
+    """An open file of one format; use it as a context manager.
+
+    A file that is not of this format, or not sound, is refused with one InputError.
+    """
 
     def __init__(self, path: str | os.PathLike[str], form: Format) -> None:
         self.path = os.fspath(path)
-        self._connection = open_database(self.path, form)
+        self.form = form
+        seconds = EXCLUSIVE_SECONDS if form.exclusive else BUSY_SECONDS
+        try:
+            self.connection = sqlite3.connect(self.path, timeout=seconds, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._refusal(f"cannot open {self.path!r} ({error}); give a file in a folder that exists") from error
+        try:
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            self.connection.close()
+            busy = "another process is writing it", "wait for that process, or end it"
+            reason, remedy = busy if _is_busy(error) else (str(error), f"give {form.name} or a new file name")
+            raise self._refusal(f"cannot use {self.path!r} ({reason}); {remedy}") from error
+        except BaseException:
+            self.connection.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -49,90 +69,82 @@ class Database:
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
-        self._connection.close()
+        self.connection.close()
 
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """BEGIN IMMEDIATE, then COMMIT, or ROLLBACK on any exception, an interrupt included."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # SQLite may have rolled back already, after a full disk for one.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-
-
-def open_database(path: str, form: Format) -> sqlite3.Connection:
-    """A checked connection to a new file or one of this format; every way in which it is not one is one InputError."""
-    try:
-        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    except sqlite3.Error as error:
-        raise InputError(
-            f"{form.argument}: cannot open {path!r} ({error}); give a file in a folder that exists"
-        ) from error
-    try:
-        _prepare(connection, path, form)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        remedy = "end the process that holds it" if _is_busy(error) else f"give {form.name} or a new name"
-        raise InputError(f"{form.argument}: cannot use {path!r} ({error}); {remedy}") from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: str, form: Format) -> None:
-    """Make the table in a new file, or check that an old one is a sound one of this schema."""
-    connection.execute("PRAGMA synchronous = FULL")
-    with transaction(connection):
-        if _is_empty(connection):
-            for statement in form.create.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {form.application}")
-            connection.execute(f"PRAGMA user_version = {form.schema}")
-    _check(connection, path, form)
-    _patiently(lambda: connection.execute("PRAGMA journal_mode = WAL"))
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return not tables and not _pragma(connection, "application_id") and not _pragma(connection, "user_version")
-
-
-def _check(connection: sqlite3.Connection, path: str, form: Format) -> None:
-    if _pragma(connection, "application_id") != form.application:
-        raise InputError(f"{form.argument}: {path!r} is an SQLite file of another program; give a new file name")
-    found = _pragma(connection, "user_version")
-    if found != form.schema:
-        raise InputError(
-            f"{form.argument}: {path!r} has schema {found}, not {form.schema}; "
-            "use the relfit that wrote it or a new file"
-        )
-    fault = _pragma(connection, "quick_check(1)")
-    if fault != "ok":
-        first_line = str(fault).strip().replace("\n", " ")
-        raise InputError(f"{form.argument}: {path!r} is damaged ({first_line}); restore a copy or give a new file name")
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> Any:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def _patiently(action: Callable[[], T]) -> T:
-    """Repeat `action` while the file is busy: SQLite does not wait when it changes the journal mode."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing: committed to disk at the end, rolled back on any exception, an interrupt included."""
         try:
-            return action()
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(0.01)
+            with self._transaction("IMMEDIATE"):
+                yield self.connection
+        except sqlite3.Error as error:
+            raise self._refusal(
+                f"cannot write {self.path!r} ({error}); what it holds is kept: once this is fixed, the same call "
+                "resumes from there"
+            ) from error
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self.connection.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException:
+            # SQLite may have rolled back already, for example when the disk is full.
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+
+    def _prepare(self) -> None:
+        """Create the tables in a new file, or check that an existing file is sound and of this schema."""
+        if self.form.exclusive:
+            # The lock lasts until the connection closes or the process dies.
+            self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self.connection.execute("PRAGMA synchronous = FULL")
+        with self._transaction("EXCLUSIVE" if self.form.exclusive else "IMMEDIATE"):
+            if self._is_empty():
+                for statement in self.form.create.split(";"):
+                    self.connection.execute(statement)
+                self.connection.execute(f"PRAGMA application_id = {self.form.application}")
+                self.connection.execute(f"PRAGMA user_version = {self.form.schema}")
+        self._check()
+        if not self.form.exclusive:
+            self._use_wal()
+
+    def _is_empty(self) -> bool:
+        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return not tables and not self._pragma("application_id") and not self._pragma("user_version")
+
+    def _check(self) -> None:
+        if self._pragma("application_id") != self.form.application:
+            raise self._refusal(f"{self.path!r} is an SQLite file of another program; give a new file name")
+        schema = self._pragma("user_version")
+        if schema != self.form.schema:
+            raise self._refusal(
+                f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit that wrote it or a new file"
+            )
+        fault = self._pragma("quick_check(1)")
+        if fault != "ok":
+            first_line = str(fault).strip().replace("\n", " ")
+            raise self._refusal(f"{self.path!r} is damaged ({first_line}); restore a copy or give a new file name")
+
+    def _use_wal(self) -> None:
+        """Switch to WAL mode, again and again while the file is busy: SQLite does not wait for this by itself."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+
+    def _pragma(self, name: str) -> Any:
+        return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    def _refusal(self, message: str) -> InputError:
+        return InputError(f"{self.form.argument}: {message}")
 
 
 def _is_busy(error: sqlite3.Error) -> bool:

@@ -1,24 +1,11 @@
-"""Names of models: any text that can be written to a file."""
+"""Text that people read: names as they are shown, lists of names, and other libraries' errors in one line."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-
-def is_text(value: Any) -> bool:
-    r"""Text that can be written: half a character, as a lone surrogate is, cannot.
-
-    >>> is_text("λ 🚀\n"), is_text("\ud83d"), is_text(3)
-    (True, False, False)
-    """
-    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
-
-
-# --------------------
-# A result in plain words: names as shown, the summary sentence, the error that is controlled.
 
 # Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
 _JOINERS = "\u200c\u200d"
@@ -26,8 +13,17 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _MOST_NAMES = 4
 
 
+def is_text(value: Any) -> bool:
+    r"""True for text that can be written to a file, which excludes text with a lone surrogate (half a character).
+
+    >>> is_text("λ 🚀\n"), is_text("\ud83d"), is_text(3)
+    (True, False, False)
+    """
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def visible(name: str) -> str:
-    r"""The name on one line: control, direction and other invisible characters as escapes.
+    r"""The name on one line, with control characters, direction marks and other invisible characters as escapes.
 
     >>> print(visible("two\nlines"))
     two\nlines
@@ -46,14 +42,31 @@ def quoted(name: str) -> str:
     return shown if re.fullmatch(r"[^\W\d_](?:[^\s,;:'\"]*\w)?", shown) else f"'{shown}'"
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
-    """The names as a list in words; a long one is cut short.
+def listed(
+    names: Sequence[str], last: str = "and", *, most: int = _MOST_NAMES, quote: Callable[[str], str] = quoted
+) -> str:
+    """The names as a list in a sentence, of at most `most` items; "k more" is the last item of a longer list.
+
+    `quote` is applied to each name: `quoted` to models in running text, `repr` to names in errors, `str` to phrases
+    that need no quotes.
 
     >>> listed(["gpt", "llama", "phi"]), listed(list("abcdefg"), "or")
     ('gpt, llama and phi', 'a, b, c or 4 more')
+    >>> listed(["x", "y", "z"], most=2, quote=repr)
+    "'x' and 2 more"
     """
-    shown = [quoted(name) for name in names]
-    if len(shown) > _MOST_NAMES:
-        kept = _MOST_NAMES - 1
-        shown = [*shown[:kept], f"{len(names) - kept} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {last} {shown[-1]}"
+    kept = names if len(names) <= most else names[: most - 1]
+    items = [quote(name) for name in kept]
+    if len(kept) < len(names):
+        items.append(f"{len(names) - len(kept)} more")
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def first_line(error: BaseException) -> str:
+    r"""The first line of an error's message, or the name of its type if it has no message.
+
+    >>> first_line(ValueError("bad shape\ndetails")), first_line(KeyError())
+    ('bad shape', 'KeyError')
+    """
+    lines = str(error).strip().splitlines()
+    return lines[0].strip() if lines else type(error).__name__

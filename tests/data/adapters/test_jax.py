@@ -7,8 +7,7 @@ from slopes import slopes
 
 from relfit.data.adapters import adapt
 from relfit.data.load import load
-from relfit.data.models import Density
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, scores_of
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 jnp = jax.numpy
@@ -121,7 +120,7 @@ def test_numpyro_single_numbers_are_one_column(numpyro, rng):
 
 
 def test_numpyro_outside_the_support_there_is_no_density(numpyro):
-    """NumPyro's own formula goes on there: log p(−1) of an exponential comes out as +1."""
+    """NumPyro evaluates its formula there too: log p(−1) of an exponential comes out as +1."""
     density = adapt(numpyro.Exponential(1.0), 1)
     np.testing.assert_allclose(density.log_probs(np.array([[-1.0], [1.0]])), [-np.inf, -1.0])
     refused(lambda: scores_of("e", density, np.array([[-1.0], [1.0]])), "model 'e'", "1 of 2 rows")

@@ -67,7 +67,10 @@ def test_finite_differences_are_said_with_their_error(rng):
 def test_a_library_that_is_not_there_is_named(monkeypatch, rng):
     monkeypatch.setitem(sys.modules, "jax", None)
     density = Density(log_prob=lambda x: x.sum(-1), autodiff="jax")
-    refused(lambda: density.scores(rng.normal(size=(5, 2))), 'autodiff="jax": jax is not installed; pip install jax')
+    refused(
+        lambda: density.scores(rng.normal(size=(5, 2))),
+        'autodiff="jax": jax is not installed; install it with  pip install jax',
+    )
     refused(lambda: Density(log_prob=len, autodiff="tensorflow"), 'autodiff to be "torch", "jax" or None')
 
 

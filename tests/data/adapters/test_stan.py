@@ -12,7 +12,7 @@ from refusals import refused
 from slopes import slopes
 
 from relfit.data.adapters import adapt
-from relfit.data.scores import scores_of
+from relfit.data.models import scores_of
 
 PROGRAM = """
 data { int<lower=0> n; array[n] real y; }

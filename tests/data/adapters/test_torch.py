@@ -7,8 +7,7 @@ from slopes import slopes
 
 from relfit.data.adapters import adapt
 from relfit.data.load import load
-from relfit.data.models import Density
-from relfit.data.scores import scores_of
+from relfit.data.models import Density, scores_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 D = torch.distributions
@@ -133,7 +132,7 @@ def test_the_models_own_precision_is_used_and_said(x):
 
 def test_batches_do_not_change_scores(x, monkeypatch):
     whole = adapt(Energy(), 2).scores(x)
-    monkeypatch.setattr("relfit.data.autodiff_torch.BATCH", 7)
+    monkeypatch.setattr("relfit.data.autodiff.TORCH_BATCH", 7)
     np.testing.assert_allclose(adapt(Energy(), 2).scores(x), whole, rtol=1e-12)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from typing import Any
 
@@ -10,11 +9,12 @@ import numpy as np
 
 from relfit.data.models import Density
 from relfit.util.arrays import Array
+from relfit.util.libraries import loaded
 
 
-def adapt(value: Any, dim: int) -> Density | None:
+def density(value: Any, dim: int) -> Density | None:
     """A ``pymc.Model`` as a density of its value variables, flattened in the order of ``model.value_vars``."""
-    pymc = sys.modules.get("pymc")
+    pymc = loaded("pymc")
     if pymc is None or not isinstance(value, pymc.Model):
         return None
     size = sum(np.size(part) for part in value.initial_point().values())

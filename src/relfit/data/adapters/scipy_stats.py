@@ -1,20 +1,28 @@
-"""scipy.stats: frozen continuous distributions, multivariate normal and t, Gaussian kernel density estimates."""
+"""scipy.stats: frozen continuous distributions, multivariate normal and t, Gaussian kernel density estimates.
+
+Mixtures of Gaussians are computed here in closed form, also for scikit-learn: `gaussian_mixture` for components with
+their own covariances, `shared_mixture` for very many components with one covariance.
+"""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp, softmax
 
-from relfit.data.adapters.mixtures import gaussian_mixture, shared_mixture
-from relfit.data.autodiff import first_line
-from relfit.data.models import Density
+from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
+from relfit.util.libraries import loaded
+from relfit.util.text import first_line
 
-# Derivatives of the log density of a standardised variable, given the shape parameters.
+# The most entries of the matrix of rows × components that are held at once.
+_MOST_ENTRIES = 2_000_000
+
+# The derivative of the log density of a standardised variable, given the shape parameters.
 _SLOPES: dict[str, Callable[..., Array]] = {
     "norm": lambda z: -z,
     "t": lambda z, df: -(df + 1.0) * z / (df + z**2),
@@ -26,12 +34,12 @@ _SLOPES: dict[str, Callable[..., Array]] = {
 }
 
 
-def adapt(value: Any, dim: int) -> Density | None:
-    """A frozen distribution or a `gaussian_kde` as a density; None for anything else.
+def density(value: Any, dim: int) -> Density | None:
+    """A frozen distribution or a `gaussian_kde` as a density; None for any other value.
 
-    Closed forms where they are listed here; the others by finite differences of ``logpdf``.
+    Scores have a closed form for the distributions in this file, and are finite differences of ``logpdf`` for others.
     """
-    stats = sys.modules.get("scipy.stats")
+    stats = loaded("scipy.stats")
     if stats is None or not type(value).__module__.startswith("scipy.stats"):
         return None
     if isinstance(value, stats.gaussian_kde):
@@ -44,6 +52,18 @@ def adapt(value: Any, dim: int) -> Density | None:
     if not callable(getattr(value, "logpdf", None)):
         raise InputError(f"{type(value).__name__}: expected a continuous distribution with logpdf, got one without")
     return _through_logpdf(value, dim)
+
+
+def sampler(value: Any) -> Draw | None:
+    """Draws from a frozen distribution or a `gaussian_kde`."""
+    stats = loaded("scipy.stats")
+    if stats is None:
+        return None
+    if isinstance(value, stats.gaussian_kde):
+        return lambda n, rng: value.resample(n, seed=rng).T
+    if type(value).__module__.startswith("scipy.stats") and hasattr(value, "rvs"):
+        return lambda n, rng: np.asarray(value.rvs(size=n, random_state=rng)).reshape(n, -1)
+    return None
 
 
 def _univariate(value: Any, stats: Any) -> Density:
@@ -102,3 +122,68 @@ def _root(covariance: Array, name: str) -> Array:
         return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
     except np.linalg.LinAlgError:
         raise InputError(f"{name}: expected a positive definite covariance, got a singular one") from None
+
+
+def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
+    """Σ_k w_k N(μ_k, Λ_k⁻¹) with Λ_k = R_kR_kᵀ: weights (K,), means (K, d), roots (K, d, d).
+
+    ``∇ log p(x) = −Σ_k r_k(x) R_kR_kᵀ(x − μ_k)``, with r_k(x) the posterior of component k.
+
+    >>> pair = gaussian_mixture(np.array([0.5, 0.5]), np.array([[-1.0], [1.0]]), np.ones((2, 1, 1)))
+    >>> bool(np.isclose(pair.scores(np.array([[0.3]]))[0, 0], np.tanh(0.3) - 0.3))
+    True
+    """
+    kept = weights > 0.0
+    weights, means, roots = weights[kept], means[kept], roots[kept]
+    heights = np.log(weights) + np.linalg.slogdet(roots)[1]
+
+    def whitened(x: Array) -> Array:
+        return np.stack([(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1)
+
+    def log_joint(z: Array) -> Array:
+        return np.asarray(heights - 0.5 * (z**2).sum(axis=2))
+
+    def score(x: Array) -> Array:
+        z = whitened(x)
+        return np.asarray(-np.einsum("nk,nkj,kij->ni", softmax(log_joint(z), axis=1), z, roots, optimize=True))
+
+    d = means.shape[1]
+    return Density(
+        in_pieces(score, len(weights) * d),
+        in_pieces(lambda x: logsumexp(log_joint(whitened(x)), axis=1), len(weights) * d),
+        d,
+    )
+
+
+def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
+    """Σ_k w_k N(μ_k, Λ⁻¹) with one Λ = RRᵀ, root R (d, d), such as a Gaussian kernel density estimate.
+
+    ``∇ log p(x) = Λ(Σ_k r_k(x) μ_k − x)``: one matrix product for all components.
+    """
+    kept = weights > 0.0
+    heights = np.log(weights[kept])
+    # Rows and means are taken relative to one of the means, so that a common offset costs no digits.
+    origin = means[0]
+    centres = (means[kept] - origin) @ root
+
+    def log_joint(z: Array) -> Array:
+        return np.asarray(heights - 0.5 * cdist(z, centres, "sqeuclidean"))
+
+    def score(x: Array) -> Array:
+        z = (x - origin) @ root
+        return np.asarray((softmax(log_joint(z), axis=1) @ centres - z) @ root.T)
+
+    def log_prob(x: Array) -> Array:
+        return np.asarray(logsumexp(log_joint((x - origin) @ root), axis=1))
+
+    return Density(in_pieces(score, len(heights)), in_pieces(log_prob, len(heights)), means.shape[1])
+
+
+def in_pieces(function: Callable[[Array], Array], width: int) -> Callable[[Array], Array]:
+    """The function applied to pieces of the rows, for a function that needs `width` numbers per row."""
+    step = max(1, _MOST_ENTRIES // width)
+
+    def call(x: Array) -> Array:
+        return np.concatenate([function(x[a : a + step]) for a in range(0, len(x), step)])
+
+    return call

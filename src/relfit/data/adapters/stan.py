@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +12,12 @@ import numpy as np
 from relfit.data.models import Density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
+from relfit.util.libraries import loaded
 
 
-def adapt(value: Any, dim: int) -> Density | None:
+def density(value: Any, dim: int) -> Density | None:
     """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of unconstrained parameters."""
-    pystan, bridgestan = sys.modules.get("stan.model"), sys.modules.get("bridgestan")
+    pystan, bridgestan = loaded("stan.model"), loaded("bridgestan")
     if pystan is not None and isinstance(value, pystan.Model):
         return _pystan(value, dim)
     if bridgestan is not None and isinstance(value, bridgestan.StanModel):
@@ -29,10 +29,10 @@ def _pystan(model: Any, dim: int) -> Density:
     _refuse_other_columns(model, dim)
 
     def score(x: Array) -> Array:
-        return _by_row(lambda row: _asked(model.grad_log_prob, row), x, np.full(dim, np.nan))
+        return _by_row(lambda row: _call_pystan(model.grad_log_prob, row), x, np.full(dim, np.nan))
 
     def log_prob(x: Array) -> Array:
-        return _by_row(lambda row: _asked(model.log_prob, row), x, -np.inf)
+        return _by_row(lambda row: _call_pystan(model.log_prob, row), x, -np.inf)
 
     return Density(score, log_prob, dim)
 
@@ -47,7 +47,7 @@ def _bridgestan(model: Any) -> Density:
 
 
 def _by_row(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
-    """The function row by row; where Stan rejects the parameters the density is 0."""
+    """The function applied row by row; `rejected` where Stan rejects the parameters, because the density is 0 there."""
 
     def one(row: Array) -> Any:
         try:
@@ -58,20 +58,20 @@ def _by_row(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
     return np.array([one(row) for row in np.ascontiguousarray(x)], dtype=np.float64)
 
 
-def _asked(function: Callable[[list[float]], Any], row: Array) -> Any:
-    """One call of pystan, refused where it would fail for reasons that are not in the row."""
+def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
+    """One call of pystan, refused where it would fail for reasons other than the row."""
     if threading.current_thread() is not threading.main_thread():
-        # Stan keeps its derivatives in memory of the thread it was loaded in, and elsewhere ends the process.
+        # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the process in any other.
         raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
-    if _inside_a_loop():
+    if _in_event_loop():
         raise InputError(
             "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
-            "pip install nest-asyncio and run nest_asyncio.apply() first"
+            "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
         )
     return function(row.tolist())
 
 
-def _inside_a_loop() -> bool:
+def _in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -81,7 +81,7 @@ def _inside_a_loop() -> bool:
 
 def _refuse_other_columns(model: Any, dim: int) -> None:
     try:
-        _asked(model.log_prob, np.zeros(dim))
+        _call_pystan(model.log_prob, np.zeros(dim))
     except RuntimeError as error:
         if "number of parameters" in str(error):
             names = ", ".join(model.param_names)

@@ -1,9 +1,14 @@
-"""Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the file does not need."""
+"""Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the file does not need.
+
+To add a format, write one file in this folder that defines its `Format`, and add that value to `FORMATS` below. The
+readers here, reading under a memory budget (`relfit.data.arrays.open_rows`) and the suffixes that the command line
+accepts all follow from that list. Then list the suffix in docs/files.md and add a target to tests/fuzz/targets.py;
+tests fail until both are done.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,78 +16,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.columns import Wanted, column_places, wanted_columns
-from relfit.data.files.arrow import arrow_names, parquet_names, read_arrow, read_parquet
-from relfit.data.files.npy import read_npy, read_npz
-from relfit.data.files.paths import check_file, damage_told, split_key
-from relfit.data.files.tensors import read_pt, read_safetensors
-from relfit.data.files.text import read_text, text_names
-from relfit.data.files.zarr import read_zarr
+from relfit.data.files.arrow import ARROW, PARQUET
+from relfit.data.files.base import Format, Selection, check_plain, column_positions, parse_columns, reading
+from relfit.data.files.npy import NPY, NPZ
+from relfit.data.files.tensors import PT, SAFETENSORS
+from relfit.data.files.text import TEXT
+from relfit.data.files.zarr import ZARR
+from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 
-_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_TABLES = {
-    **dict.fromkeys(_TEXT, read_text),
-    **{".parquet": read_parquet, ".feather": read_arrow, ".arrow": read_arrow},
-}
-_NAMES: dict[str, Callable[[Path], list[str] | None]] = {
-    **dict.fromkeys(_TEXT, text_names),
-    **{".parquet": parquet_names, ".feather": arrow_names, ".arrow": arrow_names},
-}
-_ARRAYS = {".npy": read_npy, ".npz": read_npz, ".pt": read_pt, ".safetensors": read_safetensors}
+FORMATS: tuple[Format, ...] = (NPY, NPZ, TEXT, PARQUET, ARROW, PT, SAFETENSORS, ZARR)
+SUFFIXES = tuple(suffix for format in FORMATS for suffix in format.suffixes)
 
-
-def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray[Any]:
-    """The array in a file of one of the `SUFFIXES`. One array of several in it: ``file.npz:name``.
-
-    Args:
-        source: the file. A .npy file is mapped into memory, read-only.
-        columns: which ones: names where the file has them, 0-based numbers, ranges "3-10" with both ends; as a
-            sequence or as one text "a,b,3-10". None is all of them.
-    """
-    path, key = split_key(source)
-    wanted = wanted_columns(columns)
-    suffix = check_file(path)
-    with damage_told(path):
-        return _read(path, suffix, key, wanted)
-
-
-def read_names(source: str | os.PathLike[str]) -> list[str] | None:
-    """The names of all columns of a file, of which no row is read; None where they have none."""
-    path, _ = split_key(source)
-    suffix = check_file(path)
-    if suffix not in _NAMES:
-        return None
-    with damage_told(path):
-        return _NAMES[suffix](path)
-
-
-def _read(path: Path, suffix: str, key: str | None, wanted: Wanted | None) -> NDArray[Any]:
-    if suffix in _TABLES:
-        return _TABLES[suffix](path, wanted)
-    if suffix in (".zarr", ".zip"):
-        array = read_zarr(path, key, wanted)
-        return array if array.ndim == 2 else _chosen(path, array, wanted)
-    return _chosen(path, _ARRAYS[suffix](path, key), wanted)
-
-
-def _chosen(path: Path, array: NDArray[Any], wanted: Wanted | None) -> NDArray[Any]:
-    if wanted is None:
-        return array
-    rows = array[:, None] if array.ndim == 1 else array
-    if rows.ndim != 2:
-        raise InputError(f"{path}: columns: expected rows and columns to choose from, got shape {array.shape}")
-    # np.take and not rows[:, places]: it returns rows in C order, which need no copy later.
-    return np.take(np.asarray(rows), column_places(path, wanted, None, rows.shape[1]), axis=1)
-
-
-# --------------------
-# Files opened but not read: rows that stay where they are, or go once, in parts, into a file where they can stay.
+_SEVERAL_ARRAYS = tuple(suffix for format in FORMATS if format.several_arrays for suffix in format.suffixes)
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """The rows of a file, or some of its columns, as `read_rows` names them; nothing of it is read yet."""
+    """The rows of a file, or some of its columns, with the arguments of `read_rows`; nothing has been read yet."""
 
     source: str
     columns: Any = None
@@ -93,3 +44,88 @@ def as_file(value: Any) -> FileRows | None:
     if isinstance(value, str | os.PathLike):
         return FileRows(os.fsdecode(value))
     return value if isinstance(value, FileRows) else None
+
+
+def read_rows(source: str | os.PathLike[str], *, columns: Any = None) -> NDArray[Any]:
+    """The array in a file with one of the `SUFFIXES`, or one of its arrays, selected as ``file.npz:name``.
+
+    Args:
+        source: the file. A .npy file is mapped into memory, read-only.
+        columns: the columns: names if the file has them, numbers counted from 0, and ranges such as "3-10" that include
+            both ends; as a sequence, or as one text such as "a,b,3-10". None selects all columns.
+    """
+    format, selection = find_file(source, columns)
+    with reading(selection.path):
+        return format.read(selection)
+
+
+def read_names(source: str | os.PathLike[str]) -> list[str] | None:
+    """The names of all columns of a file; None if they have no names. No row is read."""
+    format, selection = find_file(source)
+    if format.names is None:
+        return None
+    with reading(selection.path):
+        return format.names(selection.path)
+
+
+def read_labels(source: str | os.PathLike[str]) -> NDArray[Any]:
+    """The labels in a file that holds nothing else: one column, with or without a name above it."""
+    format, selection = find_file(source)
+    with reading(selection.path):
+        return np.asarray(format.read(selection)) if format.labels is None else format.labels(selection.path)
+
+
+def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[Any], list[int]]:
+    """The labels in one column of a file, and the positions of all other columns."""
+    format, selection = find_file(source)
+    with reading(selection.path):
+        if format.label_column is not None:
+            labels, position, count = format.label_column(selection.path, column)
+        else:
+            rows = two_dimensional(selection.path, np.asarray(format.read(selection)))
+            count = rows.shape[1]
+            position = column_positions(Selection(selection.path, columns=(column,)), None, count)[0]
+            labels = rows[:, position]
+    return labels, [k for k in range(count) if k != position]
+
+
+def find_file(source: str | os.PathLike[str], columns: Any = None) -> tuple[Format, Selection]:
+    """The format of an existing file and what to read from it; a file of no known format is refused."""
+    path, key = split_key(source)
+    selection = Selection(path, key, parse_columns(columns))
+    format = format_of(path) if os.path.exists(path) else None  # noqa: PTH110  (Path.exists raises for long names)
+    if format is None or format.is_folder is None or not path.is_dir():
+        check_plain(path)
+    if format is None:
+        ending = repr(path.suffix) if path.suffix else "no ending"
+        raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}, got {ending}")
+    return format, selection
+
+
+def format_of(path: Path) -> Format | None:
+    """The format of a file, by its suffix, or of a folder, also by what it holds; None if it is unknown."""
+    for format in FORMATS:
+        if format.is_folder is not None and format.is_folder(path):
+            return format
+    return next((format for format in FORMATS if path.name.lower().endswith(format.suffixes)), None)
+
+
+def split_key(source: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    """The path, and the name of the array after a colon; None if there is none, as in a path that exists."""
+    text = os.fsdecode(source)
+    colons = [k for k, letter in enumerate(text) if letter == ":" and text[:k].lower().endswith(_SEVERAL_ARRAYS)]
+    if not colons or os.path.exists(text):  # noqa: PTH110
+        return Path(text), None
+    cut = next((k for k in reversed(colons) if os.path.exists(text[:k])), colons[-1])  # noqa: PTH110
+    return Path(text[:cut]), text[cut + 1 :]
+
+
+def name_of(source: str | os.PathLike[str]) -> str:
+    """The name that a file gives to its model: without folder and suffix, but with the name of a selected array."""
+    path, key = split_key(source)
+    stem = path.name
+    for suffix in sorted(SUFFIXES, key=len, reverse=True):
+        if stem.lower().endswith(suffix) and len(stem) > len(suffix):
+            stem = stem[: -len(suffix)]
+            break
+    return stem if key is None else f"{stem}:{key}"

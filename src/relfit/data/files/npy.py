@@ -1,8 +1,9 @@
-"""NumPy's own files: .npy is mapped into memory, .npz is read. Objects in them would be pickles and are refused."""
+"""NumPy's own files: .npy is mapped into memory, .npz is read. Python objects in them are pickles, and are refused."""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
-from relfit.data.files.paths import one_of
+from relfit.compute.rows import PART_NUMBERS, StoredRows, bare_rows, kept_type, parts, written_rows
+from relfit.data.files.base import Format, Selection, column_positions, one_of, take_columns
+from relfit.util.arrays import numeric_rows
 from relfit.util.errors import InputError
 
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
 _PICKLE = (
-    "is no NumPy file, or holds Python objects (pickle), which relfit never loads; save a plain numeric array with "
+    "is not a NumPy file, or holds Python objects (pickle), which relfit never loads; save a plain numeric array with "
     "numpy.save"
 )
-# What NumPy writes. The others unpack far more at once than is asked for.
-_PACKED_BY = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+# The compression that NumPy writes. Other methods unpack far more at once than is asked for.
+_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def read_npy(path: Path, _key: str | None) -> NDArray[Any]:
-    """The array, mapped and read-only: rows come from the file when they are used, and are not held twice."""
+def _read_npy(selection: Selection) -> NDArray[Any]:
+    return take_columns(selection, _map_npy(selection.path))
+
+
+def _map_npy(path: Path) -> NDArray[Any]:
+    """The array, mapped and read-only: its rows are read from the file when they are used, and are not held twice."""
     start = _start(path)
     if start.startswith(_ARCHIVE):
         raise InputError(f"{path}: expected one array, got an archive; rename it to .npz")
@@ -35,30 +42,70 @@ def read_npy(path: Path, _key: str | None) -> NDArray[Any]:
         raise _refusal(path, error) from None
 
 
-def read_npz(path: Path, key: str | None) -> NDArray[Any]:
-    """One array of the archive."""
+def _open_npy(selection: Selection, folder: Path) -> StoredRows:
+    """The rows in their file if all columns are selected and the array is C-ordered, else a copy in the folder."""
+    path = selection.path
+    mapped = numeric_rows(path, _map_npy(path))
+    positions = column_positions(selection, None, mapped.shape[1])
+    if not mapped.flags.c_contiguous:
+        return written_rows(fortran_parts(path, mapped.dtype, mapped.shape, mapped.offset, positions), folder)
+    rows = bare_rows(path, mapped.dtype, mapped.shape, mapped.offset)
+    if selection.columns is None:
+        return rows
+    dtype = kept_type(mapped.dtype)
+    return written_rows((rows[part][:, positions].astype(dtype) for part in parts(rows.shape)), folder)
+
+
+def fortran_parts(
+    path: Path | str, dtype: np.dtype[Any], shape: tuple[int, int], offset: int, positions: Sequence[int]
+) -> Iterator[NDArray[Any]]:
+    """Blocks of the rows of a file that holds one column after the other."""
+    with open(path, "rb") as stream:
+        # The rows of a block are spread over the whole file: the fewer blocks the better.
+        for part in parts((shape[0], len(positions)), 4 * PART_NUMBERS):
+            block = np.empty((len(positions), part.stop - part.start), dtype)
+            for column, k in zip(block, positions, strict=True):
+                stream.seek(offset + (k * shape[0] + part.start) * dtype.itemsize)
+                if stream.readinto(column.view(np.uint8).data) != column.nbytes:
+                    raise InputError(f"{path}: ends before its last row; write it again")
+            yield block.T
+
+
+def _read_npz(selection: Selection) -> NDArray[Any]:
+    path = selection.path
     start = _start(path)
     if start.startswith(_ARRAY):
         raise InputError(f"{path}: expected an archive, got one array; rename it to .npy")
     if start and not start.startswith(_ARCHIVE):
         raise InputError(f"{path}: {_PICKLE}")
-    # Opened here, because np.load leaves a damaged archive's file open.
+    # Opened here, because np.load leaves the file of a damaged archive open.
     with path.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
-        name = one_of(path, list(archive.files), key)
-        _check_packing(path, archive.zip, name)
+        name = one_of(path, list(archive.files), selection.key)
+        _check_compression(path, archive.zip, name)
         try:
-            return np.asarray(archive[name])
+            array = np.asarray(archive[name])
         except ValueError as error:
             raise _refusal(path, error) from None
+    return take_columns(selection, array)
 
 
-def _check_packing(path: Path, archive: zipfile.ZipFile, name: str) -> None:
-    """No more is ever unpacked than the archive's directory says, so that this is the size to check."""
+def _check_compression(path: Path, archive: zipfile.ZipFile, name: str) -> None:
+    """Check the size in the archive's directory, which is the most that is ever unpacked."""
     member = next(archive.getinfo(entry) for entry in (name, f"{name}.npy") if entry in archive.NameToInfo)
-    if member.compress_type not in _PACKED_BY:
-        raise InputError(f"{path}: expected what numpy.savez writes, got {name!r} packed in another way; save it again")
+    if member.compress_type not in _COMPRESSION:
+        raise InputError(
+            f"{path}: expected an archive written by numpy.savez, got {name!r} compressed by another method; save it "
+            "again"
+        )
     require_room(path, member.file_size)
+
+
+def _largest_array(path: Path) -> int:
+    if not zipfile.is_zipfile(path):
+        return path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        return max((member.file_size for member in archive.infolist()), default=0)
 
 
 def _start(path: Path) -> bytes:
@@ -69,3 +116,7 @@ def _start(path: Path) -> bytes:
 def _refusal(path: Path, error: ValueError) -> ValueError:
     objects = "pickle" in str(error) or "Python objects" in str(error)
     return InputError(f"{path}: {_PICKLE}") if objects else error
+
+
+NPY = Format((".npy",), _read_npy, open=_open_npy)
+NPZ = Format((".npz",), _read_npz, unpacked_size=_largest_array, several_arrays=True)

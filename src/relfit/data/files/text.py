@@ -1,4 +1,8 @@
-"""Comma- and tab-separated numbers, compressed or not, with a line of names above them or without."""
+"""Comma- and tab-separated values, compressed or not, with or without a line of column names.
+
+Columns are numbers, except for a column of labels, which may be text. The first line is a header if none of its fields
+is a number. A first line of column numbers (0, 1, 2, … or years) is refused rather than read as a row of data.
+"""
 
 from __future__ import annotations
 
@@ -11,100 +15,136 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
-from relfit.data.columns import Wanted, column_places, is_named, separated_by
-from relfit.data.files.paths import suffix_of
+from relfit.compute.rows import PART_NUMBERS
+from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, selects_name, separator_hint
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
 Fields = list[str]
 
-# A packed file of a few megabytes can hold one line of gigabytes, or as many blank lines.
+# A compressed file of a few megabytes can hold one line of gigabytes, or as many blank lines.
 LONGEST_LINE = 2**24
 MOST_BLANKS = 100_000
 _VALUES_BETWEEN_CHECKS = 2**20
-# Rows after the first that are looked at for one like it: at most, and at least if it is to be called a header.
+_LABELS_BETWEEN_CHECKS = 4096
+_BYTES_PER_LABEL = 100
+# After a first line that counts, the most rows that are searched for one like it, and the fewest that must follow
+# before the line is called a header.
 _MOST_OTHERS, _FEWEST_OTHERS = 100, 10
-_HEADER_ONLY = "expected rows of numbers, got a header only"
 
 
-def read_text(path: Path, wanted: Wanted | None) -> Array:
-    """The rows (n, d) of the wanted columns; what the other columns hold does not matter."""
-    with open_text(path) as text:
-        rows, places, names = _table(path, text, wanted)
-        values = _values(path, enumerate(rows), places, names)
+def _read(selection: Selection) -> Array:
+    with _open_text(selection.path) as text:
+        rows, positions, names = _table(selection, text)
+        values = _values(selection.path, enumerate(rows), positions, names)
+    return _as_rows(selection.path, values, positions)
+
+
+def _parts(selection: Selection, _most_bytes: int) -> Iterator[Array]:
+    with _open_text(selection.path) as text:
+        rows, positions, names = _table(selection, text)
+        numbered, size = enumerate(rows), max(1, PART_NUMBERS // len(positions))
+        values = _values(selection.path, itertools.islice(numbered, size), positions, names)
+        yield _as_rows(selection.path, values, positions)
+        while values := _values(selection.path, itertools.islice(numbered, size), positions, names):
+            yield _as_rows(selection.path, values, positions)
+
+
+def _as_rows(path: Path, values: array[float], positions: Sequence[int]) -> Array:
     if not values:
-        raise InputError(f"{path}: {_HEADER_ONLY}")
-    return np.frombuffer(values).reshape(-1, len(places))
+        raise InputError(f"{path}: expected rows of numbers, got a header only")
+    return np.frombuffer(values).reshape(-1, len(positions))
 
 
-def text_parts(path: Path, wanted: Wanted | None, numbers: int) -> Iterator[Array]:
-    """The rows of the wanted columns, at most so many numbers at a time."""
-    with open_text(path) as text:
-        rows, places, names = _table(path, text, wanted)
-        numbered, size = enumerate(rows), max(1, numbers // len(places))
-        values = _values(path, itertools.islice(numbered, size), places, names)
-        if not values:
-            raise InputError(f"{path}: {_HEADER_ONLY}")
-        while values:
-            yield np.frombuffer(values).reshape(-1, len(places))
-            values = _values(path, itertools.islice(numbered, size), places, names)
-
-
-def text_names(path: Path) -> Fields | None:
-    """The names in the first line, None where it holds numbers."""
-    with open_text(path) as text:
-        first = next(read_fields(path, text), [])
+def _names(path: Path) -> Fields | None:
+    with _open_text(path) as text:
+        first = next(_read_fields(path, text), [])
     return first if first and _is_header(path, first) else None
 
 
-def _table(path: Path, text: TextIO, wanted: Wanted | None) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
-    """The rows of a table, which of their fields are wanted, and the names of all fields where it has them."""
-    lines = read_fields(path, text)
+def _labels(path: Path) -> NDArray[np.str_]:
+    first, values = _text_column(path, None)
+    if len(first) != 1:
+        raise InputError(f"{path}: expected one label per line, got {len(first)} columns")
+    # A name above numbers is not a label. A name above text looks like one more label, and the wrong count is refused
+    # later.
+    has_name = not _is_float(first[0]) and all(map(_is_float, values))
+    return np.array(values if has_name else [*first, *values])
+
+
+def _label_column(path: Path, column: str) -> LabelColumn:
+    first, values = _text_column(path, column)
+    if column not in (name.strip() for name in first):
+        raise InputError(f"{path}: expected a first line of names with {column!r} among them, got {first[0]!r} …")
+    position = column_positions(Selection(path, columns=(column,)), first, len(first))[0]
+    return np.array(values), position, len(first)
+
+
+def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields]:
+    """The first line, and the fields of all other lines in the column of that name; None: in the first column."""
+    values: Fields = []
+    with _open_text(path) as text:
+        lines = (line for line in _read_fields(path, text) if line)
+        first = next(lines, [])
+        if not first:
+            raise InputError(f"{path}: expected one label per line, got an empty file")
+        position = 0
+        if column is not None:
+            position = column_positions(Selection(path, columns=(column,)), first, len(first))[0]
+        for number, line in enumerate(lines):
+            if len(line) != len(first):
+                raise InputError(f"{path}: expected {len(first)} fields like the first line, got {len(line)}")
+            if number and not number % _LABELS_BETWEEN_CHECKS:
+                require_room(path, number * _BYTES_PER_LABEL)
+            values.append(line[position])
+    return first, values
+
+
+def _table(selection: Selection, text: TextIO) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
+    """The rows of a table, the positions of the selected fields, and the names of all fields if it has a header."""
+    path = selection.path
+    lines = _read_fields(path, text)
     first = next(lines, [])
     if not first:
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
-    places, header = _layout(path, first, wanted)
-    rows = _rows(path, lines if header else itertools.chain([first], lines), first)
-    if not header and len(first) > 1 and _counts(first):
-        rows = _not_alone(path, rows)
-    return rows, places, first if header else None
-
-
-def _layout(path: Path, first: Fields, wanted: Wanted | None) -> tuple[Sequence[int], bool]:
-    """Which fields of a line are wanted, and whether the first line holds names."""
-    _refuse_counting(path, first)
-    if wanted is None:
-        return range(len(first)), _is_header(path, first)
-    header = is_named(wanted, first) or _is_header(path, first)
-    return column_places(path, wanted, first if header else None, len(first)), header
+    _refuse_column_numbers(path, first)
+    named = selection.columns is not None and selects_name(selection.columns, first)
+    names = first if named or _is_header(path, first) else None
+    positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
+    rows = _rows(path, lines if names else itertools.chain([first], lines), first)
+    if names is None and len(first) > 1 and _counts_up(first):
+        rows = _refuse_counting_header(path, rows)
+    return rows, positions, names
 
 
 def _is_header(path: Path, first: Fields) -> bool:
-    """Whether the first line holds names. A line of both could be a damaged row, so it is never guessed."""
+    """True if the first line holds names. A line of names and numbers could be a damaged row, and is refused."""
     names = [field for field in first if not _is_number(field)]
     if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
         raise InputError(
-            f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among the others; "
-            "a row index or a missing value has to go, or choose columns by name"
+            f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among other fields; "
+            "remove a row index, fill in a missing value, or select columns by name"
         )
     return bool(names)
 
 
-def _refuse_counting(path: Path, first: Fields) -> None:
-    """A frame without names is often saved with its column numbers on top, which are not data."""
+def _refuse_column_numbers(path: Path, first: Fields) -> None:
+    """Refuse column numbers in the first line: a data frame without names is often saved with them."""
     if len(first) > 2 and first == [str(k) for k in range(len(first))]:
         raise InputError(
-            f"{path}: its first line counts 0, 1, 2, …: column numbers, not data; delete it, or save without a header"
+            f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
+            "without a header"
         )
 
 
-def _not_alone(path: Path, rows: Iterator[Fields]) -> Iterator[Fields]:
-    """The rows, of which the first counts up by 1: refused as names (years, numbers from 1) if no other is like it.
+def _refuse_counting_header(path: Path, rows: Iterator[Fields]) -> Iterator[Fields]:
+    """Pass the rows on, and refuse a first row that counts up by 1 (years, numbers from 1) if no other is like it.
 
-    Rows of whole numbers may well begin with 1, 2. Where none of the next 100 rows holds whole numbers only, the first
-    is written in another way than the data are.
+    Rows of whole numbers may well begin with 1, 2. If none of the next 100 rows holds whole numbers only, then the
+    first is not written as the data are.
     """
     first = next(rows)
     yield first
@@ -120,12 +160,12 @@ def _not_alone(path: Path, rows: Iterator[Fields]) -> Iterator[Fields]:
     if others >= _FEWEST_OTHERS:
         start, following = (field.strip() for field in first[:2])
         raise InputError(
-            f"{path}: its first line counts {start}, {following}, … above rows that are no whole numbers: column "
-            f"names, not data; delete it, or save without a header; if it is a row, write {start}.0"
+            f"{path}: its first line counts {start}, {following}, … above rows that are not whole numbers: these are "
+            f"column names, not data; delete that line, or save without a header; if it is a row, write {start}.0"
         )
 
 
-def _counts(fields: Fields) -> bool:
+def _counts_up(fields: Fields) -> bool:
     if not all(map(_is_whole, fields)):
         return False
     start = int(fields[0])
@@ -133,12 +173,12 @@ def _counts(fields: Fields) -> bool:
 
 
 def _is_whole(field: str) -> bool:
-    """Whether the field is written as a whole number of a usual length."""
+    """True if the field is written as a whole number of a usual length."""
     return len(field) < 16 and field.strip().isdecimal()
 
 
 def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields]:
-    """The rows, blank lines left out. With one column a blank line is a missing value, unless none follows."""
+    """The rows without blank lines. In a file of one column, a blank line between rows is a missing value."""
     number = blanks = 0
     count = len(first)
     for fields in lines:
@@ -146,51 +186,71 @@ def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields
             blanks += 1
             continue
         if len(fields) != count:
-            came = f"{len(fields)} in row {number}{separated_by(first)}"
-            raise InputError(f"{path}: expected {count} fields like the first line, got {came}")
+            raise InputError(
+                f"{path}: expected {count} fields like the first line, got {len(fields)} in row {number}"
+                f"{separator_hint(first)}"
+            )
         if blanks and count == 1 and number:
-            raise InputError(f"{path}: expected a number in each line, got a blank one before row {number}")
+            raise InputError(f"{path}: expected a number in each line, got a blank line before row {number}")
         number, blanks = number + 1, 0
         yield fields
 
 
 def _values(
-    path: Path, rows: Iterable[tuple[int, Fields]], places: Sequence[int], names: Fields | None
+    path: Path, rows: Iterable[tuple[int, Fields]], positions: Sequence[int], names: Fields | None
 ) -> array[float]:
-    whole = isinstance(places, range)
+    """The numbers in the selected fields of these numbered rows, one row after the other."""
+    all_columns = isinstance(positions, range)
     values = array("d")
-    every = max(1, _VALUES_BETWEEN_CHECKS // len(places))
+    rows_between_checks = max(1, _VALUES_BETWEEN_CHECKS // len(positions))
     for number, fields in rows:
-        if number and not number % every:
-            require_room(path, len(values) * values.itemsize)  # as much again: it grows
-        chosen = fields if whole else [fields[k] for k in places]
+        if number and not number % rows_between_checks:
+            # The array doubles when it grows.
+            require_room(path, len(values) * values.itemsize)
+        selected = fields if all_columns else [fields[k] for k in positions]
         try:
-            # float() takes 1_000 for a number; in a table it is a name, or a slip.
-            values.extend(map(float, chosen if "_" not in "".join(chosen) else ["_"]))
+            # float() reads 1_000 as a number; in a table it is a name or a typing error.
+            values.extend(map(float, selected if "_" not in "".join(selected) else ["_"]))
         except ValueError:
-            raise _not_a_number(path, number, fields, places, names) from None
+            raise _not_a_number(path, number, fields, positions, names) from None
     return values
 
 
-def _not_a_number(path: Path, row: int, fields: Fields, places: Sequence[int], names: Fields | None) -> InputError:
-    place = next(k for k in places if not _is_number(fields[k]))
-    column = place if names is None else repr(names[place].strip())
-    came = repr(fields[place][:40]) if fields[place].strip() else "a missing value"
-    mend = separated_by(fields) or "; mend it or choose the columns of numbers"
-    return InputError(f"{path}: expected numbers, got {came} in row {row}, column {column}{mend}")
+def _not_a_number(path: Path, row: int, fields: Fields, positions: Sequence[int], names: Fields | None) -> InputError:
+    position = next(k for k in positions if not _is_number(fields[k]))
+    column = position if names is None else repr(names[position].strip())
+    field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
+    advice = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
+    return InputError(f"{path}: expected numbers, got {field} in row {row}, column {column}{advice}")
 
 
 def _is_number(field: str) -> bool:
+    return _is_float(field) and "_" not in field
+
+
+def _is_float(field: str) -> bool:
     try:
         float(field)
     except ValueError:
         return False
-    return "_" not in field
+    return True
 
 
-def read_fields(path: Path, text: TextIO) -> Iterator[Fields]:
+def _read_fields(path: Path, text: TextIO) -> Iterator[Fields]:
     """The fields of one line after the other."""
-    return csv.reader(_lines(path, text), delimiter=separator_of(path), strict=True)
+    separator = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
+    return csv.reader(_lines(path, text), delimiter=separator, strict=True)
+
+
+def _lines(path: Path, text: TextIO) -> Iterator[str]:
+    blanks = 0
+    while line := _line(path, text):
+        blanks = blanks + 1 if line.isspace() else 0
+        if blanks > MOST_BLANKS:
+            raise InputError(f"{path}: expected rows, got more than {MOST_BLANKS} blank lines in succession")
+        if len(line) > LONGEST_LINE:
+            raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
+        yield line
 
 
 def _line(path: Path, text: TextIO) -> str:
@@ -200,24 +260,17 @@ def _line(path: Path, text: TextIO) -> str:
         raise InputError(f"{path}: expected UTF-8 text, got other bytes; save it as UTF-8") from None
 
 
-def _lines(path: Path, text: TextIO) -> Iterator[str]:
-    blanks = 0
-    while line := _line(path, text):
-        blanks = blanks + 1 if line.isspace() else 0
-        if blanks > MOST_BLANKS:
-            raise InputError(f"{path}: expected rows, got over {MOST_BLANKS} blank lines one after the other")
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
-        yield line
-
-
-def separator_of(path: Path) -> str:
-    """What stands between the fields."""
-    return "\t" if ".tsv" in suffix_of(path) else ","
-
-
-def open_text(path: Path) -> TextIO:
-    """The file as text, compressed or not."""
+def _open_text(path: Path) -> TextIO:
     if path.name.lower().endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
+
+
+TEXT = Format(
+    (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    _read,
+    names=_names,
+    parts=_parts,
+    labels=_labels,
+    label_column=_label_column,
+)

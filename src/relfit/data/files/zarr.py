@@ -1,9 +1,8 @@
-"""Zarr arrays: a folder or a .zip, by zarr. The store is local; no address is followed."""
+"""Zarr arrays in a folder or a .zip file, read by zarr. The store is local: no address is followed."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
-from relfit.data.columns import Wanted, column_places
-from relfit.data.files.paths import one_of
+from relfit.data.files.base import Format, Selection, column_positions, one_of, take_columns
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
 
 _OLDEST = (3,)
 _MOST_CHUNKS = 1_000_000
 _MOST_GROUPS = 100
-# What only moves or packs bytes. Another codec may run code: numcodecs has one that unpickles.
+_FOLDER_FILES = ("zarr.json", ".zarray", ".zgroup")
+# Codecs that only move or compress bytes. Others may run code: numcodecs has one that unpickles.
 _CODECS = frozenset(
     {
         *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
@@ -32,39 +31,40 @@ _CODECS = frozenset(
 )
 
 
-def read_zarr(path: Path, key: str | None, wanted: Wanted | None) -> NDArray[Any]:
-    """The array, or the wanted columns of it."""
-    with _opened(path, key) as array:
-        require_room(path, math.prod(array.shape) * array.dtype.itemsize)
-        if wanted is None or array.ndim != 2:
-            return np.asarray(array[...])
-        return np.asarray(array.oindex[:, column_places(path, wanted, None, array.shape[1])])
+def _read(selection: Selection) -> NDArray[Any]:
+    with _open_array(selection) as array:
+        require_room(selection.path, math.prod(array.shape) * array.dtype.itemsize)
+        if selection.columns is None or array.ndim != 2:
+            return take_columns(selection, np.asarray(array[...]))
+        return np.asarray(array.oindex[:, column_positions(selection, None, array.shape[1])])
 
 
-def zarr_parts(path: Path, key: str | None, wanted: Wanted | None, most: int) -> Iterator[NDArray[Any]]:
-    """The rows, or the wanted columns of them, a row of chunks at a time; it may have `most` bytes."""
-    with _opened(path, key) as array:
+def _parts(selection: Selection, most_bytes: int) -> Iterator[NDArray[Any]]:
+    """The selected rows, one row of chunks (or shards) at a time."""
+    path = selection.path
+    with _open_array(selection) as array:
         if array.ndim not in (1, 2):
             raise InputError(f"{path}: expected rows and columns, got an array of shape {array.shape}")
         rows, width = (array.shards or array.chunks)[0], math.prod(array.shape[1:])
-        # What is read, and what a chunk or shard is unpacked from and to.
-        if 3 * rows * width * array.dtype.itemsize > most:
+        # Three copies: the result, and a chunk or shard before and after it is unpacked.
+        if 3 * rows * width * array.dtype.itemsize > most_bytes:
             raise InputError(
-                f"{path}: expected chunks of fewer rows than {rows} for this memory; store it again in smaller chunks"
+                f"{path}: expected chunks of fewer rows than {rows} for this memory budget; store it again in smaller "
+                "chunks"
             )
-        places = None if wanted is None else column_places(path, wanted, None, width)
+        positions = column_positions(selection, None, width)
         for start in range(0, array.shape[0], rows):
-            part = np.asarray(array[start : start + rows]).reshape(-1, width)
-            yield part if places is None else part[:, places]
+            block = np.asarray(array[start : start + rows]).reshape(-1, width)
+            yield block if selection.columns is None else block[:, positions]
 
 
 @contextmanager
-def _opened(path: Path, key: str | None) -> Iterator[Any]:
+def _open_array(selection: Selection) -> Iterator[Any]:
+    path = selection.path
     storage = needed(path, "zarr", _OLDEST).storage
     store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
-    with warnings.catch_warnings(), store:
-        warnings.simplefilter("ignore")
-        array = _array(path, store, key)
+    with store:
+        array = _selected_array(selection, store)
         _refuse_codecs(path, array)
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: expected numbers, got an array of {array.dtype}")
@@ -72,54 +72,62 @@ def _opened(path: Path, key: str | None) -> Iterator[Any]:
         yield array
 
 
-def _array(path: Path, store: Any, key: str | None) -> Any:
+def _selected_array(selection: Selection, store: Any) -> Any:
+    path = selection.path
     zarr = needed(path, "zarr", _OLDEST)
     node = zarr.open(store, mode="r")
     if isinstance(node, zarr.Array):
-        if key is not None:
-            raise InputError(f"{path}: expected a group with an array called {key!r}, got a single array")
+        if selection.key is not None:
+            raise InputError(f"{path}: expected a group with an array called {selection.key!r}, got a single array")
         return node
     arrays = _arrays(path, zarr, node)
-    return arrays[one_of(path, list(arrays), key)]
+    return arrays[one_of(path, list(arrays), selection.key)]
 
 
 def _arrays(path: Path, zarr: Any, group: Any) -> dict[str, Any]:
-    """Every array by its path. Links can make a group its own member: they are not followed for ever."""
-    found: dict[str, Any] = {}
+    """Every array by its path. The number of groups is limited, because links can make a group its own member."""
+    arrays: dict[str, Any] = {}
     waiting = [("", group)]
     for _ in range(_MOST_GROUPS):
         if not waiting:
-            return found
-        above, group = waiting.pop(0)
+            return arrays
+        parent, group = waiting.pop(0)
         for name, member in group.members():
             if isinstance(member, zarr.Array):
-                found[above + name] = member
+                arrays[parent + name] = member
             else:
-                waiting.append((f"{above}{name}/", member))
-    raise InputError(f"{path}: expected at most {_MOST_GROUPS} groups, got more; name the folder of the array itself")
+                waiting.append((f"{parent}{name}/", member))
+    raise InputError(f"{path}: expected at most {_MOST_GROUPS} groups, got more; give the folder of the array itself")
 
 
 def _check_chunks(path: Path, array: Any) -> None:
-    """Chunks that are missing are filled in: a description alone can claim any size."""
+    """Limit the size and number of chunks: missing chunks are filled in, so that metadata alone can claim any size."""
     require_room(path, math.prod(array.chunks) * array.dtype.itemsize)
-    count = math.prod(-(-length // part) for length, part in zip(array.shape, array.chunks, strict=True) if part)
+    count = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk)
     if count > _MOST_CHUNKS:
-        raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger ones")
+        raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger chunks")
 
 
 def _refuse_codecs(path: Path, array: Any) -> None:
-    described = array.metadata.to_dict()
-    found = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(described.get(part))}
-    strange = sorted(found - _CODECS)
-    if strange:
-        raise InputError(f"{path}: expected plain compression, got the codec {strange[0]!r}, which relfit never runs")
+    metadata = array.metadata.to_dict()
+    codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
+    unknown = sorted(codecs - _CODECS)
+    if unknown:
+        raise InputError(f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs")
 
 
-def _codec_names(described: Any) -> Iterator[str]:
-    """Names of the codecs in Zarr's description of them: a list, a codec, or a codec with more inside."""
-    if isinstance(described, dict):
-        yield str(described.get("id", described.get("name"))).lower().removeprefix("numcodecs.")
-        inside = described.get("configuration")
-        described = [*inside.get("codecs", ()), *inside.get("index_codecs", ())] if isinstance(inside, dict) else ()
-    for part in described or ():
+def _codec_names(metadata: Any) -> Iterator[str]:
+    """The names of the codecs in Zarr's metadata: a list of codecs, one codec, or one codec that contains others."""
+    if isinstance(metadata, dict):
+        yield str(metadata.get("id", metadata.get("name"))).lower().removeprefix("numcodecs.")
+        inner = metadata.get("configuration")
+        metadata = [*inner.get("codecs", ()), *inner.get("index_codecs", ())] if isinstance(inner, dict) else ()
+    for part in metadata or ():
         yield from _codec_names(part)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and any((path / name).is_file() for name in _FOLDER_FILES)
+
+
+ZARR = Format((".zarr", ".zarr.zip", ".zip"), _read, parts=_parts, is_folder=_is_folder, several_arrays=True)

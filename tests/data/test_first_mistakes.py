@@ -1,4 +1,4 @@
-"""Slips of a first day: the refusal says what to do instead."""
+"""Common first mistakes: the error says what to do instead."""
 
 import os
 
@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
         ("a;b\n1;2\n", None, "separated by ';'?"),
         ("1;2\n3;4\n", None, "separated by ';'?"),
         ("a;b\n1,5;2,5\n", None, "separated by ';'?"),
-        ("a;b\n1;2\n", "b", "expected a column called 'b', got 'a;b'; separated by ';'?"),
+        ("a;b\n1;2\n", "b", "expected a column called 'b', got 'a;b'; is it separated by ';'?"),
         ("a\tb\n1\t2\n", None, "separated by a tab?"),
         ("a|b\n1|2\n", None, "separated by '|'?"),
     ],
@@ -64,7 +64,7 @@ def _line(capsys, *args):
 def test_groups_that_are_neither_a_column_nor_a_file(folder, capsys):
     line = _line(capsys, "real.npy", "good.npy", "meh.npy", "--groups", "nofile")
     assert "--groups: there is no such column or file; real.npy: its columns have no names" in line
-    assert "got 'nofile'" in line
+    assert "instead of 'nofile'" in line
 
 
 def test_pipes_are_refused_with_what_to_do(folder, capsys):

@@ -1,0 +1,472 @@
+"""Sums over kernel matrices, without ever holding a matrix.
+
+A `Reduction` says what is summed: the rows of k for MMD, those of every Stein kernel for KSD. `matrix_sums` computes it
+for whole kernel matrices:
+
+1. Every matrix is cut into *patches*, each the part between some rows of two samples. A patch is large enough (about a
+   second of one core or more) to be sent to another process, and its sums are small enough to be kept in a checkpoint.
+2. For every patch, the reduction prepares the rows of its two sides, once for all patches they occur in, and asks for
+   products of the kernel matrix between them with right-hand sides: one or more `Job`s.
+3. Every job is cut into *blocks*. The backend reduces each block, tile by tile; blocks of all jobs share one queue of
+   threads.
+4. The sums of blocks are added up to the products of jobs, the reduction finishes these into the sums of the patch, and
+   the sums of patches are added up to those of the matrix.
+
+Patches and blocks are cut by the sizes, the byte budget and the backend alone, and are added up in their order wherever
+they were computed, so that the answer has the same bits for any number of workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache, partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from relfit.compute.backend import Backend, Block, NumpyBackend, Points, Products, zero_products
+from relfit.compute.checkpoint import Checkpoint
+from relfit.compute.choice import LocalBackend
+from relfit.compute.rows import LazyRows, cuts, parts
+from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
+from relfit.kernels.base import Kernel, Weight
+from relfit.util.arrays import Array, host
+from relfit.util.errors import InputError
+from relfit.util.libraries import usable_cores
+
+T = TypeVar("T")
+# Jobs that are finished together, and what to make of their products.
+_Group = tuple[Sequence["Job"], Callable[[list[Products]], T]]
+
+DEFAULT_MEMORY = 256 * 2**20
+# A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
+PATCH_ROWS, BLOCK_ROWS = 18 * 1792, 1792
+# With more numbers than this to each pair of rows, patches are made smaller.
+NARROW = 256
+# Patches for devices are this much longer on both sides: devices are a thousand times as fast and would wait for work.
+DEVICE_SCALE = 32
+# Prepared sides that are kept: all of them where the rows are in memory anyway, two where they are read from files.
+KEPT_SIDES, KEPT_SIDES_OF_FILES = 64, 2
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how sums are computed; nothing here changes the answer by more than rounding.
+
+    Blocks of at most `memory` bytes in all are computed by the `backend`, in our own `threads` or on the caller's
+    `executor`, in this process. A `scheduler` sends patches, of at most `patch_rows` rows, to workers elsewhere, and a
+    `checkpoint` records the finished ones. `progress` is called with the numbers of finished pairs and of all pairs.
+    """
+
+    backend: Backend = field(default_factory=NumpyBackend)
+    executor: Executor | None = None
+    memory: int = DEFAULT_MEMORY
+    progress: Callable[[int, int], None] | None = None
+    threads: int = field(default_factory=usable_cores)
+    scheduler: Scheduler | None = None
+    checkpoint: Checkpoint | None = None
+    patch_rows: int | None = None
+
+
+def _pairs(height: int, width: int, *, symmetric: bool) -> int:
+    """The number of pairs in a part of a kernel matrix; the diagonal of a symmetric one is left out."""
+    return height * (height - 1) // 2 if symmetric else height * width
+
+
+@dataclass(frozen=True)
+class Job:
+    """Products of one kernel matrix: ``rows[W] = W(x, y) @ right[W]``, ``columns[W] = W(x, y)ᵀ @ left[W]``.
+
+    With ``y=None`` the matrix is symmetric, its diagonal is left out and there are no columns. `diagonal=False` leaves
+    out equal row numbers of a square cross matrix. `squares` asks for Σφ².
+    """
+
+    kernel: Kernel
+    x: Points
+    y: Points | None
+    right: Mapping[Weight, Array]
+    left: Mapping[Weight, Array] = field(default_factory=dict)
+    diagonal: bool = True
+    squares: bool = False
+
+    @property
+    def pairs(self) -> int:
+        """The number of kernel values to evaluate."""
+        return _pairs(len(self.x), len(self.x if self.y is None else self.y), symmetric=self.y is None)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The kernel values between the rows i of sample x and the rows j of sample y, as (first, last + 1).
+
+    For a sample with itself (x = y) every pair is evaluated once and counts for both its rows.
+    """
+
+    x: int
+    y: int
+    i: tuple[int, int]
+    j: tuple[int, int]
+
+    @property
+    def symmetric(self) -> bool:
+        """True if the patch lies on the diagonal of the kernel matrix of one sample."""
+        return self.x == self.y and self.i == self.j
+
+    @property
+    def pairs(self) -> int:
+        """The number of kernel values to evaluate."""
+        return _pairs(self.i[1] - self.i[0], self.j[1] - self.j[0], symmetric=self.symmetric)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums of a patch or of a whole matrix: one number or l of them for each row, the same for columns, and Σk²."""
+
+    rows: Array
+    columns: Array | None = None
+    squares: float = 0.0
+
+    def on_host(self) -> Sums:
+        """The same sums as NumPy arrays."""
+        return Sums(host(self.rows), None if self.columns is None else host(self.columns), self.squares)
+
+
+class Reduction(Protocol):
+    """What is computed on every patch: a picklable value. `sources` are arrays, or rows that stay in their files."""
+
+    @property
+    def passes(self) -> int:
+        """The number of times that the kernel is evaluated for every pair."""
+
+    def key(self) -> str:
+        """Everything that decides the sums besides the sources, as text that is the same in every process."""
+
+    def needs(self, patch: Patch) -> tuple[int, ...]:
+        """The numbers of the sources that a patch is computed from."""
+
+    def width(self, sources: Sequence[Any]) -> int:
+        """The number of numbers that belong to each pair of rows."""
+
+    def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> Any:
+        """One side: everything that belongs to these rows of one sample, for every patch they occur in."""
+
+    def jobs(self, x: Any, y: Any, patch: Patch) -> list[Job]:
+        """The products needed between two prepared sides; y is x for a symmetric patch."""
+
+    def finish(self, x: Any, y: Any, products: Sequence[Products]) -> Sums:
+        """The sums of the patch, from the products of its jobs."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A reduction, the sources it reads, and the patches of one or more kernel matrices to compute it on."""
+
+    reduction: Reduction
+    sources: tuple[Any, ...]
+    patches: tuple[Patch, ...]
+
+    @property
+    def pairs(self) -> int:
+        """The number of kernel values to evaluate."""
+        return self.reduction.passes * sum(patch.pairs for patch in self.patches)
+
+    def digest(self, runtime: Runtime) -> str:
+        """A hash of everything that decides the sums, to the last bit."""
+        digest = hashlib.sha256()
+        for part in (self.reduction.key(), runtime.backend.name, runtime.memory, self.patches, np.__version__):
+            digest.update(f"{part!r}\n".encode())
+        for source in self.sources:
+            digest.update(f"{source.shape}\n".encode())
+            for rows in parts(source.shape):
+                digest.update(np.ascontiguousarray(source[rows], dtype="<f8").data)
+        return digest.hexdigest()
+
+
+def described(kernel: Kernel, centre: Array | float) -> str:
+    """A kernel and the point that rows are shifted by, as text for `Reduction.key`."""
+    if not kernel.writable:
+        raise InputError(
+            f"checkpoint: expected a kernel that is identified by its numbers, got {kernel.describe()}; functions of "
+            "your own may change between two runs"
+        )
+    return f"{kernel!r} {np.asarray(centre, dtype='<f8').tobytes().hex()}"
+
+
+def matrix_sums(
+    reduction: Reduction, sources: Sequence[Any], matrices: Sequence[tuple[int, int]], runtime: Runtime
+) -> list[Sums]:
+    """The sums of whole kernel matrices, each between two of the samples, or of one sample with itself.
+
+    Arrays are where the backend computes if a matrix is a single patch, on the host otherwise.
+    """
+    size = patch_rows(reduction.width(sources), runtime)
+    shapes = [(len(sources[x]), len(sources[y])) for x, y in matrices]
+    cut = [(k, patch) for k, (x, y) in enumerate(matrices) for patch in cut_matrix(x, y, shapes[k], size)]
+    work = Work(reduction, tuple(sources), tuple(patch for _, patch in cut))
+    totals: list[Sums | None] = [None] * len(matrices)
+    for (k, patch), sums in zip(cut, _patch_sums(work, runtime), strict=True):
+        totals[k] = _added(totals[k], patch, sums, shapes[k])
+    return [total for total in totals if total is not None]
+
+
+def patch_rows(width: int, runtime: Runtime) -> int:
+    """Rows and columns of a patch, for this many numbers to each pair.
+
+    A backend without threads, a device, gets whole matrices: it is not shared.
+    """
+    if not runtime.backend.threads:
+        return 2**62
+    rows = math.ceil(PATCH_ROWS / math.sqrt(max(1.0, width / NARROW)) / BLOCK_ROWS) * BLOCK_ROWS
+    if isinstance(runtime.backend, LocalBackend) and runtime.scheduler is not None and runtime.scheduler.has_devices():
+        rows *= DEVICE_SCALE
+    return rows if runtime.patch_rows is None else max(1, min(rows, runtime.patch_rows))
+
+
+def cut_matrix(x: int, y: int, shape: tuple[int, int], size: int) -> list[Patch]:
+    """The patches of the kernel matrix of samples x and y; those on and above the diagonal if x = y."""
+    rows, columns = ([(cut.start, cut.stop) for cut in cuts(length, size)] for length in shape)
+    return [Patch(x, y, i, j) for a, i in enumerate(rows) for j in columns[a if x == y else 0 :]]
+
+
+def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int]) -> Sums:
+    """The sums of a matrix with those of one more patch."""
+    if total is None:
+        if (patch.i, patch.j) == ((0, shape[0]), (0, shape[1])):
+            return sums
+        more = tuple(sums.rows.shape[1:])
+        total = Sums(np.zeros((shape[0], *more)), None if patch.x == patch.y else np.zeros((shape[1], *more)))
+    total.rows[slice(*patch.i)] += host(sums.rows)
+    if sums.columns is not None:
+        target = total.rows if patch.x == patch.y else total.columns
+        assert target is not None  # noqa: S101  (every patch of a cross matrix has columns)
+        target[slice(*patch.j)] += host(sums.columns)
+    twice = patch.x == patch.y and not patch.symmetric
+    return replace(total, squares=total.squares + (2.0 if twice else 1.0) * sums.squares)
+
+
+@dataclass
+class _Progress:
+    """Counts finished pairs and reports them."""
+
+    report: Callable[[int, int], None] | None
+    total: int
+    done: int = 0
+
+    def add(self, pairs: int) -> None:
+        self.done += pairs
+        if self.report is not None:
+            self.report(self.done, self.total)
+
+
+def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
+    """The sums of every patch in turn: read from the checkpoint, or computed and recorded there."""
+    progress = _Progress(runtime.progress, work.pairs)
+    if runtime.checkpoint is None:
+        yield from _computed_sums(work, runtime, progress)
+        return
+    finished = runtime.checkpoint.resume(work.digest(runtime), len(work.patches))
+    missing = replace(work, patches=tuple(patch for k, patch in enumerate(work.patches) if k not in finished.numbers))
+    if finished.numbers:
+        progress.add(work.pairs - missing.pairs)
+    # Closed at once on an error, so that no worker continues.
+    with closing(_computed_sums(missing, runtime, progress)) as computed:
+        for k in range(len(work.patches)):
+            if k in finished.numbers:
+                yield Sums(*finished.get(k))
+                continue
+            sums = next(computed)
+            kept = sums.on_host()
+            finished.put(k, kept.rows, kept.columns, kept.squares)
+            yield sums
+
+
+def _computed_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
+    """The sums of every patch in turn, computed in this process or by the scheduler's workers."""
+    if runtime.scheduler is None:
+        return _local_sums(work, runtime, progress)
+    return _scheduled_sums(work, runtime.scheduler, runtime, progress)
+
+
+def _scheduled_sums(work: Work, scheduler: Scheduler, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
+    """The sums of every patch in turn, computed by the scheduler's workers."""
+    reduction = work.reduction
+    # Two prepared sides, each of about four numbers for every number of a row.
+    row_bytes = 8.0 * 4.0 * reduction.width(work.sources)
+    tasks = [
+        Task(
+            patch_sums,
+            (reduction, patch, runtime.backend, runtime.memory),
+            reads=reduction.needs(patch),
+            memory=row_bytes * (patch.i[1] - patch.i[0] + patch.j[1] - patch.j[0]),
+        )
+        for patch in work.patches
+    ]
+    with closing(scheduler.results(tasks, work.sources)) as results:
+        for patch, sums in zip(work.patches, results, strict=True):
+            progress.add(reduction.passes * patch.pairs)
+            yield sums
+
+
+def patch_sums(sources: Sequence[Any], reduction: Reduction, patch: Patch, backend: Backend, memory: int) -> Sums:
+    """The sums of one patch, computed by a worker on one core of its machine or on its device."""
+    if isinstance(backend, LocalBackend):
+        backend = backend.here()
+    work = Work(reduction, tuple(sources), (patch,))
+    [sums] = _local_sums(work, Runtime(backend, memory=memory, threads=1), _Progress(None, work.pairs))
+    return sums.on_host()
+
+
+def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
+    """The sums of every patch in turn, computed in this process."""
+    reduction, sources = work.reduction, work.sources
+    in_memory = not any(isinstance(source, LazyRows) for source in sources)
+
+    @lru_cache(KEPT_SIDES if in_memory else KEPT_SIDES_OF_FILES)
+    def side(which: int, rows: tuple[int, int]) -> Any:
+        return reduction.prepare(sources, which, slice(*rows), runtime.backend)
+
+    def group(patch: Patch) -> _Group[Sums]:
+        x = side(patch.x, patch.i)
+        y = x if patch.symmetric else side(patch.y, patch.j)
+        return reduction.jobs(x, y, patch), partial(reduction.finish, x, y)
+
+    # Rows in files are read one patch at a time: blocks of later patches would hold their rows already.
+    together = [work.patches] if in_memory else [(patch,) for patch in work.patches]
+    with _block_executor(runtime, work.pairs) as executor:
+        for patches in together:
+            yield from _group_results(map(group, patches), executor, runtime, progress)
+
+
+def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
+    """The products of every job, on the host.
+
+    >>> from relfit.kernels.standard import Gaussian
+    >>> kernel, runtime = Gaussian(1.0), Runtime()
+    >>> x = runtime.backend.points(kernel, np.array([[0.0], [1.0]]))
+    >>> kernel_products([Job(kernel, x, None, {"phi": np.ones(2)})], runtime)[0].rows["phi"].round(4)
+    array([0.6065, 0.6065])
+    """
+    pairs = sum(job.pairs for job in jobs)
+    with _block_executor(runtime, pairs) as executor:
+        [products] = _group_results([(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
+    return [
+        Products({w: host(a) for w, a in p.rows.items()}, {w: host(a) for w, a in p.columns.items()}, p.squares)
+        for p in products
+    ]
+
+
+@contextmanager
+def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor]:
+    """The threads for blocks of this many pairs, with BLAS held at one thread."""
+    threads = runtime.threads if runtime.backend.threads else 1
+    pool = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
+    with pool as executor, one_blas_thread():
+        yield executor
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS at one thread: blocks use every core already, and BLAS's own threads keep spinning after each call."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+def _group_results(
+    groups: Iterable[_Group[T]], executor: Executor, runtime: Runtime, progress: _Progress
+) -> Generator[T]:
+    """The finished result of every group of jobs in turn.
+
+    Blocks of all groups share one queue, so that no thread waits between groups. A group is asked for only when threads
+    are about to run out of blocks, so that few are held at a time.
+    """
+    started: deque[tuple[list[_RunningJob], Callable[[list[Products]], T]]] = deque()
+
+    def blocks() -> Iterator[tuple[_RunningJob, slice, slice]]:
+        for jobs, finish in groups:
+            running = [_RunningJob(job, runtime) for job in jobs]
+            started.append((running, finish))
+            yield from ((job, i, j) for job in running for i, j in job.blocks)
+
+    def call(block: tuple[_RunningJob, slice, slice]) -> tuple[Any, ...]:
+        job, i, j = block
+        return runtime.backend.block_sums, job.block(i, j)
+
+    with closing(local_results(blocks(), call, executor)) as computed:
+        for (job, i, j), products in computed:
+            progress.add(job.add(i, j, products))
+            jobs, finish = started[0]
+            if job is jobs[-1] and (i, j) == job.blocks[-1]:
+                started.popleft()
+                yield finish([job.products() for job in jobs])
+
+
+def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
+    """The blocks of a job, from its sizes, the byte budget and the backend: never from the number of workers."""
+    sides = sum(math.prod(side.shape[1:]) for side in (*job.right.values(), *job.left.values()))
+    longest = max(len(job.x), 0 if job.y is None else len(job.y))
+    size = runtime.backend.block_rows(longest, sides, runtime.memory)
+    rows = list(cuts(len(job.x), size))
+    if job.y is None:
+        return [(i, j) for a, i in enumerate(rows) for j in rows[a:]]
+    return [(i, j) for i in rows for j in cuts(len(job.y), size)]
+
+
+class _RunningJob:
+    """A job with its right-hand sides where the backend computes, its blocks, and the sums of their products so far.
+
+    The sums are transposed, as the products of blocks are, until the job is finished.
+    """
+
+    def __init__(self, job: Job, runtime: Runtime) -> None:
+        right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
+        self.job = replace(job, right=right, left=left)
+        self.blocks = plan_blocks(self.job, runtime)
+        width = 0 if job.y is None else len(job.y)
+        self.rows = {w: zero_products(side, len(job.x)) for w, side in right.items()}
+        self.columns = {w: zero_products(side, width) for w, side in left.items()}
+        self.squares = 0.0
+
+    def block(self, i: slice, j: slice) -> Block:
+        """What the backend computes for these rows and columns."""
+        job = self.job
+        symmetric = job.y is None and i == j
+        # Off the diagonal of a symmetric matrix, the transposed half is the column products.
+        left = job.right if job.y is None and not symmetric else job.left
+        return Block(
+            kernel=job.kernel,
+            x=job.x[i],
+            y=(job.x if job.y is None else job.y)[j],
+            right={w: side[j] for w, side in job.right.items()},
+            left={} if symmetric else {w: side[i] for w, side in left.items()},
+            symmetric=symmetric,
+            diagonal=(job.diagonal and job.y is not None) or i != j,
+            squares=job.squares,
+        )
+
+    def add(self, i: slice, j: slice, products: Products) -> int:
+        """Add the products of one block; returns the number of its pairs."""
+        half = self.job.y is None
+        for w, rows in products.rows.items():
+            self.rows[w][..., i] += rows
+        target = self.rows if half else self.columns
+        for w, columns in products.columns.items():
+            target[w][..., j] += columns
+        self.squares += products.squares * (2.0 if half and i != j else 1.0)
+        return _pairs(i.stop - i.start, j.stop - j.start, symmetric=half and i == j)
+
+    def products(self) -> Products:
+        """The products of the whole job, (rows, right-hand sides)."""
+        rows, columns = ({w: a if a.ndim == 1 else a.T for w, a in each.items()} for each in (self.rows, self.columns))
+        return Products(rows, columns, self.squares)

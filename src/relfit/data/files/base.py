@@ -1,0 +1,237 @@
+"""What all file formats share: the `Format` record, the selection of arrays and columns, and checks of files."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import re
+import reprlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.compute.rows import LazyRows
+from relfit.util.arrays import two_dimensional
+from relfit.util.errors import InputError
+from relfit.util.text import listed
+
+# The columns selected: a whole number is a position; text is a name, a position or a range of positions.
+Columns = tuple[str | int, ...]
+# The labels in one column, the position of that column, and the number of columns.
+LabelColumn = tuple[NDArray[Any], int, int]
+
+_MOST_NAMES = 8
+# Separators of files whose suffix promises another one.
+_SEPARATORS = {";": "';'", "\t": "a tab", "|": "'|'"}
+_POSITIONS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+class NoSuchColumn(InputError):
+    """A column selected by a name that the table does not have."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to read from a file: one array by its name (None: the only one), and columns of it (None: all)."""
+
+    path: Path
+    key: str | None = None
+    columns: Columns | None = None
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format: the suffixes of its files and the functions that read them.
+
+    Attributes:
+        suffixes: the suffixes, in lower case.
+        read: reads the selected array.
+        names: reads the names of all columns but no rows, and returns None for a file without names; None for a format
+            whose columns never have names.
+        parts: reads the selected rows as consecutive blocks, and may hold the given number of bytes; None for a format
+            that can only be read whole.
+        open: opens the selected rows in place, where their order in the file allows it, or else copies them to the
+            given folder; None for a format whose rows cannot be located without reading what precedes them.
+        labels: reads the labels in a file that holds nothing else; None if `read` does that.
+        label_column: reads one column, selected by its name, as labels that may be text; None if `read` does that.
+        unpacked_size: the size in bytes of the largest array in a file; None if it is at most the size of the file.
+        is_folder: recognises a folder that holds this format, whatever its name; None for a format of plain files.
+        several_arrays: True if one file can hold several arrays, of which one is selected as ``file.npz:name``.
+    """
+
+    suffixes: tuple[str, ...]
+    read: Callable[[Selection], NDArray[Any]]
+    names: Callable[[Path], list[str] | None] | None = None
+    parts: Callable[[Selection, int], Iterator[NDArray[Any]]] | None = None
+    open: Callable[[Selection, Path], LazyRows] | None = None
+    labels: Callable[[Path], NDArray[Any]] | None = None
+    label_column: Callable[[Path, str], LabelColumn] | None = None
+    unpacked_size: Callable[[Path], int] | None = None
+    is_folder: Callable[[Path], bool] | None = None
+    several_arrays: bool = False
+
+
+def check_plain(path: Path) -> None:
+    """Refuse a path that does not exist or is not a plain file: reading a device or a pipe might never end."""
+    exists = os.path.exists(path)  # noqa: PTH110  (Path.exists raises for names that are too long)
+    if path.is_fifo() if exists else str(path) == "-":
+        raise InputError(f"{path}: pipes cannot be read; save to a file first")
+    if not exists:
+        raise InputError(f"{path}: no such file")
+    if not path.is_file():
+        raise InputError(f"{path}: expected a file, got a folder or device")
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Report whatever a parser raises for a damaged file in one line, and refuse a file that changes meanwhile.
+
+    Warnings of the parsers are not shown: they are addressed to the author of the file.
+    """
+    try:
+        before = _size_and_time(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+        if _size_and_time(path) != before:
+            raise InputError(f"{path}: was changed while it was being read; start again")
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  (parsers raise errors of any type)
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise InputError(
+            f"{path}: cannot be read; it is truncated, damaged or not in the format of its suffix ({reason})"
+        ) from None
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def one_of(path: Path, names: Sequence[str], key: str | None) -> str:
+    """The name of the selected array, or of the only one."""
+    held = listed(names, most=_MOST_NAMES, quote=str) if names else "none"
+    if key is None and len(names) != 1:
+        raise InputError(f"{path}: expected one array, got {len(names)} ({held}); select one as {path.name}:NAME")
+    if key is not None and key not in names:
+        raise InputError(f"{path}: expected an array called {key!r}, got {held}")
+    return names[0] if key is None else key
+
+
+def take_columns(selection: Selection, array: NDArray[Any]) -> NDArray[Any]:
+    """The selected columns of an array without column names."""
+    if selection.columns is None:
+        return array
+    rows = two_dimensional(f"{selection.path}: columns", array)
+    # np.take and not rows[:, positions]: it returns rows in C order, which need no copy later.
+    return np.take(np.asarray(rows), column_positions(selection, None, rows.shape[1]), axis=1)
+
+
+def parse_columns(columns: Any) -> Columns | None:
+    """The `columns` argument as a tuple: from text such as "a,b,3-10" or a sequence of names and numbers; None is all.
+
+    >>> parse_columns('x, "y, first", 3-10')
+    ('x', 'y, first', '3-10')
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        columns = _split(columns)
+    is_number = isinstance(columns, int) and not isinstance(columns, bool)
+    choices = [columns] if is_number else list(columns) if isinstance(columns, Iterable) else []
+    if not choices or not all(_is_choice(choice) for choice in choices):
+        raise InputError(
+            f'columns: expected names, numbers or ranges such as "a,b,3-10", got {reprlib.repr(columns)}; '
+            "put a name that contains a comma in double quotes"
+        )
+    return tuple(choice if isinstance(choice, str) else int(choice) for choice in choices)
+
+
+def column_positions(selection: Selection, names: Sequence[str] | None, count: int) -> list[int]:
+    """The positions of the selected columns among `count`, in the order selected; `names` if the columns have names.
+
+    >>> column_positions(Selection(Path("file.csv"), columns=("b", "0", 2)), ["a", "b", "c"], 3)
+    [1, 0, 2]
+    """
+    path = selection.path
+    if selection.columns is None:
+        return list(range(count))
+    by_name: dict[str, list[int]] = {}
+    for k, name in enumerate(names or ()):
+        by_name.setdefault(name.strip(), []).append(k)
+    positions = [k for choice in selection.columns for k in _positions(path, choice, by_name, count)]
+    if len(set(positions)) < len(positions):
+        twice = next(k for k in positions if positions.count(k) > 1)
+        column = f"column {twice}" if names is None else repr(names[twice])
+        raise InputError(f"{path}: expected each column once, but {column} is selected twice")
+    return positions
+
+
+def selects_name(columns: Columns, first_line: Sequence[str]) -> bool:
+    """True if one of the selected columns can only be a name in the file's first line, and not a position.
+
+    >>> selects_name(("1990", "1991"), ["country", "1990", "1991"]), selects_name(("1", "2"), ["a", "1", "2"])
+    (True, False)
+    """
+    fields = {field.strip() for field in first_line}
+    texts = [choice.strip() for choice in columns if isinstance(choice, str)]
+    return any(text in fields and text not in map(str, range(len(first_line))) for text in texts)
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return [part.strip() for part in next(csv.reader([text], skipinitialspace=True, strict=True), [])]
+    except csv.Error:
+        return []
+
+
+def _is_choice(choice: Any) -> bool:
+    if isinstance(choice, str):
+        return bool(choice.strip())
+    return hasattr(choice, "__index__") and not isinstance(choice, bool)
+
+
+def _positions(path: Path, choice: str | int, by_name: Mapping[str, list[int]], count: int) -> Sequence[int]:
+    if isinstance(choice, int):
+        return _range(path, str(choice), choice, choice, count)
+    positions = by_name.get(choice.strip(), [])
+    if len(positions) > 1:
+        raise InputError(
+            f"{path}: {len(positions)} columns are called {choice!r}; give the number of one of them, counted from 0"
+        )
+    if positions:
+        return positions
+    numbers = _POSITIONS.fullmatch(choice.strip())
+    if numbers is not None:
+        return _range(path, choice, int(numbers[1]), int(numbers[2] or numbers[1]), count)
+    if not by_name:
+        raise NoSuchColumn(
+            f"{path}: its columns have no names; give numbers from 0 to {count - 1} instead of {choice!r}"
+        )
+    names = listed(list(by_name), most=_MOST_NAMES, quote=repr)
+    raise NoSuchColumn(f"{path}: expected a column called {choice!r}, got {names}{separator_hint(list(by_name))}")
+
+
+def _range(path: Path, choice: str, first: int, last: int, count: int) -> range:
+    if first > last:
+        raise InputError(f"{path}: expected a range such as {last}-{first}, got {choice}, which runs backwards")
+    if not 0 <= first <= last < count:
+        raise InputError(f"{path}: expected columns from 0 to {count - 1}, got {choice}")
+    return range(first, last + 1)
+
+
+def separator_hint(fields: Sequence[str]) -> str:
+    """A hint to append to an error if a line's only field looks like several fields with another separator.
+
+    >>> separator_hint(["a;b"]), separator_hint(["a", "b"])
+    ("; is it separated by ';'?", '')
+    """
+    separators = [shown for mark, shown in _SEPARATORS.items() if len(fields) == 1 and mark in fields[0].strip()]
+    return f"; is it separated by {separators[0]}?" if separators else ""

@@ -1,0 +1,407 @@
+"""Sums over kernel matrices: against dense arithmetic, however they are cut, with the same bits wherever computed."""
+
+import os
+import tracemalloc
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context, parent_process
+
+import numpy as np
+import pytest
+from oracle import dense
+from threadpoolctl import threadpool_limits
+
+import relfit
+from relfit.compute import backend, reduce, schedulers
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.choice import LocalBackend
+from relfit.compute.reduce import Job, Runtime, kernel_products, plan_blocks
+from relfit.compute.rows import mapped_rows, written_rows
+from relfit.kernels.composite import MultiScale
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
+from relfit.util.errors import WorkersLost
+from relfit.util.libraries import has_cuda
+
+KERNELS = [Gaussian(1.5), IMQ(), Matern(0.5, 1.0), MultiScale((0.5, 2.0), 1.0), Gaussian(1.0) + IMQ()]
+ANY = [*KERNELS, Polynomial(scale=0.3)]
+BACKEND = NumpyBackend()
+
+
+def products(kernel, x, y=None, columns=3, seed=0, **options):
+    """Row and column products of random right-hand sides, and what dense arithmetic gives for them."""
+    rng = np.random.default_rng(seed)
+    runtime = Runtime(BACKEND, **{k: options.pop(k) for k in ("executor", "memory") if k in options})
+    right = rng.normal(size=(len(x if y is None else y), columns))
+    left = rng.normal(size=(len(x), columns))
+    job = Job(
+        kernel,
+        BACKEND.points(kernel, x),
+        None if y is None else BACKEND.points(kernel, y),
+        {"phi": right},
+        {} if y is None else {"phi": left},
+        squares=True,
+        **options,
+    )
+    matrix = dense.gram(kernel, x, x if y is None else y)
+    if y is None or not options.get("diagonal", True):
+        np.fill_diagonal(matrix, 0.0)
+    return kernel_products([job], runtime)[0], matrix @ right, matrix.T @ left, (matrix**2).sum()
+
+
+def one_blas_thread_from_now_on():
+    """Blocks run in threads of this process, which holds BLAS at one thread; another process has to do the same."""
+    threadpool_limits(1, "blas")
+
+
+class Backwards(Executor):
+    """Runs tasks only when a result is asked for, the newest first."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Lazy(self)
+        self.waiting.append((future, fn, args))
+        return future
+
+
+class Lazy(Future):
+    def __init__(self, owner):
+        super().__init__()
+        self.owner = owner
+
+    def result(self, timeout=None):
+        while self.owner.waiting:
+            future, fn, args = self.owner.waiting.pop()
+            future.set_result(fn(*args))
+        return super().result(timeout)
+
+
+@pytest.mark.parametrize("kernel", ANY, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 700])
+def test_symmetric_products_leave_out_the_diagonal(kernel, n, rng):
+    x = rng.normal(size=(n, 3))
+    got, rows, _, squares = products(kernel, x)
+    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
+    assert got.squares == pytest.approx(squares, rel=1e-11)
+
+
+@pytest.mark.parametrize("kernel", ANY, ids=str)
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 300), (300, 3), (513, 257)])
+def test_cross_products_give_rows_and_columns(kernel, n, m, rng):
+    got, rows, columns, squares = products(kernel, rng.normal(size=(n, 2)), rng.normal(size=(m, 2)))
+    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
+    np.testing.assert_allclose(got.columns["phi"], columns, atol=1e-11)
+    assert got.squares == pytest.approx(squares, rel=1e-11)
+
+
+def test_paired_cross_products_leave_out_equal_rows(rng):
+    x, y = rng.normal(size=(2, 600, 2))
+    got, rows, columns, squares = products(Gaussian(1.0), x, y, diagonal=False)
+    np.testing.assert_allclose(got.rows["phi"], rows, atol=1e-11)
+    np.testing.assert_allclose(got.columns["phi"], columns, atol=1e-11)
+    assert got.squares == pytest.approx(squares, rel=1e-11)
+
+
+def test_all_weights_of_a_general_kernel(rng):
+    x = rng.normal(size=(300, 4))
+    kernel = IMQ(1.3)
+    right = {"phi": rng.normal(size=(300, 2)), "dphi": rng.normal(size=300), "r2ddphi": np.ones(300)}
+    got = kernel_products([Job(kernel, BACKEND.points(kernel, x), None, right)], Runtime(BACKEND))[0]
+    r2 = ((x[:, None] - x[None]) ** 2).sum(2)
+    for w, matrix in zip(right, kernel.weights(r2, tuple(right)), strict=True):
+        np.fill_diagonal(matrix, 0.0)
+        np.testing.assert_allclose(got.rows[w], matrix @ right[w], atol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_same_bits_for_any_executor_and_order(kernel, rng):
+    x, y = rng.normal(size=(1300, 2)), rng.normal(size=(700, 2))
+    for args in ((x,), (x, y)):
+        serial = products(kernel, *args)[0]
+        # Spawned, not forked: another test may have loaded a library with threads of its own.
+        spawned = ProcessPoolExecutor(2, get_context("spawn"), initializer=one_blas_thread_from_now_on)
+        with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(5) as five, spawned as processes:
+            for executor in (one, five, processes, Backwards()):
+                other = products(kernel, *args, executor=executor)[0]
+                np.testing.assert_array_equal(other.rows["phi"], serial.rows["phi"])
+                assert other.squares == serial.squares
+                for w, columns in serial.columns.items():
+                    np.testing.assert_array_equal(other.columns[w], columns)
+
+
+@pytest.mark.parametrize("tile", [64, 100, 256, 1000])
+@pytest.mark.parametrize("memory", [2**16, 2**20, 2**28])
+def test_tile_and_block_sizes_move_sums_by_rounding_only(tile, memory, monkeypatch, rng):
+    x, y = rng.normal(size=(1500, 3)), rng.normal(size=(800, 3))
+    kernel = Gaussian(1.0)
+    usual = [products(kernel, x)[0], products(kernel, x, y)[0]]
+    monkeypatch.setattr(backend, "TILE", tile)
+    other = [products(kernel, x, memory=memory)[0], products(kernel, x, y, memory=memory)[0]]
+    for a, b in zip(usual, other, strict=True):
+        # 1e-12 of the largest kernel mean: the right-hand sides here are of size one.
+        scale = np.abs(a.rows["phi"]).max()
+        assert np.abs(a.rows["phi"] - b.rows["phi"]).max() <= 1e-12 * scale
+        for w, columns in a.columns.items():
+            assert np.abs(columns - b.columns[w]).max() <= 1e-12 * np.abs(columns).max()
+
+
+def test_the_plan_covers_every_pair_once_and_depends_on_sizes_only(rng):
+    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(5000, 1)))
+    job = Job(Gaussian(1.0), x, None, {"phi": np.ones(5000)})
+    seen = np.zeros((5000, 5000), dtype=np.int8)
+    for i, j in plan_blocks(job, Runtime()):
+        seen[i, j] += 1
+        if i != j:
+            seen[j, i] += 1
+    assert (seen == 1).all()
+    assert plan_blocks(job, Runtime(memory=2**30, threads=9)) == plan_blocks(job, Runtime(memory=2**29, threads=1))
+
+
+@pytest.mark.parametrize("offset", [1e6, -1e6])
+def test_offsets_are_harmless_once_centred(offset, rng):
+    x = rng.normal(size=(400, 5))
+    moved = x + offset
+    shift = np.median(moved, axis=0)
+    for kernel in KERNELS:
+        near, far = products(kernel, x)[0], products(kernel, moved - shift)[0]
+        # Adding 1e6 itself rounds each coordinate by 1e-10.
+        np.testing.assert_allclose(far.rows["phi"], near.rows["phi"], atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.01), IMQ(0.01)], ids=str)
+def test_far_apart_clusters_keep_their_digits(kernel, rng):
+    """Two clusters 1e6 apart, of the kernel's own width: the product form would lose every digit."""
+    x = rng.normal(size=(120, 3)) * 0.01
+    x[60:] += 1e6
+    assert BACKEND.points(kernel, x).by_differences
+    got, rows, _, _ = products(kernel, x)
+    np.testing.assert_allclose(got.rows["phi"], rows, rtol=1e-12, atol=1e-12 * np.abs(rows).max())
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_gaussian_at_extreme_scales(scale, rng):
+    x = rng.normal(size=(50, 3))
+    plain = products(Gaussian(1.0), x)[0]
+    scaled = kernel_products(
+        [Job(Gaussian(scale), BACKEND.points(Gaussian(scale), x * scale), None, {"phi": np.ones(50)}, squares=True)],
+        Runtime(BACKEND),
+    )[0]
+    assert scaled.squares == pytest.approx(plain.squares, rel=1e-12)
+
+
+def test_the_kernel_matrix_is_never_held(rng):
+    """n = 6000 would need 288 MB for the matrix; the tiles and sums stay far below."""
+    x = rng.normal(size=(6000, 3))
+    job = Job(Gaussian(1.0), BACKEND.points(Gaussian(1.0), x), None, {"phi": np.ones(6000)})
+    tracemalloc.start()
+    kernel_products([job], Runtime(BACKEND))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * 2**20
+
+
+def test_progress_of_jobs_counts_every_pair_once(rng):
+    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(900, 2)))
+    calls = []
+    kernel_products(
+        [Job(Gaussian(1.0), x, None, {"phi": np.ones(900)})], Runtime(BACKEND, progress=lambda *a: calls.append(a))
+    )
+    assert calls[-1] == (900 * 899 // 2, 900 * 899 // 2)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_a_failing_block_stops_the_run(rng):
+    class Broken(Gaussian):
+        @property
+        def unit_rate(self):
+            return None
+
+        def phi(self, r2):
+            raise MemoryError("no room")
+
+    x = BACKEND.points(Gaussian(1.0), rng.normal(size=(3000, 2)))
+    with pytest.raises(MemoryError, match="no room"), ThreadPoolExecutor(2) as threads:
+        kernel_products([Job(Broken(1.0), x, None, {"phi": np.ones(3000)})], Runtime(BACKEND, executor=threads))
+
+
+N = 700
+
+
+@pytest.fixture
+def small_patches(monkeypatch):
+    """Patches of 200 rows, so that small samples have several."""
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
+
+
+@pytest.fixture
+def samples(rng):
+    """A reference and models of unequal sizes."""
+    return rng.normal(size=(N, 3)), {"a": rng.normal(0.1, 1, (500, 3)), "b": rng.normal(0.3, 1, (N, 3))}
+
+
+def densities():
+    """Models whose scores need several columns."""
+    return {f"s{s}": relfit.Density(score=Cubic(s), dim=3) for s in (0.1, 0.4)}
+
+
+class Cubic:
+    """The score of exp(−‖x − s‖⁴/4), as an object that another process can import."""
+
+    def __init__(self, shift):
+        self.shift = shift
+
+    def __call__(self, x):
+        gap = x - self.shift
+        return -gap * (gap**2).sum(axis=1, keepdims=True)
+
+
+OF_DATA = [Gaussian(1.5), relfit.IMQ(), relfit.Gaussian(1.0) + relfit.IMQ(), relfit.Tilted(relfit.IMQ())]
+
+
+def both(reference, models, kernel, **options):
+    """MMD of samples and KSD of densities."""
+    return (
+        relfit.estimate(reference, models, kernel=kernel, rng=0, **options),
+        relfit.estimate(reference, densities(), kernel=kernel, rng=0, **options),
+    )
+
+
+@pytest.mark.parametrize("kernel", OF_DATA, ids=lambda k: k.describe())
+def test_cutting_into_patches_changes_rounding_only(kernel, samples, monkeypatch):
+    whole = both(*samples, kernel)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
+    cut = both(*samples, kernel)
+    for one, other in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(other.values, one.values, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(other.covariance, one.covariance, rtol=1e-9, atol=1e-16)
+        np.testing.assert_allclose(other.second_order, one.second_order, rtol=1e-9, atol=1e-18)
+
+
+def test_paired_rows_are_left_out_in_every_patch(samples, monkeypatch):
+    reference, models = samples
+    pairs = {name: np.resize(x, reference.shape) for name, x in models.items()}
+    whole = relfit.estimate(reference, pairs, dependence="paired", rng=0)
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
+    cut = relfit.estimate(reference, pairs, dependence="paired", rng=0)
+    np.testing.assert_allclose(cut.values, whole.values, rtol=1e-10)
+    np.testing.assert_allclose(cut.covariance, whole.covariance, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("small_patches")
+@pytest.mark.parametrize(
+    ("kernel", "workers"),
+    [(Gaussian(1.5), 2), (Gaussian(1.5), 4), (relfit.Tilted(relfit.IMQ()), 1)],
+    ids=lambda part: part if isinstance(part, int) else part.describe(),
+)
+def test_same_bits_wherever_patches_are_computed(kernel, workers, samples):
+    here = both(*samples, kernel)
+    # Spawned, not forked: another test may have loaded a library with threads of its own.
+    with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(workers, get_context("spawn")) as others:
+        for executor in (threads, others):
+            there = both(*samples, kernel, executor=executor, backend="numpy")
+            for one, other in zip(here, there, strict=True):
+                np.testing.assert_array_equal(other.values, one.values)
+                np.testing.assert_array_equal(other.covariance, one.covariance)
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_files_are_read_where_they_are(samples, tmp_path, monkeypatch):
+    """Mapped rows reach other processes by their path; only arrays are written for them."""
+    reference, models = samples
+    written = []
+    monkeypatch.setattr(schedulers, "written_rows", lambda *args: written.append(1) or written_rows(*args))
+    np.save(tmp_path / "r.npy", reference)
+    with ProcessPoolExecutor(1, get_context("spawn")) as workers:
+        joint = relfit.estimate(str(tmp_path / "r.npy"), models, rng=0, executor=workers, backend="numpy")
+    np.testing.assert_array_equal(joint.values, relfit.estimate(reference, models, rng=0).values)
+    assert len(written) == len(models)
+
+
+def test_mapped_rows_are_those_of_the_array(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.arange(8000.0).reshape(2000, 4))
+    mapped = np.load(path, mmap_mode="r")
+    part = mapped[1000:1500][7:]
+    np.testing.assert_array_equal(mapped_rows(part)[:], part)
+    np.testing.assert_array_equal(mapped_rows(np.asarray(mapped))[5:9], mapped[5:9])
+    for other in (np.array(mapped), mapped[:, :2], mapped[::2], mapped.astype(np.float32), mapped[:, 0], [[1.0]]):
+        assert mapped_rows(other) is None
+    np.save(tmp_path / "y.npy", np.zeros((2000, 4)))
+    (tmp_path / "y.npy").replace(path)
+    assert mapped_rows(part) is None  # another file has taken its place
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_progress_counts_every_pair_once(samples):
+    seen = []
+    relfit.estimate(*samples, kernel=Gaussian(1.0), rng=0, progress=lambda done, total: seen.append((done, total)))
+    n, (a, b) = N, (500, N)
+    pairs = sum(m * (m - 1) // 2 for m in (n, a, b)) + n * (a + b)
+    assert seen[-1] == (pairs, pairs)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_patches_cover_every_pair_once():
+    within = reduce.cut_matrix(0, 0, (1000, 1000), 300)
+    across = reduce.cut_matrix(1, 0, (450, 1000), 300)
+    assert sum(patch.pairs for patch in within) == 1000 * 999 // 2
+    assert sum(patch.pairs for patch in across) == 450 * 1000
+    assert len(within) == 4 * 5 // 2
+    assert len(across) == 2 * 4
+
+
+def test_patches_shrink_where_each_pair_is_expensive():
+    narrow, wide = (reduce.patch_rows(width, reduce.Runtime()) for width in (11, 2048))
+    assert narrow == reduce.PATCH_ROWS
+    # The side is √(2048/256) = 2.8 times shorter: 18 blocks become 6.4, rounded up.
+    assert wide == 7 * reduce.BLOCK_ROWS
+
+
+def test_kernels_of_functions_are_refused_by_processes(samples):
+    kernel = relfit.Radial(lambda t: np.exp(-t), lambda t: -np.exp(-t), lambda t: np.exp(-t))
+    with (
+        ProcessPoolExecutor(1, get_context("spawn")) as processes,
+        pytest.raises(relfit.InputError, match="cannot be sent to other processes"),
+    ):
+        relfit.estimate(*samples, kernel=kernel, executor=processes)
+
+
+class Deadly(relfit.IMQ):
+    """A kernel that ends the worker that evaluates it on a tile."""
+
+    def weights(self, t, which):
+        if t.size > 10_000 and parent_process() is not None:
+            os._exit(1)
+        return super().weights(t, which)
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_a_dead_process_is_reported(samples):
+    with (
+        ProcessPoolExecutor(1, get_context("spawn")) as processes,
+        pytest.raises(WorkersLost, match=r"ended without a result.* with a checkpoint, the same call resumes"),
+    ):
+        relfit.estimate(*samples, kernel=Deadly(), rng=0, executor=processes)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_cuda(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_workers_use_their_device(precision, samples):
+    here = both(*samples, Gaussian(1.5))
+    with ProcessPoolExecutor(1, get_context("spawn")) as processes:
+        there = both(*samples, Gaussian(1.5), executor=processes, precision=precision)
+        assert processes.submit(_place, precision).result().startswith("torch" if precision == "double" else "triton")
+    for one, other in zip(here, there, strict=True):
+        bound = 1e-10 if precision == "double" else 1e-3 * one.standard_error.min()
+        assert np.abs(other.values - one.values).max() <= bound
+        # Another library adds in another order: equal bits would mean that NumPy computed.
+        assert not np.array_equal(other.covariance, one.covariance)
+
+
+def _place(precision):
+    """The backend of a worker, as it names itself."""
+    return LocalBackend(precision, fused=precision == "single").here().name
