@@ -57,7 +57,7 @@ def test_margin_and_gate(folder, capsys):
 def test_ranks_and_pairs_are_shown_on_request(folder, capsys):
     assert main(["compare", *data(folder), "--show", "ranks", "--show", "pairs"]) == 0
     out = capsys.readouterr().out
-    assert out.index("model  rank") < out.index("All ranks are in these sets") < out.index("p-values of “no worse")
+    assert out.index("model  rank") < out.index("all ranks lie in these sets") < out.index("p-values of “no worse")
     assert main(["compare", *data(folder)]) == 0
     assert "rank" not in capsys.readouterr().out
 
@@ -160,5 +160,5 @@ def test_a_page_of_rows_in_groups(folder, capsys):
     assert "off is significantly worse" in capsys.readouterr().out
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert "Where the models and the data differ" in page
-    assert "the rows are in groups, and a result does not hold which" in page
+    assert "the rows are in groups, and a result does not record which rows belong together" in page
     assert "bandwidth multiplied" not in page

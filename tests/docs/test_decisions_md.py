@@ -16,5 +16,5 @@ def test_the_examples_run(capsys):
     assert "'d': 'worse by more than 0.05'" in said
     assert "equivalent within 0.05" in said
     assert "(100, 100, 100, 100, 100)" in said
-    assert "All ranks are in these sets together with probability 95%." in said
+    assert "With probability 95%, all ranks lie in these sets." in said
     assert "Holm correction" in said

@@ -100,7 +100,7 @@ def test_smaller_is_better_is_said_wherever_the_score_is_named(rng):
     assert "· mean loss (smaller is better) · n = 100 ·" in header
     assert said in result._repr_html_()
     assert f"<h1>{said}</h1>" in render_report(result)
-    assert "a mean loss, smaller being better" in result.methods_text()
+    assert "a mean loss (smaller is better)" in result.methods_text()
     same = relfit.decide(relfit.JointEstimate(("a", "b"), [1.0, 1.0], np.eye(2)))
     assert str(same).splitlines()[-1].startswith("a has the smallest score (smaller is better; a tie), but ")
 
@@ -112,15 +112,15 @@ def test_items_and_groups_are_counted(rng):
     assert any(note.startswith("6 models are many for 25 groups: ") for note in result.warnings)
     paragraph = result.methods_text()
     assert "We compared 6 models on 50 items in 25 groups by a mean loss" in paragraph
-    assert "items of one group being taken for dependent" in paragraph
-    assert "It holds for independent groups of items that no model was fitted to" in render_report(result)
+    assert "treating items of one group as dependent" in paragraph
+    assert "The answer holds for independent groups of items that no model was fitted to" in render_report(result)
     alone = relfit.decide(relfit.from_losses(losses), rng=0)
     assert "We compared 6 models on 50 items by a mean loss" in alone.methods_text()
     assert "group" not in alone.methods_text().splitlines()[0]
-    assert "It holds for independent items that no model was fitted to" in render_report(alone)
+    assert "The answer holds for independent items that no model was fitted to" in render_report(alone)
     given = relfit.decide(relfit.JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2)), rng=0)
     assert "independent items" not in render_report(given)
-    assert "as far as the covariance that was given" in render_report(given)
+    assert "only as good as the covariance that was given" in render_report(given)
 
 
 def test_groups_of_items(rng):

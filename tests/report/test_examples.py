@@ -35,9 +35,9 @@ def test_the_rows_that_differ_most_are_chosen(compared):
     result, data = compared
     found = differing_rows(result, recall(result, data), "b")
     shown = {strip.title: [each.text for each in strip.examples] for strip in strips(found, _texts(compared))}
-    many = shown["The model has too many like these"]
-    rare = shown["In the data, too rare in the model"]
-    typical = shown["Its rows most like the data"]
+    many = shown["Too frequent in the model"]
+    rare = shown["In the data, but too rare in the model"]
+    typical = shown["Most like the data"]
     assert all(4.5 < float(text.split()[1]) < 5.5 for text in many)
     assert all(-5.5 < float(text.split()[1]) < -4.5 for text in rare)
     assert all(abs(float(text.split()[1])) < 2.5 for text in typical)
@@ -46,7 +46,9 @@ def test_the_rows_that_differ_most_are_chosen(compared):
 def test_only_what_was_given_is_shown(compared):
     result, data = compared
     found = differing_rows(result, recall(result, data), "b")
-    assert [strip.title for strip in strips(found, {"reference": ["x"] * 60})] == ["In the data, too rare in the model"]
+    assert [strip.title for strip in strips(found, {"reference": ["x"] * 60})] == [
+        "In the data, but too rare in the model"
+    ]
     assert strips(differing_rows(result, recall(result, data), "a"), {"b": ["x"] * 60}) == []
 
 
@@ -56,9 +58,9 @@ def test_what_is_within_the_noise_is_called_so(compared):
     found = differing_rows(result, recall(result, data), "a")
     titles = [strip.title for strip in strips(found, {"reference": ["x"] * 60, "a": ["x"] * 60})]
     assert titles == [
-        "The model has too many like these (not clear of the noise)",
-        "Its rows most like the data",
-        "In the data, too rare in the model (not clear of the noise)",
+        "Too frequent in the model (within the noise)",
+        "Most like the data",
+        "In the data, but too rare in the model (within the noise)",
     ]
 
 

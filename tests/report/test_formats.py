@@ -12,9 +12,8 @@ import pytest
 
 import relfit
 from relfit.report.formats import latex_text, to_csv, to_latex, to_markdown
-from relfit.report.methods import methods_text
+from relfit.report.methods import methods_text, references
 from relfit.report.page import python_call, settings
-from relfit.report.references import REFERENCES
 from relfit.report.text import table
 from relfit.report.words import error_words
 from relfit.util.errors import InputError
@@ -73,7 +72,7 @@ SETTINGS = {
         ["RelPSI", "median distance"],
     ),
     "relmulti": (
-        {"test": "relmulti", "select_fraction": 0.3},
+        {"test": relfit.RelMulti(0.3)},
         ["lim2019kernel", "benjamini2001control"],
         ["RelMulti", "random 30%", "false discovery rate"],
     ),
@@ -101,8 +100,8 @@ def test_methods_are_true_for_the_settings(rng, name):
     for words in (*said, "3 models", "seed 7", f"relfit {relfit.__version__}"):
         assert words in paragraph
     for key in keys:
-        assert REFERENCES[key].cited in paragraph
-        assert REFERENCES[key].line() in text
+        assert references()[key].cited in paragraph
+        assert references()[key].line() in text
         assert f"@misc{{{key}," in bib
     cited = {key for found in re.findall(r"\\cite(?:p|alp)\{(.*?)\}", bib) for key in found.split(",")}
     assert cited == set(re.findall(r"@misc\{(\w+),", bib))
@@ -132,8 +131,7 @@ def test_methods_of_scores_and_bad_styles(make):
 CALLS = {
     "default": {},
     "everything": {
-        "test": "relmulti",
-        "select_fraction": 0.4,
+        "test": relfit.RelMulti(0.4),
         "alpha": 0.1,
         "correction": "holm",
         "dependence": "shared",
@@ -142,6 +140,8 @@ CALLS = {
     "sum": {"kernel": relfit.Gaussian(1.0) + relfit.Matern(2.5, 2.0), "test": "best-set"},
     "linear": {"estimator": "linear", "test": "carve", "margin": 0.001},
     "cmmd": {"preset": "cmmd"},
+    "corrected": {"estimator": relfit.Complete(variance="corrected"), "correction": "holm"},
+    "incomplete": {"estimator": relfit.Incomplete(400)},
     "median imq": {"kernel": relfit.IMQ("median")},
 }
 
@@ -165,7 +165,7 @@ def test_settings_are_complete(rng):
     assert shown["test"] == "RelMulti"
     assert shown["level α"] == "0.05"
     assert shown["seed"] == "3"
-    assert shown["share of rows for selection"] == "0.25"
+    assert shown["fraction of rows for selection"] == "0.25"
     assert shown["rows"] == "n = 45 for testing"
     assert shown["margin"] == "0.5"
     assert "covariance" not in shown
@@ -192,7 +192,7 @@ def test_the_methods_paragraph_knows_the_margin(rng, test):
     data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "b": rng.normal(1, 1, (80, 2))}
     text = relfit.compare(data, models, test=test, margin=0.05, rng=0).methods_text()
     expected = (
-        "worse by more than 0.05 than no other one" if test == "best-set" else "no worse by more than 0.05 than the"
+        "no worse by more than 0.05 than any other" if test == "best-set" else "no worse by more than 0.05 than the"
     )
     assert expected in text
     plain = relfit.compare(data, models, test=test, rng=0).methods_text()
@@ -213,7 +213,7 @@ def test_the_methods_paragraph_of_pairs_in_groups_and_of_several_kernels(rng):
     grouped = relfit.compare(data, models, dependence="paired", groups=np.arange(80) // 2, rng=0)
     assert "paired with the data group by group" in grouped.methods_text()
     several = relfit.compare(data, models, kernel=[relfit.Gaussian(1.0), relfit.Gaussian(3.0)], rng=0)
-    assert "at least as good as every other one under every kernel" in several.methods_text()
+    assert "no worse than any other model under every kernel" in several.methods_text()
 
 
 def test_the_best_set_is_tested_against_all(make):

@@ -11,12 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from refusals import refused
-from relfit.cli.gate import gated_json, judged
 from scipy.special import ndtr
 
 import relfit
-from relfit.report.gate import Gate, gate_sentence, gate_words, judge, junit_xml
+from relfit.cli.compare import _judged
+from relfit.report.gate import Gate, gate_record, gate_sentence, gate_words, judge, junit_xml
 from relfit.report.page import render_report
+from relfit.results.serial import as_json
 
 
 def test_without_against_it_is_the_verdict(make):
@@ -73,7 +74,7 @@ def test_copies_pass(rng):
 def test_a_copy_is_called_one(rng):
     """Whichever of the two was given first, and whoever is best: the usual reason is that no new sample was drawn."""
     data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
-    same = "new holds the same rows as production; draw new samples if it is another model"
+    same = "new holds the same rows as production; draw new samples if it is a different model"
     for order in (("new", "production"), ("production", "new")):
         result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
         assert gate_words(result, judge(result, "new", "production")) == same
@@ -116,7 +117,7 @@ def test_names_must_be_models(make):
     result = make([0.0, 1.0])
     refused(lambda: judge(result, "m3"), "name: expected the name of a model, got 'm3'")
     refused(lambda: judge(result, "m1", "m3"), "against: expected the name of a model, got 'm3'")
-    refused(lambda: judge(result, "m1", "m1"), "another model")
+    refused(lambda: judge(result, "m1", "m1"), "a model other than 'm1'")
 
 
 def _suite(text):
@@ -176,10 +177,14 @@ def test_the_page_begins_with_the_gate(contrary):
     sentence = "Gate failed: new is significantly worse than production (p-value 0.045, level 0.05)."
     header, title = _shown(render_report(result, gate=gate))
     assert sentence in title
-    assert header.index(sentence) < header.index("this one pair, named beforehand") < header.index("has the smallest")
+    assert (
+        header.index(sentence)
+        < header.index("this one pair, which was named in advance")
+        < header.index("has the smallest")
+    )
     header, _ = _shown(render_report(result, gate=judge(result, "new")))
     assert "Gate passed: no evidence that new is worse than the best." in header
-    assert "named beforehand" not in header
+    assert "named in advance" not in header
     assert "Gate" not in render_report(result)
 
 
@@ -202,7 +207,7 @@ def test_a_gate_of_another_result_is_refused(make):
 
 def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
     result, gate = contrary
-    text = gated_json(result, gate)
+    text = as_json({**result.to_dict(), "gate": gate_record(result, gate)})
     assert json.loads(text)["gate"] == {
         "model": "new",
         "against": "production",
@@ -210,15 +215,15 @@ def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
         "pvalue": pytest.approx(ndtr(-0.24 / np.sqrt(0.02)), rel=1e-12),
         "sentence": gate_sentence(result, gate),
     }
-    assert relfit.Comparison.from_json(text).to_json() == result.to_json() == gated_json(result, None)
+    assert relfit.Comparison.from_json(text).to_json() == result.to_json()
 
 
 def test_where_the_data_give_no_answer_the_files_have_none(rng):
     data, models = rng.normal(size=(40, 2)), {"a": rng.normal(size=(40, 2)), "far": rng.normal(3, 1, (40, 2))}
     blind = relfit.compare(data, models, kernel=relfit.Gaussian(1e-6), rng=0)
-    assert judged(blind, "far", "a") is None
-    assert judged(replace(blind, kernel=None), "far", "a") is not None
-    assert judged(blind, None, None) is None
+    assert _judged(blind, "far", "a") is None
+    assert _judged(replace(blind, kernel=None), "far", "a") is not None
+    assert _judged(blind, None, None) is None
 
 
 def test_a_gate_that_passes_fails_nothing(make):

@@ -28,7 +28,7 @@ def test_two_columns_show_the_witness_itself(rng):
     peak = np.unravel_index(drawn.values.argmax(), drawn.values.shape)
     trough = np.unravel_index(drawn.values.argmin(), drawn.values.shape)
     assert drawn.grid[0][peak[1]] > 1.0 > -0.2 > drawn.grid[0][trough[1]]
-    assert (drawn.labels, drawn.projected) == (("column 0", "column 1"), False)
+    assert (drawn.view.labels, drawn.view.projected) == (("column 0", "column 1"), False)
 
 
 def test_pictures_of_few_columns_share_their_frame(rng):
@@ -67,7 +67,7 @@ def test_many_columns_are_shown_where_they_differ(rng):
     off = rng.normal(size=(400, 20)) * spread
     off[:, 2] += 4.0
     drawn, recalled = _drawn(data, {"a": rng.normal(size=(400, 20)) * spread, "off": off}, "off")
-    assert drawn.projected
+    assert drawn.view.projected
     assert drawn.clear.any()
     view = chosen_view(recalled.main_axes, off[::2], data[::2])
     assert np.abs(view.directions[:, 2]).max() > 0.5
@@ -114,7 +114,7 @@ def test_main_axes_of_a_known_cloud():
     axes = main_axes(rows)
     np.testing.assert_allclose(axes.centre, 0.0, atol=1e-12)
     np.testing.assert_allclose(axes.directions[0], [0.6, 0.8, 0.0], atol=1e-2)
-    assert axes.share[0] > 0.99
+    assert axes.fraction[0] > 0.99
     assert axes.view().labels[0] == "main axis 1 (100% of the variance)"
 
 
@@ -124,4 +124,4 @@ def test_iteration_finds_the_axes_of_a_decomposition(rng):
     axes = main_axes(rows)
     _, sizes, exact = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     np.testing.assert_allclose(np.abs((axes.directions * exact[:12]).sum(axis=1)), 1.0, atol=1e-6)
-    np.testing.assert_allclose(axes.share, (sizes**2 / (sizes @ sizes))[:12], rtol=1e-6)
+    np.testing.assert_allclose(axes.fraction, (sizes**2 / (sizes @ sizes))[:12], rtol=1e-6)

@@ -9,6 +9,8 @@ import pytest
 from refusals import refused
 
 import relfit
+from relfit.compute.memory import budget_of
+from relfit.data.load import load
 from relfit.report.recall import MOST_ROWS, recall
 from relfit.report.sensitivity import bandwidth_sensitivity
 from relfit.report.witness import differing_rows
@@ -25,6 +27,34 @@ def test_all_rows_give_the_result_again(two):
     assert recalled.complete
     for name, value in zip(result.names, result.discrepancy, strict=True):
         assert differing_rows(result, recalled, name).discrepancy == pytest.approx(value, rel=1e-9, abs=1e-13)
+
+
+def test_loaded_data_are_taken_as_they_are(two, monkeypatch):
+    """Data that are loaded already are not loaded again and give the same rows; those of another result are refused."""
+    data, models = two
+    result = relfit.compare(data, models, rng=0)
+    loaded = load(data, models)
+    expected = recall(result, two, most=30)
+    monkeypatch.setattr("relfit.report.recall.load", lambda *_, **__: pytest.fail("loaded again"))
+    recalled = recall(result, loaded, most=30)
+    for name in ("a", "b"):
+        np.testing.assert_array_equal(recalled.data.samples[name], expected.data.samples[name])
+    np.testing.assert_array_equal(recalled.data.reference, expected.data.reference)
+    assert (recalled.complete, recalled.most_rows) == (False, 30)
+    other = relfit.compare(data, {"a": models["b"], "b": models["a"]}, rng=0)
+    refused(lambda: recall(other, loaded), "data: expected")
+
+
+def test_rows_in_a_file_are_read_as_far_as_they_are_shown(two, tmp_path):
+    data, models = two
+    for name, rows in {"x": data, **models}.items():
+        np.save(tmp_path / f"{name}.npy", rows.astype(np.float32))
+    files = str(tmp_path / "x.npy"), {name: str(tmp_path / f"{name}.npy") for name in models}
+    result = relfit.compare(*files, rng=0)
+    with budget_of("100GB") as budget:
+        recalled = recall(result, load(*files, budget=budget), most=20)
+    assert isinstance(recalled.data.samples["a"], np.ndarray)
+    np.testing.assert_array_equal(recalled.data.samples["a"], models["a"].astype(np.float32)[recalled.rows["a"]])
 
 
 def test_generators_are_drawn_from_alike(rng):
@@ -49,7 +79,8 @@ def test_copies_stand_for_their_originals(rng):
     result = relfit.compare(data, models, rng=0)
     recalled = recall(result, (data, models))
     assert differing_rows(result, recalled, "copy").discrepancy == differing_rows(result, recalled, "a").discrepancy
-    assert list(recalled.part()[1]) == ["a", "copy", "b"]
+    assert list(recalled.data.models) == ["a", "b"]
+    assert recalled.data.copies == {"copy": "a"}
 
 
 def test_large_samples_are_thinned_out_alike(rng):
@@ -59,7 +90,9 @@ def test_large_samples_are_thinned_out_alike(rng):
     result = relfit.compare(data, models, rng=0, dependence="shared")
     recalled = recall(result, (data, models))
     assert not recalled.complete
-    assert len(recalled.reference) == MOST_ROWS
+    assert len(recalled.data.reference) == recalled.most_rows == MOST_ROWS
+    assert recalled.sizes == {None: MOST_ROWS + 500, "a": MOST_ROWS + 500, "b": MOST_ROWS + 500}
+    np.testing.assert_array_equal(recalled.data.samples["b"], models["b"][recalled.rows["b"]])
     np.testing.assert_array_equal(recalled.rows["a"], recalled.rows["b"])
     assert not np.array_equal(recalled.rows[None], recalled.rows["a"])
     paired = recall(relfit.compare(data, models, rng=0, dependence="paired"), (data, models))
@@ -72,7 +105,7 @@ def test_other_data_are_refused(two):
     result = relfit.compare(data, models, rng=0)
     refused(lambda: recall(result, data), "data: expected a pair")
     renamed = {"a": models["a"], "c": models["b"]}
-    refused(lambda: recall(result, (data, renamed)), "expected the models of this result ('a', 'b'), got 'a', 'c'")
+    refused(lambda: recall(result, (data, renamed)), "expected the models of this result (a and b), got a and c")
     refused(lambda: recall(result, (data[:50], models)), "at least 60 rows in reference")
     shorter = {**models, "b": models["b"][:49]}
     refused(lambda: recall(result, (data, shorter)), "at least 50 rows in model 'b'")
@@ -81,14 +114,16 @@ def test_other_data_are_refused(two):
     refused(lambda: recall(result, (data[::-1], models)), "expected the data this result was made from", "reference")
     unrecorded = replace(result, inputs=None)
     refused(lambda: differing_rows(unrecorded, recall(unrecorded, moved), "b"), "the discrepancy of 'b' is")
-    refused(lambda: differing_rows(result, recall(result, two), "c"), "expected one of 'a', 'b', got 'c'")
+    refused(
+        lambda: differing_rows(result, recall(result, two), "c"), "name: expected the name of a model (a or b), got 'c'"
+    )
 
 
 @pytest.mark.parametrize("options", [{"estimator": "linear"}, {"test": "relmulti"}])
 def test_swapped_models_are_refused_whatever_the_estimator(rng, options):
     data, one, other = rng.normal(size=(3, 1100, 2))
     result = relfit.compare(data, {"a": one, "b": other}, rng=0, **options)
-    refused(lambda: recall(result, (data, {"a": other, "b": one})), "the rows of model 'a' are others")
+    refused(lambda: recall(result, (data, {"a": other, "b": one})), "the rows of model 'a' are not the same")
 
 
 def test_rows_in_groups_are_recalled(rng):

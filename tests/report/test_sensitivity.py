@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 import relfit
 from relfit.kernels.composite import Decay, Tilted
 from relfit.report.recall import recall
-from relfit.report.sensitivity import bandwidth_sensitivity, scaled
+from relfit.report.sensitivity import SHARED_COLUMNS, bandwidth_sensitivity, obstacle, scaled
+from relfit.report.witness import squared_distances
 
 
 @pytest.fixture
@@ -21,22 +23,100 @@ def three(rng):
 def test_each_is_the_comparison_at_that_bandwidth(three, test):
     result = relfit.compare(*three, test=test, alpha=0.1, rng=3)
     found = bandwidth_sensitivity(result, recall(result, three), (0.5, 1.0, 3.0))
-    for factor, length, each in zip(found.factors, found.lengths, found.results, strict=True):
+    for factor, length, (joint, decision) in zip(found.factors, found.lengths, found.results, strict=True):
         own = relfit.compare(*three, test=test, alpha=0.1, rng=3, kernel=relfit.Gaussian(factor * result.kernel.length))
         assert length == factor * result.kernel.length
-        np.testing.assert_array_equal(each.pvalue, own.pvalue)
-        assert each.best == own.best
-    np.testing.assert_array_equal(found.results[1].worse, result.worse)
+        np.testing.assert_array_equal(np.exp(decision.log_pvalue), own.pvalue)
+        np.testing.assert_array_equal(joint.values, own.discrepancy)
+        assert joint.names[decision.best] == own.best
+    np.testing.assert_array_equal(found.results[1][1].worse, result.worse)
 
 
-def test_kinds_ratios_and_stability(three):
+def test_kinds_ratios_and_changes(three):
     result = relfit.compare(*three, rng=3)
     found = bandwidth_sensitivity(result, recall(result, three), (0.5, 1.0, 2.0))
-    at_one = found.results[1]
-    assert found.ratios()[2, 1] == pytest.approx(at_one.difference[2] / at_one.difference_standard_error[2])
-    assert found.kinds(at_one.best)[1] == "best"
+    assert found.ratios("c")[1] == pytest.approx(result.difference[2] / result.difference_standard_error[2])
+    assert found.ratios(result.best)[1] == 0.0
+    assert found.kinds(result.best)[1] == "best"
     assert found.kinds("c") == ("worse",) * 3
-    assert found.stable == all(len(set(found.kinds(name))) == 1 for name in result.names)
+    assert found.changed() == [name for name in result.names if len(set(found.kinds(name))) > 1]
+
+
+def test_copies_have_the_verdict_of_their_original(three):
+    data, models = three
+    with_copy = {**models, "copy": models["c"]}
+    result = relfit.compare(data, with_copy, rng=3)
+    found = bandwidth_sensitivity(result, recall(result, (data, with_copy)))
+    assert found.kinds("copy") == found.kinds("c")
+    assert found.ratios("copy") == found.ratios("c")
+    alone = {"a": models["a"], "copy": models["a"]}
+    same = relfit.compare(data, alone, rng=3)
+    assert bandwidth_sensitivity(same, recall(same, (data, alone))).kinds("copy") == ("open",) * 5
+
+
+@pytest.mark.parametrize("test", ["best-set", "relmulti"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dependence": "paired"},
+        {"dependence": "shared", "estimator": relfit.Complete(variance="corrected")},
+        {"kernel": "tilted"},
+    ],
+    ids=["independent", "paired", "shared", "tilted"],
+)
+def test_many_columns_share_their_distances(test, options):
+    """From 128 columns on distances are computed once: the numbers are those of separate comparisons, to rounding."""
+    rng = np.random.default_rng(1)
+    d = SHARED_COLUMNS + 2
+    data = rng.normal(3.0, 1.0, (90, d))
+    models = {k: rng.normal(3.0 + m, 1.0, (90, d)) for k, m in (("a", 0.0), ("b", 0.03), ("c", 0.1))}
+    if options.get("kernel") == "tilted":
+        options = {"kernel": Tilted(relfit.Gaussian(12.0), Decay(exponent=1.0, scale=30.0, centre=3.0))}
+    result = relfit.compare(data, models, test=test, rng=3, **options)
+    recalled = recall(result, (data, models))
+    found = bandwidth_sensitivity(result, recalled, (0.5, 1.0, 3.0))
+    for factor, (joint, decision) in zip(found.factors, found.results, strict=True):
+        settings = {**options, "kernel": scaled(result.kernel, factor)}
+        separate = relfit.compare(data, models, test=test, rng=3, **settings)
+        np.testing.assert_allclose(joint.values, separate.discrepancy, rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(joint.standard_error, separate.standard_error, rtol=1e-9)
+        np.testing.assert_allclose(np.exp(decision.log_pvalue), separate.pvalue, rtol=1e-6)
+        assert joint.names[decision.best] == separate.best
+
+
+def test_each_distance_is_computed_once(monkeypatch):
+    rng = np.random.default_rng(1)
+    data, a, b = rng.normal(size=(3, 50, SHARED_COLUMNS))
+    result = relfit.compare(data, {"a": a, "b": b}, rng=0)
+    recalled = recall(result, (data, {"a": a, "b": b}))
+    pairs = []
+    monkeypatch.setattr(
+        "relfit.report.sensitivity.squared_distances",
+        lambda x, y, length: pairs.append((len(x), len(y))) or squared_distances(x, y, length),
+    )
+    bandwidth_sensitivity(result, recalled)
+    assert pairs == [(50, 50)] * 5
+
+
+def test_rows_far_apart_for_the_kernel_keep_their_digits():
+    """An outlier at 1e9: the product form would lose the distances of about 1 among the others."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(20, 40))
+    x[0] = 1e9
+    np.testing.assert_allclose(squared_distances(x, x, 1.0), cdist(x, x, "sqeuclidean"), rtol=1e-12)
+
+
+def test_too_few_rows_to_split_are_no_error():
+    """2% of 1000 rows select, but of the 100 rows that many columns leave to the page only 2 would."""
+    rng = np.random.default_rng(1)
+    data = rng.normal(size=(1000, 2))
+    models = {"a": rng.normal(size=(1000, 2)), "b": rng.normal(1, 1, (1000, 2))}
+    result = relfit.compare(data, models, test=relfit.RelMulti(0.02), rng=0)
+    assert bandwidth_sensitivity(result, recall(result, (data, models))) is not None
+    few = recall(result, (data, models), most=100)
+    assert bandwidth_sensitivity(result, few) is None
+    assert obstacle(result, few).startswith("the report uses 100 rows of each sample, too few")
 
 
 def test_densities_are_asked_once_for_each_set_of_rows(rng):
@@ -60,7 +140,11 @@ def test_densities_are_asked_once_for_each_set_of_rows(rng):
 
 def test_kernels_without_a_length(three):
     result = relfit.compare(*three, kernel=relfit.Polynomial(), rng=0)
-    assert bandwidth_sensitivity(result, recall(result, three)) is None
+    recalled = recall(result, three)
+    assert bandwidth_sensitivity(result, recalled) is None
+    assert obstacle(result, recalled).endswith("has no bandwidth")
+    located = relfit.compare(*three, discrepancy="ume", rng=0)
+    assert "locations" in obstacle(located, recall(located, three))
 
 
 def test_every_length_is_scaled():

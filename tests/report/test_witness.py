@@ -52,9 +52,10 @@ def test_rows_add_up_to_the_mmd(name, d):
     rng = np.random.default_rng(d)
     r, x = rng.normal(1e3, 1, (31, d)), rng.normal(1e3 + 0.3, 1, (25, d))
     kernel = KERNELS[name]
-    at_model, at_reference = row_witness(x, r, kernel)
+    at_model, at_reference, typical = row_witness(x, r, kernel)
     expected = relfit.estimate(r, {"a": x}, kernel=kernel, rng=0).values[0]
     assert at_model.values.mean() - at_reference.values.mean() == pytest.approx(expected, rel=1e-7, abs=1e-12)
+    np.testing.assert_allclose(typical, kernel_values(x, r, kernel).mean(axis=1))
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -29,7 +29,7 @@ def test_each_rank_by_itself_is_no_wider():
     all_ = result((0.0, 0.2, 0.35, 0.6, 0.8)).ranks()
     assert (one.lower >= all_.lower).all()
     assert (one.upper <= all_.upper).all()
-    assert "Each rank is in its set with probability 95%." in str(one)
+    assert "With probability 95%, each rank lies in its set." in str(one)
 
 
 def test_pairs_by_hand():

@@ -174,7 +174,7 @@ def test_the_words_and_the_table_follow(capsys):
     }
     assert [row["equivalent"] for row in result.rows()] == [True, True, False, False]
     assert "margin 0.2" in str(result)
-    assert "m1 is equivalent to the best within 0.2; m2 could be either" in str(result)
+    assert "m1 is equivalent to the best within 0.2; m2 is undecided" in str(result)
     back = relfit.Comparison.from_json(result.to_json())
     assert back.margin == 0.2
     np.testing.assert_array_equal(back.equivalent, result.equivalent)

@@ -642,9 +642,9 @@ def test_a_margin_has_no_plan():
     result = relfit.decide(joint, margin=0.2, rng=0)
     with pytest.raises(InputError, match=r"pilot: expected a comparison without a margin, got a margin of 0\.2"):
         plan(result)
-    with pytest.raises(InputError, match="margin: plans know none"):
+    with pytest.raises(InputError, match=r"margin: planning does not support a margin, got 0\.2"):
         result.plot_power()
-    assert rows_advice(result) == ["Not looked at: plans know no margin."]
+    assert rows_advice(result) == ["No sample-size advice: planning does not support a margin."]
 
 
 # --- the pieces ---------------------------------------------------------------------------------------------------

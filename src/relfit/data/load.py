@@ -41,7 +41,8 @@ class Data:
 
     `digests` identifies the rows of the reference (under None) and of every sample (under its name). Samples are
     arrays, or all of them tensors on the `device` where they were given, or all of them `LazyRows`. If the reference is
-    a density, it is the `target`, and `reference` has no rows.
+    a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
+    in common say nothing.
     """
 
     reference: Array
@@ -53,6 +54,7 @@ class Data:
     device: str | None = None
     digests: dict[str | None, str] = field(default_factory=dict)
     shared_rows: dict[str, int] = field(default_factory=dict)
+    atoms: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -167,7 +169,8 @@ def _checked(
     kept = {name: densities[name] if name in densities else rows[name] for name in names if name not in copies}
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
-    return Data(reference, kept, names, copies, notes, target, device, digests, shared)
+    atoms = target is None and prints[None].atoms
+    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms)
 
 
 def is_rows(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Images and texts behind the rows: those a model makes too often, those it misses, those most like the data."""
+"""Images and texts behind the rows: those a model produces too often, those it misses, those most like the data."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ def check_items(items: Any, recalled: Recalled) -> Items:
     if not isinstance(items, Mapping):
         raise InputError(f"items: expected a mapping of names to lists of files or texts, got {type(items).__name__}")
     data = recalled.data
-    sizes = {REFERENCE: len(data.reference)} if data.target is None else {}
-    sizes |= {name: len(data.samples[data.copies.get(name, name)]) for name in data.names if _sampled(recalled, name)}
+    originals = {name: data.copies.get(name, name) for name in data.names}
+    sizes = {} if data.target is not None else {REFERENCE: recalled.sizes[None]}
+    sizes |= {name: recalled.sizes[key] for name, key in originals.items() if key in recalled.sizes}
     for name in items:
         if name not in sizes:
             raise InputError(f"items: expected {REFERENCE!r} or the name of a model with a sample, got {name!r}")
@@ -63,39 +64,36 @@ def check_items(items: Any, recalled: Recalled) -> Items:
 
 def check_counts(items: Items, sizes: Mapping[str, int]) -> None:
     """Refuse another number of items than of rows, where that is known."""
-    for name, own in items.items():
-        if name in sizes and len(own) != sizes[name]:
-            raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(own)}")
+    for name, listed in items.items():
+        if name in sizes and len(listed) != sizes[name]:
+            raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(listed)}")
 
 
-def strips(found: Differing, items: Items) -> list[Strip]:
+def strips(differing: Differing, items: Items) -> list[Strip]:
     """What can be shown of one model with the items given."""
-    own, reference = items.get(found.name), items.get(REFERENCE)
-    made = []
-    if found.kind == "mass" and found.model is not None and own is not None and found.typical is not None:
-        values, title = found.model.heights.values, _doubtful("The model has too many like these", found.model, 1.0)
-        made.append(_strip(title, found.model, np.argsort(-values, kind="stable"), own))
-        made.append(_strip("Its rows most like the data", found.model, np.argsort(-found.typical, kind="stable"), own))
-    if found.kind == "mass" and found.reference is not None and reference is not None:
-        values = found.reference.heights.values
-        title = _doubtful("In the data, too rare in the model", found.reference, -1.0)
-        made.append(_strip(title, found.reference, np.argsort(values, kind="stable"), reference))
-    if found.kind == "slope":
-        side, given = found.sides[0], reference if found.model is None else own
-        if given is not None:
+    model, reference, typical = differing.model, differing.reference, differing.typical
+    of_model, of_reference = items.get(differing.name), items.get(REFERENCE)
+    shown = []
+    if differing.kind == "slope":
+        side, of_side = differing.sides[0], of_reference if model is None else of_model
+        if of_side is not None:
             order = np.argsort(-side.heights.values, kind="stable")
-            made.append(_strip("Least typical under the model", side, order, given))
-            made.append(_strip("Most typical under the model", side, order[::-1], given))
-    return made
+            shown.append(_strip("Least typical under the model", side, order, of_side))
+            shown.append(_strip("Most typical under the model", side, order[::-1], of_side))
+        return shown
+    if model is not None and typical is not None and of_model is not None:
+        title = _doubtful("Too frequent in the model", model, 1.0)
+        shown.append(_strip(title, model, np.argsort(-model.heights.values, kind="stable"), of_model))
+        shown.append(_strip("Most like the data", model, np.argsort(-typical, kind="stable"), of_model))
+    if reference is not None and of_reference is not None:
+        title = _doubtful("In the data, but too rare in the model", reference, -1.0)
+        shown.append(_strip(title, reference, np.argsort(reference.heights.values, kind="stable"), of_reference))
+    return shown
 
 
 def _doubtful(title: str, side: Side, sign: float) -> str:
     """The title, with a word of doubt where not even the strongest row is clear of its error."""
-    return title if strongest(side, sign, 1) else f"{title} (not clear of the noise)"
-
-
-def _sampled(recalled: Recalled, name: str) -> bool:
-    return recalled.data.copies.get(name, name) in recalled.data.samples
+    return title if strongest(side, sign, 1) else f"{title} (within the noise)"
 
 
 def _strip(title: str, side: Side, order: Any, items: Sequence[Any]) -> Strip:
@@ -128,7 +126,7 @@ def _from_file(path: Path, number: int) -> Example:
 
         with Image.open(path, formats=FORMATS) as image:
             if image.size[0] * image.size[1] > MOST_PIXELS:
-                return Example(name, None, "too large to be shown")
+                return Example(name, None, "too large to show")
             return Example(name, _encoded(image.convert("RGB")), None)
     except Exception as error:  # noqa: BLE001  (a damaged file makes its decoder raise anything)
         return Example(name, None, f"cannot be shown ({type(error).__name__})")

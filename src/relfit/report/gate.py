@@ -1,4 +1,7 @@
-"""May this model be released? One question to a finished comparison, answered yes or no."""
+"""May this model be released? One question to a finished comparison, answered yes or no.
+
+The answer in words, for the page and the result file, and as a JUnit file for the dashboards of continuous integration.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from relfit.report import words
-from relfit.report.text import show_pvalue, text
+from relfit.report.text import show_pvalue, styled
+from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.pair import relative_z
 from relfit.util.errors import InputError
 from relfit.util.text import listed, quoted, visible
+
+# What XML 1.0 cannot hold, not even escaped.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
 
     Without `against` it is the comparison's verdict. With it the fixed hypothesis D_name ≤ D_against + margin is tested
     at the comparison's level: a one-sided z test on the same estimates, which no choice of a best model has touched.
-    A kernel that cannot see the models gives no answer: it is refused.
+    A kernel that cannot tell the models apart is refused.
 
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3)))
@@ -57,11 +63,11 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
         if value is not None and value not in comparison.names:
             raise InputError(f"{argument}: expected the name of a model, got {value!r}")
     if against == name:
-        raise InputError(f"against: expected another model than {name!r}")
+        raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
     _check_seen(comparison, name, against)
     if against is None:
         row = next(row for row in comparison.rows() if row["name"] == name)
-        # The best set shows only that some model is better, and that is the one which beats this one most clearly.
+        # The best set shows only that some model is better: the opponent is the one that beats this one most clearly.
         beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
         opponent = beaters.get(name) or comparison.best
         return Gate(name, opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
@@ -76,23 +82,16 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
 
 
 def _check_seen(comparison: Comparison, name: str, against: str | None) -> None:
-    """Refuse an answer that no data could have changed: a kernel that takes one value on all pairs of rows."""
+    """Refuse an answer that no data could have changed: a kernel that takes the same value on all pairs of rows."""
     others = comparison.indistinguishable(name)
     opponent = comparison.best if against is None else against
     if comparison.kernel is None or not (others if opponent == name else opponent in others):
         return
     whom = "the other models" if opponent == name else repr(opponent)
     raise InputError(
-        f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes one "
-        "value on all their pairs of rows; choose a bandwidth near the median distance"
+        f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes the "
+        "same value on all their pairs of rows; choose a bandwidth near the median distance"
     )
-
-
-# --------------------
-# The gate in words, and as a JUnit file for the dashboards of continuous integration.
-
-# What XML 1.0 cannot hold, not even escaped.
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def gate_words(comparison: Comparison, gate: Gate) -> str:
@@ -139,8 +138,8 @@ def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
 def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     """A test suite with a case for each model, in the order of the table; the gated one fails if the gate does.
 
-    Other models never fail: that a known weak one is worse must not stop a release. What was found about each is
-    its standard output, of the gated one in the gate's words; the gate and the whole table are that of the suite.
+    Other models never fail: that a known weak one is worse must not stop a release. The standard output of a case says
+    what was found about its model, for the gated one in the gate's words; that of the suite has the gate and the table.
 
     >>> from relfit import JointEstimate, decide
     >>> from relfit.report.gate import judge
@@ -148,6 +147,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     >>> ElementTree.fromstring(junit_xml(result, judge(result, "new"))).find("testsuite").attrib["failures"]
     '1'
     """
+    table = styled(comparison).plain
     failures = str(int(gate is not None and gate.failed))
     counts = {"tests": str(len(comparison.names)), "failures": failures, "errors": "0", "skipped": "0"}
     root = ElementTree.Element("testsuites", {"name": "relfit", **counts})
@@ -155,14 +155,14 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     for row in comparison.rows():
         name = _legal(visible(row["name"]))
         case = ElementTree.SubElement(suite, "testcase", {"classname": "relfit.compare", "name": name, "time": "0"})
-        if gate is not None and gate.failed and row["name"] == gate.name:
-            message = _legal(gate_words(comparison, gate))
+        gated = gate if gate is not None and row["name"] == gate.name else None
+        if gated is not None and gated.failed:
+            message = _legal(gate_words(comparison, gated))
             failure = ElementTree.SubElement(case, "failure", {"type": "worse", "message": message})
-            failure.text = _legal(text(comparison))
-        gated = gate is not None and row["name"] == gate.name
-        ElementTree.SubElement(case, "system-out").text = _legal(_about(comparison, row, gate if gated else None))
-    said = [] if gate is None else [gate_sentence(comparison, gate)]
-    ElementTree.SubElement(suite, "system-out").text = _legal("\n\n".join([*said, text(comparison)]))
+            failure.text = _legal(table)
+        ElementTree.SubElement(case, "system-out").text = _legal(_about(comparison, row, gated))
+    sentence = [] if gate is None else [gate_sentence(comparison, gate)]
+    ElementTree.SubElement(suite, "system-out").text = _legal("\n\n".join([*sentence, table]))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
 
@@ -173,7 +173,7 @@ def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> st
     if gate is not None:
         whom, verdict, p = _opponent(gate), gate_words(comparison, gate), gate.pvalue
         gap = row["discrepancy"] - comparison.discrepancy[comparison.names.index(gate.against)]
-    value = f"{words.measure_name(comparison)} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
+    value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
     return f"{verdict}; {value}; difference to {whom} {gap:.6g}; p-value {show_pvalue(p, comparison.alpha)}"
 
 
@@ -186,17 +186,17 @@ def _opponent(gate: Gate) -> str:
 
 
 def _copied(comparison: Comparison, gate: Gate) -> list[str]:
-    """The models that the gated one is a copy of, or they of it; of a fixed pair only the other one."""
+    """The models that hold the same as the gated one; with a fixed opponent only that one counts."""
     stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
     others = [gate.against] if gate.fixed else [name for name in comparison.names if name != gate.name]
     return [name for name in others if stand_for[name] == stand_for[gate.name]]
 
 
 def _same(comparison: Comparison, name: str, whom: str) -> str:
-    """What a copy has in common: its rows, for which new samples are the remedy; a density has none."""
+    """What a copy has in common: its rows, which new samples would change; a density has none."""
     if ((comparison.inputs or {}).get("models") or {}).get(name) is None:
         return f"is a duplicate of {whom}"
-    return f"holds the same rows as {whom}; draw new samples if it is another model"
+    return f"holds the same rows as {whom}; draw new samples if it is a different model"
 
 
 def _legal(shown: str) -> str:

@@ -1,8 +1,12 @@
-"""The forest plot: each model's value with its bar, the best on top. No pyplot, so nothing leaks."""
+"""Pictures for papers and notebooks, drawn by matplotlib without pyplot, so that no figure leaks.
+
+The forest plot, who beats whom, the verdicts at several bandwidths, where a model and the data differ, power curves.
+"""
 
 from __future__ import annotations
 
 import io
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,32 +20,51 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
-from relfit.report.forest import Bar, Forest, difference_forest, discrepancy_forest
+from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.landscape import CLEAR, Landscape, colour_steps, landscape, largest_difference
-from relfit.report.page import Pairs, who_beats_whom
 from relfit.report.recall import recall
-from relfit.report.sensitivity import bandwidth_sensitivity
+from relfit.report.sensitivity import bandwidth_sensitivity, obstacle
 from relfit.report.text import short_names
 from relfit.report.witness import differing_rows
-from relfit.report.words import TEST_NAMES, measure_name
+from relfit.report.words import TEST_WORDS, measure_of, name_of_test
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 
 LONGEST_LABEL = 28
-INK, FAINT = "#333333", "#999999"
+POWER_SIZE = 7.2, 4.0
+# Multiples of the bandwidth.
+FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+INK, FAINT, PALE = "#333333", "#999999", "#E4E4E4"
 # Okabe and Ito's colours, which the colour-blind can tell apart; the shape says it too.
 MARKS = {
     "best": ("#009E73", "D", "best of the sample"),
     "open": ("#0072B2", "o", "no evidence that it is worse"),
     "worse": ("#D55E00", "X", "worse"),
 }
+# The same colours for models; beyond seven models they begin again with another line or mark.
+MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINES = ("-", "--", ":", "-.")
+# Blue for too little, orange for too much, pale to strong.
+COLOURS = (
+    *("#00649C", "#3D8FC4", "#7DB5DB", "#B3D4EA", "#DCEBF5"),
+    *("#FBE6D6", "#F8C9A4", "#F0A267", "#E0752A", "#B94E00"),
+)
+MUCH, LITTLE = COLOURS[8], COLOURS[1]
+# Who beats whom: a number, a tint and a sign for each kind of cell.
+_CELLS = {
+    "worse": (0, "#F9DFCB", "▼", MARKS["worse"][0]),
+    "open": (1, "#FFFFFF", "·", INK),
+    "better": (2, "#CDEBE0", "▲", MARKS["best"][0]),
+    "same": (3, PALE, "", INK),
+}
+_TITLES = {"mass": "mass: too little / too much", "slope": "contribution to KSD²"}
 BRACKET = Path([(0.4, -1.0), (0.0, -1.0), (0.0, 1.0), (0.4, 1.0)])
 _MISSING = "□"
 
 
-class ForestAxes(Axes):
+class NotebookAxes(Axes):
     """Axes that a notebook shows as a picture although pyplot does not know them."""
 
     def _repr_png_(self) -> bytes:
@@ -56,8 +79,8 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     The bars of discrepancies are D ± z s; those of differences are `Comparison.confidence_interval`, cut off where
     they leave the picture, with the one-sided bound that decides as a bracket.
 
-    Without `ax` a figure of its own is made that pyplot does not know: a notebook shows it, a script saves
-    it with ``result.plot().figure.savefig("plot.png")``. Give ``ax=plt.gca()`` to draw into pyplot's figure.
+    Without `ax` a new figure is made that pyplot does not know: a notebook shows it, a script saves it with
+    ``result.plot().figure.savefig("plot.png")``. Give ``ax=plt.gca()`` to draw into pyplot's figure.
 
     >>> from relfit import JointEstimate, decide
     >>> ax = forest(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
@@ -69,7 +92,7 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     ax = new_axes(6.4, 1.25 + 0.26 * max(len(data.bars), 3)) if ax is None else ax
     verdicts = {row["name"]: str(row["verdict"]) for row in comparison.rows()}
     _draw(ax, data, verdicts)
-    measure = measure_name(comparison)
+    measure = measure_of(comparison).name
     what = f"{measure} (smaller is better)" if of == "discrepancy" else f"{measure}: difference to the best"
     ax.set_xlabel(f"{what}, {100 * data.level:g}% interval", color=INK)
     return ax
@@ -79,7 +102,7 @@ def new_axes(width: float, height: float) -> Axes:
     """Axes in a figure of their own, unknown to pyplot."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure.add_subplot(axes_class=ForestAxes)
+    return figure.add_subplot(axes_class=NotebookAxes)
 
 
 def label_rows(ax: Axes, names: Sequence[str]) -> float:
@@ -102,7 +125,8 @@ def bare(ax: Axes, kept: Sequence[str] = ("bottom",)) -> None:
 
 def drawable(labels: Sequence[str]) -> list[str]:
     """The labels without characters that the font lacks; labels that then look alike get a number."""
-    known = set[int]().union(*(_glyphs(family) for family in FontProperties().get_family()))
+    fonts = [get_font(findfont(FontProperties(family=[family]))) for family in FontProperties().get_family()]
+    known = set[int]().union(*(font.get_charmap() for font in fonts))
     shown = ["".join(c if ord(c) in known else _MISSING for c in label) for label in labels]
     twice = {label for label, count in Counter(shown).items() if count > 1}
     return [f"{label} ({k})" if label in twice else label for k, label in enumerate(shown, 1)]
@@ -120,7 +144,7 @@ def _draw(ax: Axes, data: Forest, verdicts: dict[str, str]) -> None:
     ax.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
     bare(ax)
     look: dict[str, Any] = {"ncols": 3, "frameon": False, "labelcolor": INK, "fontsize": "small"}
-    if isinstance(ax, ForestAxes):
+    if isinstance(ax, NotebookAxes):
         ax.figure.legend(loc="outside upper left", borderaxespad=0.2, columnspacing=1.2, handletextpad=0.2, **look)
     else:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
@@ -129,40 +153,23 @@ def _draw(ax: Axes, data: Forest, verdicts: dict[str, str]) -> None:
 def _draw_kind(ax: Axes, data: Forest, at: Sequence[int], kind: str, size: float, verdicts: dict[str, str]) -> None:
     colour, marker, label = MARKS[kind]
     bars = [data.bars[k] for k in at]
-    said = {verdicts[bar.name] for bar in bars}
-    label = said.pop() if len(said) == 1 else label
-    ends = [_seen(data, bar) for bar in bars]
-    ax.hlines(at, [low for low, _ in ends], [high for _, high in ends], color=colour, linewidth=0.23 * size)
+    labels = {verdicts[bar.name] for bar in bars}
+    label = labels.pop() if len(labels) == 1 else label
+    lows, highs = [max(bar.low, data.scale.low) for bar in bars], [min(bar.high, data.scale.high) for bar in bars]
+    ax.hlines(at, lows, highs, color=colour, linewidth=0.23 * size)
     bounds = [(bar.bound, k) for bar, k in zip(bars, at, strict=True) if bar.bound is not None]
-    seen = [(bound, k) for bound, k in bounds if bound >= data.scale.low]
-    if seen:
+    visible = [(bound, k) for bound, k in bounds if bound >= data.scale.low]
+    if visible:
         look: dict[str, Any] = {"markersize": 1.5 * size, "markeredgewidth": 0.23 * size, "markerfacecolor": "none"}
-        ax.plot(*zip(*seen, strict=True), linestyle="none", marker=BRACKET, color=colour, **look)
+        ax.plot(*zip(*visible, strict=True), linestyle="none", marker=BRACKET, color=colour, **look)
     values = [bar.value for bar in bars]
     ax.plot(values, at, linestyle="none", marker=marker, markersize=size, color=colour, label=label)
-
-
-def _seen(data: Forest, bar: Bar) -> tuple[float, float]:
-    return max(bar.low, data.scale.low), min(bar.high, data.scale.high)
 
 
 def _label_size(ax: Axes, count: int) -> float:
     """Points: the usual size, or what fits when many rows share axes that were given."""
     row = ax.bbox.height / ax.figure.dpi * 72.0 / count
     return float(np.clip(0.8 * row, 3.0, FontProperties().get_size_in_points()))
-
-
-def _glyphs(family: str) -> set[int]:
-    return set(get_font(findfont(FontProperties(family=[family]))).get_charmap())
-
-
-# --------------------
-# Who beats whom, as a picture.
-
-# Tints of the colours of "worse", nothing and "best"; the triangles say it too.
-_COLOURS = ("#F9DFCB", "#FFFFFF", "#CDEBE0", "#E4E4E4")
-_CODES = {"worse": 0, "open": 1, "better": 2, "same": 3}
-_SIGNS = {"worse": ("▼", MARKS["worse"][0]), "better": ("▲", MARKS["best"][0]), "open": ("·", INK)}
 
 
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
@@ -179,13 +186,16 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     count = len(pairs.names)
     side = max(0.24, min(0.42, 9.0 / count))
     ax = new_axes(2.2 + side * count, 0.9 + side * count) if ax is None else ax
-    codes = np.array([[_CODES[pairs.cell(i, j)] for j in range(count)] for i in range(count)])
-    ax.imshow(codes, cmap=ListedColormap(_COLOURS), norm=BoundaryNorm(np.arange(5) - 0.5, 4), aspect="equal")
+    codes = np.array([[_CELLS[pairs.cell(i, j)][0] for j in range(count)] for i in range(count)])
+    tints = ListedColormap([tint for _, tint, _, _ in _CELLS.values()])
+    ax.imshow(codes, cmap=tints, norm=BoundaryNorm(np.arange(5) - 0.5, 4), aspect="equal")
     size = label_rows(ax, [f"{name}  {k}" for k, name in enumerate(pairs.names, 1)])
     ax.set_ylim(count - 0.5, -0.5)
     ax.xaxis.tick_top()
     ax.set_xticks(range(count), [str(k) for k in range(1, count + 1)], color=INK, fontsize=size)
-    _write_signs(ax, pairs, size)
+    for i, j in itertools.permutations(range(count), 2):
+        *_, sign, colour = _CELLS[pairs.cell(i, j)]
+        ax.text(j, i, sign, ha="center", va="center", color=colour, fontsize=size)
     ax.set_xticks(np.arange(count + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
@@ -193,22 +203,6 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     bare(ax, kept=())
     ax.set_xlabel(f"▲ row better than column, ▼ worse (Holm, level {comparison.alpha:g})", color=INK, fontsize="small")
     return ax
-
-
-def _write_signs(ax: Axes, pairs: Pairs, size: float) -> None:
-    count = len(pairs.names)
-    for i in range(count):
-        for j in range(count):
-            if i != j:
-                sign, colour = _SIGNS[pairs.cell(i, j)]
-                ax.text(j, i, sign, ha="center", va="center", color=colour, fontsize=size)
-
-
-# --------------------
-# The verdicts at several bandwidths, as a picture.
-
-FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-_STYLES = ("-", "--", ":", "-.")
 
 
 def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -> Axes:
@@ -224,19 +218,16 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     'bandwidth'
     """
     recalled = recall(comparison, data)
-    found = bandwidth_sensitivity(comparison, recalled, FACTORS)
-    if found is None and comparison.groups is not None:
-        raise InputError("groups: a result does not hold which rows belong together; compare at other bandwidths")
-    if found is None:
-        raise InputError(f"kernel: {recalled.kernel.describe()} has no bandwidth that could be changed")
+    sensitivity = bandwidth_sensitivity(comparison, recalled, FACTORS)
+    if sensitivity is None:
+        raise InputError(f"bandwidths: cannot be varied for this result: {obstacle(comparison, recalled)}")
     ax = new_axes(6.8, 3.8) if ax is None else ax
-    names = [row["name"] for row in comparison.rows()]
-    ratios, lines = found.ratios(), []
+    names, lines = [row["name"] for row in comparison.rows()], []
     for k, (name, label) in enumerate(zip(names, drawable(short_names(names, 24)), strict=True)):
-        colour, line = MODEL_COLOURS[k % len(MODEL_COLOURS)], _STYLES[k // len(MODEL_COLOURS) % len(_STYLES)]
-        heights = ratios[comparison.names.index(name)]
-        lines += ax.plot(found.lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line)
-        for length, height, kind in zip(found.lengths, heights, found.kinds(name), strict=True):
+        colour, line = MODEL_COLOURS[k % len(MODEL_COLOURS)], LINES[k // len(MODEL_COLOURS) % len(LINES)]
+        lengths, heights = sensitivity.lengths, sensitivity.ratios(name)
+        lines += ax.plot(lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line)
+        for length, height, kind in zip(lengths, heights, sensitivity.kinds(name), strict=True):
             ax.plot(length, height, marker=MARKS[kind][1], markersize=6.5, color=colour, linestyle="none")
     ax.axvline(recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     _finish(ax, lines)
@@ -255,24 +246,15 @@ def _finish(ax: Axes, lines: list[Line2D]) -> None:
     ax.grid(color=FAINT, alpha=0.25, linewidth=0.6)
     bare(ax, kept=("bottom", "left"))
     handles = [ax.plot([], [], ls="none", marker=mark, color=INK, label=label)[0] for _, mark, label in MARKS.values()]
-    legend = ax.legend(
-        handles=[*lines, *handles], fontsize="x-small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
-    )
+    _legend_beside(ax, handles=[*lines, *handles])
+
+
+def _legend_beside(ax: Axes, **options: Any) -> None:
+    """A legend right of the axes, its names as text, never TeX."""
+    legend = ax.legend(fontsize="x-small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), **options)
     for text in legend.get_texts():
         text.set_parse_math(False)
         text.set_color(INK)
-
-
-# --------------------
-# Where one model and the data differ, as a picture.
-
-MUCH, LITTLE = "#E0752A", "#3D8FC4"
-# Blue for too little, orange for too much, pale to strong: the colour-blind can tell them apart.
-COLOURS = (
-    *("#00649C", "#3D8FC4", "#7DB5DB", "#B3D4EA", "#DCEBF5"),
-    *("#FBE6D6", "#F8C9A4", "#F0A267", "#E0752A", "#B94E00"),
-)
-_TITLES = {"mass": "mass: too little / too much", "slope": "share in KSD²: takes away / adds"}
 
 
 def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax: Axes | None = None) -> Axes:
@@ -281,7 +263,7 @@ def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax:
     Args:
         comparison: the result.
         data: the pair (reference, models) it was made from.
-        name: the model; the one with the largest discrepancy where not given.
+        name: the model; by default the one with the largest discrepancy.
         ax: the Axes to draw into.
 
     >>> import relfit
@@ -296,7 +278,7 @@ def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax:
     flat = len(drawn.grid) == 1
     ax = new_axes(*((6.0, 3.0) if flat else (5.4, 4.2))) if ax is None else ax
     (_curve if flat else _plane)(ax, drawn)
-    ax.set_xlabel(drawn.labels[0], color=INK)
+    ax.set_xlabel(drawn.view.labels[0], color=INK)
     ax.set_title(drawable(short_names([chosen]))[0], color=INK, parse_math=False, usetex=False)
     bare(ax, kept=("bottom", "left", "top", "right"))
     return ax
@@ -316,7 +298,7 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
     ax.plot(*drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45)
     ax.set_xlim(drawn.grid[0][0], drawn.grid[0][-1])
     ax.set_ylim(drawn.grid[1][0], drawn.grid[1][-1])
-    ax.set_ylabel(drawn.labels[1], color=INK)
+    ax.set_ylabel(drawn.view.labels[1], color=INK)
     if largest > 0.0:
         bar = ax.figure.colorbar(bands, ax=ax, ticks=[-largest, 0.0, largest], format="%.2g")
         bar.set_label(_TITLES[drawn.kind], color=INK)
@@ -326,66 +308,49 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
 
 def _curve(ax: Axes, drawn: Landscape) -> None:
     (grid,), values = drawn.grid, drawn.values
-    ax.fill_between(grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color="#E4E4E4", label=f"±{CLEAR:g} s.e.")
-    much, little = ("too much", "too little") if drawn.kind == "mass" else ("adds", "takes away")
+    ax.fill_between(grid, -CLEAR * drawn.errors, CLEAR * drawn.errors, color=PALE, label=f"±{CLEAR:g} s.e.")
+    much, little = ("too much", "too little") if drawn.kind == "mass" else ("raises KSD²", "lowers KSD²")
     shown = np.where(drawn.clear, values, 0.0)
     ax.fill_between(grid, 0.0, np.maximum(shown, 0.0), color=MUCH, label=much)
     ax.fill_between(grid, 0.0, np.minimum(shown, 0.0), color=LITTLE, label=little)
     ax.plot(grid, values, color=INK, linewidth=1.0)
     ax.axhline(0.0, color=FAINT, linewidth=0.8)
     ax.set_xlim(grid[0], grid[-1])
-    ax.set_ylabel("model less data" if drawn.kind == "mass" else "share in KSD²", color=INK)
+    ax.set_ylabel("model minus data" if drawn.kind == "mass" else _TITLES["slope"], color=INK)
     ax.legend(frameon=False, fontsize="small", labelcolor=INK)
-
-
-# --------------------
-# A plan as text and as a picture of power curves.
-
-GAP = "  "
-SIZE = 7.2, 4.0
-# Okabe and Ito's colours, which the colour-blind can tell apart; beyond seven models they begin again, dotted.
-MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = {"best-set": "-", "carve": "--", "relmulti": "-.", "relpsi": ":"}
 
 
 def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     """Draw power against rows (log scale), a colour per model and a line style per test.
 
-    Without `ax` a figure of its own is made that pyplot does not know, as `Comparison.plot` does.
+    Without `ax` a new figure is made that pyplot does not know, as `Comparison.plot` does.
     """
-    ax = new_axes(*SIZE) if ax is None else ax
+    ax = new_axes(*POWER_SIZE) if ax is None else ax
     others = [name for name in plan.names if name != plan.best]
     shown = short_names(others, 24)
     ax.axhline(plan.target_power, color=FAINT, linewidth=0.8)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
         ax.axvline(plan.n, color=FAINT, linewidth=0.8)
+    several = len(plan.tests) > 1
     for b, label in enumerate(shown):
+        colour, marker = MODEL_COLOURS[b % len(MODEL_COLOURS)], "." if b >= len(MODEL_COLOURS) else None
         for a, test in enumerate(plan.tests):
-            line, said = (LINES[test], f"{label}, {TEST_NAMES[test]}") if len(plan.tests) > 1 else ("-", label)
-            style: dict[str, Any] = {
-                "color": MODEL_COLOURS[b % len(MODEL_COLOURS)],
-                "linestyle": line,
-                "linewidth": 1.6,
-            }
-            marker = "." if b >= len(MODEL_COLOURS) else None
-            ax.plot(plan.sizes, plan.curves[a, b], marker=marker, label=said, **style)
+            look: dict[str, Any] = {"linestyle": TEST_WORDS[test].line if several else "-", "linewidth": 1.6}
+            described = f"{label}, {name_of_test(test)}" if several else label
+            ax.plot(plan.sizes, plan.curves[a, b], marker=marker, color=colour, label=described, **look)
     ax.set_xscale("log")
     ax.set_ylim(0.0, 1.02)
     ax.set_xlabel("rows", color=INK)
     ax.set_ylabel("probability of being declared worse", color=INK)
     ax.tick_params(axis="both", colors=INK)
-    title = TEST_NAMES[plan.tests[0]] if len(plan.tests) == 1 else None
-    legend = ax.legend(fontsize="x-small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), title=title)
-    for text in legend.get_texts():
-        # Names are text, never TeX.
-        text.set_parse_math(False)
+    _legend_beside(ax, title=None if several else name_of_test(plan.tests[0]))
     return ax
 
 
 def picture(plan: Plan, form: str) -> bytes:
     """The power curves as a file's contents, "png", "svg" or "pdf"."""
     out = io.BytesIO()
-    ax = new_axes(*SIZE)
+    ax = new_axes(*POWER_SIZE)
     power_curves(plan, ax)
     # The date would make the file differ each time.
     ax.figure.canvas.print_figure(

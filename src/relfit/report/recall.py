@@ -1,4 +1,8 @@
-"""The one or two axes a picture of many columns is drawn along."""
+"""The data behind a finished comparison, and the axes they are drawn along.
+
+A page loads its data once, here: `recall` checks that they are those of the result and chooses the rows that every
+panel is made from. Whoever holds the loaded data already passes them, and nothing is loaded.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,160 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.kernels.custom import Recorded
 from relfit.kernels.precomputed import Precomputed
+from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
+from relfit.util.text import listed
 
-# Main axes that are looked at.
+# Panels are made from at most so many rows of a sample, and from fewer where rows are long or models many.
+MOST_ROWS, FEWEST_ROWS = 1000, 100
+# Numbers that may be worked through for one page.
+_BUDGET = 3.6e9
+# A kernel value costs about as much as so many columns.
+_KERNEL_COLUMNS = 30
+# Principal axes that are looked at.
 CANDIDATES = 12
-# Up to so many rows or columns by a singular value decomposition, beyond by so many rounds of iteration.
+# Up to so many rows or columns they come from a singular value decomposition, beyond from so many iterations.
 _EXACT, _ITERATIONS = 200, 12
 
 
 @dataclass(frozen=True)
+class Recalled:
+    """The rows of a comparison that its panels are made from.
+
+    Attributes:
+        data: every distinct model once; of samples and reference the chosen rows, as the kernel is used on them.
+        kernel: the comparison's kernel.
+        rows: for the reference (key None) and every sample the numbers of the chosen rows, ascending.
+        sizes: for the same keys the numbers of all rows.
+    """
+
+    data: Data
+    kernel: Kernel
+    rows: dict[str | None, Rows]
+    sizes: dict[str | None, int]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row was chosen."""
+        return all(len(self.rows[key]) == size for key, size in self.sizes.items())
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that were chosen of any sample."""
+        return max(map(len, self.rows.values()))
+
+    @cached_property
+    def pooled(self) -> Array:
+        """The rows of the reference and of every sample."""
+        return np.concatenate([self.data.reference, *self.data.samples.values()])
+
+    @cached_property
+    def main_axes(self) -> MainAxes:
+        """The main axes of the pooled rows, which all pictures share."""
+        return main_axes(self.pooled)
+
+
+def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Recalled:
+    """The rows of this result's data that panels are made from; other data are refused.
+
+    `data` is the pair (reference, models) that was compared, and is loaded as `compare` did it: generators are drawn
+    from again with the result's seed. Or it is the `Data` that `compare` loaded. `most` bounds the rows.
+    """
+    if comparison.kernel is None:
+        raise InputError("data: this result was made from scores and has no kernel; leave data out")
+    if isinstance(comparison.kernel, Collection | Precomputed | Recorded):
+        raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
+    loaded, redrawn = (data, set[str | None]()) if isinstance(data, Data) else _load(comparison, data)
+    _check_names_and_sizes(comparison, loaded)
+    _check_digests(comparison, loaded, redrawn)
+    rows = _chosen(comparison, loaded, affordable_rows(loaded) if most is None else most)
+    return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, _sizes(loaded))
+
+
+def affordable_rows(data: Data) -> int:
+    """The number of rows of each sample that keeps the panels a matter of seconds."""
+    width = data.reference.shape[1] + _KERNEL_COLUMNS
+    affordable = math.isqrt(int(_BUDGET / ((2 * len(data.models) + 1) * width)))
+    return max(FEWEST_ROWS, min(MOST_ROWS, affordable))
+
+
+def _load(comparison: Comparison, data: Any) -> tuple[Data, set[str | None]]:
+    """The data, and which samples (None: the reference) were not given as rows: those drawn anew may differ."""
+    if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[1], Mapping | Sequence):
+        raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
+    reference, models = data
+    sampled = measure_of(comparison).kind == "samples"
+    loaded = load(reference, models, seed=comparison.seed or 0, all_samples=sampled, fewest_models=1)
+    values = [reference, *(models.values() if isinstance(models, Mapping) else models)]
+    return loaded, {name for name, value in zip((None, *loaded.names), values, strict=True) if not is_rows(value)}
+
+
+def _check_names_and_sizes(comparison: Comparison, data: Data) -> None:
+    """Some tests leave rows out, so the data may have more rows than the result speaks of, but not fewer."""
+    if data.names != comparison.names:
+        came = f"({listed(comparison.names)}), got {listed(data.names)}"
+        raise InputError(f"data: expected the models of this result {came}")
+    sizes, originals = _sizes(data), {name: data.copies.get(name, name) for name in data.names}
+    counts = {"reference": sizes[None]}
+    counts |= {f"model {name!r}": sizes[original] for name, original in originals.items() if original in sizes}
+    for (what, size), fewest in zip(counts.items(), comparison.sizes or (), strict=False):
+        if size < fewest:
+            raise InputError(f"data: expected at least {fewest} rows in {what}, as in this result, got {size}")
+
+
+def _check_digests(comparison: Comparison, data: Data, redrawn: set[str | None]) -> None:
+    """Refuse other rows than the result's. A result without digests cannot tell."""
+    inputs = comparison.inputs or {}
+    recorded = {None: inputs.get("reference"), **(inputs.get("models") or {})}
+    for name, digest in data.digests.items():
+        if recorded.get(name) not in (None, digest) and name not in redrawn:
+            what = "the reference" if name is None else f"model {name!r}"
+            raise InputError(
+                f"data: expected the data this result was made from; the rows of {what} are not the same (changed, "
+                "reordered, or a different selection of rows or columns)"
+            )
+
+
+def _chosen(comparison: Comparison, data: Data, most: int) -> dict[str | None, Rows]:
+    if comparison.dependence == "chain":
+        # A chain's draws mean something in their order only.
+        return {key: np.arange(min(size, most)) for key, size in _sizes(data).items()}
+    dependence: Any = comparison.dependence or "independent"
+    orders = row_orders(data, dependence, comparison.seed or 0, "pictures")
+    return {key: np.sort(order[:most]) for key, order in orders.items()}
+
+
+def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) -> Data:
+    """The data with these rows only, in memory, and prepared as the result's preset does it: once more does no harm."""
+    preset = None if comparison.preset is None else PRESETS[comparison.preset]
+
+    def some(name: str | None, sample: Array) -> Array:
+        taken = np.asarray(host(sample[rows[name]]), dtype=np.float64)
+        return taken if preset is None else preset.prepare("data", taken)
+
+    models: dict[str, Array | Density] = {
+        name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()
+    }
+    return replace(data, reference=some(None, data.reference), models=models, device=None)
+
+
+def _sizes(data: Data) -> dict[str | None, int]:
+    samples: dict[str | None, int] = {name: len(rows) for name, rows in data.samples.items()}
+    return {None: len(data.reference), **samples}
+
+
+@dataclass(frozen=True)
 class View:
-    """Axes of a picture: z = (x − centre) @ directionsᵀ, and what they are called."""
+    """Axes of a picture: z = (x − centre) @ directionsᵀ, their names, and these with the variance along each.
+
+    `projected`: the axes are not the columns themselves, but two main axes of more columns.
+    """
 
     centre: Array
     directions: Array
+    names: tuple[str, ...]
     labels: tuple[str, ...]
     projected: bool
 
@@ -44,33 +186,34 @@ class View:
 
 @dataclass(frozen=True)
 class MainAxes:
-    """The first principal directions (k, d) of some rows about their centre, and the share of the variance of each."""
+    """The first principal directions (k, d) of some rows about their centre, and each one's part of the variance."""
 
     centre: Array
     directions: Array
-    share: Array
+    fraction: Array
 
     def view(self, chosen: Sequence[int] = (0, 1)) -> View:
         """A picture along two of them."""
-        shares = [
-            f"{100 * self.share[k]:.2g}" if self.share[k] < 0.095 else f"{100 * self.share[k]:.0f}" for k in chosen
-        ]
-        labels = tuple(f"main axis {k + 1} ({part}% of the variance)" for k, part in zip(chosen, shares, strict=True))
-        return View(self.centre, self.directions[list(chosen)], labels, projected=True)
+        names = tuple(f"main axis {k + 1}" for k in chosen)
+        percent = [100 * self.fraction[k] for k in chosen]
+        shown = [f"{value:.2g}" if value < 9.5 else f"{value:.0f}" for value in percent]
+        labels = tuple(f"{name} ({value}% of the variance)" for name, value in zip(names, shown, strict=True))
+        return View(self.centre, self.directions[list(chosen)], names, labels, projected=True)
 
 
 def plain_view(d: int) -> View:
     """The one or two columns themselves."""
-    return View(np.zeros(d), np.eye(d), tuple(f"column {k}" for k in range(d)), projected=False)
+    names = tuple(f"column {k}" for k in range(d))
+    return View(np.zeros(d), np.eye(d), names, names, projected=False)
 
 
-def chosen_view(axes: MainAxes, own: Array, reference: Array) -> View:
-    """Of the main axes the two along which these two samples differ most.
+def chosen_view(axes: MainAxes, sample: Array, reference: Array) -> View:
+    """The two main axes along which these two samples differ most.
 
     The difference along an axis is the largest one between the two distribution functions (Kolmogorov–Smirnov). Rows
     that chose the axes must not be drawn: along the best of many axes even equal samples look different.
     """
-    projected = [(rows - axes.centre) @ axes.directions.T for rows in (own, reference)]
+    projected = [(rows - axes.centre) @ axes.directions.T for rows in (sample, reference)]
     apart = [distance_of_distributions(a, b) for a, b in zip(projected[0].T, projected[1].T, strict=True)]
     return axes.view(sorted(np.argsort(apart, kind="stable")[::-1][:2].tolist()))
 
@@ -87,185 +230,17 @@ def distance_of_distributions(a: Array, b: Array) -> float:
 
 
 def main_axes(rows: Array) -> MainAxes:
-    """The first twelve principal axes; of long and many rows by subspace iteration, exact enough for a picture."""
+    """The first twelve principal axes; of many long rows by subspace iteration, exact enough for a picture."""
     centre = rows.mean(axis=0)
     moved = rows - centre
-    directions = _exact(moved) if min(moved.shape) <= _EXACT else _iterated(moved)
+    if min(moved.shape) <= _EXACT:
+        directions = np.linalg.svd(moved, full_matrices=False)[2][:CANDIDATES]
+    else:
+        basis = np.random.default_rng(0).normal(size=(moved.shape[1], 2 * CANDIDATES))
+        for _ in range(_ITERATIONS):
+            basis, _ = np.linalg.qr(moved.T @ (moved @ basis))
+        directions = (basis @ np.linalg.svd(moved @ basis, full_matrices=False)[2].T).T[:CANDIDATES]
     # The sign of a direction is arbitrary: its largest entry is made positive.
     signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
-    spread = np.square(moved @ directions.T).sum(axis=0) / (float(np.square(moved).sum()) or 1.0)
-    return MainAxes(centre, signs[:, None] * directions, spread)
-
-
-def _exact(moved: Array) -> Array:
-    return np.asarray(np.linalg.svd(moved, full_matrices=False)[2][:CANDIDATES])
-
-
-def _iterated(moved: Array) -> Array:
-    start = np.random.default_rng(0).normal(size=(moved.shape[1], 2 * CANDIDATES))
-    for _ in range(_ITERATIONS):
-        start, _ = np.linalg.qr(moved.T @ (moved @ start))
-    _, _, turned = np.linalg.svd(moved @ start, full_matrices=False)
-    return np.asarray((start @ turned.T).T[:CANDIDATES])
-
-
-# --------------------
-# The data behind a finished comparison: loaded as it loaded them, and checked to be the same.
-
-
-# Pictures are made from at most so many rows of a sample, and from fewer where rows are long or models many.
-MOST_ROWS, FEWEST_ROWS = 1000, 100
-_BUDGET = 3.6e9
-# A kernel value costs about as much as so many columns.
-_KERNEL_COLUMNS = 30
-_SAMPLES = ("mmd", "ume", "nystroem")
-_NO_FUNCTION = (Collection, Precomputed, Recorded)
-
-
-@dataclass(frozen=True)
-class Recalled:
-    """The data of a comparison.
-
-    Attributes:
-        data: every distinct model once, with the rows the comparison's kernel is used on.
-        kernel: the comparison's kernel.
-        rows: for the reference (key None) and every sample, the row numbers that pictures are made from, ascending.
-    """
-
-    data: Data
-    kernel: Kernel
-    rows: dict[str | None, Rows]
-
-    @property
-    def reference(self) -> Array:
-        """The chosen reference rows."""
-        return self.data.reference[self.rows[None]]
-
-    def sample(self, name: str) -> Array:
-        """The chosen rows of a model's sample."""
-        return self.data.samples[name][self.rows[name]]
-
-    @cached_property
-    def pooled(self) -> Array:
-        """The chosen rows of the reference and of every sample."""
-        reference = [] if self.data.target is not None else [self.reference]
-        return np.concatenate([*reference, *map(self.sample, self.data.samples)])
-
-    @cached_property
-    def main_axes(self) -> MainAxes:
-        """The main axes of the pooled rows, which all pictures share."""
-        return main_axes(self.pooled)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the pictures are made from every row."""
-        return all(len(self.rows[key]) == size for key, size in _sizes(self.data).items())
-
-    def part(self) -> tuple[Array | Density, dict[str, Array | Density]]:
-        """The chosen rows as arguments of `compare`, every name given among them."""
-        chosen: dict[str, Array | Density] = {
-            name: model if isinstance(model, Density) else self.sample(name) for name, model in self.data.models.items()
-        }
-        reference = self.reference if self.data.target is None else self.data.target
-        return reference, {name: chosen[self.data.copies.get(name, name)] for name in self.data.names}
-
-
-def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Recalled:
-    """Load ``data = (reference, models)`` as `compare` did for this result; other names or rows are refused.
-
-    Generators are drawn from again with the result's seed. `most` bounds the rows that pictures are made from.
-    """
-    if comparison.kernel is None or comparison.measure == "score":
-        raise InputError("data: this result was made from scores and has no kernel; leave data out")
-    if isinstance(comparison.kernel, _NO_FUNCTION):
-        raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
-    reference, models = _pair(data)
-    loaded = load(
-        reference, models, seed=comparison.seed or 0, all_samples=comparison.measure in _SAMPLES, fewest_models=1
-    )
-    if loaded.names != comparison.names:
-        raise InputError(
-            f"data: expected the models of this result ({_few(comparison.names)}), got {_few(loaded.names)}"
-        )
-    _check_sizes(comparison, loaded)
-    _check_rows(comparison, reference, models, loaded)
-    prepared = _prepared(comparison, loaded)
-    bound = affordable_rows(prepared) if most is None else most
-    return Recalled(prepared, comparison.kernel, _chosen(comparison, prepared, bound))
-
-
-def preset_of(comparison: Comparison) -> str | None:
-    """The preset a comparison was made with; its note says so."""
-    return comparison.preset
-
-
-def affordable_rows(data: Data) -> int:
-    """How many rows of each sample keep the pictures a matter of seconds."""
-    width = data.reference.shape[1] + _KERNEL_COLUMNS
-    affordable = math.isqrt(int(_BUDGET / ((2 * len(data.models) + 1) * width)))
-    return max(FEWEST_ROWS, min(MOST_ROWS, affordable))
-
-
-def _pair(data: Any) -> tuple[Any, Any]:
-    if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[1], Mapping | Sequence):
-        raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
-    return data[0], data[1]
-
-
-def _prepared(comparison: Comparison, data: Data) -> Data:
-    name = preset_of(comparison)
-    if name is None:
-        return data
-    preset = PRESETS[name]
-    models = {key: preset.prepare(f"model {key!r}", rows) for key, rows in data.samples.items()}
-    return replace(data, reference=preset.prepare("reference", data.reference), models={**models})
-
-
-def _check_sizes(comparison: Comparison, data: Data) -> None:
-    """Some tests leave rows out, so more rows than the result speaks of are possible, fewer are not."""
-    wanted = comparison.sizes or ()
-    named = {"reference": len(data.reference)}
-    named |= {f"model {name!r}": len(data.samples[data.copies.get(name, name)]) for name in _sampled(data)}
-    for (what, size), least in zip(named.items(), wanted, strict=False):
-        if size < least:
-            raise InputError(f"data: expected at least {least} rows in {what}, as in this result, got {size}")
-
-
-def _check_rows(comparison: Comparison, reference: Any, models: Any, data: Data) -> None:
-    """Refuse other rows than the result's. What is drawn anew may differ, and a result without digests cannot tell."""
-    known = comparison.inputs or {}
-    given = models if isinstance(models, Mapping) else dict(zip(data.names, models, strict=True))
-    pairs = [("the reference", reference, known.get("reference"), data.digests.get(None))]
-    recorded = known.get("models") or {}
-    pairs += [(f"model {name!r}", given[name], recorded.get(name), data.digests.get(name)) for name in data.names]
-    for what, value, then, now in pairs:
-        if then is not None and now is not None and then != now and is_rows(value):
-            raise InputError(
-                f"data: expected the data this result was made from; the rows of {what} are others now (changed, in "
-                "another order, or other rows or columns were chosen)"
-            )
-
-
-def _sampled(data: Data) -> list[str]:
-    return [name for name in data.names if data.copies.get(name, name) in data.samples]
-
-
-def _chosen(comparison: Comparison, data: Data, most: int) -> dict[str | None, Rows]:
-    if comparison.dependence == "chain":
-        # A chain's draws mean something in their order only.
-        return {key: np.arange(min(size, most)) for key, size in _sizes(data).items()}
-    orders = row_orders(data, _dependence(comparison), comparison.seed or 0, "pictures")
-    return {key: np.sort(order[:most]) for key, order in orders.items()}
-
-
-def _sizes(data: Data) -> dict[str | None, int]:
-    samples: dict[str | None, int] = {name: len(x) for name, x in data.samples.items()}
-    return {None: len(data.reference), **samples}
-
-
-def _dependence(comparison: Comparison) -> Any:
-    return comparison.dependence or "independent"
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    fraction = np.square(moved @ directions.T).sum(axis=0) / (float(np.square(moved).sum()) or 1.0)
+    return MainAxes(centre, signs[:, None] * directions, fraction)

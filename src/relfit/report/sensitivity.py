@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from relfit.api import compare
+from relfit.compute.backend import Backend, Block, NumpyBackend, Points, Products
+from relfit.compute.reduce import Runtime
+from relfit.data.load import Data
 from relfit.data.models import Density
+from relfit.data.overlap import fingerprint
+from relfit.estimators import joint_estimate
+from relfit.estimators.base import EstimateSettings
+from relfit.estimators.designs import Complete
+from relfit.estimators.split import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled
+from relfit.report.witness import squared_distances
+from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
+from relfit.stats.decision import Decision, difference_variance
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
+from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.arrays import Array
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Within these multiples a verdict should stay what it is.
 NEAR = (0.5, 2.0)
-# The settings that are kept. Not the estimator: those for very many rows would find too few here.
-_KEPT = ("test", "alpha", "select_fraction", "correction", "dependence", "margin", "variance")
+# Squared distances are kept between bandwidths from so many columns on, where they cost more than kernel values do,
+# and up to so many of them: 256 MB.
+SHARED_COLUMNS, _MOST_DISTANCES = 128, 2**25
 
 
 @dataclass(frozen=True)
@@ -30,63 +44,107 @@ class Sensitivity:
 
     Attributes:
         factors, lengths: the multiples, and the lengths they give.
-        results: one comparison for each.
-        rows: how many rows of the reference (or of the largest sample) were used, and whether these are all.
+        results: the estimate and the verdicts of the distinct models for each.
+        copies: the name of every copy, and the model that it is a copy of.
+        rows: the most rows of a sample that were used.
+        complete: whether these are all rows.
     """
 
     factors: tuple[float, ...]
     lengths: tuple[float, ...]
-    results: tuple[Comparison, ...]
+    results: tuple[tuple[JointEstimate, Decision], ...]
+    copies: Mapping[str, str]
     rows: int
     complete: bool
 
     def kinds(self, name: str) -> tuple[str, ...]:
         """For every factor "best", "worse" or "open" for this model."""
-        found = []
-        for result in self.results:
-            i = result.names.index(name)
-            found.append("best" if i == result.best_index else "worse" if result.worse[i] else "open")
-        return tuple(found)
+        i, kinds = self._index(name), []
+        for joint, decision in self.results:
+            best = joint.names[decision.best] == name
+            kinds.append("best" if best else "worse" if decision.worse[i] else "open")
+        return tuple(kinds)
 
-    def ratios(self) -> Array:
-        """(l, factors) the difference to the best over its standard error; 0 where it has none."""
-        columns = []
-        for result in self.results:
-            error = result.difference_standard_error
-            columns.append(np.divide(result.difference, error, out=np.zeros_like(error), where=error > 0.0))
-        return np.stack(columns, axis=1)
+    def ratios(self, name: str) -> tuple[float, ...]:
+        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
+        i, ratios = self._index(name), []
+        for joint, decision in self.results:
+            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
+            difference = float(joint.values[i] - joint.values[decision.best])
+            ratios.append(difference / error if error > 0.0 else 0.0)
+        return tuple(ratios)
 
-    @property
-    def stable(self) -> bool:
-        """Whether best and verdicts are the same from half the length to twice it."""
+    def changed(self) -> list[str]:
+        """The models whose verdict is not the same from half the length to twice it."""
         near = [k for k, factor in enumerate(self.factors) if NEAR[0] <= factor <= NEAR[1]]
-        return all(len({self.kinds(name)[k] for k in near}) == 1 for name in self.results[0].names)
+        names = [*self.results[0][0].names, *self.copies]
+        return [name for name in names if len({self.kinds(name)[k] for k in near}) > 1]
+
+    def _index(self, name: str) -> int:
+        return self.results[0][0].names.index(self.copies.get(name, name))
 
 
 def bandwidth_sensitivity(
     comparison: Comparison, recalled: Recalled, factors: Sequence[float] = FACTORS
 ) -> Sensitivity | None:
-    """The same test on the recalled rows for several multiples of the kernel's length.
+    """The same test on the recalled rows for several multiples of the kernel's length; None if there is an `obstacle`.
 
-    None for a kernel that has no length, for discrepancies at locations, which were chosen with it, and for rows in
-    groups, whose labels a result does not hold.
-
-    It tells how far the answer hangs on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
+    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
     these data say about the models makes the p-values wrong.
     """
-    kernels = [scaled(recalled.kernel, factor) for factor in factors]
-    if any(kernel is None for kernel in kernels) or comparison.measure not in ("mmd", "ksd"):
+    if obstacle(comparison, recalled) is not None:
         return None
+    kernels = [kernel for factor in factors if (kernel := scaled(recalled.kernel, factor)) is not None]
+    data = replace(
+        recalled.data,
+        models={name: _remembering(m) if isinstance(m, Density) else m for name, m in recalled.data.models.items()},
+        target=None if recalled.data.target is None else _remembering(recalled.data.target),
+    )
+    runtime = Runtime(_backend(data, kernels))
+    results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
+    lengths = tuple(kernel.length for kernel in kernels)
+    copies = recalled.data.copies
+    return Sensitivity(tuple(factors), lengths, results, copies, recalled.most_rows, recalled.complete)
+
+
+def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
+    """Why other bandwidths cannot be tried; None if they can."""
+    if scaled(recalled.kernel, 1.0) is None:
+        return f"{recalled.kernel.describe()} has no bandwidth"
+    if not measure_of(comparison).pairs:
+        return "the locations were chosen for this bandwidth"
     if comparison.groups is not None:
-        return None
-    reference, models = recalled.part()
-    remembered = {name: _remembering(model) for name, model in models.items()}
-    data = _remembering(reference)
-    options = {**_options(comparison), "rng": comparison.seed or 0, "progress": False}
-    results = tuple(compare(data, remembered, kernel=kernel, **options) for kernel in kernels)
-    used = [len(rows) for key, rows in recalled.rows.items() if key is not None or recalled.data.target is None]
-    lengths = tuple(kernel.length for kernel in kernels if kernel is not None)
-    return Sensitivity(tuple(factors), lengths, results, max(used), recalled.complete)
+        return "the rows are in groups, and a result does not record which rows belong together"
+    if comparison.select_fraction is not None:
+        rows = min(len(numbers) for numbers in recalled.rows.values() if len(numbers))
+        selecting = round(comparison.select_fraction * rows)
+        if selecting < Complete.fewest_selection_rows or rows - selecting < Complete.fewest_rows:
+            return f"the report uses {rows} rows of each sample, too few to select with some and test with others"
+    return None
+
+
+def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Runtime) -> tuple[JointEstimate, Decision]:
+    """The comparison's test on loaded data with another kernel: what `compare` does once it has loaded them.
+
+    Every setting is kept but the estimator: those for very many rows would have too few here.
+    """
+    test, seed = used_test(comparison), comparison.seed or 0
+    dependence: Any = comparison.dependence or "independent"
+    estimate = EstimateSettings(kernel, Complete(comparison.variance or "auto"), dependence, seed, runtime)
+    testing, selection = data, None
+    if test.split is not None:
+        selecting, testing = split(data, test.split, dependence, seed)
+        selection = joint_estimate(selecting, estimate)
+    joint = joint_estimate(testing, estimate)
+    options: dict[str, Any] = {"alpha": comparison.alpha, "correction": comparison.correction, "seed": seed}
+    return joint, test.decide(joint, margin=comparison.margin, selection=selection, **options)
+
+
+def used_test(comparison: Comparison) -> Test:
+    """The test of a comparison, with its options."""
+    if comparison.select_fraction is not None:
+        return RelMulti(comparison.select_fraction)
+    return TESTS[comparison.test]()
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:
@@ -109,23 +167,50 @@ def scaled(kernel: Kernel, factor: float) -> Kernel | None:
     return replace(kernel, **changes)
 
 
-def _options(comparison: Comparison) -> dict[str, Any]:
-    """The settings that the result has recorded and `compare` takes."""
-    known = [name for name in _KEPT if name in inspect.signature(compare).parameters]
-    recorded = {name: getattr(comparison, name, None) for name in known}
-    return {name: value for name, value in recorded.items() if value is not None}
-
-
-def _remembering(model: Array | Density) -> Array | Density:
-    """A density that is asked only once for its scores at the same rows."""
-    if not isinstance(model, Density):
-        return model
+def _remembering(density: Density) -> Density:
+    """The density, asked only once for its scores at the same rows."""
     known: dict[bytes, Array] = {}
 
     def score(x: Array) -> Array:
         key = x.tobytes()
         if key not in known:
-            known[key] = model.scores(x)
+            known[key] = density.scores(x)
         return known[key]
 
-    return Density(score=score, dim=model.dim)
+    return Density(score=score, dim=density.dim)
+
+
+@dataclass(frozen=True)
+class SharedDistances(NumpyBackend):
+    """Computes the squared distances between the rows of a block once, for kernels that differ in length only.
+
+    For φ alone, as in MMD. `shortest` is the shortest of the lengths.
+    """
+
+    shortest: float = 1.0
+    blocks: dict[tuple[bytes, bytes], Array] = field(default_factory=dict)
+
+    def points(self, kernel: Kernel, rows: Array) -> Points:
+        """The rows, and in the place of the product's factors a key for each, by which its distances are found."""
+        keys = fingerprint(rows).keys.view(np.float64)[:, None]
+        return Points(rows, keys, keys.T, by_differences=False)
+
+    def block_sums(self, block: Block) -> Products:
+        """The products of the block with φ of its distances."""
+        key = block.x.left.tobytes(), block.y.left.tobytes()
+        if key not in self.blocks:
+            self.blocks[key] = squared_distances(block.x.rows, block.y.rows, self.shortest)
+        (phi,) = block.kernel.weights(self.blocks[key], ("phi",))
+        if not block.diagonal:
+            np.fill_diagonal(phi, 0.0)
+        rows = {w: (phi @ side).T for w, side in block.right.items()}
+        columns = {w: (phi.T @ side).T for w, side in block.left.items()}
+        return Products(rows, columns, float(np.vdot(phi, phi)) if block.squares else 0.0)
+
+
+def _backend(data: Data, kernels: Sequence[Kernel]) -> Backend:
+    n, d = data.reference.shape
+    distances = n * n + sum(len(rows) * (len(rows) + n) for rows in data.samples.values())
+    if data.kind != "samples" or d < SHARED_COLUMNS or distances > _MOST_DISTANCES:
+        return NumpyBackend()
+    return SharedDistances(shortest=min(kernel.length for kernel in kernels))

@@ -1,4 +1,4 @@
-"""The result as text: a settings line, an aligned table, one sentence, notes."""
+"""Results as text: a line of settings, an aligned table, one sentence, notes; ranks, pairs and plans too."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from relfit.report import words
-from relfit.report.words import CORRECTION_NAMES, TEST_NAMES
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan
 from relfit.results.ranks import PairMatrix, Ranks
+from relfit.stats.tests import TESTS
 from relfit.util.text import visible
 
 GAP = "  "
@@ -26,6 +26,7 @@ _NOTHING = "—"
 # Beyond this many decimals, or digits before the point, numbers are written with an exponent.
 _MOST_DIGITS = 6
 _HIDDEN_STATUS = {"indistinguishable", "near-degenerate"}
+_STATUS = {"deterministic": "differs by a constant"}
 _STYLES = {"best": "bold green", "worse": "bold red"}
 
 
@@ -38,13 +39,8 @@ class Table:
     kinds: tuple[str, ...]
 
 
-def text(comparison: Comparison) -> str:
-    """The whole result as plain text."""
-    return styled(comparison).plain
-
-
 def styled(comparison: Comparison) -> Text:
-    """The text with the verdicts coloured, for terminals."""
+    """The whole result, with the verdicts coloured."""
     out = Text(words.header(comparison) + "\n")
     _append_table(out, table(comparison))
     out.append(words.summary(comparison))
@@ -52,18 +48,13 @@ def styled(comparison: Comparison) -> Text:
     return out
 
 
-def pair_text(pair: PairComparison) -> str:
-    """The result of a fixed hypothesis "a is no worse than b" as plain text."""
-    return pair_styled(pair).plain
-
-
 def pair_styled(pair: PairComparison) -> Text:
-    """The pair's text with the verdict coloured, for terminals."""
+    """The result of a fixed hypothesis "a is no worse than b", with the verdict coloured."""
     number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
     names = short_names(pair.names)
     rows = tuple((name, number(value)) for name, value in zip(names, pair.discrepancy, strict=True))
     out = Text(words.header(pair) + "\n")
-    _append_table(out, Table(("model", words.measure_name(pair)), rows, ("open", "open")))
+    _append_table(out, Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
     p = show_pvalue(pair.pvalue, pair.alpha)
     p = p if p.startswith("<") else f"= {p}"
     out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
@@ -75,15 +66,14 @@ def pair_styled(pair: PairComparison) -> Text:
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows = comparison.rows()
-    titles = ["model", words.measure_name(comparison), "s.e.", "Δ to best", "p-value", "verdict"]
+    titles = ["model", words.measure_of(comparison).name, "s.e.", "Δ to best", "p-value", "verdict"]
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")
     number = _row_format(rows)
     names = short_names([row["name"] for row in rows], longest_name)
     cells = [_cells(row, name, number, comparison.alpha, corrected) for row, name in zip(rows, names, strict=True)]
-    kinds = ["best" if row["best"] else "worse" if row["worse"] else "open" for row in rows]
-    return Table(tuple(titles), tuple(cells), tuple(kinds))
+    return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)))
 
 
 def show_pvalue(p: float, alpha: float) -> str:
@@ -168,25 +158,23 @@ def _cells(
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    words_ = {"deterministic": "differs by a constant"}
-    extra = [visible(words_.get(s, s)) for s in row["status"] if s not in _HIDDEN_STATUS]
+    extra = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
     return f"{row['verdict']} ({', '.join(extra)})" if extra else str(row["verdict"])
 
 
 def _append_table(out: Text, cells: Table) -> None:
     names, *others = zip(*cells.rows, strict=True)
-    columns = [names, *map(_aligned, others)]
-    widths = [max(cell_len(title), *map(cell_len, col)) for title, col in zip(cells.titles, columns, strict=True)]
-    out.append(_line(cells.titles, widths) + "\n", style="bold")
-    for row, kind in zip(zip(*columns, strict=True), cells.kinds, strict=True):
-        line = _line(row, widths)
+    rows = list(zip(names, *map(_points_aligned, others), strict=True))
+    first, *lines = _columns([cells.titles, *rows])
+    out.append(first + "\n", style="bold")
+    for line, row, kind in zip(lines, rows, cells.kinds, strict=True):
         start = len(out) + len(line) - len(row[-1].rstrip())
         out.append(line + "\n")
         if kind in _STYLES and len(row) > 2:
             out.stylize(_STYLES[kind], start, start + len(row[-1]))
 
 
-def _aligned(column: Sequence[str]) -> list[str]:
+def _points_aligned(column: Sequence[str]) -> list[str]:
     """Fixed-point numbers get their points below each other; other cells stay as they are."""
     heads = [cell.partition(".")[0] if _is_number(cell) else "" for cell in column]
     most = max(map(len, heads))
@@ -197,9 +185,11 @@ def _is_number(cell: str) -> bool:
     return cell.lstrip("-").replace(".", "", 1).isdecimal() and cell.isascii()
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
-    return GAP.join(padded).rstrip()
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line a row, the cells of a column below each other."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    return [GAP.join(row).rstrip() for row in padded]
 
 
 def _append_notes(out: Text, notes: Sequence[str]) -> None:
@@ -208,22 +198,14 @@ def _append_notes(out: Text, notes: Sequence[str]) -> None:
         out.append(visible(note))
 
 
-# --------------------
-# Ranks and the matrix of who beats whom, as text.
-
-
 def ranks_text(ranks: Ranks) -> str:
     """One line per model, the best ranks first, and what holds with which probability."""
     order = np.lexsort((ranks.upper, ranks.lower)).tolist()
     names = short_names(ranks.names)
-    shown = [
-        f"{low}" if low == high else f"{low} to {high}" for low, high in zip(ranks.lower, ranks.upper, strict=True)
-    ]
-    lines = _left_aligned([("model", "rank"), *((names[i], shown[i]) for i in order)])
-    sure = f"{100.0 * ranks.level:g}%"
-    last = f"All ranks are in these sets together with probability {sure}."
-    if not ranks.simultaneous:
-        last = f"Each rank is in its set with probability {sure}."
+    shown = [words.range_words(ends) for ends in zip(ranks.lower, ranks.upper, strict=True)]
+    lines = _columns([("model", "rank"), *((names[i], shown[i]) for i in order)])
+    lie = "all ranks lie in these sets" if ranks.simultaneous else "each rank lies in its set"
+    last = f"With probability {100.0 * ranks.level:g}%, {lie}."
     return "\n".join([*lines, last])
 
 
@@ -237,25 +219,15 @@ def pairs_text(pairs: PairMatrix) -> str:
             for j, p in enumerate(pairs.adjusted_pvalue[i])
         ]
         rows.append((name, *cells))
-    correction = CORRECTION_NAMES.get(pairs.correction, "no correction")
+    correction = words.CORRECTION_NAMES.get(pairs.correction, "no correction")
     last = f"p-values of “no worse than” by row and column; * worse at α = {pairs.alpha:g} ({correction})."
-    return "\n".join([*_left_aligned(rows), last])
-
-
-def _left_aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    padded = [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return [GAP.join(row).rstrip() for row in padded]
-
-
-# --------------------
-# A plan as text and as a picture of power curves.
+    return "\n".join([*_columns(rows), last])
 
 
 def plan_text(plan: Plan) -> str:
     """The settings, a table with a line per model and test, and the notes.
 
-    >>> from relfit.results.planning import Assumed, plan
+    >>> from relfit import Assumed, plan
     >>> print(plan_text(plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"])))
     rows for power 0.8 · α = 0.05 · assumed gaps, standard errors of 500 rows · closed forms
     model  test      gap   rows  power at 500  detectable gap at 500
@@ -266,7 +238,7 @@ def plan_text(plan: Plan) -> str:
     ranged = any(row["n_range"] is not None for row in rows)
     titles = ["model", "test", "gap", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
     cells = [_plan_cells(plan, row, names[row["name"]], ranged) for row in rows]
-    lines = [_plan_header(plan), *_plan_aligned([[*titles, f"detectable gap at {plan.n}"], *cells])]
+    lines = [_plan_header(plan), *_columns([[*titles, f"detectable gap at {plan.n}"], *cells])]
     return "\n".join([*lines, *(f"Note: {visible(note)}" for note in plan.notes)])
 
 
@@ -276,9 +248,9 @@ def _plan_header(plan: Plan) -> str:
     )
     method = f"simulation, {plan.trials} trials" if plan.method == "simulation" else plan.method
     corrected = [
-        f"{TEST_NAMES[test]}: {CORRECTION_NAMES.get(own, own)}"
-        for test, own in zip(plan.tests, plan.corrections, strict=True)
-        if own != "none" and (len(plan.names) > 2 or test == "best-set")
+        f"{words.name_of_test(test)}: {words.CORRECTION_NAMES.get(correction, correction)}"
+        for test, correction in zip(plan.tests, plan.corrections, strict=True)
+        if correction != "none" and (len(plan.names) > 2 or TESTS[test].tests_best)
     ]
     parts = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
     return " · ".join(parts)
@@ -290,10 +262,18 @@ def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> lis
     if math.isfinite(error) and error >= 0.5:
         rows += f" ± {math.ceil(error)}"
     elif row["n_needed"] == plan.fewest[plan.tests.index(row["test"])]:
-        rows += " (the fewest)"
+        rows += " (minimum)"
     power = f"{row['power']:.2f}"
     gap = f"{row['gap']:.3g}" + (f" ± {row['gap_standard_error']:.2g}" if row["gap_standard_error"] > 0.0 else "")
-    return [name, TEST_NAMES[row["test"]], gap, rows, *([_range(plan, row)] if ranged else []), power, _gap(row)]
+    return [
+        name,
+        words.name_of_test(row["test"]),
+        gap,
+        rows,
+        *([_range(plan, row)] if ranged else []),
+        power,
+        _gap(row),
+    ]
 
 
 def _gap(row: dict[str, Any]) -> str:
@@ -312,9 +292,3 @@ def _range(plan: Plan, row: dict[str, Any]) -> str:
 
 def _rows(plan: Plan, rows: float) -> str:
     return f"{rows:.0f}" if math.isfinite(rows) else f"more than {plan.most}"
-
-
-def _plan_aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    padded = [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return [GAP.join(row).rstrip() for row in padded]

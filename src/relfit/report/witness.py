@@ -1,4 +1,4 @@
-"""The functions that see a difference: MMD's witness, and the share of every row in KSD."""
+"""Where a model and the data differ, row by row: MMD's witness function, and the share of every row in KSD."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from scipy.spatial.distance import cdist
 from relfit.data.models import Density, scores_of
 from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled
+from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
+from relfit.util.text import listed
 
-# Beyond so many columns a matrix product is much quicker than differences.
-_PRODUCT_COLUMNS = 32
+# Beyond so many columns a matrix product is much quicker than differences. It gives r² up to 2⁻⁵² max‖x‖²: beyond so
+# many squared kernel lengths, differences are taken all the same.
+_PRODUCT_COLUMNS, _LARGEST_PRODUCT_RATIO = 32, 1e5
+# Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
+_SAME = 1e-3
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,6 @@ class Heights:
 
     values: Array
     errors: Array
-
-    def __neg__(self) -> Heights:
-        return Heights(-self.values, self.errors)
 
 
 def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> Heights:
@@ -39,20 +41,22 @@ def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> H
     >>> witness(np.array([[0.0]]), x, r, Gaussian(2.0)).values  # (1 + e^−½)/2 − e^−½
     array([0.19673467])
     """
-    own, other = (_moments(kernel_values(points, rows, kernel)) for rows in (sample, reference))
-    return _difference(own, other)
+    model, data = (_moments(kernel_values(points, rows, kernel)) for rows in (sample, reference))
+    return _difference(model, data)
 
 
-def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights]:
+def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights, Array]:
     """The witness at the model's own rows and at the reference rows, a row never being compared with itself.
 
     ``f(x_c) = Σ_{c'≠c} k(x_c,x_c')/(m−1) − mean_a k(x_c,r_a)``,
     ``f(r_a) = mean_c k(x_c,r_a) − Σ_{b≠a} k(r_a,r_b)/(n−1)``, so that MMD² = mean f(x_c) − mean f(r_a).
+    The third is ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
     """
     cross = kernel_values(sample, reference, kernel)
-    at_sample = _difference(_moments_without_self(sample, kernel), _moments(cross))
-    at_reference = _difference(_moments(cross.T), _moments_without_self(reference, kernel))
-    return at_sample, at_reference
+    typical = _moments(cross)
+    at_sample = _difference(_moments_without_self(kernel_values(sample, sample, kernel)), typical)
+    at_reference = _difference(_moments(cross.T), _moments_without_self(kernel_values(reference, reference, kernel)))
+    return at_sample, at_reference, typical[0]
 
 
 def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
@@ -62,34 +66,35 @@ def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
     so a row with a large g lies where the model's slope is wrong. A weighted kernel w(x) w(y) φ gives w(x) w(y) u with
     the score s + ∇ log w.
     """
-    weight = np.ones(len(x))
+    weight, plain = np.ones(len(x)), kernel.untilted
     if kernel.tilt is not None:
         weight, scores = kernel.tilt.weights(x), scores + kernel.tilt.gradient(x)
-    r2 = _squared_distances(x, x)
-    phi, dphi, r2ddphi = kernel.untilted.weights(r2, ("phi", "dphi", "r2ddphi"))
+    phi, dphi, r2ddphi = plain.weights(squared_distances(x, x, plain.length), ("phi", "dphi", "r2ddphi"))
     projected = x @ scores.T
-    own = np.diag(projected)
-    slopes = projected + projected.T - own[:, None] - own
+    along = np.diag(projected)
+    slopes = projected + projected.T - along[:, None] - along
     u = phi * (scores @ scores.T) + 2.0 * dphi * slopes - 2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    return Heights(*_without_diagonal(weight[:, None] * u * weight))
+    return Heights(*_moments_without_self(weight[:, None] * u * weight))
 
 
 def kernel_values(x: Array, y: Array, kernel: Kernel) -> Array:
     """k(x_a, y_b), (n, m)."""
     plain = kernel.untilted
-    values = np.asarray(plain.phi(x @ y.T if plain.variable == "dot" else _squared_distances(x, y)))
+    values = np.asarray(plain.phi(x @ y.T if plain.variable == "dot" else squared_distances(x, y, plain.length)))
     if kernel.tilt is None:
         return values
     return np.asarray(kernel.tilt.weights(x)[:, None] * values * kernel.tilt.weights(y))
 
 
-def _squared_distances(x: Array, y: Array) -> Array:
-    if x.shape[1] <= _PRODUCT_COLUMNS:
-        return np.asarray(cdist(x, y, "sqeuclidean"))
-    centre = y.mean(axis=0)
-    x, y = x - centre, y - centre
-    total = np.einsum("ij,ij->i", x, x)[:, None] + np.einsum("ij,ij->i", y, y)
-    return np.asarray(np.maximum(total - 2.0 * (x @ y.T), 0.0))
+def squared_distances(x: Array, y: Array, length: float) -> Array:
+    """‖x_a − y_b‖² (n, m), exact enough for a kernel of this length."""
+    if x.shape[1] > _PRODUCT_COLUMNS:
+        centre = y.mean(axis=0)
+        a, b = x - centre, y - centre
+        norms = [np.einsum("ij,ij->i", rows, rows) for rows in (a, b)]
+        if max(part.max() for part in norms) <= _LARGEST_PRODUCT_RATIO * length**2:
+            return np.asarray(np.maximum(norms[0][:, None] + norms[1] - 2.0 * (a @ b.T), 0.0))
+    return np.asarray(cdist(x, y, "sqeuclidean"))
 
 
 def _moments(values: Array) -> tuple[Array, Array]:
@@ -99,29 +104,14 @@ def _moments(values: Array) -> tuple[Array, Array]:
     return values.mean(axis=1), spread / np.sqrt(count)
 
 
-def _moments_without_self(rows: Array, kernel: Kernel) -> tuple[Array, Array]:
-    return _without_diagonal(kernel_values(rows, rows, kernel))
-
-
-def _without_diagonal(square: Array) -> tuple[Array, Array]:
+def _moments_without_self(square: Array) -> tuple[Array, Array]:
     """`_moments` of the rows of a square matrix, its diagonal left out."""
     count = len(square)
-    off = square[~np.eye(count, dtype=bool)].reshape(count, count - 1)
-    return _moments(off)
+    return _moments(square[~np.eye(count, dtype=bool)].reshape(count, count - 1))
 
 
-def _difference(own: tuple[Array, Array], other: tuple[Array, Array]) -> Heights:
-    return Heights(own[0] - other[0], np.hypot(own[1], other[1]))
-
-
-# --------------------
-# How much every row of a sample shows of the difference between a model and the data.
-
-
-# Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
-_SAME = 1e-3
-# Estimators and samples for which the mean of the rows is the discrepancy itself.
-_PLAIN = {"estimator": (None, "complete"), "dependence": (None, "independent", "shared")}
+def _difference(first: tuple[Array, Array], second: tuple[Array, Array]) -> Heights:
+    return Heights(first[0] - second[0], np.hypot(first[1], second[1]))
 
 
 @dataclass(frozen=True)
@@ -169,50 +159,45 @@ def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Dif
 
     Where every row is used their mean is the result's discrepancy; data that give another one are refused.
     """
-    data, kernel = recalled.data, recalled.kernel
+    data, rows, kernel = recalled.data, recalled.rows, recalled.kernel
     original = data.copies.get(name, name)
     if original not in data.models:
-        raise InputError(f"name: expected one of {', '.join(map(repr, data.names[:8]))}, got {name!r}")
-    model = data.models[original]
+        raise InputError(f"name: expected the name of a model ({listed(data.names, 'or')}), got {name!r}")
+    model, reference = data.models[original], data.reference
     if isinstance(model, Density):
-        x = recalled.reference
-        found = Differing(name, "slope", None, _side(recalled, None, x, _contributions(name, model, x, recalled)))
+        heights = stein_contributions(reference, scores_of(name, model, reference), kernel)
+        differing = Differing(name, "slope", None, Side(reference, rows[None], heights))
     elif data.target is not None:
-        x = recalled.sample(original)
-        heights = _contributions("target", data.target, x, recalled)
-        found = Differing(name, "slope", _side(recalled, original, x, heights), None)
+        heights = stein_contributions(model, scores_of("target", data.target, model), kernel)
+        differing = Differing(name, "slope", Side(model, rows[original], heights), None)
     else:
-        x, r = recalled.sample(original), recalled.reference
-        at_model, at_reference = row_witness(x, r, kernel)
-        typical = kernel_values(x, r, kernel).mean(axis=1)
-        found = Differing(
-            name, "mass", _side(recalled, original, x, at_model), _side(recalled, None, r, at_reference), typical
-        )
-    _check_same(comparison, recalled, found)
-    return found
+        at_model, at_reference, typical = row_witness(model, reference, kernel)
+        sides = Side(model, rows[original], at_model), Side(reference, rows[None], at_reference)
+        differing = Differing(name, "mass", *sides, typical)
+    _check_same(comparison, recalled, differing)
+    return differing
 
 
-def _contributions(name: str, density: Density, x: Array, recalled: Recalled) -> Heights:
-    return stein_contributions(x, scores_of(name, density, x), recalled.kernel)
+def _check_same(comparison: Comparison, recalled: Recalled, differing: Differing) -> None:
+    """Refuse rows that give another discrepancy, where it is the mean over these very rows.
 
-
-def _side(recalled: Recalled, key: str | None, rows: Array, heights: Heights) -> Side:
-    return Side(rows, recalled.rows[key], heights)
-
-
-def _check_same(comparison: Comparison, recalled: Recalled, found: Differing) -> None:
-    # Rows in groups have fewer pairs in the result than here.
-    comparable = comparison.groups is None
-    comparable = comparable and all(getattr(comparison, key) in values for key, values in _PLAIN.items())
-    if not recalled.complete or not comparable or comparison.measure not in ("mmd", "ksd"):
+    It is not for estimators other than "complete", pairs, chains, rows in groups, which leave pairs out, and tests
+    that split the rows.
+    """
+    alike = (
+        measure_of(comparison).pairs
+        and comparison.estimator in (None, "complete")
+        and comparison.dependence in (None, "independent", "shared")
+        and comparison.groups is None
+        and comparison.select_fraction is None
+        and recalled.complete
+    )
+    if not alike or comparison.sizes is None or comparison.sizes[0] != recalled.sizes[None]:
         return
-    sizes = comparison.sizes
-    if comparison.test == "relmulti" or sizes is None or sizes[0] != len(recalled.data.reference):
-        return
-    i = comparison.names.index(found.name)
-    error = float(comparison.standard_error[i])
-    if abs(found.discrepancy - float(comparison.discrepancy[i])) > _SAME * error + 1e-9:
+    i = comparison.names.index(differing.name)
+    error, value = float(comparison.standard_error[i]), float(comparison.discrepancy[i])
+    if abs(differing.discrepancy - value) > _SAME * error + 1e-9:
         raise InputError(
-            f"data: expected the data this result was made from; the discrepancy of {found.name!r} is "
-            f"{found.discrepancy:.6g} with these and {float(comparison.discrepancy[i]):.6g} in the result"
+            f"data: expected the data this result was made from; the discrepancy of {differing.name!r} is "
+            f"{differing.discrepancy:.6g} with these and {value:.6g} in the result"
         )

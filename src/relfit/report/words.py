@@ -1,38 +1,201 @@
-"""A result in plain words: names as shown, the summary sentence, the error that is controlled."""
+"""A result in plain words: names as shown, the summary sentence, what was tested, which error is controlled.
+
+What is said about a test stands in the table `TEST_WORDS`, what is said about a discrepancy in `MEASURES`. The texts
+are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
-from relfit.util.text import _MOST_NAMES, listed, quoted
+from relfit.util.text import listed, quoted
 
-TEST_NAMES = {
-    "relpsi": "RelPSI",
-    "relmulti": "RelMulti",
-    "best-set": "best set",
-    "carve": "carving",
+
+@dataclass(frozen=True)
+class WordsForTest:
+    """What is said about one test.
+
+    Attributes:
+        name: as shown in headers and tables.
+        lead: the beginning of the summary sentence.
+        question: what was tested.
+        error: the error that is controlled without a correction for many models.
+        opponent: whom a model is tested against, in the sentences on corrected error rates.
+        methods: the sentence for a methods section; [key] cites a reference.
+        intervals: the caption of the intervals of the differences.
+        bound: what is added about their one-sided bounds.
+        pvalue: the condition under which p-values are computed.
+        equivalent_to: whom a model is equivalent to within the margin.
+        equivalence: how the error of "equivalent" is controlled.
+        rows: what is added to the number of rows.
+        line: the line style of its power curves.
+    """
+
+    name: str
+    lead: str
+    question: str
+    error: str
+    opponent: str
+    methods: str
+    intervals: str
+    bound: str = "{uncorrected}"
+    pvalue: str = ""
+    equivalent_to: str = "it"
+    equivalence: str = "controlled in the same way"
+    rows: str = ""
+    line: str = "-"
+
+
+_SMALLEST = "{best} has the smallest {measure}{remarks}"
+_FALSE_POSITIVES = (
+    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
+)
+_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
+_GIVEN_CHOICE = ", given that these rows also chose the best model"
+_TO_BEST = "Each model's difference to {best}, with its {level} interval"
+_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
+
+TEST_WORDS = {
+    "relpsi": WordsForTest(
+        name="RelPSI",
+        lead=_SMALLEST,
+        question=(
+            "The model with the smallest value was chosen, and every other model was tested for being no worse than "
+            f"that one. {_SAME_ROWS}"
+        ),
+        error=_FALSE_POSITIVES,
+        opponent="the model {it} tested against",
+        methods=(
+            "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
+            "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
+            "p-values from a truncated normal distribution [lee2016exact]."
+        ),
+        intervals=_LONG,
+        pvalue=_GIVEN_CHOICE,
+        line=":",
+    ),
+    "relmulti": WordsForTest(
+        name="RelMulti",
+        lead="{best} was selected as best on {fraction} of the rows",
+        question=(
+            "A random {fraction} of the rows chose the best model. The other rows, which had no part in that choice, "
+            "tested every other model for being no worse than the chosen one."
+        ),
+        error=_FALSE_POSITIVES,
+        opponent="the model {it} tested against",
+        methods=(
+            "A random {fraction} of the rows selected the model with the smallest discrepancy; on the other rows we "
+            "tested for each other model the one-sided hypothesis that it is no worse{margin} than the selected one "
+            "(RelMulti [lim2019kernel])."
+        ),
+        intervals=f"{_TO_BEST}.",
+        rows="for testing",
+        line="-.",
+    ),
+    "best-set": WordsForTest(
+        name="best set",
+        lead=_SMALLEST,
+        question=(
+            "Every model was tested for being as good as all the others{kernels} at once. The models that pass form a "
+            "confidence set for the best."
+        ),
+        error=(
+            "Each model that is truly best{kernels} is declared worse with probability at most {alpha}: it is in the "
+            "confidence set with probability at least {level}."
+        ),
+        opponent="the best{kernels}",
+        methods=(
+            "For each model we tested the hypothesis that it is no worse{margin} than any other model{kernels} by the "
+            "largest studentised difference, with {critical} and moment selection [andrews2010inference]; the models "
+            "not rejected form a confidence set for the best{within} [hansen2011model]."
+        ),
+        intervals=(
+            "How much worse than the best each model is, whichever model is the best, with {level} intervals that hold "
+            "jointly."
+        ),
+        bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
+        equivalent_to="the best",
+        equivalence="for all models jointly",
+    ),
+    "carve": WordsForTest(
+        name="carving",
+        lead="{best} was selected as best by a randomised choice (seed {seed})",
+        question=(
+            "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
+            f"every other model was tested for being no worse than that one. {_SAME_ROWS}"
+        ),
+        error=_FALSE_POSITIVES,
+        opponent="the model {it} tested against",
+        methods=(
+            "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
+            "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
+            "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
+        ),
+        intervals=_LONG,
+        pvalue=_GIVEN_CHOICE,
+        line="--",
+    ),
+}
+# The tests of a fixed pair.
+_PAIR_TESTS = {
     "relmmd": "RelMMD",
     "relksd": "RelKSD",
     "relume": "RelUME",
     "relnystroem": "RelMMD (Nyström)",
     "relfssd": "RelFSSD",
 }
-MEASURE_NAMES = {
-    "mmd": "MMD²",
-    "ksd": "KSD²",
-    "ume": "UME²",
-    "nystroem": "MMD² (Nyström)",
-    "fssd": "FSSD²",
-    "score": "score",
-    "loss": "mean loss",
+
+
+@dataclass(frozen=True)
+class WordsForMeasure:
+    """What is said about one discrepancy.
+
+    Attributes:
+        name: as shown in headers and tables.
+        kind: estimated from the models' "samples" or "densities", or the "values" were given.
+        pairs: whether it is a mean over pairs of rows, rather than taken at some locations.
+        methods: what a methods section calls it; [key] cites a reference.
+        caveats: what it cannot see.
+    """
+
+    name: str
+    kind: Literal["samples", "densities", "values"] = "values"
+    pairs: bool = False
+    methods: str = ""
+    caveats: tuple[str, ...] = ()
+
+
+_WEIGHTS = (
+    "A density with the right shape around each cluster of the data but with the wrong weights can pass for the right "
+    "one."
+)
+_MMD = "the squared maximum mean discrepancy (MMD [gretton2012kernel])"
+MEASURES = {
+    "mmd": WordsForMeasure("MMD²", "samples", True, _MMD),
+    "ume": WordsForMeasure(
+        "UME²", "samples", methods="the unnormalised mean embedding statistic (UME [jitkrittum2018informative])"
+    ),
+    "nystroem": WordsForMeasure("MMD² (Nyström)", "samples", methods=f"{_MMD} in its Nyström approximation"),
+    "ksd": WordsForMeasure(
+        *("KSD²", "densities", True),
+        methods="the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])",
+        caveats=(_WEIGHTS,),
+    ),
+    "fssd": WordsForMeasure(
+        *("FSSD²", "densities"),
+        methods="the finite set Stein discrepancy (FSSD [jitkrittum2017linear])",
+        caveats=(_WEIGHTS,),
+    ),
+    "score": WordsForMeasure("score"),
+    "loss": WordsForMeasure("mean loss"),
 }
-# Values that were given, and not estimated from rows.
-GIVEN = ("score", "loss")
+
 CORRECTION_NAMES = {
     "by": "Benjamini–Yekutieli correction",
     "bh": "Benjamini–Hochberg correction",
@@ -47,15 +210,45 @@ DEPENDENCE_NAMES = {
 }
 
 
-def measure_name(result: Comparison | PairComparison) -> str:
-    """What the models are compared by: MMD², KSD², a score or a mean loss."""
-    return MEASURE_NAMES.get(result.measure, result.measure)
+def measure_of(result: Comparison | PairComparison) -> WordsForMeasure:
+    """What is said about the result's discrepancy; one that the table lacks is a score under its own name."""
+    return MEASURES.get(result.measure, WordsForMeasure(result.measure))
+
+
+def name_of_test(test: str) -> str:
+    """The test as shown."""
+    return TEST_WORDS[test].name if test in TEST_WORDS else _PAIR_TESTS.get(test, test)
+
+
+def words_of(comparison: Comparison) -> WordsForTest:
+    """What is said about the result's test."""
+    return TEST_WORDS[comparison.test]
+
+
+def fill(template: str, comparison: Comparison, **more: str) -> str:
+    """A template of `TEST_WORDS` with what this result says."""
+    margin = f"{comparison.margin:g}"
+    best = comparison.status[comparison.best_index]
+    facts = {
+        "best": quoted(comparison.best),
+        "measure": measure_of(comparison).name,
+        "remarks": _in_brackets([*_direction(comparison), *(["a tie"] if "tie" in best else [])]),
+        "fraction": "part" if comparison.select_fraction is None else f"{comparison.select_fraction:.0%}",
+        "seed": str(comparison.seed),
+        "alpha": f"{100 * comparison.alpha:g}%",
+        "level": f"{100 * (1.0 - comparison.alpha):g}%",
+        "margin": f" by more than {margin}" if comparison.margin else "",
+        "within": " within that margin" if comparison.margin else "",
+        "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
+        "uncorrected": "" if comparison.correction == "none" else ", before the correction for many models",
+    }
+    return template.format(**facts, **more)
 
 
 def header(result: Comparison | PairComparison) -> str:
-    """The settings in one line: test, measure, kernel, sizes, level, and what is not the default."""
-    measure = _remarked(measure_name(result), _direction(result))
-    parts = [TEST_NAMES.get(result.test, result.test), measure, kernel_words(result), size_words(result)]
+    """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
+    measure = measure_of(result).name + _in_brackets(_direction(result))
+    parts = [name_of_test(result.test), measure, kernel_words(result), size_words(result)]
     if result.estimator not in (None, "complete"):
         parts.append(f"{result.estimator} estimator")
     if result.dependence not in (None, "independent"):
@@ -79,25 +272,29 @@ def kernel_words(result: Comparison | PairComparison) -> str | None:
 
 
 def size_words(result: Comparison | PairComparison) -> str | None:
-    """The numbers of rows; RelMulti's are those of the share it tests with."""
+    """The numbers of rows; of a test that splits them those that it tests with."""
     if not result.sizes:
         return None
     reference, *models = result.sizes
-    low, high = min(models, default=reference), max(models, default=reference)
+    drawn = range_words(models or [reference])
     words = f"n = {reference}"
     if not reference:
-        words = f"n = {low if low == high else f'{low} to {high}'} against a target density"
-    elif low != reference or high != reference:
-        words += f" reference rows, {low if low == high else f'{low} to {high}'} model rows"
-    return words + group_words(result) + (" for testing" if result.test == "relmulti" else "")
+        words = f"n = {drawn} against a target density"
+    elif drawn != str(reference):
+        words += f" reference rows, {drawn} model rows"
+    rows = TEST_WORDS[result.test].rows if result.test in TEST_WORDS else ""
+    return words + group_words(result) + (f" {rows}" if rows else "")
 
 
 def group_words(result: Comparison | PairComparison) -> str:
     """In how many groups the rows are, if they are: " in 80 groups"."""
-    if not result.groups:
-        return ""
-    low, high = min(result.groups), max(result.groups)
-    return f" in {low if low == high else f'{low} to {high}'} groups"
+    return f" in {range_words(result.groups)} groups" if result.groups else ""
+
+
+def range_words(counts: Sequence[int]) -> str:
+    """The counts as one number, or from the smallest to the largest: "50 to 70"."""
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def summary(comparison: Comparison) -> str:
@@ -108,219 +305,145 @@ def summary(comparison: Comparison) -> str:
     a has the smallest score (smaller is better); b is significantly worse.
     """
     if comparison.blind:
-        return "The models cannot be told apart with this kernel: it takes one value on all pairs of rows."
-    rows = comparison.rows()
-    worse, same, open_ = grouped(rows)
-    within = [row["name"] for row in rows if row["name"] in open_ and row["equivalent"]]
-    open_ = [name for name in open_ if name not in within]
-    than = f" by more than {comparison.margin:g}" if comparison.margin else ""
+        return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
+    worse, same, equivalent, undecided = grouped(comparison)
+    test = words_of(comparison)
     clauses = []
     if same:
-        clauses.append(f"{listed(same)} {'is' if len(same) == 1 else 'are'} the same as it")
+        clauses.append(f"{_are(same)} the same as it")
     if worse:
-        clauses.append(f"{listed(worse)} {'is' if len(worse) == 1 else 'are'} significantly worse{than}")
-    if within:
-        whom = "the best" if comparison.test == "best-set" else "it"
-        many = "is" if len(within) == 1 else "are"
-        clauses.append(f"{listed(within)} {many} equivalent to {whom} within {comparison.margin:g}")
-    if open_ and comparison.margin:
-        clauses.append(f"{listed(open_)} could be either: there are too few data to tell")
-    elif open_:
-        clauses.append(
-            f"there is no evidence that {listed(open_, 'or')} {'are' if len(open_) > _MOST_NAMES else 'is'} worse"
-        )
-    joint = ", but " if open_ and len(clauses) == 1 else "; "
-    return f"{_lead(comparison, rows[0])}{joint}{'; '.join(clauses)}."
+        clauses.append(f"{_are(worse)} significantly worse{fill('{margin}', comparison)}")
+    if equivalent:
+        clauses.append(f"{_are(equivalent)} equivalent to {test.equivalent_to} within {comparison.margin:g}")
+    if undecided and comparison.margin:
+        clauses.append(f"{_are(undecided)} undecided: there are too few data to tell")
+    elif undecided:
+        any_of = f"any of {listed(undecided)}" if len(undecided) > 2 else listed(undecided, "or")
+        clauses.append(f"there is no evidence that {any_of} is worse")
+    joint = ", but " if undecided and len(clauses) == 1 else "; "
+    return f"{fill(test.lead, comparison)}{joint}{'; '.join(clauses)}."
 
 
-def grouped(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[str], list[str]]:
-    """The names of the others, in the rows' order: worse, the same as the best, undecided."""
-    others = [row for row in rows if not row["best"]]
-    worse = [row["name"] for row in others if row["worse"]]
-    same = [row["name"] for row in others if row["verdict"] == "the same as the best"]
-    return worse, same, [row["name"] for row in others if row["name"] not in {*worse, *same}]
+def grouped(comparison: Comparison) -> tuple[list[str], list[str], list[str], list[str]]:
+    """The other models in the table's order: worse, the same as the best, equivalent within the margin, undecided."""
+    groups: tuple[list[str], ...] = ([], [], [], [])
+    for row in comparison.rows():
+        same = "indistinguishable" in row["status"] or comparison.copies.get(row["name"]) == comparison.best
+        if not row["best"]:
+            groups[0 if row["worse"] else 1 if same else 2 if row["equivalent"] else 3].append(row["name"])
+    return groups[0], groups[1], groups[2], groups[3]
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def pair_summary(pair: PairComparison) -> str:
     """One sentence: is the first model worse than the second?"""
     a, b = (quoted(name) for name in pair.names)
     if "indistinguishable" in pair.status and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
-        return f"{a} and {b} cannot be told apart with this kernel: it takes one value on all pairs of rows."
+        return f"{a} and {b} cannot be told apart with this kernel: it takes the same value on all pairs of rows."
     if "indistinguishable" in pair.status:
-        return f"{a} and {b} cannot be told apart: as far as these data go they are the same model."
+        return f"{a} and {b} cannot be told apart: on these data they are the same model."
     than = f" by more than {pair.margin:g}" if pair.margin else ""
     if pair.worse:
         return f"{a} is significantly worse than {b}{than}."
     if pair.equivalent:
         return f"{a} is equivalent to {b} within {pair.margin:g}, or better."
     if pair.margin:
-        return f"It is open whether {a} is worse than {b}{than}: there are too few data to tell."
-    measure = measure_name(pair)
+        return f"It is undecided whether {a} is worse than {b}{than}: there are too few data to tell."
+    measure = measure_of(pair).name
     if pair.difference > 0.0:
         return f"There is no evidence that {a} is worse than {b}, though its {measure} is larger in this sample."
-    same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is the smaller one"
+    same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is smaller"
     return f"There is no evidence that {a} is worse than {b}: {same}."
 
 
 def question(comparison: Comparison) -> str:
-    """What was tested, in plain words."""
-    what = f"Each model's distance from the data was estimated by its {measure_name(comparison)}, smaller is better."
-    if comparison.measure in GIVEN:
-        what = f"Each model has a {measure_name(comparison)}, smaller is better."
-    if comparison.test == "relmulti":
-        share = comparison.select_fraction or 0.0
-        return (
-            f"{what} A random {share:.0%} of the rows chose the best model; the other rows, which had no part in that "
-            "choice, tested for each other model whether it is no worse than the chosen one."
-        )
-    if comparison.test == "best-set":
-        return (
-            f"{what} For each model it was tested whether it is as good as every other one{under_every(comparison)}, "
-            "all at once; the models that pass form a confidence set for the best."
-        )
-    noise = "After noise as large as the estimates' own was added, the" if comparison.test == "carve" else "The"
-    return (
-        f"{what} {noise} model with the smallest value was chosen, and for each other model it was tested whether it "
-        "is no worse than the chosen one. Choosing and testing use the same rows, and the p-values allow for that."
-    )
+    """What was tested."""
+    measure = measure_of(comparison)
+    estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
+    if measure.kind == "values":
+        estimated = f"Each model has a {measure.name}; smaller is better."
+    return f"{estimated} {fill(words_of(comparison).question, comparison)}"
 
 
 def error_words(comparison: Comparison) -> str:
-    """Which error is held at the level α, in plain words."""
-    if not comparison.margin:
-        return _error_words(comparison)
-    apart = f"“As good” here means worse by no more than the margin of {comparison.margin:g}."
-    held = "all of them together" if comparison.test == "best-set" else "held as that of “worse” is"
-    return f"{_error_words(comparison)} {apart} The error of “equivalent” is at most {comparison.alpha:g} too, {held}."
-
-
-def _error_words(comparison: Comparison) -> str:
-    share = f"{100 * comparison.alpha:g}%"
+    """Which error is held at the level α."""
+    test = words_of(comparison)
+    error, opponent = test.error, test.opponent
     if comparison.correction in ("by", "bh"):
-        when = ", provided that the tests are positively dependent" * (comparison.correction == "bh")
-        return (
-            f"False discovery rate: of the models declared worse, on average at most {share} are in truth as good as "
-            f"{_opponent(comparison, 'they were')}{when}."
+        condition = ", provided that the tests are positively dependent" if comparison.correction == "bh" else ""
+        error = (
+            "False discovery rate: on average at most {alpha} of the models declared worse are in fact as good as "
+            f"{opponent}{condition}."
         )
-    if comparison.correction in ("holm", "bonferroni"):
-        return (
-            f"Family-wise error rate: the chance that any model as good as {_opponent(comparison, 'it was')} is "
-            f"declared worse is at most {share}."
+    elif comparison.correction in ("holm", "bonferroni"):
+        error = (
+            f"Family-wise error rate: the probability that any model as good as {opponent} is declared worse is at "
+            "most {alpha}."
         )
-    if comparison.test == "best-set":
-        return (
-            f"Each model that is truly best{under_every(comparison)} is declared worse with probability at most "
-            f"{share}: it is in the confidence set with probability at least {100 * (1.0 - comparison.alpha):g}%."
+    if comparison.margin:
+        error += (
+            f" “As good” here means worse by no more than the margin of {comparison.margin:g}. The probability of "
+            f"calling a model equivalent when it is not is at most {{alpha}} as well, {test.equivalence}."
         )
-    return (
-        f"False positive rate: at most {share} of the models that are as good as the best are declared worse, "
-        "on average."
-    )
+    return fill(error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was")
 
 
-def _opponent(comparison: Comparison, who: str) -> str:
-    """What a model is held against: in the best set every other one, otherwise the selected one."""
-    if comparison.test == "best-set":
-        return f"the best{under_every(comparison)}"
-    return f"the model {who} tested against"
-
-
-def under_every(comparison: Comparison) -> str:
-    """The words that several kernels in one test add to "best"."""
-    return " under every kernel" if isinstance(comparison.kernel, Collection) else ""
+def in_other_words(comparison: Comparison) -> list[str]:
+    """What the error rate and the p-values mean, as frequencies, for readers who have never met a p-value."""
+    alpha = f"{100 * comparison.alpha:g}"
+    error = f"a model that is in fact as good as the best is called worse in at most {alpha} of 100 such comparisons"
+    if comparison.correction in ("by", "bh"):
+        error = f"over many such comparisons, at most about {alpha} of every 100 verdicts “worse” are mistaken"
+    elif comparison.correction in ("holm", "bonferroni"):
+        error = f"at most {alpha} of 100 such comparisons contain even one mistaken “worse”"
+    return [
+        f"In other words: {error}. There is no guarantee that every worse model is found.",
+        "A p-value is the probability that data speak against a model at least as strongly as these do, if in fact it "
+        f"is no worse{words_of(comparison).pvalue}. The smaller it is, the stronger the evidence; it is not the "
+        "probability that the model is as good.",
+    ]
 
 
 def caveats(comparison: Comparison) -> list[str]:
-    """What the answer does not say."""
-    says = [
+    """What the answer does not say, with what this discrepancy cannot see."""
+    measure = measure_of(comparison)
+    scored = measure.kind == "values"
+    subject = f"The {measure.name}" if scored else "The kernel"
+    other = "another" if scored else "another one, or another bandwidth,"
+    what = "items" if scored else "rows"
+    independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
+    holds = (
+        f"The answer holds for {independent} that no model was fitted to: a model that has seen them looks too good."
+    )
+    if scored and not comparison.sizes:
+        holds = "The answer is only as good as the covariance that was given with the scores."
+    sentences = [
         "“No evidence that it is worse” does not mean “as good”: more data may yet tell the models apart.",
         "The best of these models need not be good: all of them may be far from the data.",
+        f"{subject} decides what counts as a difference: {other} may rank the models differently.",
+        holds,
+        *measure.caveats,
     ]
-    if comparison.measure in GIVEN:
-        return [
-            *says,
-            f"The {comparison.measure} decides what counts as a difference: another may order the models otherwise.",
-            _held_for(comparison, "items") if comparison.sizes else _GIVEN_COVARIANCE,
-        ]
-    return [
-        *says,
-        "The kernel decides what counts as a difference: another one, or another bandwidth, may order them otherwise.",
-        _held_for(comparison, "rows"),
-    ]
+    if isinstance(comparison.kernel, Polynomial):
+        sentences.append(
+            "A polynomial kernel compares moments only: models with the same moments count as equal, however different "
+            "they are."
+        )
+    return sentences
 
 
-_GIVEN_COVARIANCE = "It holds as far as the covariance that was given with the scores does."
-
-
-def _held_for(comparison: Comparison, what: str) -> str:
-    independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
-    return f"It holds for {independent} that no model was fitted to: a model that has seen them looks too good."
-
-
-def _lead(comparison: Comparison, best: dict[str, Any]) -> str:
-    name = quoted(best["name"])
-    if comparison.test == "relmulti":
-        share = comparison.select_fraction
-        return f"{name} was selected as best" + (f" on {share:.0%} of the rows" if share else "")
-    if comparison.test == "carve":
-        return f"{name} was selected as best by a randomised choice (seed {comparison.seed})"
-    tied = ["a tie"] if "tie" in best["status"] else []
-    return _remarked(f"{name} has the smallest {measure_name(comparison)}", [*_direction(comparison), *tied])
+def kind_of(row: dict[str, Any]) -> str:
+    """A row's verdict as one word: "best", "worse" or "open"."""
+    return "best" if row["best"] else "worse" if row["worse"] else "open"
 
 
 def _direction(result: Comparison | PairComparison) -> list[str]:
     """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
-    return ["smaller is better"] if result.measure in GIVEN else []
+    return ["smaller is better"] if measure_of(result).kind == "values" else []
 
 
-def _remarked(said: str, remarks: Sequence[str]) -> str:
-    return f"{said} ({'; '.join(remarks)})" if remarks else said
-
-
-# --------------------
-# The same once more, for readers who have never met a p-value.
-
-
-def in_other_words(comparison: Comparison) -> list[str]:
-    """What the error rate and the p-values mean, as frequencies."""
-    return [_error(comparison), _pvalue(comparison)]
-
-
-def _error(comparison: Comparison) -> str:
-    share = f"{100 * comparison.alpha:g}"
-    if comparison.correction in ("by", "bh"):
-        return (
-            f"In other words: over many such comparisons, at most about {share} of every 100 verdicts “worse” are "
-            "mistaken. Nothing is promised about models that are worse and were not found."
-        )
-    if comparison.correction in ("holm", "bonferroni"):
-        return (
-            f"In other words: at most {share} of 100 such comparisons contain even one mistaken “worse”. Nothing is "
-            "promised about models that are worse and were not found."
-        )
-    return (
-        f"In other words: a model that is in truth as good as the best is called worse in at most {share} of 100 such "
-        "comparisons. Nothing is promised about models that are worse and were not found."
-    )
-
-
-def _pvalue(comparison: Comparison) -> str:
-    given = (
-        ", allowing for the fact that the same rows chose the best" if comparison.test in ("relpsi", "carve") else ""
-    )
-    return (
-        "A p-value is the chance of data that speak against a model at least as strongly as these if it were no worse"
-        f"{given}. The smaller, the stronger the evidence; it is not the probability that the model is as good."
-    )
-
-
-def not_said(comparison: Comparison) -> list[str]:
-    """What the answer does not say, with what this discrepancy cannot see."""
-    more = []
-    if comparison.measure in ("ksd", "fssd"):
-        more.append(
-            "A density with the right shape around each group of the data but wrong weights may pass for right."
-        )
-    if isinstance(comparison.kernel, Polynomial):
-        more.append("A polynomial kernel sees moments only: models that agree in those are level, however different.")
-    return [*caveats(comparison), *more]
+def _in_brackets(remarks: Sequence[str]) -> str:
+    return f" ({'; '.join(remarks)})" if remarks else ""

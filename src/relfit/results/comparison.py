@@ -155,7 +155,7 @@ class Comparison(Record):
         a      1 to 2
         b      1 to 2
         c      3
-        All ranks are in these sets together with probability 95%.
+        With probability 95%, all ranks lie in these sets.
         """
         source, at = seeded(self.seed or 0, "ranks"), self._places()
         sets = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
@@ -310,9 +310,9 @@ class Comparison(Record):
         return f"<Comparison: {self.test}, {len(self.names)} models, best {self.best!r}, {worse}>"
 
     def __str__(self) -> str:
-        from relfit.report.text import text
+        from relfit.report.text import styled
 
-        return text(self)
+        return styled(self).plain
 
     def _repr_html_(self) -> str:
         from relfit.report.page import notebook_table

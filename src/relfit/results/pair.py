@@ -60,6 +60,6 @@ class PairComparison(Record):
         return f"<PairComparison: {self.test}, {a!r} {verdict} than {b!r}, p-value {self.pvalue:.2g}>"
 
     def __str__(self) -> str:
-        from relfit.report.text import pair_text
+        from relfit.report.text import pair_styled
 
-        return pair_text(self)
+        return pair_styled(self).plain

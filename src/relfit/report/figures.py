@@ -1,4 +1,7 @@
-"""Round numbers along an axis, and where they stand on it."""
+"""The numbers behind the pictures of a result, for the page and for matplotlib: axes, forest plots, who beats whom.
+
+No drawing library is imported here.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,21 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.report.text import number_format
+from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
+from relfit.stats.tests import TESTS
 
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+# Bars are cut off so many standard errors from their value: selective intervals can be infinite.
+_LONGEST = 5.0
+# All pairs are adjusted together: no error with probability 1 − α.
+_CORRECTION = "holm"
 
 
 @dataclass(frozen=True)
@@ -29,8 +39,8 @@ class Scale:
         >>> Scale(0.0, 4.0).at(1.0), Scale(0.0, 4.0).at(9.0)
         (25.0, 100.0)
         """
-        share = (value - self.low) / (self.high - self.low)
-        return 100.0 * min(max(share, 0.0), 1.0)
+        part = (value - self.low) / (self.high - self.low)
+        return 100.0 * min(max(part, 0.0), 1.0)
 
     def ticks(self, most: int = 5) -> list[float]:
         """At most so many round numbers on the axis, evenly spaced.
@@ -38,7 +48,9 @@ class Scale:
         >>> Scale(-0.3, 9.2).ticks()
         [0.0, 2.0, 4.0, 6.0, 8.0]
         """
-        step = _step((self.high - self.low) / most)
+        least = (self.high - self.low) / most
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(power * factor for factor in _ROUND if power * factor >= least * (1.0 - 1e-9))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         # Adding 0 turns −0 into 0.
         return [k * step + 0.0 for k in range(first, last + 1)]
@@ -69,27 +81,19 @@ def tick_labels(ticks: list[float]) -> list[str]:
     step = min(steps, default=largest) or 1.0
     decimals = max(0, 1 - math.floor(math.log10(step) + 1e-9))
     wide = largest >= 1e6 or (0.0 < largest < 1e-4)
-    return [_plain(f"{t:.3g}" if wide else f"{t:.{decimals}f}") for t in ticks]
+    return [_trimmed(f"{t:.3g}" if wide else f"{t:.{decimals}f}") for t in ticks]
 
 
-def _plain(text: str) -> str:
-    head, mark, tail = text.partition("e")
+def _trimmed(number: str) -> str:
+    head, mark, tail = number.partition("e")
     if "." in head:
         head = head.rstrip("0").rstrip(".")
-    power = f"e{int(tail)}" if mark else ""
-    return (head if head not in ("-0", "") else "0").replace("-", "−") + power
+    return signed(head if head not in ("-0", "") else "0") + (f"e{int(tail)}" if mark else "")
 
 
-def _step(least: float) -> float:
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(power * factor for factor in _ROUND if power * factor >= least * (1.0 - 1e-9))
-
-
-# --------------------
-# The rows of a forest plot: every model's value with its interval, on one scale.
-
-# Bars are cut off so many standard errors from their value: selective intervals can be infinite.
-_LONGEST = 5.0
+def signed(number: str) -> str:
+    """The number with a minus sign as wide as a digit."""
+    return number.replace("-", "−", 1) if number.startswith("-") else number
 
 
 @dataclass(frozen=True)
@@ -123,16 +127,6 @@ class Forest:
         return signed(self.number(value)) if math.isfinite(value) else ("∞" if value > 0 else "−∞")
 
 
-def kind_of(row: dict[str, Any]) -> str:
-    """The row's verdict as one word: "best", "worse" or "open"."""
-    return "best" if row["best"] else "worse" if row["worse"] else "open"
-
-
-def signed(text: str) -> str:
-    """A minus sign as wide as a digit."""
-    return text.replace("-", "−", 1) if text.startswith("-") else text
-
-
 def discrepancy_forest(comparison: Comparison) -> Forest:
     """Every model's discrepancy with D ± z s, z the normal point of the level 1 − α; the line is the best's value.
 
@@ -143,9 +137,11 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
     >>> [drawn.shown(bar) for bar in drawn.bars]
     ['−0.10 to 0.30', '0.70 to 1.10']
     """
-    rows = comparison.rows()
-    reach = float(ndtri(1.0 - comparison.alpha / 2.0))
-    bars = [_discrepancy(row, reach * row["standard_error"]) for row in rows]
+    rows, z = comparison.rows(), float(ndtri(1.0 - comparison.alpha / 2.0))
+    bars = []
+    for row in rows:
+        value, error = row["discrepancy"], row["standard_error"]
+        bars.append(Bar(row["name"], kind_of(row), value, value - z * error, value + z * error, error))
     return _forest(comparison, bars, line=rows[0]["discrepancy"])
 
 
@@ -153,7 +149,7 @@ def difference_forest(comparison: Comparison) -> Forest:
     """Every other model's difference to the best, with the interval and the one-sided bound of the test used.
 
     A bound above the line, 0 or the margin, is what makes a model worse, before any correction for many models; in
-    best-set, where the bounds hold all together, a model can be worse without that.
+    best-set, where the bounds hold jointly, a model can be worse without that.
     """
     level = 1.0 - comparison.alpha
     intervals, bounds = comparison.confidence_interval(level), comparison.lower_bound(level)
@@ -161,16 +157,10 @@ def difference_forest(comparison: Comparison) -> Forest:
     for row in comparison.rows():
         i = comparison.names.index(row["name"])
         low, high = (float(end) for end in intervals[i])
-        tested = not row["best"] or comparison.test == "best-set"
-        bound = float(bounds[i]) if tested else None
+        bound = float(bounds[i]) if not row["best"] or TESTS[comparison.test].tests_best else None
         error = float(comparison.difference_standard_error[i])
         bars.append(Bar(row["name"], kind_of(row), row["difference"], low, high, error, bound))
     return _forest(comparison, bars, line=comparison.margin)
-
-
-def _discrepancy(row: dict[str, Any], reach: float) -> Bar:
-    value = row["discrepancy"]
-    return Bar(row["name"], kind_of(row), value, value - reach, value + reach, row["standard_error"])
 
 
 def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
@@ -182,3 +172,35 @@ def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
 def _drawn_ends(bar: Bar) -> tuple[float, float, float]:
     """The value, which a selective interval need not hold, and the ends."""
     return bar.value, max(bar.low, bar.value - _LONGEST * bar.error), min(bar.high, bar.value + _LONGEST * bar.error)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Models in the order of the table. `worse[i, j]`: i is significantly worse than j."""
+
+    names: tuple[str, ...]
+    worse: NDArray[np.bool_]
+
+    def first(self, count: int) -> Pairs:
+        """The grid of the first models of the table."""
+        return Pairs(self.names[:count], self.worse[:count, :count])
+
+    def cell(self, i: int, j: int) -> str:
+        """What row i is to column j: "worse", "better", "open" or "same"."""
+        if i == j:
+            return "same"
+        return "worse" if self.worse[i, j] else "better" if self.worse[j, i] else "open"
+
+
+def who_beats_whom(comparison: Comparison) -> Pairs:
+    """`Comparison.pairs` in the order of the table, adjusted together by Holm.
+
+    >>> from relfit import JointEstimate, decide
+    >>> grid = who_beats_whom(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    >>> grid.cell(0, 1), grid.cell(1, 0)
+    ('better', 'worse')
+    """
+    pairs = comparison.pairs(_CORRECTION)
+    names = tuple(row["name"] for row in comparison.rows())
+    order = [pairs.names.index(name) for name in names]
+    return Pairs(names, pairs.worse[np.ix_(order, order)])

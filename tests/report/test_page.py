@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relfit
+from relfit.data.load import load
 from relfit.report.page import notebook_table, render_report, write_report
 from relfit.report.words import summary
 from relfit.util.errors import InputError
@@ -89,6 +90,19 @@ def test_with_data_every_panel_is_there(rng, tmp_path):
     assert "made without the data" in bare
 
 
+def test_the_page_loads_its_data_once_or_not_at_all(rng, monkeypatch):
+    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1, 1, (60, 2))}
+    result = relfit.compare(data, models, rng=0)
+    loaded = load(data, models)
+    calls = []
+    monkeypatch.setattr("relfit.report.recall.load", lambda *args, **options: calls.append(1) or load(*args, **options))
+    monkeypatch.setattr("relfit.settings.load", lambda *_, **__: pytest.fail("compared again"))
+    page = render_report(result, (data, models))
+    assert len(calls) == 1
+    assert render_report(result, loaded) == page
+    assert len(calls) == 1
+
+
 def test_the_same_data_give_the_same_page(rng):
     data, models = rng.normal(size=(60, 3)), {"a": rng.normal(size=(60, 3)), "b": rng.normal(1, 1, (60, 3))}
     result = relfit.compare(data, models, rng=0)
@@ -98,7 +112,7 @@ def test_the_same_data_give_the_same_page(rng):
 def test_very_many_models_stay_one_page(make):
     """200 models: the grid of pairs shows the first 60 and says so; the file stays below a megabyte."""
     html = render_report(make(np.arange(200.0), alpha=0.001))
-    assert "The\n140 models at the end of the table are left out here." in html
+    assert "The\n140 models at the end of the table are not shown here." in html
     assert len(html) < 1_000_000
     assert html.count('class="better"') == 60 * 59 / 2
 
@@ -162,4 +176,4 @@ def test_real_comparisons(test):
     page = _Page(render_report(result))
     settings = dict(zip(page.text["dt"], page.text["dd"], strict=True))
     assert settings["kernel"].endswith("(median)")
-    assert ("share of rows for selection" in settings) == (test == "relmulti")
+    assert ("fraction of rows for selection" in settings) == (test == "relmulti")

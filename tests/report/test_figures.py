@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import relfit
-from relfit.report.forest import Scale, difference_forest, discrepancy_forest, scale_of, tick_labels
-from relfit.report.page import who_beats_whom
+from relfit.report.figures import (
+    Scale,
+    difference_forest,
+    discrepancy_forest,
+    scale_of,
+    tick_labels,
+    who_beats_whom,
+)
 
 
 def test_discrepancies_by_hand(make):
