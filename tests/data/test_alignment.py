@@ -106,7 +106,7 @@ def test_files_under_a_budget_of_memory_are_too(folder, capsys, kind):
     assert found["worse"] == [False, True]
     assert NOTE in found["warnings"]
     real, good, meh = _files(kind)
-    again = relfit.compare(real, {"good": good, "meh": meh}, rng=0, memory="2GB")
+    again = relfit.compare(real, {"good": good, "meh": meh}, rng=0, compute=relfit.Compute(memory="2GB"))
     assert again.to_dict()["discrepancy"] == found["discrepancy"]
     _written(kind, folder / "good", _arrays()["good"], ["age", "size", "pulse"])
     said = f"good.{kind}: expected the reference's columns, got 'height' missing, 'size' extra"

@@ -41,14 +41,14 @@ def said(result):
         {"discrepancy": "fssd"},
         {"kernel": [Gaussian(1.0), IMQ(1.0)]},
         {"groups": np.repeat(np.arange(40), 3)},
-        {"memory": "2GB"},
+        {"compute": relfit.Compute(memory="2GB")},
         {"executor": ThreadPoolExecutor},
     ],
     ids=lambda options: next(iter(options), "plain"),
 )
 def test_every_comparison_says_it_once(x, options):
     with ThreadPoolExecutor(1) as threads:
-        options = {**options, "executor": threads} if "executor" in options else options
+        options = {"compute": relfit.Compute(executor=threads)} if "executor" in options else options
         result = relfit.compare(x, {"true": WRONG, "off": OTHER, "right": RIGHT}, rng=0, **options)
     (note,) = said(result)
     assert note.startswith(f"'true': {SAID}; ")

@@ -191,4 +191,4 @@ def test_one_huge_number_is_refused(files, capsys, huge):
 @pytest.mark.parametrize("option", [["--kernel", "gaussian"], ["--bandwidth", "2"]])
 def test_a_preset_leaves_no_choice_of_kernel(files, capsys, option):
     assert main(["compare", *files, "--preset", "kid", *option]) == 2
-    assert f"{option[0]}: --preset kid has a kernel of its own" in capsys.readouterr().err
+    assert f"{option[0]}: --preset kid has its own kernel" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from relfit.data.arrays import device_of, resident_rows
 from relfit.data.load import load
 from relfit.data.models import Density
 from relfit.data.overlap import fingerprint
+from relfit.settings import Compute
 
 torch = pytest.importorskip("torch")
 
@@ -67,7 +68,9 @@ def test_the_pipeline_on_tensors_gives_what_arrays_give(dtype, test, rng):
     arrays["twin"] = arrays["a"]
     tensors = {name: torch.as_tensor(x) for name, x in arrays.items()}
     plain, other = (
-        compare(given["r"], {k: given[k] for k in ("a", "b", "twin")}, test=test, backend=backend, rng=0)
+        compare(
+            given["r"], {k: given[k] for k in ("a", "b", "twin")}, test=test, compute=Compute(backend=backend), rng=0
+        )
         for given, backend in ((arrays, "numpy"), (tensors, "torch"))
     )
     assert other.backend == "torch (cpu)"
@@ -85,7 +88,7 @@ def test_no_tensor_leaves_its_device_whole(monkeypatch, rng):
     cpu = torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self.shape) or cpu(self))
     x, a, b = (torch.as_tensor(rng.normal(size=(4000, 5))) for _ in range(3))
-    compare(x, {"a": a, "b": b}, backend="torch", rng=0)
+    compare(x, {"a": a, "b": b}, compute=Compute(backend="torch"), rng=0)
     assert moved
     assert all(len(shape) == 1 or shape[0] <= 1400 for shape in moved)
 
@@ -124,7 +127,7 @@ def test_features_stay_on_the_device(rng):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_tensors_and_arrays_of_other_libraries(rng):
     x, a, b = rng.normal(size=(3, 200, 3))
-    plain = compare(x, {"a": a, "b": b}, backend="numpy", rng=0)
+    plain = compare(x, {"a": a, "b": b}, compute=Compute(backend="numpy"), rng=0)
     tensors = [torch.as_tensor(rows, device="cuda") for rows in (x, a)]
     other = compare(tensors[0], {"a": tensors[1], "b": b}, rng=0)
     assert other.backend == "torch (cuda:0)"
