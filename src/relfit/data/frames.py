@@ -168,9 +168,9 @@ def arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any]) -> 
     _refuse_nulls(where, nulls)
 
 
-def check_row_count(where: object, count: int, expected: int) -> None:
-    """Refuse a file whose number of rows is not the one that it states."""
-    if count != expected:
+def check_row_count(where: object, count: int, expected: int | None) -> None:
+    """Refuse a file whose number of rows is not the one that it states, if it states one."""
+    if expected is not None and count != expected:
         raise InputError(f"{where}: expected {expected} rows, got {count}; it is truncated or damaged")
 
 

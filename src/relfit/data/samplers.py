@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.adapters import ADAPTERS, adapt
+from relfit.data.adapters import SAMPLERS, adapt
 from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -110,8 +110,7 @@ def sampler_of(value: Any) -> Sampler | None:
     """
     if isinstance(value, Sampler):
         return value
-    recognisers = [adapter.sampler for adapter in ADAPTERS if adapter.sampler is not None]
-    for recognise in (*recognisers, _sample_method, _function):
+    for recognise in (*SAMPLERS, _sample_method, _function):
         function = recognise(value)
         if function is not None:
             return Sampler(function)

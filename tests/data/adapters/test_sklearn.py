@@ -78,7 +78,7 @@ def test_a_named_bandwidth_is_the_fitted_one(x):
 def test_rows_go_through_in_pieces(x, monkeypatch):
     fitted = neighbors.KernelDensity(bandwidth=0.7).fit(x)
     whole = adapt(fitted, 3).scores(x)
-    monkeypatch.setattr("relfit.data.adapters.scipy_stats._MOST_ENTRIES", 1000)
+    monkeypatch.setattr("relfit.data.adapters.scipy_sklearn._MOST_ENTRIES", 1000)
     np.testing.assert_allclose(adapt(fitted, 3).scores(x), whole, rtol=1e-13)
 
 

@@ -1,48 +1,30 @@
 """Densities and samplers from the libraries people use, recognised without importing these libraries.
 
-To add an adapter, write one file in this folder with the functions of an `Adapter`, and add one line to `ADAPTERS`. The
-functions look their library up with `relfit.util.libraries.loaded`: if it has not been imported, no object of it can
-exist.
+To add a library, write functions for its objects in this folder, and add them to `DENSITIES` and `SAMPLERS`. They look
+their library up with `relfit.util.libraries.loaded`: if it has not been imported, no object of it can exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from relfit.compute.rows import LazyRows
-from relfit.data.adapters import jax, pymc, scipy_stats, sklearn, stan, torch
+from relfit.data.adapters.scipy_sklearn import scipy_density, scipy_sampler, sklearn_density, sklearn_sampler
+from relfit.data.adapters.stan_pymc import pymc_density, stan_density
+from relfit.data.adapters.torch_jax import jax_density, jax_sampler, torch_density, torch_sampler
 from relfit.data.autodiff import LIBRARIES, gradient
-from relfit.data.models import Density, Draw, Sample
+from relfit.data.models import Density, Sample
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 
-
-@dataclass(frozen=True)
-class Adapter:
-    """The functions that recognise one library's objects; both return None for any other value.
-
-    Attributes:
-        density: from a value and the number of columns to a `Density`. Raises `InputError`, in one line, for an object
-            of the library that cannot be used.
-        sampler: from a value to the function that draws rows from it; None if the library's objects are not sampled.
-    """
-
-    density: Callable[[Any, int], Density | None]
-    sampler: Callable[[Any], Draw | None] | None = None
-
-
-ADAPTERS = (
-    Adapter(sklearn.density, sklearn.sampler),
-    Adapter(scipy_stats.density, scipy_stats.sampler),
-    Adapter(stan.density),
-    Adapter(pymc.density),
-    Adapter(jax.density, jax.sampler),
-    Adapter(torch.density, torch.sampler),
-)
+# From a value and the number of columns to a density; None for a value of another library. An object of the library
+# that cannot be used is refused in one line.
+DENSITIES = (sklearn_density, scipy_density, stan_density, pymc_density, jax_density, torch_density)
+# From a value to the function that draws rows from it; None for a value of another library.
+SAMPLERS = (sklearn_sampler, scipy_sampler, jax_sampler, torch_sampler)
 
 
 def adapt(value: Any, dim: int) -> Density | None:
@@ -57,18 +39,12 @@ def adapt(value: Any, dim: int) -> Density | None:
     """
     if value is None or isinstance(value, Sample | LazyRows | np.ndarray | str | list | tuple | dict):
         return None
-    density = value if isinstance(value, Density) else _recognised(value, dim)
+    given = isinstance(value, Density)
+    densities = [value] if given else (recognise(value, dim) for recognise in (*DENSITIES, _log_prob_object))
+    density = next((density for density in densities if density is not None), None)
     if density is not None and density.dim not in (None, dim):
         raise InputError(f"expected dimension {dim} like the data, got {density.dim}")
     return density
-
-
-def _recognised(value: Any, dim: int) -> Density | None:
-    for adapter in ADAPTERS:
-        density = adapter.density(value, dim)
-        if density is not None:
-            return density
-    return _log_prob_object(value, dim)
 
 
 def _log_prob_object(value: Any, dim: int) -> Density | None:

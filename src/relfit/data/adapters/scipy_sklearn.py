@@ -1,0 +1,250 @@
+"""Distributions of scipy.stats, and mixtures and kernel density estimates of scipy and scikit-learn, in closed form.
+
+Mixtures of Gaussians are `gaussian_mixture` for components with their own covariances, and `shared_mixture` for very
+many components with one covariance.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp, softmax
+
+from relfit.data.models import Density, Draw
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.libraries import loaded
+from relfit.util.text import first_line
+
+# The most entries of the matrix of rows × components that are held at once.
+_MOST_ENTRIES = 2_000_000
+
+# The derivative of the log density of a standardised variable, given the shape parameters.
+_SLOPES: dict[str, Callable[..., Array]] = {
+    "norm": lambda z: -z,
+    "t": lambda z, df: -(df + 1.0) * z / (df + z**2),
+    "cauchy": lambda z: -2.0 * z / (1.0 + z**2),
+    "logistic": lambda z: -np.tanh(0.5 * z),
+    "laplace": lambda z: -np.sign(z),
+    "gumbel_r": lambda z: np.expm1(-z),
+    "gumbel_l": lambda z: -np.expm1(z),
+}
+
+
+def scipy_density(value: Any, dim: int) -> Density | None:
+    """A frozen distribution or a `gaussian_kde` as a density; None for any other value.
+
+    Scores have a closed form for the distributions in this file, and are finite differences of ``logpdf`` for others.
+    """
+    stats, name = loaded("scipy.stats"), type(value).__name__
+    if stats is None or not type(value).__module__.startswith("scipy.stats"):
+        return None
+    if isinstance(value, stats.gaussian_kde):
+        root = _root(np.asarray(value.covariance, dtype=np.float64), "gaussian_kde")
+        return shared_mixture(np.asarray(value.weights), np.asarray(value.dataset, dtype=np.float64).T, root)
+    if isinstance(value, stats.distributions.rv_frozen):
+        return _univariate(value, stats)
+    if name == "multivariate_normal_frozen":
+        root = _root(np.atleast_2d(np.asarray(value.cov, dtype=np.float64)), "multivariate_normal")
+        return gaussian_mixture(np.ones(1), np.atleast_1d(value.mean)[None], root[None])
+    if name == "multivariate_t_frozen":
+        return _multivariate_t(value)
+    if not callable(getattr(value, "logpdf", None)):
+        raise InputError(f"{name}: expected a continuous distribution with logpdf, got one without")
+
+    def log_prob(x: Array) -> Any:
+        try:
+            return np.reshape(value.logpdf(x[:, 0] if dim == 1 else x), len(x))
+        except ValueError as error:
+            raise InputError(f"{name}: logpdf failed on {len(x)} rows of {dim} columns: {first_line(error)}") from None
+
+    return Density(log_prob=log_prob)
+
+
+def scipy_sampler(value: Any) -> Draw | None:
+    """Draws from a frozen distribution or a `gaussian_kde`."""
+    stats = loaded("scipy.stats")
+    if stats is None:
+        return None
+    if isinstance(value, stats.gaussian_kde):
+        return lambda n, rng: value.resample(n, seed=rng).T
+    if type(value).__module__.startswith("scipy.stats") and hasattr(value, "rvs"):
+        return lambda n, rng: np.asarray(value.rvs(size=n, random_state=rng)).reshape(n, -1)
+    return None
+
+
+def _univariate(value: Any, stats: Any) -> Density:
+    name = value.dist.name
+    if not isinstance(value.dist, stats.rv_continuous):
+        raise InputError(f"{name}: expected a continuous distribution, got a discrete one; use a sample of it and MMD")
+    shapes, loc, scale = value.dist._parse_args(*value.args, **value.kwds)
+    if any(np.size(part) != 1 for part in (*shapes, loc, scale)):
+        raise InputError(f"{name}: expected one distribution, got an array of them; freeze it with single numbers")
+
+    def score(x: Array) -> Array:
+        return np.asarray(_SLOPES[name]((x - loc) / scale, *shapes) / scale)
+
+    return Density(score if name in _SLOPES else None, lambda x: value.logpdf(x[:, 0]), 1)
+
+
+def _multivariate_t(value: Any) -> Density:
+    """Log density −½(ν + d) log(1 + q/ν) with q = (x − μ)ᵀΣ⁻¹(x − μ): the score is −(ν + d)/(ν + q) Σ⁻¹(x − μ)."""
+    root, df, d = _root(value.shape, "multivariate_t"), float(value.df), value.dim
+    if np.isinf(df):
+        return gaussian_mixture(np.ones(1), value.loc[None], root[None])
+
+    def score(x: Array) -> Array:
+        z = (x - value.loc) @ root
+        return np.asarray(-(df + d) / (df + (z**2).sum(axis=1, keepdims=True)) * (z @ root.T))
+
+    return Density(score, lambda x: np.reshape(value.logpdf(x), len(x)), d)
+
+
+def _root(covariance: Array, name: str) -> Array:
+    """R with RRᵀ = C⁻¹."""
+    try:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)).T)
+    except np.linalg.LinAlgError:
+        raise InputError(f"{name}: expected a positive definite covariance, got a singular one") from None
+
+
+def sklearn_density(value: Any, dim: int) -> Density | None:
+    """A fitted mixture or kernel density estimate as a density; None for any other value.
+
+    A BayesianGaussianMixture is the mixture of its fitted weights, means and covariances, from which its ``sample``
+    draws. (Its ``score_samples`` is a variational bound, and not the log of a density.)
+    """
+    mixture, neighbors = loaded("sklearn.mixture"), loaded("sklearn.neighbors")
+    if mixture is not None and isinstance(value, mixture.GaussianMixture | mixture.BayesianGaussianMixture):
+        fitted, convert = "means_", _mixture
+    elif neighbors is not None and isinstance(value, neighbors.KernelDensity):
+        fitted, convert = "tree_", _kernel_density
+    else:
+        return None
+    if not hasattr(value, fitted):
+        raise InputError(f"{type(value).__name__}: expected a fitted model, got one that is not fitted; call fit first")
+    return convert(value)
+
+
+def sklearn_sampler(value: Any) -> Draw | None:
+    """Draws from any estimator that has ``sample``."""
+    if not type(value).__module__.startswith("sklearn.") or not hasattr(value, "sample"):
+        return None
+
+    def draw(n: int, rng: np.random.Generator) -> Any:
+        seed = int(rng.integers(2**31))
+        if "random_state" in inspect.signature(value.sample).parameters:
+            return value.sample(n, random_state=seed)
+        # Mixtures draw from their own random_state: it is set on a copy, and the user's object stays as it is.
+        estimator = copy.copy(value)
+        estimator.random_state = seed
+        rows, components = estimator.sample(n)
+        # The rows are sorted by component, which a split or pairing by row must not see.
+        return rows[rng.permutation(len(components))]
+
+    return draw
+
+
+def _mixture(value: Any) -> Density:
+    weights, means = (np.asarray(part, dtype=np.float64) for part in (value.weights_, value.means_))
+    roots = np.asarray(value.precisions_cholesky_, dtype=np.float64)
+    k, d = means.shape
+    if value.covariance_type == "tied":
+        return shared_mixture(weights, means, roots)
+    if value.covariance_type == "diag":
+        roots = roots[:, :, None] * np.eye(d)
+    elif value.covariance_type == "spherical":
+        roots = roots.reshape(k, 1, 1) * np.eye(d)
+    return gaussian_mixture(weights, means, roots)
+
+
+def _kernel_density(value: Any) -> Density:
+    """Gaussian, or p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h) with ``∇ log p = Σ_j r_j(x) (x_j − x)/(h‖x − x_j‖)``."""
+    if value.metric != "euclidean" or value.kernel not in ("gaussian", "exponential"):
+        raise InputError(
+            f'KernelDensity: expected kernel "gaussian" or "exponential" and metric "euclidean", got {value.kernel!r} '
+            f"and {value.metric!r}; other kernels are 0 away from the points, but KSD needs a positive density"
+        )
+    points, h = np.asarray(value.tree_.data, dtype=np.float64), float(value.bandwidth_)
+    sample_weight = getattr(value.tree_, "sample_weight", None)
+    weights = np.ones(len(points)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    weights = weights / weights.sum()
+    if value.kernel == "gaussian":
+        return shared_mixture(weights, points, np.eye(points.shape[1]) / h)
+    kept = weights > 0.0
+    points, heights = points[kept], np.log(weights[kept])
+
+    def score(x: Array) -> Array:
+        distance = cdist(x, points)
+        posterior = softmax(heights - distance / h, axis=1)
+        pull = np.divide(posterior, h * distance, out=np.zeros_like(posterior), where=distance > 0.0)
+        return np.asarray(pull @ points - pull.sum(axis=1, keepdims=True) * x)
+
+    def log_prob(x: Array) -> Array:
+        return np.asarray(logsumexp(heights - cdist(x, points) / h, axis=1))
+
+    return Density(_in_pieces(score, len(points)), _in_pieces(log_prob, len(points)), points.shape[1])
+
+
+def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
+    """Σ_k w_k N(μ_k, Λ_k⁻¹) with Λ_k = R_kR_kᵀ: weights (K,), means (K, d), roots (K, d, d).
+
+    ``∇ log p(x) = −Σ_k r_k(x) R_kR_kᵀ(x − μ_k)``, with r_k(x) the posterior of component k.
+
+    >>> pair = gaussian_mixture(np.array([0.5, 0.5]), np.array([[-1.0], [1.0]]), np.ones((2, 1, 1)))
+    >>> bool(np.isclose(pair.scores(np.array([[0.3]]))[0, 0], np.tanh(0.3) - 0.3))
+    True
+    """
+    kept = weights > 0.0
+    weights, means, roots = weights[kept], means[kept], roots[kept]
+    heights = np.log(weights) + np.linalg.slogdet(roots)[1]
+
+    def whitened(x: Array) -> Array:
+        return np.stack([(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1)
+
+    def log_joint(z: Array) -> Array:
+        return np.asarray(heights - 0.5 * (z**2).sum(axis=2))
+
+    def score(x: Array) -> Array:
+        z = whitened(x)
+        return np.asarray(-np.einsum("nk,nkj,kij->ni", softmax(log_joint(z), axis=1), z, roots, optimize=True))
+
+    def log_prob(x: Array) -> Array:
+        return np.asarray(logsumexp(log_joint(whitened(x)), axis=1))
+
+    return Density(_in_pieces(score, means.size), _in_pieces(log_prob, means.size), means.shape[1])
+
+
+def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
+    """Σ_k w_k N(μ_k, Λ⁻¹) with one Λ = RRᵀ, root R (d, d), such as a Gaussian kernel density estimate.
+
+    ``∇ log p(x) = Λ(Σ_k r_k(x) μ_k − x)``: one matrix product for all components.
+    """
+    kept = weights > 0.0
+    heights = np.log(weights[kept])
+    # Rows and means are taken relative to one of the means, so that a common offset costs no digits.
+    origin = means[0]
+    centres = (means[kept] - origin) @ root
+
+    def log_joint(z: Array) -> Array:
+        return np.asarray(heights - 0.5 * cdist(z, centres, "sqeuclidean"))
+
+    def score(x: Array) -> Array:
+        z = (x - origin) @ root
+        return np.asarray((softmax(log_joint(z), axis=1) @ centres - z) @ root.T)
+
+    def log_prob(x: Array) -> Array:
+        return np.asarray(logsumexp(log_joint((x - origin) @ root), axis=1))
+
+    return Density(_in_pieces(score, len(heights)), _in_pieces(log_prob, len(heights)), means.shape[1])
+
+
+def _in_pieces(function: Callable[[Array], Array], width: int) -> Callable[[Array], Array]:
+    """The function applied to pieces of the rows, for a function that needs `width` numbers per row."""
+    step = max(1, _MOST_ENTRIES // width)
+    return lambda x: np.concatenate([function(x[a : a + step]) for a in range(0, len(x), step)])

@@ -1,0 +1,90 @@
+"""Bayesian models of Stan (pystan, BridgeStan) and PyMC, on their unconstrained parameters, the Jacobian included."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from relfit.data.models import Density
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.libraries import loaded
+
+
+def stan_density(value: Any, dim: int) -> Density | None:
+    """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of unconstrained parameters."""
+    pystan, bridgestan = loaded("stan.model"), loaded("bridgestan")
+    if pystan is not None and isinstance(value, pystan.Model):
+        _refuse_other_columns(value, dim)
+        return _by_row(
+            lambda row: _call_pystan(value.grad_log_prob, row), lambda row: _call_pystan(value.log_prob, row), dim
+        )
+    if bridgestan is not None and isinstance(value, bridgestan.StanModel):
+        return _by_row(lambda row: value.log_density_gradient(row)[1], value.log_density, int(value.param_unc_num()))
+    return None
+
+
+def _by_row(score: Callable[[Array], Any], log_prob: Callable[[Array], Any], dim: int) -> Density:
+    """The density of functions of one row. Stan raises where it rejects the parameters: the density is 0 there."""
+
+    def one(function: Callable[[Array], Any], row: Array, rejected: Any) -> Any:
+        try:
+            return function(row)
+        except RuntimeError:
+            return rejected
+
+    def call(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
+        return np.array([one(function, row, rejected) for row in np.ascontiguousarray(x)], dtype=np.float64)
+
+    return Density(lambda x: call(score, x, np.full(dim, np.nan)), lambda x: call(log_prob, x, -np.inf), dim)
+
+
+def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
+    """One call of pystan, refused where it would fail for reasons other than the row."""
+    if threading.current_thread() is not threading.main_thread():
+        # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the process in any other.
+        raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
+    if asyncio._get_running_loop() is not None and not hasattr(asyncio, "_nest_patched"):
+        raise InputError(
+            "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
+            "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
+        )
+    return function(row.tolist())
+
+
+def _refuse_other_columns(model: Any, dim: int) -> None:
+    try:
+        _call_pystan(model.log_prob, np.zeros(dim))
+    except RuntimeError as error:
+        if "number of parameters" in str(error):
+            raise InputError(
+                f"Stan model: expected rows of its unconstrained parameters ({', '.join(model.param_names)}), got "
+                f"{dim} columns; model.unconstrain_pars turns draws into such rows"
+            ) from None
+
+
+def pymc_density(value: Any, dim: int) -> Density | None:
+    """A ``pymc.Model`` as a density of its value variables, flattened in the order of ``model.value_vars``."""
+    pymc = loaded("pymc")
+    if pymc is None or not isinstance(value, pymc.Model):
+        return None
+    size = sum(np.size(part) for part in value.initial_point().values())
+
+    @cache
+    def compiled() -> Any:
+        function = value.logp_dlogp_function(ravel_inputs=True)
+        function.set_extra_values({})
+        return function
+
+    def score(x: Array) -> Array:
+        return np.array([compiled()(row)[1] for row in x], dtype=np.float64)
+
+    def log_prob(x: Array) -> Array:
+        return np.array([float(compiled()(row)[0]) for row in x])
+
+    return Density(score, log_prob, int(size))

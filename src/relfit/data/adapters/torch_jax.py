@@ -1,0 +1,143 @@
+"""Objects that torch or JAX differentiates: distributions of torch and NumPyro, zuko flows, modules, jitted functions.
+
+NumPyro copied the interface of torch's distributions, so that `_distribution` serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from relfit.data.autodiff import gradient, is_jax_log_density, values
+from relfit.data.models import Density, Draw
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.libraries import loaded
+
+
+def torch_density(value: Any, dim: int) -> Density | None:
+    """A torch distribution, a module with ``log_prob(x)`` or a zuko flow as a density; None for any other value.
+
+    Each is called in its own dtype and on its own device.
+    """
+    torch, name = loaded("torch"), type(value).__name__
+    if torch is None:
+        return None
+    if isinstance(value, torch.distributions.Distribution):
+        return _distribution(lambda: value, dim, "torch")
+    if _is_flow(value):
+        flow = _distribution(value, dim, "torch")
+        try:
+            flow.log_probs(np.zeros((2, dim)))
+        except InputError as error:
+            raise InputError(
+                f"{name}: expected a flow without context; if it needs one, give flow(c) ({error})"
+            ) from None
+        return flow
+    if not isinstance(value, torch.nn.Module):
+        return None
+    if not callable(getattr(value, "log_prob", None)):
+        raise InputError(
+            f"{name}: expected a torch module with log_prob(x), got one without; say what its output is with "
+            "Density(log_prob=module) or Density(score=module)"
+        )
+    return Density(log_prob=value.log_prob, autodiff="torch")
+
+
+def torch_sampler(value: Any) -> Draw | None:
+    """Draws from a torch distribution or a zuko flow; torch's own random state is left as it was."""
+    torch, is_flow = loaded("torch"), _is_flow(value)
+    if torch is None or not (is_flow or isinstance(value, torch.distributions.Distribution)):
+        return None
+
+    def draw(n: int, rng: np.random.Generator) -> Any:
+        distribution = value() if is_flow else value
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(int(rng.integers(2**63)))
+            return distribution.sample((n,)).reshape(n, -1)
+
+    return draw
+
+
+def _is_flow(value: Any) -> bool:
+    zuko = loaded("zuko")
+    return zuko is not None and isinstance(value, zuko.lazy.LazyDistribution)
+
+
+def jax_density(value: Any, dim: int) -> Density | None:
+    """A NumPyro distribution, or a jitted function (n, d) → (n,) or (d,) → (), as a density; None for any other value.
+
+    Other functions are ambiguous until they are wrapped: ``Density(log_prob=f, autodiff="jax")``.
+    """
+    if _is_numpyro(value):
+        return _distribution(lambda: value, dim, "jax")
+    jax = loaded("jax")
+    if jax is None or not isinstance(value, jax.stages.Wrapped) or not is_jax_log_density(value, dim):
+        return None
+    return Density(log_prob=value, autodiff="jax")
+
+
+def jax_sampler(value: Any) -> Draw | None:
+    """Draws from a NumPyro distribution."""
+    if not _is_numpyro(value):
+        return None
+
+    def draw(n: int, rng: np.random.Generator) -> Any:
+        key = loaded("jax").random.PRNGKey(int(rng.integers(2**31)))
+        return np.asarray(value.sample(key, (n,))).reshape(n, -1)
+
+    return draw
+
+
+def _is_numpyro(value: Any) -> bool:
+    distributions = loaded("numpyro.distributions")
+    return distributions is not None and isinstance(value, distributions.Distribution)
+
+
+def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
+    """The density of a torch or NumPyro distribution, whose functions are called inside its support only.
+
+    Outside the support log p is −inf and the score NaN; the libraries themselves raise there, or evaluate the formula.
+    The distribution is made anew for each call, so that the parameters of a flow are those of evaluation mode.
+    """
+    example = make()
+    name, batch, event = type(example).__name__, tuple(example.batch_shape), tuple(example.event_shape)
+    single = not event and batch in ((), (1,)) and dim == 1
+    if not single and (batch or event != (dim,)):
+        wrapper = "torch" if library == "torch" else "numpyro"
+        independent = f"; {wrapper}.distributions.Independent(distribution, 1) makes the columns independent"
+        raise InputError(
+            f"{name}: expected one distribution of {dim} columns like the data, got batch shape {batch} and event "
+            f"shape {event}{independent if batch and not event else ''}"
+        )
+
+    def log_prob(x: Any) -> Any:
+        log_probs = make().log_prob(x)
+        return log_probs[:, 0] if single else log_probs
+
+    support = None
+    with suppress(NotImplementedError):
+        support = example.support
+    if support is None:
+        return Density(log_prob=log_prob, dim=dim, autodiff=library)
+    if support.is_discrete:
+        raise InputError(f"{name}: expected a continuous distribution, got a discrete one; use samples and MMD")
+    inside = values(lambda x: make().support.check(x).reshape(len(x), -1).all(-1), library)
+
+    def restricted(function: Callable[[Array], Any], x: Array, shape: tuple[int, ...], fill: float) -> Any:
+        """The function at rows inside the support, `fill` at the others."""
+        mask = np.asarray(inside(x), dtype=bool)
+        if mask.all():
+            return function(x)
+        out = np.full(shape, fill)
+        if mask.any():
+            out[mask] = function(x[mask])
+        return out
+
+    slope, log_density = gradient(log_prob, library), values(log_prob, library)
+    return Density(
+        lambda x: restricted(slope, x, x.shape, np.nan), lambda x: restricted(log_density, x, (len(x),), -np.inf), dim
+    )
