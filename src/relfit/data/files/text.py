@@ -11,6 +11,8 @@ import gzip
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -36,37 +38,28 @@ _BYTES_PER_LABEL = 100
 _MOST_OTHERS, _FEWEST_OTHERS = 100, 10
 
 
-def _read(selection: Selection) -> Array:
-    with _open_text(selection.path) as text:
-        rows, positions, names = _table(selection, text)
-        values = _values(selection.path, enumerate(rows), positions, names)
-    return _as_rows(selection.path, values, positions)
-
-
-def _parts(selection: Selection, _most_bytes: int) -> Iterator[Array]:
-    with _open_text(selection.path) as text:
-        rows, positions, names = _table(selection, text)
-        numbered, size = enumerate(rows), max(1, PART_NUMBERS // len(positions))
-        values = _values(selection.path, itertools.islice(numbered, size), positions, names)
-        yield _as_rows(selection.path, values, positions)
-        while values := _values(selection.path, itertools.islice(numbered, size), positions, names):
-            yield _as_rows(selection.path, values, positions)
-
-
-def _as_rows(path: Path, values: array[float], positions: Sequence[int]) -> Array:
-    if not values:
-        raise InputError(f"{path}: expected rows of numbers, got a header only")
-    return np.frombuffer(values).reshape(-1, len(positions))
+def _blocks(selection: Selection, most: int | None) -> Iterator[Array]:
+    """The selected columns in blocks of at most `most` numbers, or (None) in one block."""
+    path = selection.path
+    with _open_fields(path) as lines:
+        rows, positions, names = _table(selection, lines)
+        numbered, size = enumerate(rows), None if most is None else max(1, most // len(positions))
+        values = _values(path, itertools.islice(numbered, size), positions, names)
+        if not values:
+            raise InputError(f"{path}: expected rows of numbers, got a header only")
+        while values:
+            yield np.frombuffer(values).reshape(-1, len(positions))
+            values = _values(path, itertools.islice(numbered, size), positions, names)
 
 
 def _names(path: Path) -> Fields | None:
-    with _open_text(path) as text:
-        first = next(_read_fields(path, text), [])
+    with _open_fields(path) as lines:
+        first = next(lines, [])
     return first if first and _is_header(path, first) else None
 
 
 def _labels(path: Path) -> NDArray[np.str_]:
-    first, values = _text_column(path, None)
+    first, values, _ = _text_column(path, None)
     if len(first) != 1:
         raise InputError(f"{path}: expected one label per line, got {len(first)} columns")
     # A name above numbers is not a label. A name above text looks like one more label, and the wrong count is refused
@@ -76,47 +69,53 @@ def _labels(path: Path) -> NDArray[np.str_]:
 
 
 def _label_column(path: Path, column: str) -> LabelColumn:
-    first, values = _text_column(path, column)
-    if column not in (name.strip() for name in first):
-        raise InputError(f"{path}: expected a first line of names with {column!r} among them, got {first[0]!r} …")
-    position = column_positions(Selection(path, columns=(column,)), first, len(first))[0]
+    first, values, position = _text_column(path, column)
     return np.array(values), position, len(first)
 
 
-def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields]:
-    """The first line, and the fields of all other lines in the column of that name; None: in the first column."""
+def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields, int]:
+    """The first line, the fields of all other lines in the column of that name (None: the first), and its position."""
     values: Fields = []
-    with _open_text(path) as text:
-        lines = (line for line in _read_fields(path, text) if line)
+    with _open_fields(path) as fields:
+        lines = (line for line in fields if line)
         first = next(lines, [])
         if not first:
             raise InputError(f"{path}: expected one label per line, got an empty file")
         position = 0
         if column is not None:
             position = column_positions(Selection(path, columns=(column,)), first, len(first))[0]
+            if column not in (name.strip() for name in first):
+                raise InputError(
+                    f"{path}: expected a first line of names with {column!r} among them, got {first[0]!r} …"
+                )
         for number, line in enumerate(lines):
             if len(line) != len(first):
                 raise InputError(f"{path}: expected {len(first)} fields like the first line, got {len(line)}")
             if number and not number % _LABELS_BETWEEN_CHECKS:
                 require_room(path, number * _BYTES_PER_LABEL)
             values.append(line[position])
-    return first, values
+    return first, values, position
 
 
-def _table(selection: Selection, text: TextIO) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
+def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
     """The rows of a table, the positions of the selected fields, and the names of all fields if it has a header."""
-    path = selection.path
-    lines = _read_fields(path, text)
-    first = next(lines, [])
+    path, first = selection.path, next(lines, [])
     if not first:
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
-    _refuse_column_numbers(path, first)
+    if len(first) > 2 and first == [str(k) for k in range(len(first))]:
+        # A data frame without names is often saved with column numbers.
+        raise InputError(
+            f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
+            "without a header"
+        )
     named = selection.columns is not None and selects_name(selection.columns, first)
     names = first if named or _is_header(path, first) else None
     positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
     rows = _rows(path, lines if names else itertools.chain([first], lines), first)
-    if names is None and len(first) > 1 and _counts_up(first):
-        rows = _refuse_counting_header(path, rows)
+    if names is None and len(first) > 1 and all(map(_is_whole, first)):
+        start = int(first[0])
+        if list(map(int, first)) == list(range(start, start + len(first))):
+            rows = _refuse_counting_header(path, rows)
     return rows, positions, names
 
 
@@ -129,15 +128,6 @@ def _is_header(path: Path, first: Fields) -> bool:
             "remove a row index, fill in a missing value, or select columns by name"
         )
     return bool(names)
-
-
-def _refuse_column_numbers(path: Path, first: Fields) -> None:
-    """Refuse column numbers in the first line: a data frame without names is often saved with them."""
-    if len(first) > 2 and first == [str(k) for k in range(len(first))]:
-        raise InputError(
-            f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
-            "without a header"
-        )
 
 
 def _refuse_counting_header(path: Path, rows: Iterator[Fields]) -> Iterator[Fields]:
@@ -163,13 +153,6 @@ def _refuse_counting_header(path: Path, rows: Iterator[Fields]) -> Iterator[Fiel
             f"{path}: its first line counts {start}, {following}, … above rows that are not whole numbers: these are "
             f"column names, not data; delete that line, or save without a header; if it is a row, write {start}.0"
         )
-
-
-def _counts_up(fields: Fields) -> bool:
-    if not all(map(_is_whole, fields)):
-        return False
-    start = int(fields[0])
-    return [int(field) for field in fields] == list(range(start, start + len(fields)))
 
 
 def _is_whole(field: str) -> bool:
@@ -212,16 +195,14 @@ def _values(
             # float() reads 1_000 as a number; in a table it is a name or a typing error.
             values.extend(map(float, selected if "_" not in "".join(selected) else ["_"]))
         except ValueError:
-            raise _not_a_number(path, number, fields, positions, names) from None
+            position = next(k for k in positions if not _is_number(fields[k]))
+            column = position if names is None else repr(names[position].strip())
+            field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
+            advice = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
+            raise InputError(
+                f"{path}: expected numbers, got {field} in row {number}, column {column}{advice}"
+            ) from None
     return values
-
-
-def _not_a_number(path: Path, row: int, fields: Fields, positions: Sequence[int], names: Fields | None) -> InputError:
-    position = next(k for k in positions if not _is_number(fields[k]))
-    column = position if names is None else repr(names[position].strip())
-    field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
-    advice = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
-    return InputError(f"{path}: expected numbers, got {field} in row {row}, column {column}{advice}")
 
 
 def _is_number(field: str) -> bool:
@@ -236,41 +217,35 @@ def _is_float(field: str) -> bool:
     return True
 
 
-def _read_fields(path: Path, text: TextIO) -> Iterator[Fields]:
+@contextmanager
+def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
     """The fields of one line after the other."""
-    separator = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
-    return csv.reader(_lines(path, text), delimiter=separator, strict=True)
+    name = path.name.lower()
+    opened = partial(gzip.open, path, "rt") if name.endswith(".gz") else path.open
+    with opened(encoding="utf-8-sig", newline="") as text:
+        separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+        yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:
     blanks = 0
-    while line := _line(path, text):
-        blanks = blanks + 1 if line.isspace() else 0
-        if blanks > MOST_BLANKS:
-            raise InputError(f"{path}: expected rows, got more than {MOST_BLANKS} blank lines in succession")
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
-        yield line
-
-
-def _line(path: Path, text: TextIO) -> str:
     try:
-        return text.readline(LONGEST_LINE + 1)
+        while line := text.readline(LONGEST_LINE + 1):
+            blanks = blanks + 1 if line.isspace() else 0
+            if blanks > MOST_BLANKS:
+                raise InputError(f"{path}: expected rows, got more than {MOST_BLANKS} blank lines in succession")
+            if len(line) > LONGEST_LINE:
+                raise InputError(f"{path}: expected lines of at most {LONGEST_LINE} characters, got a longer one")
+            yield line
     except UnicodeDecodeError:
         raise InputError(f"{path}: expected UTF-8 text, got other bytes; save it as UTF-8") from None
 
 
-def _open_text(path: Path) -> TextIO:
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
 TEXT = Format(
     (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-    _read,
+    lambda selection: next(_blocks(selection, None)),
     names=_names,
-    parts=_parts,
+    parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
     labels=_labels,
     label_column=_label_column,
 )
