@@ -143,8 +143,8 @@ class Kernel(ABC):
 
     def describe(self) -> str:
         """The kernel in words, for tables and reports."""
-        words = ", ".join(f"{item.name} {_show(getattr(self, item.name))}" for item in fields(self))
-        return f"{type(self).__name__} kernel, {words}"
+        parameters = ", ".join(f"{f.name} {_show(getattr(self, f.name))}" for f in fields(self))
+        return f"{type(self).__name__} kernel, {parameters}"
 
     @property
     def writable(self) -> bool:
@@ -155,10 +155,7 @@ class Kernel(ABC):
         """A JSON-able form that `kernel_from_dict` reads back; of a kernel that is not `writable`, the description."""
         if not self.writable:
             return {"type": "Recorded", "words": self.describe()}
-        return {
-            "type": type(self).__name__,
-            **{item.name: _jsonable(getattr(self, item.name)) for item in fields(self)},
-        }
+        return {"type": type(self).__name__} | {f.name: _jsonable(getattr(self, f.name)) for f in fields(self)}
 
     def __add__(self, other: object) -> Sum:
         """The sum of two plain kernels of the same variable, itself a kernel; sums of sums are flat."""
@@ -169,7 +166,24 @@ class Kernel(ABC):
                 raise InputError(f"kernel: cannot add {kernel.describe()}; add plain kernels, then tilt the sum")
         if self.variable != other.variable:
             raise InputError("kernel: cannot add a radial kernel and a function of x·y")
-        return Sum((*_terms(self), *_terms(other)))
+        left, right = (kernel.terms if isinstance(kernel, Sum) else (kernel,) for kernel in (self, other))
+        return Sum((*left, *right))
+
+
+class SharedWork(Kernel):
+    """A kernel whose φ, φ' and r²φ'' share work: a subclass supplies `weights`, which gives them together."""
+
+    @abstractmethod
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]: ...
+
+    def phi(self, t: Array) -> Array:
+        return self.weights(t, ("phi",))[0]
+
+    def dphi(self, t: Array) -> Array:
+        return self.weights(t, ("dphi",))[0]
+
+    def r2ddphi(self, t: Array) -> Array:
+        return self.weights(t, ("r2ddphi",))[0]
 
 
 @dataclass(frozen=True)
@@ -198,19 +212,10 @@ class ScaledKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class Sum(Kernel):
+class Sum(SharedWork):
     """The sum of kernels, made by ``+``."""
 
     terms: tuple[Kernel, ...]
-
-    def phi(self, t: Array) -> Array:
-        return self.weights(t, ("phi",))[0]
-
-    def dphi(self, t: Array) -> Array:
-        return self.weights(t, ("dphi",))[0]
-
-    def r2ddphi(self, t: Array) -> Array:
-        return self.weights(t, ("r2ddphi",))[0]
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         total = self.terms[0].weights(t, which)
@@ -251,10 +256,6 @@ class Sum(Kernel):
         return " + ".join(term.describe() for term in self.terms)
 
 
-def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
-    return kernel.terms if isinstance(kernel, Sum) else (kernel,)
-
-
 def _jsonable(value: Any) -> Any:
     if isinstance(value, Kernel):
         return value.to_dict()
@@ -270,20 +271,17 @@ def _show(value: Any) -> str:
 
 
 def check_length(argument: str, value: object) -> None:
-    """Refuse a length that is neither a positive number nor "median"."""
-    if isinstance(value, str) and value == "median":
-        return
+    """Refuse a length that is neither a positive finite number nor "median"."""
+    if not (isinstance(value, str) and value == "median"):
+        check_positive(argument, value, 'a positive number or "median"')
+
+
+def check_positive(argument: str, value: object, expected: str = "a positive number") -> None:
+    """Refuse anything but a positive finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise InputError(f'{argument}: expected a positive number or "median", got {value!r}')
+        raise InputError(f"{argument}: expected {expected}, got {value!r}")
     if not 0.0 < float(value) < math.inf:
         raise InputError(f"{argument}: expected a positive finite number, got {float(value):g}")
-
-
-def check_positive(argument: str, value: object) -> None:
-    """Refuse anything but a positive finite number."""
-    if isinstance(value, str):
-        raise InputError(f"{argument}: expected a positive number, got {value!r}")
-    check_length(argument, value)
 
 
 def median_distance(points: Array) -> float:

@@ -80,7 +80,6 @@ class Collection(Kernel):
         return all(kernel.writable for kernel in self.kernels)
 
     def phi(self, t: Array) -> NoReturn:
-        """Refused: several kernels do not have one φ."""
         raise InputError("kernel: expected one kernel here, got a Collection; it is for compare with test='best-set'")
 
     def describe(self) -> str:
@@ -103,7 +102,7 @@ def _kernels(argument: str, values: Any) -> tuple[Kernel, ...]:
     kernels = tuple(values) if isinstance(values, Iterable) else (values,)
     wrong = [kernel for kernel in kernels if not isinstance(kernel, Kernel) or isinstance(kernel, Collection)]
     if len(kernels) < 2 or wrong:
-        came = f"{type(wrong[0]).__name__}" if wrong else f"{len(kernels)}"
+        came = type(wrong[0]).__name__ if wrong else len(kernels)
         raise InputError(f"{argument}: expected two kernels or more, got {came}")
     if len(set(kernels)) < len(kernels):
         raise InputError(f"{argument}: expected different kernels, got one twice")

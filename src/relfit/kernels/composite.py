@@ -9,24 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from relfit.kernels.base import Kernel, Length, ScaledKernel, Tilt, Variable, Weight, check_length, check_positive
+from relfit.kernels.base import (
+    Kernel,
+    Length,
+    ScaledKernel,
+    SharedWork,
+    Variable,
+    Weight,
+    check_length,
+    check_positive,
+)
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host, library
 from relfit.util.errors import InputError
 
 RowFunction = Callable[[Array], Any]
-Centre = float | tuple[float, ...] | Literal["median"]
-
-# `describe` shows the first few numbers of a centre with many columns.
-_MOST_SHOWN = 3
+Centre = Length | tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class MultiScale(ScaledKernel):
+class MultiScale(ScaledKernel, SharedWork):
     """``k = Σ_f exp(−r²/(2(fb)²))``: Gaussians whose bandwidths are multiples of b (a number or "median").
 
     It is sensitive to differences at several scales at once; a single median bandwidth is to coarse ones only.
@@ -48,17 +54,7 @@ class MultiScale(ScaledKernel):
 
     @property
     def length(self) -> float:
-        """The shortest bandwidth."""
         return super().length * min(self.factors)
-
-    def phi(self, t: Array) -> Array:
-        return self.weights(t, ("phi",))[0]
-
-    def dphi(self, t: Array) -> Array:
-        return self.weights(t, ("dphi",))[0]
-
-    def r2ddphi(self, t: Array) -> Array:
-        return self.weights(t, ("r2ddphi",))[0]
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """Every function follows from one exponential for each bandwidth."""
@@ -105,6 +101,16 @@ class Decay:
         """The weight for rows from which `by` has been subtracted."""
         return replace(self, centre=_numbers(self._centre - by))
 
+    def describe(self) -> str:
+        """The formula with its numbers; of a centre with many columns, the first three."""
+        scale = self.scale if isinstance(self.scale, str) else f"{self.scale:.3g}"
+        if isinstance(self.centre, tuple):
+            more = ", …" if len(self.centre) > 3 else ""
+            centre = f"({', '.join(f'{value:.3g}' for value in self.centre[:3])}{more})"
+        else:
+            centre = self.centre if isinstance(self.centre, str) else f"{self.centre:.3g}"
+        return f"(1 + r²/s²)^−{self.exponent:g}, s = {scale}, about {centre}"
+
     @property
     def _length(self) -> float:
         if isinstance(self.scale, str):
@@ -131,6 +137,9 @@ class Functions:
     gradient_of_log: RowFunction | None = None
     origin: Array | float = field(default=0.0, compare=False)
 
+    def describe(self) -> str:
+        return "a weight of its own"
+
     def weights(self, rows: Array) -> Array:
         return np.exp(_checked("log_weight", self.log_weight, rows + self.origin, (len(rows),)))
 
@@ -140,7 +149,6 @@ class Functions:
         return _checked("gradient", self.gradient_of_log, rows + self.origin, rows.shape)
 
     def moved(self, by: Array | float) -> Functions:
-        """The weight for rows from which `by` has been subtracted."""
         return replace(self, origin=np.asarray(self.origin + by))
 
 
@@ -169,10 +177,18 @@ class Tilted(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel) or not self.kernel.plain:
             raise InputError(f"kernel of Tilted: expected a plain kernel such as Gaussian(), got {self.kernel!r:.80}")
-        object.__setattr__(self, "weight", _weight(self.weight))
+        if isinstance(self.weight, Decay | Functions):
+            return
+        functions = self.weight if isinstance(self.weight, tuple) else (self.weight,)
+        if not 1 <= len(functions) <= 2 or not all(callable(function) for function in functions):
+            raise InputError(
+                "weight of Tilted: expected Decay(), a function log_weight or a pair (log_weight, gradient), "
+                f"got {self.weight!r:.80}"
+            )
+        object.__setattr__(self, "weight", Functions(*functions))
 
     @property
-    def tilt(self) -> Tilt:
+    def tilt(self) -> Decay | Functions:
         return self.weight
 
     @property
@@ -182,8 +198,7 @@ class Tilted(Kernel):
     @property
     def smooth(self) -> bool:
         """True if the kernel is smooth and the gradient of log w is known."""
-        has_gradient = isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None
-        return self.kernel.smooth and has_gradient
+        return self.kernel.smooth and (isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None)
 
     @property
     def variable(self) -> Variable:
@@ -194,8 +209,7 @@ class Tilted(Kernel):
         return self.kernel.length
 
     def largest_entry(self, dim: int) -> float:
-        """The kernel's bound: it is evaluated before the weights are applied."""
-        return self.kernel.largest_entry(dim)
+        return self.kernel.largest_entry(dim)  # the kernel is evaluated before the weights are applied
 
     @property
     def needs_median(self) -> bool:
@@ -222,9 +236,7 @@ class Tilted(Kernel):
         """The kernel with the number of columns filled in; a centre of another number of columns is refused."""
         centre = self.weight.centre if isinstance(self.weight, Decay) else 0.0
         if isinstance(centre, tuple) and len(centre) != dim:
-            raise InputError(
-                f"centre of Decay: expected one number or one for each of {dim} columns, got {len(centre)}"
-            )
+            raise InputError(f"centre of Decay: expected a number or one for each of {dim} columns, got {len(centre)}")
         return replace(self, kernel=self.kernel.with_dimension(dim))
 
     def moved(self, by: Array | float) -> Self:
@@ -243,23 +255,11 @@ class Tilted(Kernel):
         return self.kernel.pairs(x, y) * self.weight.weights(x) * self.weight.weights(y)
 
     def describe(self) -> str:
-        return f"{self.kernel.describe()}, tilted by {_words(self.weight)}"
+        return f"{self.kernel.describe()}, tilted by {self.weight.describe()}"
 
     @property
     def writable(self) -> bool:
         return self.kernel.writable and isinstance(self.weight, Decay)
-
-
-def _weight(weight: Any) -> Decay | Functions:
-    if isinstance(weight, Decay | Functions):
-        return weight
-    functions = weight if isinstance(weight, tuple) else (weight,)
-    if 1 <= len(functions) <= 2 and all(callable(function) for function in functions):
-        return Functions(*functions)
-    raise InputError(
-        "weight of Tilted: expected Decay(), a function log_weight or a pair (log_weight, gradient), "
-        f"got {weight!r:.80}"
-    )
 
 
 def _checked(name: str, function: RowFunction, rows: Array, shape: tuple[int, ...]) -> Array:
@@ -279,20 +279,6 @@ def _numbers(centre: Any) -> Centre:
     if point.ndim > 1 or not point.size or not np.isfinite(point).all():
         raise InputError(f'centre of Decay: expected "median", a number or one for each column, got {centre!r:.80}')
     return tuple(point.tolist()) if point.ndim else float(point)
-
-
-def _words(weight: Decay | Functions) -> str:
-    if isinstance(weight, Functions):
-        return "a weight of its own"
-    size = weight.scale if isinstance(weight.scale, str) else f"{weight.scale:.3g}"
-    return f"(1 + r²/s²)^−{weight.exponent:g}, s = {size}, about {_point(weight.centre)}"
-
-
-def _point(centre: Centre) -> str:
-    if isinstance(centre, tuple):
-        more = ", …" if len(centre) > _MOST_SHOWN else ""
-        return "(" + ", ".join(f"{value:.3g}" for value in centre[:_MOST_SHOWN]) + more + ")"
-    return centre if isinstance(centre, str) else f"{centre:.3g}"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ _STEP = 1e-4
 _DERIVATIVES = ("derivative", "second_derivative")
 # A central difference with that step has an error of about 1e-7; a wrong formula almost never agrees to 1e-4.
 _TOLERANCE = 1e-4
-_LIBRARIES = ("torch", "jax")
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ class Radial(ScaledKernel):
     autodiff: str | None = None
     name: str = "radial"
     length_field: ClassVar[str] = "scale"
+    writable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,19 +62,26 @@ class Radial(ScaledKernel):
             function = getattr(self, name)
             if not callable(function) and (function is not None or name == "profile"):
                 raise InputError(f"{name} of Radial: expected a function of r², got {type(function).__name__}")
+        if self.autodiff not in (None, "torch", "jax"):
+            raise InputError(f'autodiff of Radial: expected "torch", "jax" or None, got {self.autodiff!r}')
         phi, *derivatives = self._functions
-        _check_profile(phi)
+        u = np.concatenate([[0.0], _POINTS])
+        values = _numbers("profile", phi, u)
+        k = int(np.abs(values).argmax())
+        if not values[0] > 0.0 or abs(values[k]) > values[0] * (1.0 + 1e-9):
+            raise InputError(
+                f"profile of Radial: expected φ(0) > 0 and |φ| ≤ φ(0) everywhere, as every kernel has, got φ(0) = "
+                f"{values[0]:g} and φ({u[k]:g}) = {values[k]:g}"
+            )
         for name, antiderivative, derivative in zip(_DERIVATIVES, self._functions, derivatives, strict=False):
             if antiderivative is not None and derivative is not None:
                 _check_derivative(name, antiderivative, derivative)
 
     @property
     def smooth(self) -> bool:
-        """True if both derivatives are known."""
         return None not in self._functions
 
     def phi(self, t: Array) -> Array:
-        """φ(r²/s²)."""
         return self._evaluate(0, t)
 
     def dphi(self, t: Array) -> Array:
@@ -92,11 +99,6 @@ class Radial(ScaledKernel):
         size = self.scale if isinstance(self.scale, str) else f"{self.scale:.3g}"
         return f"{self.name} kernel, scale {size}"
 
-    @property
-    def writable(self) -> bool:
-        """False: a file cannot hold functions."""
-        return False
-
     def _evaluate(self, order: int, t: Array) -> Array:
         """The derivative of this order of φ(r²/s²) by r²."""
         function = self._functions[order]
@@ -107,23 +109,19 @@ class Radial(ScaledKernel):
 
     @cached_property
     def _functions(self) -> tuple[Profile, Profile | None, Profile | None]:
-        """φ, φ' and φ'' on NumPy arrays."""
+        """φ, φ' and φ'' on NumPy arrays, in float64."""
         if self.autodiff is None:
             return self.profile, self.derivative, self.second_derivative
-        phi, dphi, ddphi = (_differentiated(self.profile, self.autodiff, order) for order in range(3))
+        try:
+            import_module(self.autodiff)
+        except ImportError:
+            raise InputError(
+                f'autodiff="{self.autodiff}": {self.autodiff} is not installed; pip install {self.autodiff}'
+            ) from None
+        # A partial of a module's function can be sent to another process, a closure cannot.
+        differentiate = partial(_by_torch if self.autodiff == "torch" else _by_jax, self.profile)
+        phi, dphi, ddphi = (partial(differentiate, order) for order in range(3))
         return phi, self.derivative or dphi, self.second_derivative or ddphi
-
-
-def _check_profile(phi: Profile) -> None:
-    """Refuse a φ that cannot be that of a positive definite kernel."""
-    u = np.concatenate([[0.0], _POINTS])
-    values = _numbers("profile", phi, u)
-    k = int(np.abs(values).argmax())
-    if not values[0] > 0.0 or abs(values[k]) > values[0] * (1.0 + 1e-9):
-        raise InputError(
-            f"profile of Radial: expected φ(0) > 0 and |φ| ≤ φ(0) everywhere, as every kernel has, got φ(0) = "
-            f"{values[0]:g} and φ({u[k]:g}) = {values[k]:g}"
-        )
 
 
 def _check_derivative(name: str, antiderivative: Profile, derivative: Profile) -> None:
@@ -159,22 +157,11 @@ def _numbers(name: str, function: Profile, u: Array) -> Array:
     return out
 
 
-def _differentiated(profile: Profile, package: str, order: int) -> Profile:
-    """φ (order 0), φ' or φ'' in float64, for a φ written for torch or jax, as a function of NumPy arrays.
+def _by_torch(profile: Profile, order: int, u: Any) -> Any:
+    """The derivative of this order of a φ written for torch.
 
     Every element depends on its own argument only, so the gradient of the sum gives all derivatives at once.
     """
-    if package not in _LIBRARIES:
-        raise InputError(f'autodiff of Radial: expected "torch", "jax" or None, got {package!r}')
-    try:
-        import_module(package)
-    except ImportError:
-        raise InputError(f'autodiff="{package}": {package} is not installed; pip install {package}') from None
-    # A partial of a module's function can be sent to another process, a closure cannot.
-    return partial(_by_torch if package == "torch" else _by_jax, profile, order)
-
-
-def _by_torch(profile: Profile, order: int, u: Any) -> Any:
     import torch
 
     with torch.enable_grad():
@@ -212,7 +199,6 @@ class Recorded(Kernel):
     plain: ClassVar[bool] = False
 
     def phi(self, t: Array) -> NoReturn:
-        """Refused: only the description is known."""
         raise InputError(f"kernel: {self.words!r} was read from a file and cannot be evaluated")
 
     def describe(self) -> str:

@@ -32,6 +32,10 @@ class Precomputed(Kernel):
 
     matrix: Array = field(repr=False)
     plain: ClassVar[bool] = False
+    smooth: ClassVar[bool] = False
+    writable: ClassVar[bool] = False
+    # Row numbers must not be shifted, as the rows of a radial kernel may be.
+    variable: ClassVar[Variable] = "dot"
 
     # Two kernels are equal if they are the same object: comparing all entries would cost as much as a test.
     __eq__ = object.__eq__
@@ -42,16 +46,7 @@ class Precomputed(Kernel):
         matrix.setflags(write=False)
         object.__setattr__(self, "matrix", matrix)
 
-    @property
-    def variable(self) -> Variable:
-        return "dot"  # row numbers must not be shifted, as the rows of a radial kernel may be
-
-    @property
-    def smooth(self) -> bool:
-        return False
-
     def phi(self, t: Array) -> NoReturn:
-        """Refused: the kernel is not a function of a distance."""
         raise InputError("kernel: Precomputed is not a function of r² or x·y")
 
     def block(self, x: Array, y: Array) -> Array:
@@ -66,11 +61,6 @@ class Precomputed(Kernel):
 
     def describe(self) -> str:
         return f"kernel matrix of {len(self.matrix)} items"
-
-    @property
-    def writable(self) -> bool:
-        """False: files of results do not hold the matrix."""
-        return False
 
     def inputs(self, reference: Any, models: Any) -> tuple[Rows, Any]:
         """The reference and the models as arrays of row numbers of the matrix."""
@@ -126,22 +116,18 @@ def _matrix(value: Any) -> Array:
         came = f"{array.dtype} of shape {array.shape}"
         raise InputError(f"matrix of Precomputed: expected a square matrix of numbers over all items, got {came}")
     matrix = array.astype(np.float64, copy=False).view()
-    diagonal = np.diag(matrix)
     size = max(float(matrix.max()), -float(matrix.min()))
     if not math.isfinite(size):
         raise InputError("matrix of Precomputed: expected finite numbers, got NaN or infinity")
+    root, tolerance = np.sqrt(np.maximum(np.diag(matrix), 0.0)), 1e-8 * size
     for start in range(0, len(matrix), _CHECKED_ROWS):
         part = slice(start, start + _CHECKED_ROWS)
-        _check_rows(matrix[part], matrix[:, part].T, np.sqrt(np.maximum(diagonal, 0.0)), part, 1e-8 * size)
+        if (np.abs(matrix[part] - matrix[:, part].T) > tolerance).any():
+            raise InputError("matrix of Precomputed: expected a symmetric matrix over all items, got one that is not")
+        # The Cauchy–Schwarz inequality, for the diagonal too: a negative k(a,a) has root 0.
+        if (np.abs(matrix[part]) > np.outer(root[part], root) + tolerance).any():
+            raise InputError(
+                "matrix of Precomputed: expected kernel values, |k(a,b)| ≤ √(k(a,a) k(b,b)), got larger ones; are "
+                "these distances?"
+            )
     return matrix
-
-
-def _check_rows(rows: Array, mirrored: Array, root: Array, part: slice, tolerance: float) -> None:
-    if (np.abs(rows - mirrored) > tolerance).any():
-        raise InputError("matrix of Precomputed: expected a symmetric matrix over all items, got one that is not")
-    # The Cauchy–Schwarz inequality, for the diagonal too: a negative k(a,a) has root 0.
-    if (np.abs(rows) > np.outer(root[part], root) + tolerance).any():
-        raise InputError(
-            "matrix of Precomputed: expected kernel values, |k(a,b)| ≤ √(k(a,a) k(b,b)), got larger ones; are these "
-            "distances?"
-        )

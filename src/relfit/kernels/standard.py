@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from relfit.kernels.base import Kernel, Length, Power, ScaledKernel, Variable, Weight, check_positive
+from relfit.kernels.base import Kernel, Length, Power, ScaledKernel, SharedWork, Variable, Weight, check_positive
 from relfit.util.arrays import Array, library
 from relfit.util.errors import InputError
 
@@ -26,14 +26,9 @@ class Gaussian(ScaledKernel):
     """
 
     bandwidth: Length = "median"
-
-    @property
-    def unit_rate(self) -> float:
-        """−1/2."""
-        return -0.5
+    unit_rate: ClassVar[float] = -0.5
 
     def phi(self, t: Array) -> Array:
-        """exp(−r²/(2b²))."""
         out: Array = library(t).exp(-0.5 * t / self.length**2)
         return out
 
@@ -47,7 +42,7 @@ class Gaussian(ScaledKernel):
 
 
 @dataclass(frozen=True)
-class IMQ(ScaledKernel):
+class IMQ(ScaledKernel, SharedWork):
     """Inverse multiquadric ``k = (c² + r²)^e`` with scale c (a number or "median") and exponent e < 0.
 
     >>> IMQ().phi(np.array([0.0, 3.0]))
@@ -69,33 +64,17 @@ class IMQ(ScaledKernel):
         square = self.length**2
         return Power(square**self.exponent, 1.0, 1.0 / square, self.exponent)
 
-    def phi(self, t: Array) -> Array:
-        """(c² + r²)^e."""
-        return self._power(self.length**2 + t)
-
-    def dphi(self, t: Array) -> Array:
-        """e (c² + r²)^(e−1)."""
-        return self.weights(t, ("dphi",))[0]
-
-    def r2ddphi(self, t: Array) -> Array:
-        """e(e−1) r² (c² + r²)^(e−2)."""
-        return self.weights(t, ("r2ddphi",))[0]
-
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """φ, φ' and r²φ'' share one power: φ' = eφ/(c²+r²)."""
+        """φ, φ' and r²φ'' share one power: φ' = eφ/(c²+r²) and r²φ'' = (e−1)φ' r²/(c²+r²)."""
         base = self.length**2 + t
-        phi = self._power(base)
+        # np.power is an order of magnitude slower than a square root and a division.
+        phi = 1.0 / library(base).sqrt(base) if self.exponent == -0.5 else base**self.exponent
         out: dict[str, Array] = {"phi": phi}
         if "dphi" in which or "r2ddphi" in which:
             out["dphi"] = self.exponent * phi / base
         if "r2ddphi" in which:
             out["r2ddphi"] = (self.exponent - 1.0) * out["dphi"] * (t / base)
         return tuple(out[name] for name in which)
-
-    def _power(self, base: Array) -> Array:
-        # np.power is an order of magnitude slower than a square root and a division.
-        out: Array = 1.0 / library(base).sqrt(base) if self.exponent == -0.5 else base**self.exponent
-        return out
 
 
 @dataclass(frozen=True)
@@ -115,11 +94,9 @@ class RationalQuadratic(ScaledKernel):
 
     @property
     def power(self) -> Power:
-        """(1 + r²/(2αb²))^(−α)."""
         return Power(1.0, 1.0, 0.5 / (self.alpha * self.length**2), -self.alpha)
 
     def phi(self, t: Array) -> Array:
-        """(1 + r²/(2αb²))^(−α)."""
         return self._base(t) ** -self.alpha
 
     def dphi(self, t: Array) -> Array:
@@ -136,7 +113,7 @@ class RationalQuadratic(ScaledKernel):
 
 
 @dataclass(frozen=True)
-class Matern(ScaledKernel):
+class Matern(ScaledKernel, SharedWork):
     """Matérn kernel of smoothness ν = ½, 3/2 or 5/2; with a = √(2ν) r/b, k is e^−a, (1+a)e^−a or (1+a+a²/3)e^−a.
 
     KSD takes 3/2 and 5/2. For 3/2 φ'' is infinite at r = 0 while r²φ'' = 3a e^−a/(4b²) is 0 there.
@@ -155,40 +132,27 @@ class Matern(ScaledKernel):
 
     @property
     def smooth(self) -> bool:
-        """False for ν = ½ only."""
         return self.smoothness > 0.5
 
-    def phi(self, t: Array) -> Array:
-        """The polynomial of a times e^−a."""
-        a = self._a(t)
-        polynomials: dict[float, Array | float] = {0.5: 1.0, 1.5: 1.0 + a, 2.5: 1.0 + a + a**2 / 3.0}
-        return self._decay(a, polynomials[self.smoothness])
+    def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """φ, φ' and r²φ'' are polynomials of a times e^−a.
 
-    def dphi(self, t: Array) -> Array:
-        """−3e^−a/(2b²) for 3/2, −5(1+a)e^−a/(6b²) for 5/2."""
-        a = self._a(t)
-        self._refuse_rough()
-        factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
-        return self._decay(a, factor / self.length**2)
+        φ' is −3e^−a/(2b²) for 3/2 and −5(1+a)e^−a/(6b²) for 5/2; r²φ'' is 3a e^−a/(4b²) and 5a²e^−a/(12b²).
+        """
+        a = library(t).sqrt(2.0 * self.smoothness * t) / self.length
+        decay = library(a).exp(-a)
+        return tuple(self._polynomial(name, a) * decay for name in which)
 
-    def r2ddphi(self, t: Array) -> Array:
-        """3a e^−a/(4b²) for 3/2, 5a²e^−a/(12b²) for 5/2."""
-        a = self._a(t)
-        self._refuse_rough()
-        factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
-        return self._decay(a, factor / self.length**2)
-
-    def _a(self, t: Array) -> Array:
-        out: Array = library(t).sqrt(2.0 * self.smoothness * t) / self.length
-        return out
-
-    def _decay(self, a: Array, factor: Array | float) -> Array:
-        out: Array = factor * library(a).exp(-a)
-        return out
-
-    def _refuse_rough(self) -> None:
+    def _polynomial(self, name: Weight, a: Array) -> Array | float:
+        if name == "phi":
+            return 1.0 if self.smoothness == 0.5 else 1.0 + a if self.smoothness == 1.5 else 1.0 + a + a**2 / 3.0
         if not self.smooth:
             raise InputError("kernel: Matern with smoothness 0.5 has no derivative at 0; KSD takes 1.5 or 2.5")
+        if name == "dphi":
+            factor = -1.5 if self.smoothness == 1.5 else -5.0 / 6.0 * (1.0 + a)
+        else:
+            factor = 0.75 * a if self.smoothness == 1.5 else 5.0 / 12.0 * a**2
+        return factor / self.length**2
 
 
 @dataclass(frozen=True)
@@ -205,6 +169,8 @@ class Polynomial(Kernel):
     degree: int = 3
     offset: float = 1.0
     scale: float | None = None
+    variable: ClassVar[Variable] = "dot"
+    smooth: ClassVar[bool] = False  # KSD is written for radial kernels
 
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
@@ -214,18 +180,7 @@ class Polynomial(Kernel):
         if self.scale is not None:
             check_positive("scale of Polynomial", self.scale)
 
-    @property
-    def variable(self) -> Variable:
-        """A function of x·y."""
-        return "dot"
-
-    @property
-    def smooth(self) -> bool:
-        """False: KSD is written for radial kernels."""
-        return False
-
     def with_dimension(self, dim: int) -> Polynomial:
-        """The kernel with γ = 1/dim if it was not given."""
         return self if self.scale is not None else replace(self, scale=1.0 / dim)
 
     def largest_entry(self, dim: int) -> float:
@@ -240,13 +195,11 @@ class Polynomial(Kernel):
 
     @property
     def power(self) -> Power:
-        """(γt + c)^p."""
         if self.scale is None:
             raise InputError("scale of Polynomial: depends on the data; call with_dimension(d) before using the kernel")
         return Power(1.0, self.offset, self.scale, float(self.degree))
 
     def phi(self, t: Array) -> Array:
-        """(γt + c)^p."""
         base = self.power.slope * t + self.offset
         out = base * 1.0
         for _ in range(self.degree - 1):
