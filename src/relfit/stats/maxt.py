@@ -1,8 +1,8 @@
 """The law of maxima of studentised differences: what a max-t test compares its statistic with.
 
-The best set, bounds and ranks use `null_laws` with `maximum_log_pvalues`, and `law` with `Law.maxima` and `Law.critical`;
-planning uses `Maxima`. Random numbers belong to a model and not to its place in the list: permuting the models permutes
-the draws.
+The best set, bounds and ranks use `null_laws` with `maximum_log_pvalues`, and `law` with `Law.maxima` and
+`Law.critical`; planning uses `Maxima`. Random numbers belong to a model and not to its place in the list: permuting the
+models permutes the draws.
 """
 
 from __future__ import annotations

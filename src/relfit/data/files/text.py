@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,8 +221,8 @@ def _is_float(field: str) -> bool:
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
     """The fields of one line after the other."""
     name = path.name.lower()
-    opened = partial(gzip.open, path, "rt") if name.endswith(".gz") else path.open
-    with opened(encoding="utf-8-sig", newline="") as text:
+    opened = cast("IO[bytes]", gzip.open(path)) if name.endswith(".gz") else path.open("rb")
+    with io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
         separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
         yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
 

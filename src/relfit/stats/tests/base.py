@@ -2,9 +2,9 @@
 
 A test is a frozen dataclass with its options as fields. A new one is a subclass of `Test` in a file of its own, and its
 name in the list of `relfit.stats.tests`; `compare`, `decide`, `plan`, the command line and stored results then know it.
-It needs a `name` and two methods: `decide`, which gives the verdicts on one estimate, and `log_pvalues`, which gives the
-p-values of many simulated estimates at once and is what planning forecasts the power with. Everything else has a default
-that suits a test which compares all models with the one of the smallest estimate.
+It needs a `name` and two methods: `decide`, which gives the verdicts on one estimate, and `log_pvalues`, which gives
+the p-values of many simulated estimates at once and is what planning forecasts the power with. Everything else has a
+default that suits a test which compares all models with the one of the smallest estimate.
 
 A complete test, which ignores that the best model was selected on the same rows:
 
