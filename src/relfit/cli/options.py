@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from relfit.compute.choice import BACKENDS, PRECISIONS
+from relfit.compute.backend import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, VARIANCES
