@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 import relfit
-from relfit.compute.reduce import Job, Runtime, kernel_products
+from relfit.compute.backend import Job
+from relfit.compute.reduce import Runtime, kernel_products
 from relfit.compute.torch_backend import TorchBackend
 from relfit.estimators import ksd
 from relfit.util.files import write_text_atomic

@@ -15,8 +15,8 @@ from scipy.spatial.distance import cdist
 from timing import elsewhere, exponent, interleaved, peak_growth, timed
 
 import relfit
-from relfit.compute.backend import NumpyBackend
-from relfit.compute.reduce import Job, Runtime, kernel_products
+from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.reduce import Runtime, kernel_products
 
 SIZES, DIMENSIONS = (1000, 2000, 4000, 8000, 16_384), (10, 128)
 QUICK = ((500, 1000), (10,))

@@ -11,8 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 import scipy
 
-from relfit.compute.reduce import Job, Runtime
-from relfit.compute.reduce import kernel_products as run
+from relfit.compute.backend import Job
+from relfit.compute.reduce import Runtime, kernel_products
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, check_pair_names
 from relfit.data.models import Density, at_level
@@ -572,7 +572,7 @@ def _excess(kernel: Kernel, samples: Sequence[Array]) -> list[float]:
     """By how much the mean over all pairs exceeds that over pairs of different rows: (mean k(x,x) − mean_{a≠b} k)/n."""
     runtime = Runtime()
     jobs = [Job(kernel, runtime.backend.points(kernel, x), None, {"phi": np.ones(len(x))}) for x in samples]
-    sums = [float(product.rows["phi"].sum()) for product in run(jobs, runtime)]
+    sums = [float(product.rows["phi"].sum()) for product in kernel_products(jobs, runtime)]
     return [
         (float(kernel.diagonal(x).mean()) - total / (len(x) * (len(x) - 1))) / len(x)
         for x, total in zip(samples, sums, strict=True)

@@ -11,11 +11,10 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, TypedDict, TypeVar, cast
 
-from relfit.compute.backend import LookupBackend, Precision
+from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
 from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.choice import BACKENDS, PRECISIONS, LocalBackend, Workload, chosen_backend, fits_fused
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.reduce import PATCH_ROWS, Runtime
+from relfit.compute.reduce import PATCH_ROWS, LocalBackend, Runtime, Workload, chosen_backend, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load

@@ -3,8 +3,8 @@ import pytest
 from refusals import refused
 
 from relfit.api import compare
-from relfit.compute import choice
-from relfit.compute.choice import Workload, chosen_backend
+from relfit.compute import reduce
+from relfit.compute.reduce import Workload, chosen_backend
 from relfit.kernels.standard import Gaussian, Matern
 from relfit.settings import Compute
 from relfit.util.errors import BackendUnavailable
@@ -18,9 +18,9 @@ def workload(device=None, pairs=0, kernel=Gaussian(1.0), largest=1.0, executor=F
 def machine(monkeypatch):
     """A machine with torch, triton and a CUDA device, whatever this one has."""
     pytest.importorskip("torch")
-    monkeypatch.setattr(choice, "_has", lambda library: True)
-    monkeypatch.setattr(choice, "has_cuda", lambda: True)
-    monkeypatch.setattr(choice, "interpreted", lambda: False)
+    monkeypatch.setattr(reduce, "_has", lambda library: True)
+    monkeypatch.setattr(reduce, "has_cuda", lambda: True)
+    monkeypatch.setattr(reduce, "interpreted", lambda: False)
 
 
 def name_of(name, precision, of):
@@ -29,7 +29,7 @@ def name_of(name, precision, of):
 
 @pytest.mark.usefixtures("machine")
 def test_auto_goes_by_where_the_data_live_and_how_much_there_is_to_do():
-    much = choice.DEVICE_PAIRS
+    much = reduce.DEVICE_PAIRS
     assert name_of("auto", "double", workload()) == "numpy"
     assert name_of("auto", "double", workload(pairs=much)) == "torch (cuda:0)"
     assert name_of("auto", "double", workload(pairs=much, executor=True)) == "numpy"
@@ -56,8 +56,8 @@ def test_fused_kernels_that_do_not_fit_leave_the_work_to_torch_and_say_so():
 
 @pytest.mark.usefixtures("machine")
 def test_auto_without_a_device_stays_with_numpy(monkeypatch):
-    monkeypatch.setattr(choice, "has_cuda", lambda: False)
-    assert name_of("auto", "double", workload(pairs=choice.DEVICE_PAIRS)) == "numpy"
+    monkeypatch.setattr(reduce, "has_cuda", lambda: False)
+    assert name_of("auto", "double", workload(pairs=reduce.DEVICE_PAIRS)) == "numpy"
     with pytest.raises(BackendUnavailable, match='"triton" needs a CUDA device'):
         chosen_backend("triton", "double", workload())
 
@@ -68,7 +68,7 @@ def test_what_does_not_go_together_is_refused():
 
 
 def test_missing_libraries_are_named(monkeypatch):
-    monkeypatch.setattr(choice, "_has", lambda library: library == "torch")
+    monkeypatch.setattr(reduce, "_has", lambda library: library == "torch")
     with pytest.raises(BackendUnavailable, match="pip install triton"):
         chosen_backend("triton", "double", workload())
 

@@ -12,9 +12,8 @@ from threadpoolctl import threadpool_limits
 
 import relfit
 from relfit.compute import backend, reduce, schedulers
-from relfit.compute.backend import NumpyBackend
-from relfit.compute.choice import LocalBackend
-from relfit.compute.reduce import Job, Runtime, kernel_products, plan_blocks
+from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, plan_blocks
 from relfit.compute.rows import mapped_rows, written_rows
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial

@@ -5,8 +5,8 @@ import pytest
 from oracle import dense
 
 from relfit.api import estimate
-from relfit.compute.backend import NumpyBackend
-from relfit.compute.reduce import Job, Runtime, kernel_products
+from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.reduce import Runtime, kernel_products
 from relfit.data.models import Density
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
@@ -100,7 +100,10 @@ def test_far_apart_clusters_keep_their_digits(kernel, precision, rng):
 
 def test_single_precision_does_not_use_tf32(monkeypatch):
     seen = []
-    monkeypatch.setattr(torch_backend, "_tiles", lambda *a: seen.append(torch.get_float32_matmul_precision()) or [])
+    add_up = torch_backend.add_up_tiles
+    monkeypatch.setattr(
+        torch_backend, "add_up_tiles", lambda *a: seen.append(torch.get_float32_matmul_precision()) or add_up(*a)
+    )
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
     try:

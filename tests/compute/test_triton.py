@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.backend import NumpyBackend
-from relfit.compute.reduce import Job, Runtime, kernel_products
+from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.reduce import Runtime, kernel_products
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 torch = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, opt, section, together
-from relfit.compute.choice import BACKENDS, PRECISIONS
+from relfit.compute.backend import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete

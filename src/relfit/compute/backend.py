@@ -1,17 +1,17 @@
 """Backends: the libraries that do the arithmetic on one block of a kernel matrix.
 
-`Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the arithmetic. `NumpyBackend`,
-the reference, is always available: cache-sized tiles, one matrix product for r², the kernel function in place, sums by
-BLAS. In single precision its tiles are float32, and what is summed over them is float64. `LookupBackend` is for kernels
-given as a matrix of their values.
+`Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the arithmetic. What there is to
+compute is a `Job`; a block of a job is a job too. `NumpyBackend`, the reference, is always available: cache-sized
+tiles, one matrix product for r², the kernel function in place, sums by BLAS. In single precision its tiles are float32,
+and what is summed over them is float64. `LookupBackend` is for kernels given as a matrix of their values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -21,6 +21,8 @@ from relfit.kernels.base import Kernel, Weight
 from relfit.util.arrays import Array
 
 Precision = Literal["double", "single"]
+PRECISIONS = ("double", "single")
+BACKENDS = ("auto", "numpy", "torch", "triton")
 
 # Rows and columns of a tile: large enough that threads seldom wait for the interpreter, small enough for the cache.
 TILE = 448
@@ -28,8 +30,7 @@ TILE = 448
 MANY_COLUMNS = 16
 
 # Blocks are whole numbers of tiles, so that no edges are wasted.
-SMALLEST_BLOCK = 448
-LARGEST_BLOCK = 4 * SMALLEST_BLOCK
+SMALLEST_BLOCK, LARGEST_BLOCK = TILE, 4 * TILE
 # Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
 BLOCKS_IN_FLIGHT = 32
 
@@ -62,22 +63,57 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Block:
-    """One block of kernel values and what to multiply it by, for each weight W among φ, φ', r²φ''.
+class Job:
+    """Products of a kernel matrix, or of a block of one, for each weight W among φ, φ', r²φ''.
 
     ``rows[W] = W(x, y) @ right[W]`` and ``columns[W] = W(x, y)ᵀ @ left[W]``. Right-hand sides are vectors or matrices.
-    A symmetric block has x = y: each pair is evaluated once and there are no columns. `diagonal=False` leaves out the
-    pairs with equal row numbers. `squares` asks for Σφ².
+    With ``y=None`` the matrix is symmetric: each pair is evaluated once, the diagonal is left out and there are no
+    columns. `diagonal=False` leaves out equal row numbers of a square cross matrix. `squares` asks for Σφ².
     """
 
     kernel: Kernel
     x: Points
-    y: Points
+    y: Points | None
     right: Mapping[Weight, Array]
-    left: Mapping[Weight, Array]
-    symmetric: bool
-    diagonal: bool
-    squares: bool
+    left: Mapping[Weight, Array] = field(default_factory=dict)
+    diagonal: bool = True
+    squares: bool = False
+
+    @property
+    def symmetric(self) -> bool:
+        """True for the kernel matrix of one sample with itself."""
+        return self.y is None
+
+    @property
+    def without_diagonal(self) -> bool:
+        """True if pairs of equal row numbers are left out."""
+        return self.symmetric or not self.diagonal
+
+    @property
+    def across(self) -> Points:
+        """The points that belong to the columns."""
+        return self.x if self.y is None else self.y
+
+    @property
+    def sides(self) -> list[Array]:
+        """All right-hand sides."""
+        return [*self.right.values(), *self.left.values()]
+
+    @property
+    def pairs(self) -> int:
+        """The number of kernel values to evaluate."""
+        n = len(self.x)
+        return n * (n - 1) // 2 if self.symmetric else n * len(self.across)
+
+    def block(self, i: slice, j: slice) -> Job:
+        """The part between these rows and these columns."""
+        right = {w: side[j] for w, side in self.right.items()}
+        if self.symmetric and i == j:
+            return replace(self, x=self.x[i], right=right)
+        # Off the diagonal of a symmetric matrix, the transposed half is the column products.
+        left = {w: side[i] for w, side in (self.right if self.symmetric else self.left).items()}
+        diagonal = self.diagonal or i != j
+        return replace(self, x=self.x[i], y=self.across[j], right=right, left=left, diagonal=diagonal)
 
 
 @dataclass
@@ -118,8 +154,8 @@ class Backend(Protocol):
     def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, already centred, prepared for this kernel."""
 
-    def block_sums(self, block: Block) -> Products:
-        """The products of one block, where the library computes."""
+    def block_sums(self, block: Job) -> Products:
+        """The products of one block, transposed, where the library computes."""
 
 
 def length_unit(kernel: Kernel) -> tuple[float, float]:
@@ -179,90 +215,54 @@ class NumpyBackend:
             by_differences=not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2,
         )
 
-    def block_sums(self, block: Block) -> Products:
+    def block_sums(self, block: Job) -> Products:
         """The products of the block, tile by tile in a fixed order."""
-        tiled = _TiledBlock(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
-        squares = 0.0
-        for i, j in _tiles(block, tiled.width):
-            weights = tiled.weights(i, j)
-            mirrored = block.symmetric and i != j
-            for w, weight in weights.items():
-                tiled.add(tiled.rows[w], i, tiled.right[w], j, weight.T)
-                if mirrored:
-                    tiled.add(tiled.rows[w], j, tiled.right[w], i, weight)
-                elif w in tiled.columns:
-                    tiled.add(tiled.columns[w], j, tiled.left[w], i, weight)
-            if block.squares:
-                phi = weights["phi"].reshape(-1)
-                squares += float(phi @ phi) * (2.0 if mirrored else 1.0)
-        return Products(*tiled.products(), squares)
-
-
-class _TiledBlock:
-    """A block's operands in the working precision, prepared once for all tiles, and its products so far."""
-
-    def __init__(self, block: Block, dtype: Any) -> None:
-        self.block = block
-        self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, block.y.right))
-        self.right, self.left = _sides(block.right, dtype), _sides(block.left, dtype)
-        # (right-hand sides × rows) @ tile is the shape at which BLAS is fastest.
-        self.rows = {w: zero_products(side, len(block.x)) for w, side in block.right.items()}
-        self.columns = {w: zero_products(side, len(block.y)) for w, side in block.left.items()}
-        self.width = _tile_width(block, dtype)
-        self.tile = np.empty(TILE * self.width, dtype)
-        # Reused: a new array of this size for every product would be taken from and returned to the system each time.
-        self.product = np.empty(_most_columns(block) * self.width, dtype)
-
-    def weights(self, i: slice, j: slice) -> dict[Weight, Array]:
-        """One tile of every weight that is asked for; pairs that are left out are 0."""
-        weights = self._all_weights(i, j)
-        if not self.block.diagonal and j.start <= i.start < j.stop:
-            for weight in weights.values():
-                np.fill_diagonal(weight[:, i.start - j.start :], 0.0)
-        return weights
-
-    def _all_weights(self, i: slice, j: slice) -> dict[Weight, Array]:
-        block, kernel, which = self.block, self.block.kernel, tuple(self.block.right)
-        height, width = i.stop - i.start, j.stop - j.start
-        tile = self.tile[: height * width].reshape(height, width)
-        if block.x.by_differences or block.y.by_differences:
-            cdist(block.x.rows[i], block.y.rows[j], "sqeuclidean", out=tile)
-            tile *= length_unit(kernel)[1]
-        else:
-            np.matmul(self.x[i], self.y[:, j], out=tile)
-        if kernel.unit_rate is not None:
-            # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
-            return {"phi": np.exp(tile, out=tile)}
-        if kernel.variable == "r2":
-            np.maximum(tile, 0.0, out=tile)
-        return dict(zip(which, kernel.weights(tile, which), strict=True))
-
-    def add(self, sums: Array, at: slice, side: _Side, part: slice, weight: Array) -> None:
-        """``sums[..., at] += side[part]ᵀ @ weight``."""
-        into = sums[..., at]
-        out = self.product[: into.size].reshape(into.shape)
-        np.matmul(side.columns[part].T, weight, out=out)
-        into += out
-
-    def products(self) -> tuple[dict[Weight, Array], dict[Weight, Array]]:
-        """Row and column products."""
-        for sums, sides in ((self.rows, self.right), (self.columns, self.left)):
+        operands = _Operands(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
+        products = add_up_tiles(
+            block, operands, TILE, operands.width, lambda phi: float(phi.reshape(-1) @ phi.reshape(-1))
+        )
+        for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
             for w, side in sides.items():
                 if side.scale is not None:
                     sums[w] *= side.scale
-        return self.rows, self.columns
+        return products
 
 
-@dataclass(frozen=True)
-class _Side:
+def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_norm: Callable[[Array], Any]) -> Products:
+    """The products of a block, transposed, tile by tile in a fixed order.
+
+    ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side, part, tile)`` is
+    ``(tile @ side[part])ᵀ``. A symmetric block has square tiles on its diagonal and all that is right of them.
+    """
+    rows = {w: zero_products(side, len(block.x)) for w, side in block.right.items()}
+    columns = {w: zero_products(side, len(block.across)) for w, side in block.left.items()}
+    squares = 0.0
+
+    def add(sums: Array, at: slice, side: Any, part: slice, tile: Array) -> None:
+        view = sums[..., at]
+        view += operands.product(side, part, tile)
+
+    for i in cuts(len(block.x), height):
+        right_of_i = cuts(len(block.across), width, start=i.stop if block.symmetric else 0)
+        for j in (i, *right_of_i) if block.symmetric else right_of_i:
+            weights = operands.weights(i, j)
+            mirrored = block.symmetric and i != j
+            for w, tile in weights.items():
+                add(rows[w], i, operands.right[w], j, tile)
+                if mirrored:
+                    add(rows[w], j, operands.right[w], i, tile.T)
+                elif w in columns:
+                    add(columns[w], j, operands.left[w], i, tile.T)
+            if block.squares:
+                squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
+    return Products(rows, columns, float(squares))
+
+
+class _Side(NamedTuple):
     """A right-hand side; in float32 its columns are divided by their `scale`, so that they fit float32."""
 
     columns: Array
     scale: Array | None = None
-
-
-def _sides(sides: Mapping[Weight, Array], dtype: Any) -> dict[Weight, _Side]:
-    return {w: _Side(side) if dtype == np.float64 else _single(side) for w, side in sides.items()}
 
 
 def _single(side: Array) -> _Side:
@@ -271,43 +271,67 @@ def _single(side: Array) -> _Side:
     return _Side((side / scale).astype(np.float32), np.asarray(scale)[..., None])
 
 
-def _fits_single(block: Block) -> bool:
+class _Operands:
+    """A block's operands in the working precision, prepared once for all tiles."""
+
+    def __init__(self, block: Job, dtype: Any) -> None:
+        self.block = block
+        self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, block.across.right))
+        make = _Side if dtype == np.float64 else _single
+        self.right, self.left = ({w: make(side) for w, side in sides.items()} for sides in (block.right, block.left))
+        columns = max(math.prod(side.shape[1:]) for side in block.sides)
+        if block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
+            # Strips: adding up the products of square tiles would cost noticeable time. Kernels other than the
+            # Gaussian need several tiles at once, which are kept small.
+            self.width = max(TILE, len(block.across))
+        else:
+            self.width = TILE if dtype == np.float64 else 2 * TILE
+        # Reused: new arrays of this size for every tile would be taken from and returned to the system each time.
+        self.tile = np.empty(TILE * self.width, dtype)
+        self.out = np.empty(columns * self.width, dtype)
+
+    def weights(self, i: slice, j: slice) -> dict[Weight, Array]:
+        """One tile of every weight that is asked for; pairs that are left out are 0."""
+        block, kernel, which = self.block, self.block.kernel, tuple(self.block.right)
+        height, width = i.stop - i.start, j.stop - j.start
+        tile = self.tile[: height * width].reshape(height, width)
+        if block.x.by_differences or block.across.by_differences:
+            cdist(block.x.rows[i], block.across.rows[j], "sqeuclidean", out=tile)
+            tile *= length_unit(kernel)[1]
+        else:
+            np.matmul(self.x[i], self.y[:, j], out=tile)
+        if kernel.unit_rate is not None:
+            # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
+            weights: dict[Weight, Array] = {"phi": np.exp(tile, out=tile)}
+        else:
+            if kernel.variable == "r2":
+                np.maximum(tile, 0.0, out=tile)
+            weights = dict(zip(which, kernel.weights(tile, which), strict=True))
+        if block.without_diagonal and j.start <= i.start < j.stop:
+            for weight in weights.values():
+                np.fill_diagonal(weight[:, i.start - j.start :], 0.0)
+        return weights
+
+    def product(self, side: _Side, part: slice, tile: Array) -> Array:
+        """(tile @ side[part])ᵀ, as (right-hand sides × rows) @ tile: the shape at which BLAS is fastest."""
+        columns = side.columns[part].T
+        out = self.out[: columns.size // columns.shape[-1] * len(tile)].reshape(*columns.shape[:-1], len(tile))
+        return np.matmul(columns, tile.T, out=out)
+
+
+def _fits_single(block: Job) -> bool:
     """True if float32 tiles keep enough digits: distances come from a product and are not too long for the kernel."""
     kernel = block.kernel
-    if kernel.variable == "dot" or block.x.by_differences or block.y.by_differences:
+    if kernel.variable == "dot" or block.x.by_differences or block.across.by_differences:
         return False
     if kernel.unit_rate is None and not SINGLE_LENGTHS[0] < kernel.length < SINGLE_LENGTHS[1]:
         return False
     unit, rate = length_unit(kernel)
     # The last column but one of the prepared rows is q‖x‖².
-    norm = max(float(np.abs(points.left[:, -2]).max(initial=0.0)) for points in (block.x, block.y))
-    ones = all((side == 1.0).all() for side in (*block.right.values(), *block.left.values()))
+    norm = max(float(np.abs(points.left[:, -2]).max(initial=0.0)) for points in (block.x, block.across))
+    ones = all((side == 1.0).all() for side in block.sides)
     ratio = LARGEST_SINGLE_RATIO if ones else LARGEST_WITH_SIDES
     return norm <= ratio * abs(rate) * (kernel.length / unit) ** 2
-
-
-def _tile_width(block: Block, dtype: Any) -> int:
-    """Square tiles in float64, as many bytes in float32; strips where many columns are multiplied.
-
-    With many columns, adding up the products of square tiles would cost noticeable time. Kernels other than the
-    Gaussian need several tiles at once, which are kept small.
-    """
-    if block.kernel.unit_rate is not None and _most_columns(block) >= MANY_COLUMNS:
-        return max(TILE, len(block.y))
-    return TILE if dtype == np.float64 else 2 * TILE
-
-
-def _most_columns(block: Block) -> int:
-    return int(max(math.prod(side.shape[1:]) for side in (*block.right.values(), *block.left.values())))
-
-
-def _tiles(block: Block, width: int) -> Iterator[tuple[slice, slice]]:
-    """The tiles of a block; for a symmetric one, the squares on the diagonal and everything to the right of them."""
-    for i in cuts(len(block.x), TILE):
-        if block.symmetric:
-            yield i, i
-        for j in cuts(len(block.y), width, start=i.stop if block.symmetric else 0):
-            yield i, j
 
 
 @dataclass(frozen=True)
@@ -318,11 +342,11 @@ class LookupBackend(NumpyBackend):
         """The row numbers (n, 1) themselves."""
         return Points(rows, rows, rows.T, by_differences=False)
 
-    def block_sums(self, block: Block) -> Products:
+    def block_sums(self, block: Job) -> Products:
         """The products of the block with φ = its values."""
         kernel: Any = block.kernel
-        values = kernel.block(block.x.rows, block.y.rows)
-        if not block.diagonal:
+        values = kernel.block(block.x.rows, block.across.rows)
+        if block.without_diagonal:
             np.fill_diagonal(values, 0.0)
         rows = {w: (values @ side).T for w, side in block.right.items()}
         columns = {w: (values.T @ side).T for w, side in block.left.items()}

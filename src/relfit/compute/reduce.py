@@ -14,36 +14,43 @@ for whole kernel matrices:
 
 Patches and blocks are cut by the sizes, the byte budget and the backend alone, and are added up in their order wherever
 they were computed, so that the answer has the same bits for any number of workers.
+
+A `Runtime` says where and how this is done. `chosen_backend` chooses its backend: by name, or by where the data live,
+what is installed and how much there is to compute.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
-from typing import Any, Protocol, TypeVar
+from importlib.util import find_spec
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from relfit.compute.backend import Backend, Block, NumpyBackend, Points, Products, zero_products
+from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products, zero_products
 from relfit.compute.checkpoint import Checkpoint
-from relfit.compute.choice import LocalBackend
 from relfit.compute.rows import LazyRows, cuts, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
-from relfit.kernels.base import Kernel, Weight
+from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host
-from relfit.util.errors import InputError
-from relfit.util.libraries import usable_cores
+from relfit.util.errors import BackendUnavailable, InputError
+from relfit.util.libraries import has_cuda, usable_cores
 
 T = TypeVar("T")
 # Jobs that are finished together, and what to make of their products.
-_Group = tuple[Sequence["Job"], Callable[[list[Products]], T]]
+_Group = tuple[Sequence[Job], Callable[[list[Products]], T]]
+
+# Pairs that take two cores about twenty seconds: longer than it takes to start torch and a device.
+DEVICE_PAIRS = 20_000_000_000
 
 DEFAULT_MEMORY = 256 * 2**20
 # A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
@@ -54,6 +61,110 @@ NARROW = 256
 DEVICE_SCALE = 32
 # Prepared sides that are kept: all of them where the rows are in memory anyway, two where they are read from files.
 KEPT_SIDES, KEPT_SIDES_OF_FILES = 64, 2
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What there is to compute: the device that the data live on (None: the host), the pairs of rows, the kernel.
+
+    `largest` gives the largest squared norm of the centred rows, which have `dim` columns; it is only called if the
+    fused kernels might be used. `sides` is True if the kernel matrix is multiplied with more than ones, as for KSD, and
+    `executor` if the user gave one.
+    """
+
+    device: str | None
+    pairs: int
+    kernel: Kernel
+    largest: Callable[[], float]
+    dim: int = 1
+    sides: bool = False
+    executor: bool = False
+
+
+def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backend, tuple[str, ...]]:
+    """The backend for this workload, and notes about the choice for the reader.
+
+    "numpy" and "torch" compute where the data live; "triton" on a CUDA device. "auto" also stays where the data live,
+    unless they are on the host, there is a CUDA device, and there is enough to compute to make up for the transfer.
+    What the fused kernels cannot compute to float32 accuracy is left to torch in float64.
+    """
+    if workload.executor and name in ("torch", "triton"):
+        raise InputError(
+            f"executor: cannot be combined with backend={name!r}, which has its own threads; leave it out or use "
+            'backend="numpy"'
+        )
+    device = workload.device
+    if name == "auto":
+        if device is None and not workload.executor and workload.pairs >= DEVICE_PAIRS and has_cuda():
+            device = "cuda:0"
+        if device is None:
+            name = "numpy"
+        else:
+            name = "triton" if precision == "single" and _has("triton") and fits_fused(workload) else "torch"
+    if name == "numpy":
+        return NumpyBackend(cast(Precision, precision)), ()
+    _require("torch")
+    from relfit.compute.torch_backend import TorchBackend
+
+    if name == "torch":
+        return TorchBackend(device or "cpu", cast(Precision, precision)), ()
+    _require("triton")
+    if interpreted():
+        device = "cpu"
+    elif not has_cuda():
+        raise BackendUnavailable('backend: "triton" needs a CUDA device and torch sees none; use "auto" or "torch"')
+    device = device or "cuda:0"
+    if fits_fused(workload):
+        from relfit.compute.triton_backend import TritonBackend
+
+        return TritonBackend(device), ()
+    note = "the fused kernels do not fit this kernel, or rows so far apart in its units; torch computed in float64"
+    return TorchBackend(device), (note,)
+
+
+def interpreted() -> bool:
+    """True if Triton's kernels run in its interpreter, on the CPU: slow, for tests."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def fits_fused(workload: Workload) -> bool:
+    """True if the fused kernels can compute this workload to float32 accuracy."""
+    from relfit.compute.triton_backend import fits
+
+    return fits(workload.kernel, ("phi",), workload.largest(), workload.dim, sides=workload.sides)
+
+
+def _has(library: str) -> bool:
+    return find_spec(library) is not None
+
+
+def _require(library: str) -> None:
+    if not _has(library):
+        raise BackendUnavailable(
+            f'backend: {library} is not installed; install it with  pip install {library}, or use backend="numpy"'
+        )
+
+
+@dataclass(frozen=True)
+class LocalBackend(NumpyBackend):
+    """The backend of the worker that computes: its CUDA device if it has one, NumPy otherwise.
+
+    `fused` says that Triton's kernels, in single precision, fit this kernel and these rows.
+    """
+
+    fused: bool = False
+
+    def here(self) -> Backend:
+        """The backend of this process."""
+        if not has_cuda():
+            return NumpyBackend(self.precision)
+        if self.fused and _has("triton"):
+            from relfit.compute.triton_backend import TritonBackend
+
+            return TritonBackend("cuda:0")
+        from relfit.compute.torch_backend import TorchBackend
+
+        return TorchBackend("cuda:0", self.precision)
 
 
 @dataclass(frozen=True)
@@ -73,33 +184,6 @@ class Runtime:
     scheduler: Scheduler | None = None
     checkpoint: Checkpoint | None = None
     patch_rows: int | None = None
-
-
-def _pairs(height: int, width: int, *, symmetric: bool) -> int:
-    """The number of pairs in a part of a kernel matrix; the diagonal of a symmetric one is left out."""
-    return height * (height - 1) // 2 if symmetric else height * width
-
-
-@dataclass(frozen=True)
-class Job:
-    """Products of one kernel matrix: ``rows[W] = W(x, y) @ right[W]``, ``columns[W] = W(x, y)ᵀ @ left[W]``.
-
-    With ``y=None`` the matrix is symmetric, its diagonal is left out and there are no columns. `diagonal=False` leaves
-    out equal row numbers of a square cross matrix. `squares` asks for Σφ².
-    """
-
-    kernel: Kernel
-    x: Points
-    y: Points | None
-    right: Mapping[Weight, Array]
-    left: Mapping[Weight, Array] = field(default_factory=dict)
-    diagonal: bool = True
-    squares: bool = False
-
-    @property
-    def pairs(self) -> int:
-        """The number of kernel values to evaluate."""
-        return _pairs(len(self.x), len(self.x if self.y is None else self.y), symmetric=self.y is None)
 
 
 @dataclass(frozen=True)
@@ -122,7 +206,8 @@ class Patch:
     @property
     def pairs(self) -> int:
         """The number of kernel values to evaluate."""
-        return _pairs(self.i[1] - self.i[0], self.j[1] - self.j[0], symmetric=self.symmetric)
+        height, width = self.i[1] - self.i[0], self.j[1] - self.j[0]
+        return height * (height - 1) // 2 if self.symmetric else height * width
 
 
 @dataclass(frozen=True)
@@ -290,12 +375,8 @@ def _patch_sums(work: Work, runtime: Runtime) -> Iterator[Sums]:
 def _computed_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
     """The sums of every patch in turn, computed in this process or by the scheduler's workers."""
     if runtime.scheduler is None:
-        return _local_sums(work, runtime, progress)
-    return _scheduled_sums(work, runtime.scheduler, runtime, progress)
-
-
-def _scheduled_sums(work: Work, scheduler: Scheduler, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
-    """The sums of every patch in turn, computed by the scheduler's workers."""
+        yield from _local_sums(work, runtime, progress)
+        return
     reduction = work.reduction
     # Two prepared sides, each of about four numbers for every number of a row.
     row_bytes = 8.0 * 4.0 * reduction.width(work.sources)
@@ -308,7 +389,7 @@ def _scheduled_sums(work: Work, scheduler: Scheduler, runtime: Runtime, progress
         )
         for patch in work.patches
     ]
-    with closing(scheduler.results(tasks, work.sources)) as results:
+    with closing(runtime.scheduler.results(tasks, work.sources)) as results:
         for patch, sums in zip(work.patches, results, strict=True):
             progress.add(reduction.passes * patch.pairs)
             yield sums
@@ -363,7 +444,7 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
 
 
 @contextmanager
-def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor]:
+def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
     """The threads for blocks of this many pairs, with BLAS held at one thread."""
     threads = runtime.threads if runtime.backend.threads else 1
     pool = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
@@ -384,7 +465,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _group_results(
-    groups: Iterable[_Group[T]], executor: Executor, runtime: Runtime, progress: _Progress
+    groups: Iterable[_Group[T]], executor: Executor | None, runtime: Runtime, progress: _Progress
 ) -> Generator[T]:
     """The finished result of every group of jobs in turn.
 
@@ -393,34 +474,28 @@ def _group_results(
     """
     started: deque[tuple[list[_RunningJob], Callable[[list[Products]], T]]] = deque()
 
-    def blocks() -> Iterator[tuple[_RunningJob, slice, slice]]:
+    def blocks() -> Iterator[tuple[_RunningJob, slice, slice, Job]]:
         for jobs, finish in groups:
             running = [_RunningJob(job, runtime) for job in jobs]
             started.append((running, finish))
-            yield from ((job, i, j) for job in running for i, j in job.blocks)
+            yield from ((each, i, j, each.job.block(i, j)) for each in running for i, j in each.blocks)
 
-    def call(block: tuple[_RunningJob, slice, slice]) -> tuple[Any, ...]:
-        job, i, j = block
-        return runtime.backend.block_sums, job.block(i, j)
-
-    with closing(local_results(blocks(), call, executor)) as computed:
-        for (job, i, j), products in computed:
-            progress.add(job.add(i, j, products))
+    with closing(local_results(blocks(), lambda task: (runtime.backend.block_sums, task[3]), executor)) as computed:
+        for (running, i, j, block), products in computed:
+            running.add(i, j, products)
+            progress.add(block.pairs)
             jobs, finish = started[0]
-            if job is jobs[-1] and (i, j) == job.blocks[-1]:
+            if running is jobs[-1] and (i, j) == running.blocks[-1]:
                 started.popleft()
                 yield finish([job.products() for job in jobs])
 
 
 def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
     """The blocks of a job, from its sizes, the byte budget and the backend: never from the number of workers."""
-    sides = sum(math.prod(side.shape[1:]) for side in (*job.right.values(), *job.left.values()))
-    longest = max(len(job.x), 0 if job.y is None else len(job.y))
-    size = runtime.backend.block_rows(longest, sides, runtime.memory)
-    rows = list(cuts(len(job.x), size))
-    if job.y is None:
-        return [(i, j) for a, i in enumerate(rows) for j in rows[a:]]
-    return [(i, j) for i in rows for j in cuts(len(job.y), size)]
+    sides = sum(math.prod(side.shape[1:]) for side in job.sides)
+    size = runtime.backend.block_rows(max(len(job.x), len(job.across)), sides, runtime.memory)
+    rows, columns = list(cuts(len(job.x), size)), list(cuts(len(job.across), size))
+    return [(i, j) for a, i in enumerate(rows) for j in columns[a if job.symmetric else 0 :]]
 
 
 class _RunningJob:
@@ -433,38 +508,18 @@ class _RunningJob:
         right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
         self.job = replace(job, right=right, left=left)
         self.blocks = plan_blocks(self.job, runtime)
-        width = 0 if job.y is None else len(job.y)
         self.rows = {w: zero_products(side, len(job.x)) for w, side in right.items()}
-        self.columns = {w: zero_products(side, width) for w, side in left.items()}
+        self.columns = {w: zero_products(side, len(job.across)) for w, side in left.items()}
         self.squares = 0.0
 
-    def block(self, i: slice, j: slice) -> Block:
-        """What the backend computes for these rows and columns."""
-        job = self.job
-        symmetric = job.y is None and i == j
-        # Off the diagonal of a symmetric matrix, the transposed half is the column products.
-        left = job.right if job.y is None and not symmetric else job.left
-        return Block(
-            kernel=job.kernel,
-            x=job.x[i],
-            y=(job.x if job.y is None else job.y)[j],
-            right={w: side[j] for w, side in job.right.items()},
-            left={} if symmetric else {w: side[i] for w, side in left.items()},
-            symmetric=symmetric,
-            diagonal=(job.diagonal and job.y is not None) or i != j,
-            squares=job.squares,
-        )
-
-    def add(self, i: slice, j: slice, products: Products) -> int:
-        """Add the products of one block; returns the number of its pairs."""
-        half = self.job.y is None
+    def add(self, i: slice, j: slice, products: Products) -> None:
+        """Add the products of one block."""
         for w, rows in products.rows.items():
             self.rows[w][..., i] += rows
-        target = self.rows if half else self.columns
+        target = self.rows if self.job.symmetric else self.columns
         for w, columns in products.columns.items():
             target[w][..., j] += columns
-        self.squares += products.squares * (2.0 if half and i != j else 1.0)
-        return _pairs(i.stop - i.start, j.stop - j.start, symmetric=half and i == j)
+        self.squares += products.squares * (2.0 if self.job.symmetric and i != j else 1.0)
 
     def products(self) -> Products:
         """The products of the whole job, (rows, right-hand sides)."""

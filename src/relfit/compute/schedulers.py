@@ -19,7 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -93,32 +93,24 @@ def in_order(
         cancel(handles)
 
 
-class SerialExecutor(Executor):
-    """Calls functions in the thread that submits them, one after the other."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """The result, as a finished future."""
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
-
-
-@contextmanager
-def local_executor(pairs: int, threads: int) -> Iterator[Executor]:
-    """Threads for work on this many pairs of rows; none if starting them would take longer than the work."""
-    if threads == 1 or pairs < SERIAL_PAIRS:
-        yield SerialExecutor()
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield pool
+def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor | None]:
+    """Threads for work on this many pairs of rows; None if starting them would take longer than the work."""
+    return nullcontext() if threads == 1 or pairs < SERIAL_PAIRS else ThreadPoolExecutor(threads)
 
 
 def local_results(
-    tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor
+    tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor | None
 ) -> Generator[tuple[T, Any]]:
-    """`in_order` on an executor in this process; `call(task)` is the function to submit, and its arguments."""
-    in_flight = 1 if isinstance(executor, SerialExecutor) else BLOCKS_IN_FLIGHT
-    return in_order(tasks, lambda task: executor.submit(*call(task)), lambda: in_flight)
+    """`in_order` on an executor in this process, or one after the other in this thread.
+
+    `call(task)` is the function to call, and its arguments.
+    """
+    if executor is not None:
+        yield from in_order(tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT)
+        return
+    for task in tasks:
+        function, *arguments = call(task)
+        yield task, function(*arguments)
 
 
 @dataclass(frozen=True)
@@ -151,9 +143,13 @@ class Scheduler(Protocol):
 
 def scheduler_for(executor: Any) -> Scheduler | None:
     """The scheduler for the user's executor; None for no executor and for threads, which compute in this process."""
-    client = _dask_client(executor)
-    if client is not None:
-        return DaskScheduler(client)
+    if any(cls.__module__.startswith("distributed") for cls in type(executor).__mro__):
+        # A client, or an executor that belongs to one.
+        client = getattr(executor, "_client", executor)
+        if getattr(client, "asynchronous", False):
+            raise InputError("executor: expected a synchronous Client, got one with asynchronous=True")
+        if hasattr(client, "scatter"):
+            return DaskScheduler(client)
     if executor is None or isinstance(executor, ThreadPoolExecutor):
         return None
     if isinstance(executor, Executor):
@@ -162,16 +158,6 @@ def scheduler_for(executor: Any) -> Scheduler | None:
         "executor: expected a concurrent.futures.Executor, a dask.distributed.Client or None, "
         f"got {type(executor).__name__}"
     )
-
-
-def _dask_client(executor: Any) -> Any:
-    """The dask.distributed client that `executor` is, or belongs to; None for anything else."""
-    if not any(cls.__module__.startswith("distributed") for cls in type(executor).__mro__):
-        return None
-    client = getattr(executor, "_client", executor)
-    if getattr(client, "asynchronous", False):
-        raise InputError("executor: expected a synchronous Client, got one with asynchronous=True")
-    return client if hasattr(client, "scatter") else None
 
 
 @dataclass(frozen=True)
@@ -189,29 +175,26 @@ class ProcessScheduler:
 
     def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
         """The result of every task in turn."""
-        _check_picklable(tasks)
+        try:
+            pickle.dumps([task.arguments for task in tasks[:1]])
+        except Exception as error:  # noqa: BLE001  (objects that cannot be pickled raise many kinds of errors)
+            raise InputError(
+                f"executor: the kernel cannot be sent to other processes ({error}); use functions that can be "
+                "imported, or threads"
+            ) from None
         in_flight = 2 * int(getattr(self.executor, "_max_workers", None) or usable_cores()) + 2
         with tempfile.TemporaryDirectory(prefix="relfit-") as folder:
             files = [_in_file(source, Path(folder)) for source in sources]
-            with closing(in_order(tasks, lambda task: self._submit(task, files), lambda: in_flight)) as finished:
+
+            def submit(task: Task) -> Future[Any]:
+                try:
+                    return self.executor.submit(*task.call(files))
+                except (BrokenExecutor, RuntimeError) as error:
+                    raise WorkersLost(f"executor: accepts no more work ({error})") from error
+
+            with closing(in_order(tasks, submit, lambda: in_flight)) as finished:
                 for _, result in finished:
                     yield result
-
-    def _submit(self, task: Task, files: Sequence[StoredRows]) -> Future[Any]:
-        try:
-            return self.executor.submit(*task.call(files))
-        except (BrokenExecutor, RuntimeError) as error:
-            raise WorkersLost(f"executor: accepts no more work ({error})") from error
-
-
-def _check_picklable(tasks: Sequence[Task]) -> None:
-    try:
-        pickle.dumps([task.arguments for task in tasks[:1]])
-    except Exception as error:  # noqa: BLE001  (objects that cannot be pickled raise many kinds of errors)
-        raise InputError(
-            f"executor: the kernel cannot be sent to other processes ({error}); use functions that can be imported, "
-            "or threads"
-        ) from None
 
 
 def _in_file(source: Any, folder: Path) -> StoredRows:
@@ -237,7 +220,7 @@ class DaskScheduler:
         """The result of every task in turn."""
         _check_memory(self.client, tasks, sources)
         run = _DaskRun(self.client, sources)
-        with closing(in_order(tasks, run.submit, run.in_flight, run.first_result, run.cancel)) as finished:
+        with closing(in_order(tasks, _Submission, run.in_flight, run.first_result, run.cancel)) as finished:
             for _, result in finished:
                 yield result
 
@@ -262,16 +245,17 @@ class _DaskRun:
         """Two tasks for every thread of the cluster, and two more."""
         return 2 * max(1, sum(int(worker["nthreads"]) for worker in _workers(self.client).values())) + 2
 
-    def submit(self, task: Task) -> _Submission:
-        """A task that `first_result` submits, together with those that were lost."""
-        return _Submission(task)
-
     def first_result(self, submissions: Sequence[_Submission]) -> Any:
-        """Wait for the first task. If anything is lost, all of them are submitted again."""
+        """Submit what is new or was lost, and wait for the first task. After a loss, everything is submitted again."""
         lost: _Lost | None = None
         for _ in range(ATTEMPTS):
             try:
-                self._submit_missing(submissions)
+                self.sent = self.sent or self._send()
+                for submission in submissions:
+                    if submission.future is None:
+                        call = submission.task.call(self.sent)
+                        with _losses():
+                            submission.future = self.client.submit(*call, pure=False, key=f"relfit-{uuid.uuid4().hex}")
                 return self._wait(submissions[0].future)
             except _Lost as error:
                 lost = error
@@ -282,7 +266,7 @@ class _DaskRun:
         ) from lost
 
     def cancel(self, submissions: Sequence[_Submission]) -> None:
-        """Withdraw these tasks, and the rows that were sent."""
+        """Withdraw these tasks, and the rows that were sent: a worker that held them may be gone."""
         rows = [source for source in self.sent if hasattr(source, "release")]
         futures = [submission.future for submission in submissions if submission.future is not None]
         self.sent = []
@@ -292,21 +276,18 @@ class _DaskRun:
         for submission in submissions:
             submission.future = None
 
-    def _submit_missing(self, submissions: Sequence[_Submission]) -> None:
-        """Submit what is new or was lost. After a loss rows are sent again, as a worker that held them may be gone."""
-        self.sent = self.sent or self._send()
-        for submission in submissions:
-            if submission.future is None:
-                call = submission.task.call(self.sent)
-                with _losses():
-                    submission.future = self.client.submit(*call, pure=False, key=f"relfit-{uuid.uuid4().hex}")
-
     def _send(self) -> list[Any]:
-        """Rows in a file that every worker sees are sent by its path.
+        """The sources as workers get them, once there is a worker: a file that every worker sees by its path.
 
-        Others go to one worker each, from where the rest fetch them when they first need them.
+        Other rows go to one worker each, from where the rest fetch them when they first need them.
         """
-        self._require_workers()
+        start = time.monotonic()
+        while not _workers(self.client):
+            if getattr(self.client, "status", "closed") in ("closed", "closing"):
+                raise WorkersLost(f"executor: the connection to the cluster is lost; {RESUME_ADVICE}")
+            if time.monotonic() - start > WORKER_TIMEOUT:
+                raise _no_workers()
+            time.sleep(POLL_INTERVAL / 4)
         files = {k: mapped_rows(rows) for k, rows in enumerate(self.sources) if not isinstance(rows, StoredRows)}
         mapped = [rows for rows in files.values() if rows is not None]
         with _losses():
@@ -331,16 +312,6 @@ class _DaskRun:
                 no_workers_since = None if _workers(self.client) else (no_workers_since or time.monotonic())
                 if no_workers_since is not None and time.monotonic() - no_workers_since > WORKER_TIMEOUT:
                     raise _no_workers() from None
-
-    def _require_workers(self) -> None:
-        """Wait for a worker, or give up."""
-        start = time.monotonic()
-        while not _workers(self.client):
-            if getattr(self.client, "status", "closed") in ("closed", "closing"):
-                raise WorkersLost(f"executor: the connection to the cluster is lost; {RESUME_ADVICE}")
-            if time.monotonic() - start > WORKER_TIMEOUT:
-                raise _no_workers()
-            time.sleep(POLL_INTERVAL / 4)
 
 
 def _no_workers() -> WorkersLost:

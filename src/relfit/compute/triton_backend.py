@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.backend import Block, Products
+from relfit.compute.backend import Job, Products
 from relfit.compute.torch_backend import TensorPoints, TorchBackend, all_ones
 from relfit.kernels.base import Kernel, Weight
 
@@ -85,7 +85,7 @@ class TritonBackend(TorchBackend):
         largest = float((tensor * tensor).sum(dim=1).max())
         return TensorPoints(tensor, tensor, tensor, by_differences=False, largest=largest)
 
-    def block_sums(self, block: Block) -> Products:
+    def block_sums(self, block: Job) -> Products:
         """The products of the block, each by the fused kernel that fits."""
         import torch
 
@@ -95,7 +95,7 @@ class TritonBackend(TorchBackend):
                 return self._by_torch(block)
             return self._block_sums(block)
 
-    def _block_sums(self, block: Block) -> Products:
+    def _block_sums(self, block: Job) -> Products:
         products = {w: _products_of(block, w, _form(block, w)) for w in block.right}
         squares = products["phi"].squares if block.squares else 0.0
         if math.isnan(squares):
@@ -106,19 +106,19 @@ class TritonBackend(TorchBackend):
         )
         return Products(rows, columns, squares)
 
-    def _by_torch(self, block: Block) -> Products:
+    def _by_torch(self, block: Job) -> Products:
         plain = TorchBackend(self.device)
-        x, y = (plain.points(block.kernel, part.rows) for part in (block.x, block.y))
-        return plain.block_sums(replace(block, x=x, y=y))
+        x, y = (plain.points(block.kernel, part.rows) for part in (block.x, block.across))
+        return plain.block_sums(replace(block, x=x, y=None if block.symmetric else y))
 
 
-def is_usable_for(block: Block) -> bool:
+def is_usable_for(block: Job) -> bool:
     """True if the fused kernels give every product of the block to float32 accuracy.
 
     They do not for kernels that are neither a Gaussian nor a power, for rows too far apart in units of the kernel's
     length, and for products with right-hand sides if the rows are too long to be held.
     """
-    sides = not all(all_ones(side) for side in (*block.right.values(), *block.left.values()))
+    sides = not all(all_ones(side) for side in block.sides)
     return fits(block.kernel, {*block.right, *block.left}, _largest(block), block.x.rows.shape[1], sides=sides)
 
 
@@ -130,33 +130,35 @@ class _Sums(NamedTuple):
     squares: float
 
 
-def _form(block: Block, weight: Weight) -> Any:
+def _form(block: Job, weight: Weight) -> Any:
     return form_of(block.kernel, weight, _largest(block))
 
 
-def _largest(block: Block) -> float:
+def _largest(block: Job) -> float:
     """The largest squared norm of a row."""
-    points: Any = (block.x, block.y)
+    points: Any = (block.x, block.across)
     return float(max(side.largest for side in points))
 
 
-def _products_of(block: Block, weight: Weight, form: Form) -> _Sums:
+def _products_of(block: Job, weight: Weight, form: Form) -> _Sums:
     right, left = block.right[weight], block.left.get(weight)
     if all_ones(right) and (left is None or all_ones(left)):
         return _sums(block, form)
-    rows = _product(block.x.rows, block.y.rows, right, form, skip=not block.diagonal)
-    columns = None if left is None else _product(block.y.rows, block.x.rows, left, form, skip=not block.diagonal)
+    rows = _product(block.x.rows, block.across.rows, right, form, skip=block.without_diagonal)
+    columns = (
+        None if left is None else _product(block.across.rows, block.x.rows, left, form, skip=block.without_diagonal)
+    )
     return _Sums(rows, columns, math.nan)
 
 
-def _sums(block: Block, form: Form) -> _Sums:
+def _sums(block: Job, form: Form) -> _Sums:
     """Row and column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
     import torch
 
-    n, m = len(block.x), len(block.y)
+    n, m = len(block.x), len(block.across)
     layout = layout_of(block.x.rows.shape[1], form.kind)
     left = operand(block.x.rows, form, "left", _padded(n))
-    right = operand(block.y.rows, form, "right", _padded(m))
+    right = operand(block.across.rows, form, "right", _padded(m))
     rows = torch.zeros(len(left), dtype=torch.int64, device=left.device)
     columns = rows if block.symmetric else torch.zeros(len(right), dtype=torch.int64, device=left.device)
     # At most max(n, m) values of size 1 are added to one another: 62 bits hold their sum.
@@ -167,20 +169,20 @@ def _sums(block: Block, form: Form) -> _Sums:
     return _Sums(out[0], out[1], float(squares) * form.factor**2 * (2.0 if block.symmetric else 1.0))
 
 
-def _launch_held(block: Block, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
+def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
     import torch
 
     from relfit.compute import triton_kernels
 
     left, right, rows, columns = arrays
     height, width, warps = SUMS
-    matrix = Matrix(len(block.x), len(block.y), block.symmetric, not block.diagonal, height, width)
+    matrix = Matrix(len(block.x), len(block.across), block.symmetric, block.without_diagonal, height, width)
     total = torch.zeros((), dtype=torch.float64, device=left.device)
     for units, masked in zip(_units_on(matrix, str(left.device)), (False, True), strict=True):
         if len(units):
             squares = torch.zeros(len(units), dtype=torch.float64, device=left.device)
             triton_kernels.sums[(len(units),)](
-                *(left, right, units, rows, columns, squares, len(block.x), len(block.y), fixed),
+                *(left, right, units, rows, columns, squares, len(block.x), len(block.across), fixed),
                 *(form.unit, form.offset),
                 **_constants(form, block),
                 MASKED=masked,
@@ -203,17 +205,17 @@ def _units_on(matrix: Matrix, device: str) -> tuple[Any, Any]:
     return clear, masked
 
 
-def _launch_deep(block: Block, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
+def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
     import torch
 
     from relfit.compute import triton_kernels
 
     left, right, rows, columns = arrays
     height, width, warps = DEEP
-    count = -(-len(block.x) // height) * -(-len(block.y) // width)
+    count = -(-len(block.x) // height) * -(-len(block.across) // width)
     squares = torch.zeros(count, dtype=torch.float64, device=left.device)
     triton_kernels.deep_sums[(count,)](
-        *(left, right, rows, columns, squares, len(block.x), len(block.y), layout.columns, fixed),
+        *(left, right, rows, columns, squares, len(block.x), len(block.across), layout.columns, fixed),
         *(form.unit, form.offset, 1.0),
         **_constants(form, block),
         SQUARES=block.squares,
@@ -280,8 +282,8 @@ def _launch_products(
     return torch.cat(panels)
 
 
-def _constants(form: Form, block: Block | None = None) -> dict[str, Any]:
-    shape = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": not block.diagonal}
+def _constants(form: Form, block: Job | None = None) -> dict[str, Any]:
+    shape = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal}
     return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **shape}
 
 

@@ -311,7 +311,7 @@ def each_part(
         parts = _parts(start, start + len(arrays[0]) - lags, lags, ends)
         return [(start + part.first, reduce(start + part.first, values(part))) for part in parts]
 
-    def of_window(start: int, window: Sequence[Array], executor: Executor) -> Iterator[tuple[int, T]]:
+    def of_window(start: int, window: Sequence[Array], executor: Executor | None) -> Iterator[tuple[int, T]]:
         def call(first: int) -> tuple[Any, ...]:
             return of_slice, start + first, [array[first : first + size + lags] for array in window]
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from relfit.compute.backend import Backend, Points, Products
-from relfit.compute.reduce import Job, Patch, Runtime, Sums, described, matrix_sums
+from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Points, Products
-from relfit.compute.reduce import Job, Patch, Runtime, Sums, described, matrix_sums
+from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.data.load import Data
 from relfit.estimators.bands import BandRows, BandValues, Part, band_rows
 from relfit.estimators.base import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Block, NumpyBackend, Points, Products
+from relfit.compute.backend import Backend, Job, NumpyBackend, Points, Products
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.data.models import Density
@@ -195,13 +195,13 @@ class SharedDistances(NumpyBackend):
         keys = fingerprint(rows).keys.view(np.float64)[:, None]
         return Points(rows, keys, keys.T, by_differences=False)
 
-    def block_sums(self, block: Block) -> Products:
+    def block_sums(self, block: Job) -> Products:
         """The products of the block with φ of its distances."""
-        key = block.x.left.tobytes(), block.y.left.tobytes()
+        key = block.x.left.tobytes(), block.across.left.tobytes()
         if key not in self.blocks:
-            self.blocks[key] = squared_distances(block.x.rows, block.y.rows, self.shortest)
+            self.blocks[key] = squared_distances(block.x.rows, block.across.rows, self.shortest)
         (phi,) = block.kernel.weights(self.blocks[key], ("phi",))
-        if not block.diagonal:
+        if block.without_diagonal:
             np.fill_diagonal(phi, 0.0)
         rows = {w: (phi @ side).T for w, side in block.right.items()}
         columns = {w: (phi.T @ side).T for w, side in block.left.items()}

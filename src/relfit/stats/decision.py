@@ -178,7 +178,7 @@ def gaps_to(joint: JointEstimate, best: int) -> Gaps:
 
 
 def _error_and_rounding(total: Array, covariance: Array) -> tuple[Array, Array]:
-    """s_ij from V_ii + V_jj and V_ij, exactly 0 if it is rounding; and how large rounding makes constant differences."""
+    """s_ij from V_ii + V_jj and V_ij, exactly 0 if it is rounding; and how large rounding makes a constant."""
     spread = np.maximum(total - 2.0 * covariance, 0.0)
     root = np.sqrt(spread)
     error = np.where(spread <= NO_VARIANCE * total, 0.0, root)

@@ -91,7 +91,7 @@ class Squared:
         return np.asarray(first + ratio**2 * (4.0 * self.along**2 + 2.0 * self.rest))
 
     def noise(self, z: Array, n: float) -> tuple[Array | None, Array]:
-        """Draws of N(0, V), V as the tests get it, from standard normal z (2, …, l): a part to scale by u, and the rest."""
+        """N(0, V), V as the tests get it, from standard normal z (2, …, l): one part to scale by u, and one not."""
         ratio = self.rows / n
         scaled = 2.0 * math.sqrt(ratio) * (z[0] @ covariance_root(self.along).T)
         return scaled, math.sqrt(2.0) * ratio * (z[1] @ covariance_root(self.rest).T)

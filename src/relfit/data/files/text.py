@@ -221,8 +221,9 @@ def _is_float(field: str) -> bool:
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
     """The fields of one line after the other."""
     name = path.name.lower()
-    opened = cast("IO[bytes]", gzip.open(path)) if name.endswith(".gz") else path.open("rb")
-    with io.TextIOWrapper(opened, encoding="utf-8-sig", newline="") as text:
+    with path.open("rb") as file:
+        binary = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if name.endswith(".gz") else file
+        text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
         separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
         yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
 
