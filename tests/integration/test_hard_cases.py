@@ -9,7 +9,7 @@ from refusals import refused
 
 import relfit
 from relfit.api import compare, compare_pair, decide, estimate
-from relfit.compute import choice
+from relfit.compute import reduce
 from relfit.data.models import Density, Sample
 from relfit.estimators.base import KSD, MMD
 from relfit.kernels.standard import IMQ, Gaussian
@@ -765,7 +765,7 @@ def test_other_options_are_refused_in_one_line(monkeypatch, rng):
         result = compare(reference, models, rng=0)
         refused(lambda level=level, result=result: result.confidence_interval(level), "level: expected a number")
         refused(lambda level=level, result=result: result.lower_bound(level), "level: expected a number")
-    monkeypatch.setattr(choice, "_has", lambda library: False)
+    monkeypatch.setattr(reduce, "_has", lambda library: False)
     with pytest.raises(relfit.BackendUnavailable, match="torch is not installed; install it with  pip install torch"):
         compare(reference, models, compute=relfit.Compute(backend="torch"))
 

@@ -14,7 +14,6 @@ from refusals import refused
 from scipy.special import ndtr
 
 import relfit
-from relfit.cli.compare import _judged
 from relfit.report.gate import Gate, gate_record, gate_sentence, gate_words, judge, junit_xml
 from relfit.report.page import render_report
 from relfit.results.serial import as_json
@@ -218,12 +217,12 @@ def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
     assert relfit.Comparison.from_json(text).to_json() == result.to_json()
 
 
-def test_where_the_data_give_no_answer_the_files_have_none(rng):
+def test_where_the_data_give_no_answer_nothing_is_judged(rng):
     data, models = rng.normal(size=(40, 2)), {"a": rng.normal(size=(40, 2)), "far": rng.normal(3, 1, (40, 2))}
     blind = relfit.compare(data, models, kernel=relfit.Gaussian(1e-6), rng=0)
-    assert _judged(blind, "far", "a") is None
-    assert _judged(replace(blind, kernel=None), "far", "a") is not None
-    assert _judged(blind, None, None) is None
+    with pytest.raises(relfit.RelfitError):
+        judge(blind, "far", "a")
+    assert judge(replace(blind, kernel=None), "far", "a") is not None
 
 
 def test_a_gate_that_passes_fails_nothing(make):
