@@ -277,6 +277,7 @@ def expected():
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.usefixtures("as_a_fresh_process")
 def test_the_answer_is_the_same(name, expected):
     # Through JSON and back, as the expected answer went.
     new = json.loads(json.dumps(answer(CASES[name]())))
