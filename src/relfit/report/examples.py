@@ -16,15 +16,13 @@ from relfit.report.landscape import strongest
 from relfit.report.recall import Recalled
 from relfit.report.witness import Differing, Side
 from relfit.util.errors import InputError
+from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
 from relfit.util.text import visible
 
 REFERENCE = "reference"
 SHOWN = 4
 # Pixels along the longer side of a picture in the page, and letters of a text.
 PICTURE, LETTERS = 96, 240
-# A file that claims more pixels than this is not opened.
-MOST_PIXELS = 100_000_000
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ def _from_file(path: Path, number: int) -> Example:
     try:
         from PIL import Image
 
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path, formats=IMAGE_FORMATS) as image:
             if image.size[0] * image.size[1] > MOST_PIXELS:
                 return Example(name, None, "too large to show")
             return Example(name, _encoded(image.convert("RGB")), None)

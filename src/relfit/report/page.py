@@ -249,6 +249,9 @@ def python_call(comparison: Comparison) -> str | None:
     median_gaussian = isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
     if comparison.preset is None and not median_gaussian:
         options["kernel"] = _kernel_code(comparison.kernel)
+    if comparison.measure == "mmd" and comparison.preset is None:
+        # The models may have been densities that were drawn from: without this, they would be compared by KSD.
+        options["discrepancy"] = repr("mmd")
     if comparison.groups is not None:
         options["groups"] = "groups"
     options["rng"] = repr(comparison.seed)
