@@ -14,8 +14,7 @@ from scipy.stats import multivariate_normal
 
 import relfit
 from relfit.kernels.composite import Decay, Tilted
-from relfit.report.formats import latex_text, to_csv, to_latex, to_markdown
-from relfit.report.methods import methods_text, references
+from relfit.report.formats import latex_text, methods_text, references, to_csv, to_latex, to_markdown
 from relfit.report.page import render_report, settings
 from relfit.report.text import table
 from relfit.report.words import error_words

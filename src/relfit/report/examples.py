@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from relfit.report.landscape import strongest
 from relfit.report.recall import Recalled
-from relfit.report.witness import Differing, Side
+from relfit.report.witness import Differing, Side, strongest
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
 from relfit.util.text import visible
