@@ -18,13 +18,12 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
-from relfit.report.checks import checks, rows_advice
+from relfit.report.checks import bandwidth_sensitivity, checks, rows_advice, used_test
 from relfit.report.examples import check_items, strips
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.formats import methods_text
 from relfit.report.gate import Gate, gate_sentence
 from relfit.report.recall import recall
-from relfit.report.sensitivity import bandwidth_sensitivity, used_test
 from relfit.report.text import short_names, table
 from relfit.report.witness import where
 from relfit.results.comparison import Comparison

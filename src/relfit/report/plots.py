@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.path import Path
 
+from relfit.report.checks import bandwidth_sensitivity, obstacle
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.recall import recall
-from relfit.report.sensitivity import bandwidth_sensitivity, obstacle
 from relfit.report.text import short_names
 from relfit.report.witness import CLEAR, Landscape, colour_steps, differing_rows, landscape, largest_difference
 from relfit.report.words import TEST_WORDS, measure_of, name_of_test

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -324,9 +324,13 @@ class Comparison(Record):
         """For every model the one it stands for: itself, or the one it is a copy of."""
         return [self.copies.get(name, name) for name in self.names]
 
-    def distinct(self) -> JointEstimate:
-        """The estimate of the distinct models, each once: copies are tested once and share their original's answer."""
-        index = [i for i, name in enumerate(self.names) if name not in self.copies]
+    def distinct(self, among: Collection[str] | None = None) -> JointEstimate:
+        """The estimate of the distinct models, each once: copies are tested once and share their original's answer.
+
+        `among` names the models that are of interest, by default all.
+        """
+        among = self.names if among is None else among
+        index = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
         sizes, groups = (
             counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + i] for i in index))
             for counts in (self.sizes, self.groups)
