@@ -64,13 +64,19 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
             raise InputError(f"{argument}: expected the name of a model, got {value!r}")
     if against == name:
         raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
-    _check_seen(comparison, name, against)
+    others, opponent = comparison.indistinguishable(name), against or comparison.best
+    if comparison.kernel is not None and (others if opponent == name else opponent in others):
+        # No data could have changed this answer: the kernel takes the same value on all pairs of rows.
+        whom = "the other models" if opponent == name else repr(opponent)
+        raise InputError(
+            f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes "
+            "the same value on all their pairs of rows; choose a bandwidth near the median distance"
+        )
     if against is None:
         row = next(row for row in comparison.rows() if row["name"] == name)
         # The best set shows only that some model is better: the opponent is the one that beats this one most clearly.
         beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
-        opponent = beaters.get(name) or comparison.best
-        return Gate(name, opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+        return Gate(name, beaters.get(name) or opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
     originals = comparison.originals()
@@ -79,19 +85,6 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
     return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
-
-
-def _check_seen(comparison: Comparison, name: str, against: str | None) -> None:
-    """Refuse an answer that no data could have changed: a kernel that takes the same value on all pairs of rows."""
-    others = comparison.indistinguishable(name)
-    opponent = comparison.best if against is None else against
-    if comparison.kernel is None or not (others if opponent == name else opponent in others):
-        return
-    whom = "the other models" if opponent == name else repr(opponent)
-    raise InputError(
-        f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes the "
-        "same value on all their pairs of rows; choose a bandwidth near the median distance"
-    )
 
 
 def gate_words(comparison: Comparison, gate: Gate) -> str:
@@ -105,10 +98,16 @@ def gate_words(comparison: Comparison, gate: Gate) -> str:
     passed = f"no evidence that {name} is worse than {whom}{than}"
     if gate.equivalent:
         passed = f"{name} is within {comparison.margin:g} of {whom}"
-    copied = _copied(comparison, gate)
+    # With a fixed opponent only a copy of that one counts.
+    stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
+    others = [gate.against] if gate.fixed else [other for other in comparison.names if other != gate.name]
+    copied = [other for other in others if stand_for[other] == stand_for[gate.name]]
     if not copied:
         return passed
-    same = f"{name} {_same(comparison, gate.name, listed(copied))}"
+    # A copy has its rows in common, which new samples would change; a density has none.
+    same = f"{name} holds the same rows as {listed(copied)}; draw new samples if it is a different model"
+    if ((comparison.inputs or {}).get("models") or {}).get(gate.name) is None:
+        same = f"{name} is a duplicate of {listed(copied)}"
     return same if gate.against in copied else f"{passed}, but {same}"
 
 
@@ -126,12 +125,13 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
 
 def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
     """The gate as the result file has it."""
+    verdict, sentence = _verdict(gate), gate_sentence(comparison, gate)
     return {
         "model": gate.name,
         "against": gate.against,
-        "verdict": _verdict(gate),
+        "verdict": verdict,
         "pvalue": gate.pvalue,
-        "sentence": gate_sentence(comparison, gate),
+        "sentence": sentence,
     }
 
 
@@ -183,20 +183,6 @@ def _verdict(gate: Gate) -> str:
 
 def _opponent(gate: Gate) -> str:
     return quoted(gate.against) if gate.fixed else "the best"
-
-
-def _copied(comparison: Comparison, gate: Gate) -> list[str]:
-    """The models that hold the same as the gated one; with a fixed opponent only that one counts."""
-    stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
-    others = [gate.against] if gate.fixed else [name for name in comparison.names if name != gate.name]
-    return [name for name in others if stand_for[name] == stand_for[gate.name]]
-
-
-def _same(comparison: Comparison, name: str, whom: str) -> str:
-    """What a copy has in common: its rows, which new samples would change; a density has none."""
-    if ((comparison.inputs or {}).get("models") or {}).get(name) is None:
-        return f"is a duplicate of {whom}"
-    return f"holds the same rows as {whom}; draw new samples if it is a different model"
 
 
 def _legal(shown: str) -> str:
