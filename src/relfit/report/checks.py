@@ -74,35 +74,33 @@ class Check:
 
 def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
-    each = [
-        _kernel(comparison),
-        _bandwidth(comparison, recalled, sensitivity),
-        _degeneracy(comparison),
-        _shared_rows(comparison, recalled),
-        _clusters(comparison, recalled),
-        _scores(comparison, recalled),
-        _randomised(comparison),
-    ]
-    return [check for check in each if check is not None]
+    each, kind = [], measure_of(comparison).kind
+    if comparison.kernel is not None:
+        each += [_kernel(comparison), _bandwidth(comparison, recalled, sensitivity)]
+    if comparison.near_degeneracy is not None:
+        each.append(_degeneracy(dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))))
+    if kind == "samples":
+        each.append(_shared_rows(comparison, recalled))
+    if kind == "densities":
+        each += [_clusters(recalled), _scores(recalled)]
+    if comparison.randomised:
+        other = f"a seed other than {comparison.seed} may choose another model"
+        each.append(Check("Random choice", "mind", (f"The choice of the best model is randomised: {other}.",)))
+    return each
 
 
-def _kernel(comparison: Comparison) -> Check | None:
-    described = kernel_words(comparison)
-    if described is None:
-        return None
+def _kernel(comparison: Comparison) -> Check:
     how = {
         "median": "Its bandwidth is the median distance between rows: the usual choice, but not always a good one.",
         "given": "It was specified in advance, not chosen from these data.",
         "selected": "It was chosen on separate rows for telling these models apart; the test did not use those rows.",
     }.get(comparison.bandwidth_rule or "", "")
     decides = "It decides which differences count, and so which model is the best."
-    return Check("Kernel", "plain", tuple(part for part in (f"{described}.", how, decides) if part))
+    return Check("Kernel", "plain", tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part))
 
 
-def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> Check | None:
+def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> Check:
     title = "Another bandwidth"
-    if comparison.kernel is None:
-        return None
     if recalled is None:
         return Check(title, "plain", (_WITHOUT_DATA,))
     if sensitivity is None:
@@ -113,14 +111,10 @@ def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: S
     return Check(title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",))
 
 
-def _degeneracy(comparison: Comparison) -> Check | None:
-    parts = comparison.near_degeneracy
-    if parts is None:
-        return None
-    close = [name for name, part in zip(comparison.names, parts, strict=True) if part > NEAR_DEGENERATE]
-    title = "Models very close to the data"
+def _degeneracy(parts: Mapping[str, float]) -> Check:
+    title, close = "Models very close to the data", [name for name, part in parts.items() if part > NEAR_DEGENERATE]
     if not close:
-        most = f"{100 * float(parts.max()):.0f}%"
+        most = f"{100 * max(parts.values()):.0f}%"
         text = f"None: second-order noise makes up at most {most} of any variance, so the normal approximation holds."
         return Check(title, "good", (text,))
     text = (
@@ -130,9 +124,7 @@ def _degeneracy(comparison: Comparison) -> Check | None:
     return Check(title, "mind", (text,))
 
 
-def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check | None:
-    if measure_of(comparison).kind != "samples":
-        return None
+def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check:
     title = "Rows shared with the reference"
     if comparison.shared_rows:
         counts = [f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()]
@@ -143,9 +135,7 @@ def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check | N
     return Check(title, "good", ("None were found.",))
 
 
-def _clusters(comparison: Comparison, recalled: Recalled | None) -> Check | None:
-    if measure_of(comparison).kind != "densities":
-        return None
+def _clusters(recalled: Recalled | None) -> Check:
     blind = (
         "KSD compares slopes of the log density. Where the data fall into clusters far apart, it is nearly blind to "
         "how much weight a model gives each of them."
@@ -165,9 +155,7 @@ def _clusters(comparison: Comparison, recalled: Recalled | None) -> Check | None
     return Check(title, "mind", (seen, blind))
 
 
-def _scores(comparison: Comparison, recalled: Recalled | None) -> Check | None:
-    if measure_of(comparison).kind != "densities":
-        return None
+def _scores(recalled: Recalled | None) -> Check:
     title = "Score check"
     if recalled is None:
         return Check(title, "plain", (_WITHOUT_DATA,))
@@ -188,13 +176,6 @@ def _scores(comparison: Comparison, recalled: Recalled | None) -> Check | None:
         for message, models in models_with.items()
     ]
     return Check(title, "good" if good else "mind", tuple(sentences))
-
-
-def _randomised(comparison: Comparison) -> Check | None:
-    if not comparison.randomised:
-        return None
-    text = f"The choice of the best model is randomised: a seed other than {comparison.seed} may choose another model."
-    return Check("Random choice", "mind", (text,))
 
 
 def separated_clusters(x: Array) -> tuple[float, float] | None:

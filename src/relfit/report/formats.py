@@ -14,7 +14,7 @@ from importlib import resources
 
 from relfit.kernels.standard import Gaussian
 from relfit.report.text import table
-from relfit.report.words import fill, group_words, measure_of, range_words, words_of
+from relfit.report.words import TEST_WORDS, fill, group_words, measure_of, range_words
 from relfit.results.comparison import Comparison
 from relfit.stats.maxt import SMALL_SAMPLE
 from relfit.util.checks import check_choice
@@ -203,7 +203,7 @@ def methods_text(comparison: Comparison, cite: str = "text") -> str:
         _compared(comparison),
         _kernel(comparison),
         _DEPENDENCE.get(comparison.dependence or "", "").format(pairing=pairing),
-        fill(words_of(comparison).methods, comparison, critical=_critical_values(comparison)),
+        fill(TEST_WORDS[comparison.test].methods, comparison, critical=_critical_values(comparison)),
         error,
         _software(comparison),
     ]
@@ -250,7 +250,7 @@ def _rows(comparison: Comparison) -> str:
         return f" on {reference} items{group_words(comparison)}"
     if not reference:
         return f", each given by {drawn} draws, against a target density"
-    test = words_of(comparison)
+    test = TEST_WORDS[comparison.test]
     source = f"each given by a sample of {drawn}" if models else "given by their densities"
     return f", {source}, against {reference} observations" + (f" used {test.rows}" if test.rows else "")
 

@@ -125,13 +125,12 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
 
 def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
     """The gate as the result file has it."""
-    verdict, sentence = _verdict(gate), gate_sentence(comparison, gate)
     return {
         "model": gate.name,
         "against": gate.against,
-        "verdict": verdict,
+        "verdict": _verdict(gate),
         "pvalue": gate.pvalue,
-        "sentence": sentence,
+        "sentence": gate_sentence(comparison, gate),
     }
 
 

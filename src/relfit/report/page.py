@@ -78,7 +78,7 @@ def render_report(
     True
     """
     names = [row["name"] for row in comparison.rows()]
-    test, level = words.words_of(comparison), f"{100 * (1.0 - comparison.alpha):g}%"
+    test, level = words.TEST_WORDS[comparison.test], f"{100 * (1.0 - comparison.alpha):g}%"
     cells = (row[:MOST_PAIRED] for row in who_beats_whom(comparison))
     return (
         _environment()

@@ -170,6 +170,11 @@ class WordsForMeasure:
     methods: str = ""
     caveats: tuple[str, ...] = ()
 
+    @property
+    def direction(self) -> str:
+        """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
+        return "smaller is better" if self.kind == "values" else ""
+
 
 _WEIGHTS = (
     "A density with the right shape around each cluster of the data but with the wrong weights can pass for the right "
@@ -220,24 +225,21 @@ def name_of_test(test: str) -> str:
     return TEST_WORDS[test].name if test in TEST_WORDS else _PAIR_TESTS.get(test, test)
 
 
-def words_of(comparison: Comparison) -> WordsForTest:
-    """What is said about the result's test."""
-    return TEST_WORDS[comparison.test]
-
-
 def fill(template: str, comparison: Comparison, **more: str) -> str:
     """A template of `TEST_WORDS` with what this result says."""
-    margin = f"{comparison.margin:g}"
-    best = comparison.status[comparison.best_index]
+    measure = measure_of(comparison)
+    remarks = [measure.direction] if measure.direction else []
+    if "tie" in comparison.status[comparison.best_index]:
+        remarks.append("a tie")
     facts = {
         "best": quoted(comparison.best),
-        "measure": measure_of(comparison).name,
-        "remarks": _in_brackets([*_direction(comparison), *(["a tie"] if "tie" in best else [])]),
+        "measure": measure.name,
+        "remarks": f" ({'; '.join(remarks)})" if remarks else "",
         "fraction": "part" if comparison.select_fraction is None else f"{comparison.select_fraction:.0%}",
         "seed": str(comparison.seed),
         "alpha": f"{100 * comparison.alpha:g}%",
         "level": f"{100 * (1.0 - comparison.alpha):g}%",
-        "margin": f" by more than {margin}" if comparison.margin else "",
+        "margin": f" by more than {comparison.margin:g}" if comparison.margin else "",
         "within": " within that margin" if comparison.margin else "",
         "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
         "uncorrected": "" if comparison.correction == "none" else ", before the correction for many models",
@@ -247,8 +249,9 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
 
 def header(result: Comparison | PairComparison) -> str:
     """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
-    measure = measure_of(result).name + _in_brackets(_direction(result))
-    parts = [name_of_test(result.test), measure, kernel_words(result), size_words(result)]
+    measure = measure_of(result)
+    measured = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
+    parts = [name_of_test(result.test), measured, kernel_words(result), size_words(result)]
     if result.estimator not in (None, "complete"):
         parts.append(f"{result.estimator} estimator")
     if result.dependence not in (None, "independent"):
@@ -307,7 +310,7 @@ def summary(comparison: Comparison) -> str:
     if comparison.blind:
         return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
     worse, same, equivalent, undecided = grouped(comparison)
-    test = words_of(comparison)
+    test = TEST_WORDS[comparison.test]
     clauses = []
     if same:
         clauses.append(f"{_are(same)} the same as it")
@@ -365,12 +368,12 @@ def question(comparison: Comparison) -> str:
     estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
     if measure.kind == "values":
         estimated = f"Each model has a {measure.name}; smaller is better."
-    return f"{estimated} {fill(words_of(comparison).question, comparison)}"
+    return f"{estimated} {fill(TEST_WORDS[comparison.test].question, comparison)}"
 
 
 def error_words(comparison: Comparison) -> str:
     """Which error is held at the level α."""
-    test = words_of(comparison)
+    test = TEST_WORDS[comparison.test]
     error, opponent = test.error, test.opponent
     if comparison.correction in ("by", "bh"):
         condition = ", provided that the tests are positively dependent" if comparison.correction == "bh" else ""
@@ -402,7 +405,7 @@ def in_other_words(comparison: Comparison) -> list[str]:
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
         "A p-value is the probability that data speak against a model at least as strongly as these do, if in fact it "
-        f"is no worse{words_of(comparison).pvalue}. The smaller it is, the stronger the evidence; it is not the "
+        f"is no worse{TEST_WORDS[comparison.test].pvalue}. The smaller it is, the stronger the evidence; it is not the "
         "probability that the model is as good.",
     ]
 
@@ -438,12 +441,3 @@ def caveats(comparison: Comparison) -> list[str]:
 def kind_of(row: dict[str, Any]) -> str:
     """A row's verdict as one word: "best", "worse" or "open"."""
     return "best" if row["best"] else "worse" if row["worse"] else "open"
-
-
-def _direction(result: Comparison | PairComparison) -> list[str]:
-    """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
-    return ["smaller is better"] if measure_of(result).kind == "values" else []
-
-
-def _in_brackets(remarks: Sequence[str]) -> str:
-    return f" ({'; '.join(remarks)})" if remarks else ""
