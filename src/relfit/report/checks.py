@@ -223,16 +223,12 @@ class Sensitivity:
         factors, lengths: the multiples, and the lengths they give.
         results: the estimate and the verdicts of the distinct models for each.
         copies: the name of every copy, and the model that it is a copy of.
-        rows: the most rows of a sample that were used.
-        complete: whether these are all rows.
     """
 
     factors: tuple[float, ...]
     lengths: tuple[float, ...]
     results: tuple[tuple[JointEstimate, Decision], ...]
     copies: Mapping[str, str]
-    rows: int
-    complete: bool
 
     def kinds(self, name: str) -> tuple[str, ...]:
         """For every factor "best", "worse" or "open" for this model."""
@@ -283,9 +279,7 @@ def bandwidth_sensitivity(
     shortest = min(kernel.length for kernel in kernels)
     runtime = Runtime(SharedDistances(shortest=shortest) if share else NumpyBackend())
     results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
-    lengths = tuple(kernel.length for kernel in kernels)
-    rows, complete = recalled.most_rows, recalled.complete
-    return Sensitivity(tuple(factors), lengths, results, recalled.data.copies, rows, complete)
+    return Sensitivity(tuple(factors), tuple(kernel.length for kernel in kernels), results, recalled.data.copies)
 
 
 def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:

@@ -28,6 +28,7 @@ _LATEX = {
     **{"|": r"\textbar{}", "²": r"\textsuperscript{2}", "Δ": r"$\Delta$", "α": r"$\alpha$", "—": "---", "–": "--"},
     **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}"},
 }
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _POWER = re.compile(r"(<?)(-?[\d.]+)e([+-]?\d+)")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~])")
 # [key; key] is a citation, (NAME [key; key]) one inside brackets.
@@ -118,12 +119,9 @@ def to_csv(comparison: Comparison) -> str:
     writer.writeheader()
     for row in rows:
         cells = {key: "; ".join(value) if isinstance(value, tuple) else value for key, value in row.items()}
-        writer.writerow({key: f"'{cell}" if _runs(cell) else cell for key, cell in cells.items()})
+        formulas = {key for key, cell in cells.items() if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS)}
+        writer.writerow({key: f"'{cell}" if key in formulas else cell for key, cell in cells.items()})
     return out.getvalue()
-
-
-def _runs(cell: object) -> bool:
-    return isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
 def latex_text(text: str) -> str:
@@ -182,9 +180,7 @@ def references() -> dict[str, Reference]:
 def methods_text(comparison: Comparison, cite: str = "text") -> str:
     r"""One paragraph, then the references it cites.
 
-    Args:
-        comparison: the result.
-        cite: "text" for (Author, Year) and a list of references, "bibtex" for \citep commands and BibTeX entries.
+    `cite` is "text" for (Author, Year) and a list of references, "bibtex" for \citep commands and BibTeX entries.
 
     >>> from relfit import JointEstimate, decide
     >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")

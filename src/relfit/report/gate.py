@@ -114,8 +114,7 @@ def gate_words(comparison: Comparison, gate: Gate) -> str:
 def gate_sentence(comparison: Comparison, gate: Gate) -> str:
     """The answer with its words, as the page, the result file and the JUnit file have it.
 
-    >>> from relfit import JointEstimate, decide
-    >>> from relfit.report.gate import judge
+    >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> gate_sentence(result, judge(result, "new", "old"))
     'Gate failed: new is significantly worse than old (p-value 7.7e-9, level 0.05).'
@@ -140,8 +139,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     Other models never fail: that a known weak one is worse must not stop a release. The standard output of a case says
     what was found about its model, for the gated one in the gate's words; that of the suite has the gate and the table.
 
-    >>> from relfit import JointEstimate, decide
-    >>> from relfit.report.gate import judge
+    >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> ElementTree.fromstring(junit_xml(result, judge(result, "new"))).find("testsuite").attrib["failures"]
     '1'

@@ -116,7 +116,7 @@ def render_report(
 def _panels(comparison: Comparison, data: Any, items: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
     if data is None:
-        return {"checks": checks(comparison, None, None), "sensitivity": None, "where": None, "examples": []}
+        return {"checks": checks(comparison, None, None), "sensitivity": None, "where": None}
     recalled = recall(comparison, data)
     checked_items = None if items is None else check_items(items, recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
@@ -126,6 +126,8 @@ def _panels(comparison: Comparison, data: Any, items: Any) -> dict[str, Any]:
         "checks": checks(comparison, recalled, sensitivity),
         "sensitivity": sensitivity,
         "where": panel,
+        # The number of rows that were used of each sample, unless it is all of them.
+        "fewer_rows": None if recalled.complete else recalled.most_rows,
         "examples": [(name, shown) for name, shown in examples if shown],
     }
 

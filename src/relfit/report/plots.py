@@ -31,7 +31,6 @@ from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 
 LONGEST_LABEL = 28
-POWER_SIZE = 7.2, 4.0
 # Multiples of the bandwidth.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 INK, FAINT, PALE = "#333333", "#999999", "#E4E4E4"
@@ -246,11 +245,7 @@ def _legend_beside(ax: Axes, **options: Any) -> None:
 def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax: Axes | None = None) -> Axes:
     """The witness function of one model (MMD) or its rows' contributions (KSD), over one or two axes.
 
-    Args:
-        comparison: the result.
-        data: the pair (reference, models) it was made from.
-        name: the model; by default the one with the largest discrepancy.
-        ax: the Axes to draw into.
+    `data` is the pair (reference, models) of the result. The model is by default the one with the largest discrepancy.
 
     >>> import relfit
     >>> rng = np.random.default_rng(0)
@@ -311,9 +306,8 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 
     Without `ax` a new figure is made that pyplot does not know, as `Comparison.plot` does.
     """
-    ax = new_axes(*POWER_SIZE) if ax is None else ax
-    others = [name for name in plan.names if name != plan.best]
-    shown = short_names(others, 24)
+    ax = new_axes(7.2, 4.0) if ax is None else ax
+    shown = short_names([name for name in plan.names if name != plan.best], 24)
     ax.axhline(plan.target_power, color=FAINT, linewidth=0.8)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
         ax.axvline(plan.n, color=FAINT, linewidth=0.8)
@@ -336,10 +330,7 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 def picture(plan: Plan, form: str) -> bytes:
     """The power curves as a file's contents, "png", "svg" or "pdf"."""
     out = io.BytesIO()
-    ax = new_axes(*POWER_SIZE)
-    power_curves(plan, ax)
     # The date would make the file differ each time.
-    ax.figure.canvas.print_figure(
-        out, format=form, metadata=None if form == "png" else {"CreationDate" if form == "pdf" else "Date": None}
-    )
+    metadata = None if form == "png" else {"CreationDate" if form == "pdf" else "Date": None}
+    power_curves(plan).figure.canvas.print_figure(out, format=form, metadata=metadata)
     return out.getvalue()

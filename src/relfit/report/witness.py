@@ -182,9 +182,8 @@ class Differing:
     @property
     def discrepancy(self) -> float:
         """The discrepancy of these rows: mean f(x) − mean f(r) for MMD², mean g for KSD²."""
-        if self.kind == "mass" and self.model is not None and self.reference is not None:
-            return float(self.model.heights.values.mean() - self.reference.heights.values.mean())
-        return float(self.sides[0].heights.values.mean())
+        first, *others = (float(side.heights.values.mean()) for side in self.sides)
+        return first - sum(others)
 
 
 def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Differing:
@@ -315,25 +314,11 @@ def _smoothed(grid: Sequence[Array], unit: Array, differing: Differing, view: Vi
     return Heights(value / total, scarce * error / total)
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """One landscape: paths by colour class, points, and ticks with their texts. The template puts it into an SVG."""
+def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
+    """The landscape with colours for differences up to `largest`, for the template to put into an SVG.
 
-    name: str
-    labels: tuple[str, ...]
-    width: float
-    height: float
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    bands: tuple[tuple[str, str], ...]
-    unclear: str
-    points: str
-    line: str = ""
-    zero: float | None = None
-
-
-def drawing(landscape: Landscape, largest: float) -> Drawing:
-    """The landscape with colours for differences up to `largest`."""
+    There are `bands` (a class for the colour, and a path), other paths, and ticks: where they stand, with their labels.
+    """
     grid, plane = landscape.grid, len(landscape.grid) == 2
     length = HEIGHT if plane else LINE_HEIGHT
     across = Scale(float(grid[0][0]), float(grid[0][-1]))
@@ -349,15 +334,15 @@ def drawing(landscape: Landscape, largest: float) -> Drawing:
     def y(values: Array) -> Array:
         return length - np.array([up.at(float(v)) for v in values]) * length / 100.0
 
-    return Drawing(
-        name=landscape.name,
-        labels=landscape.view.labels,
-        width=WIDTH,
-        height=length,
-        x_ticks=tuple((round(at * WIDTH / 100.0, 1), label) for at, label in across.labels(4)),
-        y_ticks=tuple((length - round(at * length / 100.0, 1), label) for at, label in up.labels(4 if plane else 5)),
+    return {
+        "name": landscape.name,
+        "labels": landscape.view.labels,
+        "width": WIDTH,
+        "height": length,
+        "x_ticks": [(round(at * WIDTH / 100.0, 1), label) for at, label in across.labels(4)],
+        "y_ticks": [(length - round(at * length / 100.0, 1), label) for at, label in up.labels(4 if plane else 5)],
         **(_plane(landscape, largest, x, y) if plane else _curve(landscape, x, y)),
-    )
+    }
 
 
 def colour_steps(largest: float) -> list[float]:
@@ -384,9 +369,11 @@ def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[s
     inside = [first[0] <= a <= first[-1] and second[0] <= b <= second[-1] for a, b in points]
     marks = zip(x(points[inside, 0]), y(points[inside, 1]), strict=True)
     return {
-        "bands": tuple((name, path) for name, path in bands if path),
+        "bands": [(name, path) for name, path in bands if path],
         "unclear": _filled(contour_generator(*corners, noise, fill_type=FillType.OuterOffset), -1.0, CLEAR),
         "points": "".join(f"M{a:.1f} {b:.1f}h0" for a, b in marks),
+        "line": "",
+        "zero": None,
     }
 
 
@@ -396,10 +383,10 @@ def _curve(landscape: Landscape, x: Placed, y: Placed) -> dict[str, Any]:
     shown = np.where(landscape.clear, landscape.values, 0.0)
     around = np.concatenate([at[:1], at, at[-1:]])
     return {
-        "bands": tuple(
+        "bands": [
             (name, _path(around, np.concatenate([[zero], y(side), [zero]])) + "z")
             for name, side in (("p4", np.maximum(shown, 0.0)), ("n4", np.minimum(shown, 0.0)))
-        ),
+        ],
         "unclear": _path(np.concatenate([at, at[::-1]]), np.concatenate([y(spread), y(-spread)[::-1]])) + "z",
         "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in x(landscape.points[:, 0])),
         "line": _path(at, y(landscape.values)),
@@ -443,8 +430,6 @@ def where(comparison: Comparison, recalled: Recalled) -> tuple[dict[str, Any], l
             for each, drawn in zip(differing, landscapes, strict=True)
         ],
         "left_out": len(comparison.names) - len(names),
-        "rows": recalled.most_rows,
-        "complete": recalled.complete,
         "standard_errors": CLEAR,
     }
     return panel, differing

@@ -251,18 +251,15 @@ def header(result: Comparison | PairComparison) -> str:
     """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
     measure = measure_of(result)
     measured = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
-    parts = [name_of_test(result.test), measured, kernel_words(result), size_words(result)]
-    if result.estimator not in (None, "complete"):
-        parts.append(f"{result.estimator} estimator")
-    if result.dependence not in (None, "independent"):
-        parts.append(f"{result.dependence} samples")
-    if result.margin:
-        parts.append(f"margin {result.margin:g}")
-    if result.backend not in (None, "numpy"):
-        parts.append(result.backend)
-    parts.append(f"α = {result.alpha:g}")
-    if isinstance(result, Comparison):
-        parts.append(CORRECTION_NAMES.get(result.correction))
+    parts = [
+        *(name_of_test(result.test), measured, kernel_words(result), size_words(result)),
+        None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
+        None if result.dependence in (None, "independent") else f"{result.dependence} samples",
+        f"margin {result.margin:g}" if result.margin else None,
+        None if result.backend == "numpy" else result.backend,
+        f"α = {result.alpha:g}",
+        CORRECTION_NAMES.get(result.correction) if isinstance(result, Comparison) else None,
+    ]
     return " · ".join(part for part in parts if part)
 
 
