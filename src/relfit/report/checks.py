@@ -43,10 +43,8 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
 
-# Rows at which derivatives of a density are checked.
-_SCORE_ROWS = 40
-# Rows among which clusters are looked for.
-_CLUSTER_ROWS = 400
+# Rows at which derivatives of a density are checked, and among which clusters are looked for.
+_SCORE_ROWS, _CLUSTER_ROWS = 40, 400
 # A cluster holds at least this fraction of the rows; fewer are outliers.
 _SMALLEST_FRACTION = 0.05
 # A gap between clusters is at least so many times the usual step between neighbours, this quantile of all steps; only
@@ -54,9 +52,8 @@ _SMALLEST_FRACTION = 0.05
 _WIDE, _USUAL, _TRIED = 4.0, 0.9, 60
 # Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
 POWER, TRIALS, _MOST_SENTENCES = 0.8, 200, 4
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-# Within these multiples a verdict should stay what it is.
-NEAR = (0.5, 2.0)
+# The multiples of the bandwidth that are tried, and the range of them in which a verdict should stay what it is.
+FACTORS, NEAR = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 2.0)
 # Squared distances are kept between bandwidths from so many columns on, where they cost more than kernel values do,
 # and up to so many of them: 256 MB.
 SHARED_COLUMNS, _MOST_DISTANCES = 128, 2**25
@@ -171,11 +168,8 @@ def _scores(recalled: Recalled | None) -> Check:
             passed, message = False, f"could not be checked ({error})"
         good = good and passed
         models_with.setdefault(message, []).append(name)
-    sentences = [
-        f"{listed(models) if data.target is None else 'The target'}: {visible(message)}."
-        for message, models in models_with.items()
-    ]
-    return Check(title, "good" if good else "mind", tuple(sentences))
+    whose = {text: listed(models) if data.target is None else "The target" for text, models in models_with.items()}
+    return Check(title, "good" if good else "mind", tuple(f"{whose[text]}: {visible(text)}." for text in whose))
 
 
 def separated_clusters(x: Array) -> tuple[float, float] | None:

@@ -35,9 +35,8 @@ from relfit.util.text import listed
 _PRODUCT_COLUMNS, _LARGEST_PRODUCT_RATIO = 32, 1e5
 # Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
 _SAME = 1e-3
-GRID = {1: 241, 2: 61}
-# Rows that are drawn.
-MOST_POINTS = 300
+# Places along an axis of a picture with one or two axes, and rows that are drawn.
+GRID, MOST_POINTS = {1: 241, 2: 61}, 300
 # Space around the data, and the width that rows are smoothed by, as parts of the frame.
 _MARGIN, _SMOOTHING = 0.06, 0.07
 # Rows that must have a part in a smoothed value; with fewer its error grows quickly.
@@ -49,9 +48,8 @@ _FRAME = (0.005, 0.995)
 # Steps of colour to either side; squared, so that small differences are told apart too.
 STEPS = 5
 WIDTH, HEIGHT, LINE_HEIGHT = 240.0, 200.0, 110.0
-# Pictures of more models are left out, from the middle of the table.
-MOST_MODELS = 6
-_PLACES = 3
+# Pictures of more models are left out, from the middle of the table. So many rows are named for each.
+MOST_MODELS, _ROWS_NAMED = 6, 3
 # Where coordinates stand along a side of the picture.
 Placed = Callable[[Array], Array]
 
@@ -62,6 +60,9 @@ class Heights:
 
     values: Array
     errors: Array
+
+    def __sub__(self, other: Heights) -> Heights:
+        return Heights(self.values - other.values, np.hypot(self.errors, other.errors))
 
 
 def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> Heights:
@@ -74,8 +75,7 @@ def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> H
     >>> witness(np.array([[0.0]]), x, r, Gaussian(2.0)).values  # (1 + e^−½)/2 − e^−½
     array([0.19673467])
     """
-    model, data = (_moments(kernel_values(points, rows, kernel)) for rows in (sample, reference))
-    return _difference(model, data)
+    return _means(kernel_values(points, sample, kernel)) - _means(kernel_values(points, reference, kernel))
 
 
 def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights, Array]:
@@ -86,10 +86,10 @@ def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Height
     The third is ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
     """
     cross = kernel_values(sample, reference, kernel)
-    typical = _moments(cross)
-    at_sample = _difference(_moments_without_self(kernel_values(sample, sample, kernel)), typical)
-    at_reference = _difference(_moments(cross.T), _moments_without_self(kernel_values(reference, reference, kernel)))
-    return at_sample, at_reference, typical[0]
+    typical = _means(cross)
+    at_sample = _means(kernel_values(sample, sample, kernel), without_self=True) - typical
+    at_reference = _means(cross.T) - _means(kernel_values(reference, reference, kernel), without_self=True)
+    return at_sample, at_reference, typical.values
 
 
 def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
@@ -107,7 +107,7 @@ def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
     along = np.diag(projected)
     slopes = projected + projected.T - along[:, None] - along
     u = phi * (scores @ scores.T) + 2.0 * dphi * slopes - 2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    return Heights(*_moments_without_self(weight[:, None] * u * weight))
+    return _means(weight[:, None] * u * weight, without_self=True)
 
 
 def kernel_values(x: Array, y: Array, kernel: Kernel) -> Array:
@@ -130,21 +130,13 @@ def squared_distances(x: Array, y: Array, length: float) -> Array:
     return np.asarray(cdist(x, y, "sqeuclidean"))
 
 
-def _moments(values: Array) -> tuple[Array, Array]:
-    """Mean along each row, and its standard error."""
+def _means(values: Array, *, without_self: bool = False) -> Heights:
+    """The mean along each row, and its standard error; of a square matrix possibly with its diagonal left out."""
+    if without_self:
+        values = values[~np.eye(len(values), dtype=bool)].reshape(len(values), -1)
     count = values.shape[1]
     spread = values.std(axis=1, ddof=1) if count > 1 else np.zeros(len(values))
-    return values.mean(axis=1), spread / np.sqrt(count)
-
-
-def _moments_without_self(square: Array) -> tuple[Array, Array]:
-    """`_moments` of the rows of a square matrix, its diagonal left out."""
-    count = len(square)
-    return _moments(square[~np.eye(count, dtype=bool)].reshape(count, count - 1))
-
-
-def _difference(first: tuple[Array, Array], second: tuple[Array, Array]) -> Heights:
-    return Heights(first[0] - second[0], np.hypot(first[1], second[1]))
+    return Heights(values.mean(axis=1), spread / np.sqrt(count))
 
 
 @dataclass(frozen=True)
@@ -161,7 +153,6 @@ class Differing:
     """Where one model differs from the data, row by row.
 
     Attributes:
-        name: the model.
         kind: "mass" (MMD's witness: above 0 the model has too much mass) or "slope" (KSD: the row's contribution).
         model: the model's own rows; None for a density.
         reference: the reference rows; None where the reference is a density.
@@ -435,7 +426,7 @@ def where(comparison: Comparison, recalled: Recalled) -> tuple[dict[str, Any], l
     return panel, differing
 
 
-def strongest(side: Side, sign: float, count: int = _PLACES) -> list[int]:
+def strongest(side: Side, sign: float, count: int = _ROWS_NAMED) -> list[int]:
     """Which rows of a side have the largest (sign 1) or smallest (−1) heights, if clear of their errors."""
     heights = sign * side.heights.values
     order = np.argsort(-heights, kind="stable")[:count]

@@ -16,6 +16,15 @@ from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
 from relfit.util.text import listed, quoted
 
+_SMALLEST = "{best} has the smallest {measure}{remarks}"
+_FALSE_POSITIVES = (
+    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
+)
+_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
+_GIVEN_CHOICE = ", given that these rows also chose the best model"
+_TO_BEST = "Each model's difference to {best}, with its {level} interval"
+_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
+
 
 @dataclass(frozen=True)
 class WordsForTest:
@@ -40,10 +49,10 @@ class WordsForTest:
     name: str
     lead: str
     question: str
-    error: str
-    opponent: str
     methods: str
     intervals: str
+    error: str = _FALSE_POSITIVES
+    opponent: str = "the model {it} tested against"
     bound: str = "{uncorrected}"
     pvalue: str = ""
     equivalent_to: str = "it"
@@ -51,15 +60,6 @@ class WordsForTest:
     rows: str = ""
     line: str = "-"
 
-
-_SMALLEST = "{best} has the smallest {measure}{remarks}"
-_FALSE_POSITIVES = (
-    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
-)
-_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-_GIVEN_CHOICE = ", given that these rows also chose the best model"
-_TO_BEST = "Each model's difference to {best}, with its {level} interval"
-_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
 
 TEST_WORDS = {
     "relpsi": WordsForTest(
@@ -69,8 +69,6 @@ TEST_WORDS = {
             "The model with the smallest value was chosen, and every other model was tested for being no worse than "
             f"that one. {_SAME_ROWS}"
         ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
         methods=(
             "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
             "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
@@ -87,8 +85,6 @@ TEST_WORDS = {
             "A random {fraction} of the rows chose the best model. The other rows, which had no part in that choice, "
             "tested every other model for being no worse than the chosen one."
         ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
         methods=(
             "A random {fraction} of the rows selected the model with the smallest discrepancy; on the other rows we "
             "tested for each other model the one-sided hypothesis that it is no worse{margin} than the selected one "
@@ -130,8 +126,6 @@ TEST_WORDS = {
             "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
             f"every other model was tested for being no worse than that one. {_SAME_ROWS}"
         ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
         methods=(
             "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
             "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
@@ -161,14 +155,12 @@ class WordsForMeasure:
         kind: estimated from the models' "samples" or "densities", or the "values" were given.
         pairs: whether it is a mean over pairs of rows, rather than taken at some locations.
         methods: what a methods section calls it; [key] cites a reference.
-        caveats: what it cannot see.
     """
 
     name: str
     kind: Literal["samples", "densities", "values"] = "values"
     pairs: bool = False
     methods: str = ""
-    caveats: tuple[str, ...] = ()
 
     @property
     def direction(self) -> str:
@@ -176,27 +168,16 @@ class WordsForMeasure:
         return "smaller is better" if self.kind == "values" else ""
 
 
-_WEIGHTS = (
-    "A density with the right shape around each cluster of the data but with the wrong weights can pass for the right "
-    "one."
-)
 _MMD = "the squared maximum mean discrepancy (MMD [gretton2012kernel])"
+_UME = "the unnormalised mean embedding statistic (UME [jitkrittum2018informative])"
+_KSD = "the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])"
+_FSSD = "the finite set Stein discrepancy (FSSD [jitkrittum2017linear])"
 MEASURES = {
-    "mmd": WordsForMeasure("MMD²", "samples", True, _MMD),
-    "ume": WordsForMeasure(
-        "UME²", "samples", methods="the unnormalised mean embedding statistic (UME [jitkrittum2018informative])"
-    ),
+    "mmd": WordsForMeasure("MMD²", "samples", pairs=True, methods=_MMD),
+    "ume": WordsForMeasure("UME²", "samples", methods=_UME),
     "nystroem": WordsForMeasure("MMD² (Nyström)", "samples", methods=f"{_MMD} in its Nyström approximation"),
-    "ksd": WordsForMeasure(
-        *("KSD²", "densities", True),
-        methods="the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])",
-        caveats=(_WEIGHTS,),
-    ),
-    "fssd": WordsForMeasure(
-        *("FSSD²", "densities"),
-        methods="the finite set Stein discrepancy (FSSD [jitkrittum2017linear])",
-        caveats=(_WEIGHTS,),
-    ),
+    "ksd": WordsForMeasure("KSD²", "densities", pairs=True, methods=_KSD),
+    "fssd": WordsForMeasure("FSSD²", "densities", methods=_FSSD),
     "score": WordsForMeasure("score"),
     "loss": WordsForMeasure("mean loss"),
 }
@@ -425,8 +406,12 @@ def caveats(comparison: Comparison) -> list[str]:
         "The best of these models need not be good: all of them may be far from the data.",
         f"{subject} decides what counts as a difference: {other} may rank the models differently.",
         holds,
-        *measure.caveats,
     ]
+    if measure.kind == "densities":
+        sentences.append(
+            "A density with the right shape around each cluster of the data but with the wrong weights can pass for "
+            "the right one."
+        )
     if isinstance(comparison.kernel, Polynomial):
         sentences.append(
             "A polynomial kernel compares moments only: models with the same moments count as equal, however different "
