@@ -18,7 +18,7 @@ from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
 from relfit.stats.tests import TESTS
 
-_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+_ROUND, _MARGIN = (1.0, 2.0, 2.5, 5.0, 10.0), 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be infinite.
 _LONGEST = 5.0
 
@@ -58,13 +58,11 @@ class Scale:
         return list(zip(map(self.at, ticks), tick_labels(ticks), strict=True))
 
 
-def scale_of(values: list[float], margin: float = 0.04) -> Scale:
-    """An axis that holds the values with a little room; a single value gets room of its own size."""
+def scale_of(values: list[float]) -> Scale:
+    """An axis that holds the values with a small margin; a single value gets a margin of its own size."""
     low, high = min(values), max(values)
-    if low == high:
-        room = abs(low) or 1.0
-        return Scale(low - room, high + room)
-    return Scale(low - margin * (high - low), high + margin * (high - low))
+    margin = _MARGIN * (high - low) if high > low else abs(low) or 1.0
+    return Scale(low - margin, high + margin)
 
 
 def tick_labels(ticks: list[float]) -> list[str]:

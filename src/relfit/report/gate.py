@@ -27,16 +27,16 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a model passes. It fails only where it is significantly worse than `against`.
+    """The answer for one model, which fails only where it is significantly worse than `against`.
 
     Attributes:
         name, against: the model, and the one it was compared with.
         failed: the answer.
         pvalue: of "no worse than `against`", in the best set of "as good as every other model"; adjusted where the
             comparison's p-values are.
-        fixed: whether `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
+        fixed: True if `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
             model, and for one that the best set rejects the model that beats it.
-        equivalent: whether the model was shown to be within the margin; None without one.
+        equivalent: True if the model was shown to be within the margin; None without one.
     """
 
     name: str

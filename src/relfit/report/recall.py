@@ -59,7 +59,7 @@ class Recalled:
 
     @property
     def complete(self) -> bool:
-        """Whether every row was chosen."""
+        """True if every row was chosen."""
         return all(len(self.rows[key]) == size for key, size in self.sizes.items())
 
     @property

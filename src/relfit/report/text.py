@@ -42,26 +42,20 @@ class Table:
 
 def styled(comparison: Comparison) -> Text:
     """The whole result, with the verdicts coloured."""
-    out = Text(words.header(comparison) + "\n")
-    _append_table(out, table(comparison))
-    out.append(words.summary(comparison))
-    _append_notes(out, comparison.warnings)
-    return out
+    out = _headed_table(comparison, table(comparison)).append(words.summary(comparison))
+    return _with_notes(out, comparison.warnings)
 
 
 def pair_styled(pair: PairComparison) -> Text:
     """The result of a fixed hypothesis "a is no worse than b", with the verdict coloured."""
     number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
-    names = short_names(pair.names)
-    rows = tuple((name, number(value)) for name, value in zip(names, pair.discrepancy, strict=True))
-    out = Text(words.header(pair) + "\n")
-    _append_table(out, Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
+    rows = tuple(zip(short_names(pair.names), map(number, pair.discrepancy), strict=True))
+    out = _headed_table(pair, Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
     p = show_pvalue(pair.pvalue, pair.alpha)
     p = p if p.startswith("<") else f"= {p}"
     out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
     out.append(words.pair_summary(pair), style=_STYLES["worse"] if pair.worse else "")
-    _append_notes(out, pair.warnings)
-    return out
+    return _with_notes(out, pair.warnings)
 
 
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
@@ -144,7 +138,8 @@ def _shorten(name: str, longest: int) -> str:
     return f"{head}…{tail}"
 
 
-def _append_table(out: Text, cells: Table) -> None:
+def _headed_table(result: Comparison | PairComparison, cells: Table) -> Text:
+    out = Text(words.header(result) + "\n")
     names, *others = zip(*cells.rows, strict=True)
     rows = list(zip(names, *map(_points_aligned, others), strict=True))
     first, *lines = _columns([cells.titles, *rows])
@@ -154,6 +149,7 @@ def _append_table(out: Text, cells: Table) -> None:
         out.append(line + "\n")
         if kind in _STYLES and len(row) > 2:
             out.stylize(_STYLES[kind], start, start + len(row[-1]))
+    return out
 
 
 def _points_aligned(column: Sequence[str]) -> list[str]:
@@ -170,10 +166,10 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [GAP.join(row).rstrip() for row in padded]
 
 
-def _append_notes(out: Text, notes: Sequence[str]) -> None:
+def _with_notes(out: Text, notes: Sequence[str]) -> Text:
     for note in notes:
-        out.append("\nNote: ", style="yellow")
-        out.append(visible(note))
+        out.append("\nNote: ", style="yellow").append(visible(note))
+    return out
 
 
 def ranks_text(ranks: Ranks) -> str:

@@ -153,7 +153,7 @@ class WordsForMeasure:
     Attributes:
         name: as shown in headers and tables.
         kind: estimated from the models' "samples" or "densities", or the "values" were given.
-        pairs: whether it is a mean over pairs of rows, rather than taken at some locations.
+        pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
         methods: what a methods section calls it; [key] cites a reference.
     """
 
