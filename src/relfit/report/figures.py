@@ -18,6 +18,7 @@ from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
 from relfit.stats.tests import TESTS
 
+# Round steps between ticks, and the margin of an axis as a part of it.
 _ROUND, _MARGIN = (1.0, 2.0, 2.5, 5.0, 10.0), 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be infinite.
 _LONGEST = 5.0

@@ -277,8 +277,7 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
     noise = np.abs(drawn.values) / np.maximum(drawn.errors, 1e-300)
     ax.contourf(*drawn.grid, noise, levels=[-1.0, CLEAR], colors=["white"])
     ax.plot(*drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45)
-    ax.set_xlim(drawn.grid[0][0], drawn.grid[0][-1])
-    ax.set_ylim(drawn.grid[1][0], drawn.grid[1][-1])
+    ax.set(xlim=drawn.grid[0][[0, -1]], ylim=drawn.grid[1][[0, -1]])
     ax.set_ylabel(drawn.view.labels[1], color=INK)
     if largest > 0.0:
         bar = ax.figure.colorbar(bands, ax=ax, ticks=[-largest, 0.0, largest], format="%.2g")
@@ -318,8 +317,7 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
             look: dict[str, Any] = {"linestyle": TEST_WORDS[test].line if several else "-", "linewidth": 1.6}
             described = f"{label}, {name_of_test(test)}" if several else label
             ax.plot(plan.sizes, plan.curves[a, b], marker=marker, color=colour, label=described, **look)
-    ax.set_xscale("log")
-    ax.set_ylim(0.0, 1.02)
+    ax.set(xscale="log", ylim=(0.0, 1.02))
     ax.set_xlabel("rows", color=INK)
     ax.set_ylabel("probability of being declared worse", color=INK)
     ax.tick_params(axis="both", colors=INK)
