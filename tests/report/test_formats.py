@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import relfit
-from relfit.report.formats import latex_text, to_csv, to_latex, to_markdown
-from relfit.report.methods import methods_text, references
-from relfit.report.page import python_call, settings
+from relfit.kernels.composite import Decay, Tilted
+from relfit.report.formats import latex_text, methods_text, references, to_csv, to_latex, to_markdown
+from relfit.report.page import render_report, settings
 from relfit.report.text import table
 from relfit.report.words import error_words
 from relfit.util.errors import InputError
@@ -143,15 +145,31 @@ CALLS = {
     "corrected": {"estimator": relfit.Complete(variance="corrected"), "correction": "holm"},
     "incomplete": {"estimator": relfit.Incomplete(400)},
     "median imq": {"kernel": relfit.IMQ("median")},
+    "relpsi": {"test": relfit.RelPSI(), "kernel": relfit.MultiScale()},
+    "block": {"estimator": relfit.Block(16)},
+    "polynomial": {"kernel": relfit.Polynomial(), "estimator": "incomplete"},
+    "groups": {"groups": np.arange(80) // 2, "dependence": "paired"},
+    "tilted": {"kernel": Tilted(relfit.Gaussian(2.0), Decay(exponent=1.0, scale=3.0, centre=0.0))},
+    "densities": {},
+    "drawn": {"discrepancy": "mmd"},
+    "target": {"test": "relmulti"},
+    "chains": {"dependence": "chain"},
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_call_gives_the_same_answer(rng, name):
+def test_the_call_on_the_page_gives_the_same_answer(rng, name):
     reference = rng.normal(size=(80, 2))
     models = {k: rng.normal(m, 1, (80, 2)) for k, m in (("a", 0), ("b", 0.3), ("c", 1))}
+    if name in ("densities", "drawn"):
+        models = {k: multivariate_normal([m, 0.0]) for k, m in (("a", 0), ("b", 0.3), ("c", 1))}
+    elif name in ("target", "chains"):
+        reference = relfit.Density(score=lambda x: -x, dim=2)
     result = relfit.compare(reference, models, rng=11, **CALLS[name])
-    again = eval(python_call(result), {"relfit": relfit, "reference": reference, "models": models})
+    (code,) = re.findall(r"<pre>(relfit\.compare\(.*?)</pre>", render_report(result))
+    # Groups, and kernels that are no plain values, are left to the reader under these names.
+    given = {"reference": reference, "models": models, **{k: CALLS[name].get(k) for k in ("groups", "kernel")}}
+    again = eval(html.unescape(code), {"relfit": relfit, **given})
     ours, theirs = result.to_dict(), again.to_dict()
     # A bandwidth by the median rule is written as the number it came to.
     assert {k: v for k, v in ours.items() if k != "bandwidth_rule"} == {

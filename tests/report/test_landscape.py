@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.report.landscape import landscape
 from relfit.report.recall import chosen_view, main_axes, recall
-from relfit.report.witness import differing_rows, witness
+from relfit.report.witness import differing_rows, landscape, witness
 
 
 def _drawn(data, models, name, **options):

@@ -10,7 +10,7 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.report.page import notebook_table, render_report, write_report
+from relfit.report.page import notebook_table, render_report
 from relfit.report.words import summary
 from relfit.util.errors import InputError
 
@@ -142,7 +142,7 @@ def test_names_are_shown_as_text(odd):
 
 def test_same_comparison_same_file(make, tmp_path):
     result = make([0.1, 3.0])
-    write_report(result, tmp_path / "a.html")
+    result.report(tmp_path / "a.html")
     result.report(tmp_path / "b.html")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "b.html"]
@@ -150,7 +150,7 @@ def test_same_comparison_same_file(make, tmp_path):
 
 def test_folder_must_exist(make, tmp_path):
     with pytest.raises(InputError, match="folder that exists") as caught:
-        write_report(make([0.1, 3.0]), tmp_path / "no" / "report.html")
+        make([0.1, 3.0]).report(tmp_path / "no" / "report.html")
     assert "\n" not in str(caught.value)
 
 

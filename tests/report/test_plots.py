@@ -17,10 +17,9 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import relfit
-from relfit.report.landscape import landscape
 from relfit.report.plots import BRACKET, MARKS, forest
 from relfit.report.recall import recall
-from relfit.report.witness import differing_rows
+from relfit.report.witness import differing_rows, landscape
 from relfit.util.errors import InputError
 
 

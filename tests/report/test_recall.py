@@ -11,8 +11,8 @@ from refusals import refused
 import relfit
 from relfit.compute.memory import budget_of
 from relfit.data.load import load
+from relfit.report.checks import bandwidth_sensitivity
 from relfit.report.recall import MOST_ROWS, recall
-from relfit.report.sensitivity import bandwidth_sensitivity
 from relfit.report.witness import differing_rows
 
 

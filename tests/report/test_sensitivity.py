@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 
 import relfit
 from relfit.kernels.composite import Decay, Tilted
+from relfit.report.checks import SHARED_COLUMNS, bandwidth_sensitivity, obstacle, scaled
 from relfit.report.recall import recall
-from relfit.report.sensitivity import SHARED_COLUMNS, bandwidth_sensitivity, obstacle, scaled
 from relfit.report.witness import squared_distances
 
 
@@ -92,7 +92,7 @@ def test_each_distance_is_computed_once(monkeypatch):
     recalled = recall(result, (data, {"a": a, "b": b}))
     pairs = []
     monkeypatch.setattr(
-        "relfit.report.sensitivity.squared_distances",
+        "relfit.report.checks.squared_distances",
         lambda x, y, length: pairs.append((len(x), len(y))) or squared_distances(x, y, length),
     )
     bandwidth_sensitivity(result, recalled)

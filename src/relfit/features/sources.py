@@ -17,15 +17,12 @@ from typing import Any
 from relfit.data.files.base import check_plain
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
+from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
 from relfit.util.text import is_text
 
-# A small file may unpack to gigabytes; no image that a model makes comes near this size.
-MOST_PIXELS = 100_000_000
 # A tiny file that claims many pixels keeps a decoder busy for long: an image of more than LARGE_PIXELS may have at most
 # PIXELS_PER_BYTE for each byte of its file.
 LARGE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 10_000
-# Only formats that Pillow decodes itself; EPS, for example, would start another program.
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
 DEFAULT_FIELD = "text"
 
@@ -142,7 +139,7 @@ def decode(name: str, payload: bytes) -> Any:
         with warnings.catch_warnings():
             # Pillow's own bomb warning comes at its own limit; ours is below, on the size in the header.
             warnings.simplefilter("ignore")
-            with image_module.open(io.BytesIO(payload), formats=FORMATS) as image:
+            with image_module.open(io.BytesIO(payload), formats=IMAGE_FORMATS) as image:
                 _refuse_unusable(name, image, len(payload))
                 return image.convert("RGB")
     except (InputError, MemoryError):

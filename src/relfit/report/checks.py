@@ -1,33 +1,50 @@
-"""How far the answer can be trusted: what was checked, with what outcome, and how many rows more it would take."""
+"""How far the answer can be trusted: what was checked, other bandwidths, and how many rows more it would take.
+
+`checks` says what was checked and with what outcome. `bandwidth_sensitivity` repeats the same test at several multiples
+of the bandwidth. `rows_advice` says how many rows would tell the undecided models from the best.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
 from relfit.api import plan
+from relfit.compute.backend import Job, NumpyBackend, Points, Products
+from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
+from relfit.data.load import Data
 from relfit.data.models import Density
+from relfit.data.overlap import fingerprint
+from relfit.estimators import joint_estimate
+from relfit.estimators.base import EstimateSettings
+from relfit.estimators.designs import Complete
+from relfit.estimators.split import split
+from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
+from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled
-from relfit.report.sensitivity import Sensitivity, obstacle, used_test
+from relfit.report.witness import squared_distances
 from relfit.report.words import grouped, kernel_words, measure_of
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
+from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.planning import Forecast
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
+from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
 
-# Rows at which derivatives of a density are checked.
-_SCORE_ROWS = 40
-# Rows among which clusters are looked for.
-_CLUSTER_ROWS = 400
+# Rows at which derivatives of a density are checked, and among which clusters are looked for.
+_SCORE_ROWS, _CLUSTER_ROWS = 40, 400
 # A cluster holds at least this fraction of the rows; fewer are outliers.
 _SMALLEST_FRACTION = 0.05
 # A gap between clusters is at least so many times the usual step between neighbours, this quantile of all steps; only
@@ -35,6 +52,11 @@ _SMALLEST_FRACTION = 0.05
 _WIDE, _USUAL, _TRIED = 4.0, 0.9, 60
 # Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
 POWER, TRIALS, _MOST_SENTENCES = 0.8, 200, 4
+# The multiples of the bandwidth that are tried, and the range of them in which a verdict should stay what it is.
+FACTORS, NEAR = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 2.0)
+# Squared distances are kept between bandwidths from so many columns on, where they cost more than kernel values do,
+# and up to so many of them: 256 MB.
+SHARED_COLUMNS, _MOST_DISTANCES = 128, 2**25
 _WITHOUT_DATA = "Not checked: the report was made without the data."
 
 
@@ -49,54 +71,47 @@ class Check:
 
 def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
-    each = [
-        _kernel(comparison),
-        _bandwidth(comparison, recalled, sensitivity),
-        _degeneracy(comparison),
-        _shared_rows(comparison, recalled),
-        _clusters(comparison, recalled),
-        _scores(comparison, recalled),
-        _randomised(comparison),
-    ]
-    return [check for check in each if check is not None]
+    each, kind = [], measure_of(comparison).kind
+    if comparison.kernel is not None:
+        each += [_kernel(comparison), _bandwidth(comparison, recalled, sensitivity)]
+    if comparison.near_degeneracy is not None:
+        each.append(_degeneracy(dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))))
+    if kind == "samples":
+        each.append(_shared_rows(comparison, recalled))
+    if kind == "densities":
+        each += [_clusters(recalled), _scores(recalled)]
+    if comparison.randomised:
+        other = f"a seed other than {comparison.seed} may choose another model"
+        each.append(Check("Random choice", "mind", (f"The choice of the best model is randomised: {other}.",)))
+    return each
 
 
-def _kernel(comparison: Comparison) -> Check | None:
-    described = kernel_words(comparison)
-    if described is None:
-        return None
+def _kernel(comparison: Comparison) -> Check:
     how = {
         "median": "Its bandwidth is the median distance between rows: the usual choice, but not always a good one.",
         "given": "It was specified in advance, not chosen from these data.",
         "selected": "It was chosen on separate rows for telling these models apart; the test did not use those rows.",
     }.get(comparison.bandwidth_rule or "", "")
     decides = "It decides which differences count, and so which model is the best."
-    return Check("Kernel", "plain", tuple(part for part in (f"{described}.", how, decides) if part))
+    return Check("Kernel", "plain", tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part))
 
 
-def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> Check | None:
+def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> Check:
     title = "Another bandwidth"
-    if comparison.kernel is None:
-        return None
     if recalled is None:
         return Check(title, "plain", (_WITHOUT_DATA,))
     if sensitivity is None:
         return Check(title, "plain", (f"Not checked: {obstacle(comparison, recalled)}.",))
     changed = sensitivity.changed()
-    if not changed:
-        text = "The best model and every verdict are the same at half and at twice the bandwidth."
-        return Check(title, "good", (text,))
-    return Check(title, "mind", (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",))
+    if changed:
+        return Check(title, "mind", (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",))
+    return Check(title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",))
 
 
-def _degeneracy(comparison: Comparison) -> Check | None:
-    parts = comparison.near_degeneracy
-    if parts is None:
-        return None
-    close = [name for name, part in zip(comparison.names, parts, strict=True) if part > NEAR_DEGENERATE]
-    title = "Models very close to the data"
+def _degeneracy(parts: Mapping[str, float]) -> Check:
+    title, close = "Models very close to the data", [name for name, part in parts.items() if part > NEAR_DEGENERATE]
     if not close:
-        most = f"{100 * float(parts.max()):.0f}%"
+        most = f"{100 * max(parts.values()):.0f}%"
         text = f"None: second-order noise makes up at most {most} of any variance, so the normal approximation holds."
         return Check(title, "good", (text,))
     text = (
@@ -106,9 +121,7 @@ def _degeneracy(comparison: Comparison) -> Check | None:
     return Check(title, "mind", (text,))
 
 
-def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check | None:
-    if measure_of(comparison).kind != "samples":
-        return None
+def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check:
     title = "Rows shared with the reference"
     if comparison.shared_rows:
         counts = [f"{count} rows of {quoted(name)}" for name, count in comparison.shared_rows.items()]
@@ -119,9 +132,7 @@ def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check | N
     return Check(title, "good", ("None were found.",))
 
 
-def _clusters(comparison: Comparison, recalled: Recalled | None) -> Check | None:
-    if measure_of(comparison).kind != "densities":
-        return None
+def _clusters(recalled: Recalled | None) -> Check:
     blind = (
         "KSD compares slopes of the log density. Where the data fall into clusters far apart, it is nearly blind to "
         "how much weight a model gives each of them."
@@ -133,61 +144,38 @@ def _clusters(comparison: Comparison, recalled: Recalled | None) -> Check | None
     apart = separated_clusters(data.reference if data.target is None else next(iter(data.samples.values())))
     if apart is None:
         return Check(title, "good", ("No clusters far apart were found in the data.", blind))
-    small, large = (f"{100 * fraction:.0f}%" for fraction in apart.fractions)
+    small, steps = apart
     seen = (
-        f"The data fall into clusters: {small} and {large} of the rows lie {apart.gap / apart.step:.0f} times further "
-        "apart than neighbours do. Compare the weights of the clusters by other means."
+        f"The data fall into clusters: {100 * small:.0f}% and {100 * (1.0 - small):.0f}% of the rows lie {steps:.0f} "
+        "times further apart than neighbours do. Compare the weights of the clusters by other means."
     )
     return Check(title, "mind", (seen, blind))
 
 
-def _scores(comparison: Comparison, recalled: Recalled | None) -> Check | None:
-    if measure_of(comparison).kind != "densities":
-        return None
+def _scores(recalled: Recalled | None) -> Check:
     title = "Score check"
     if recalled is None:
         return Check(title, "plain", (_WITHOUT_DATA,))
     data, rows, densities = recalled.data, recalled.data.reference, recalled.data.densities
     if data.target is not None:
         rows, densities = next(iter(data.samples.values())), {"target": data.target}
-    good, names = True, dict[str, list[str]]()
+    good, models_with = True, dict[str, list[str]]()
     for name, density in densities.items():
-        passed, message = _score_message(density, rows)
+        try:
+            outcome = check_score(density, rows, max_rows=_SCORE_ROWS)
+            passed, message = outcome.ok, "; ".join(outcome.messages)
+        except RelfitError as error:
+            passed, message = False, f"could not be checked ({error})"
         good = good and passed
-        names.setdefault(message, []).append(name)
-    sentences = [
-        f"{listed(models) if data.target is None else 'The target'}: {visible(message)}."
-        for message, models in names.items()
-    ]
-    return Check(title, "good" if good else "mind", tuple(sentences))
+        models_with.setdefault(message, []).append(name)
+    whose = {text: listed(models) if data.target is None else "The target" for text, models in models_with.items()}
+    return Check(title, "good" if good else "mind", tuple(f"{whose[text]}: {visible(text)}." for text in whose))
 
 
-def _score_message(density: Density, rows: Array) -> tuple[bool, str]:
-    try:
-        outcome = check_score(density, rows, max_rows=_SCORE_ROWS)
-    except RelfitError as error:
-        return False, f"could not be checked ({error})"
-    return outcome.ok, "; ".join(outcome.messages)
+def separated_clusters(x: Array) -> tuple[float, float] | None:
+    """The widest gap between rows (n, d) with at least 5% of them on either side, if it is wide.
 
-
-def _randomised(comparison: Comparison) -> Check | None:
-    if not comparison.randomised:
-        return None
-    text = f"The choice of the best model is randomised: a seed other than {comparison.seed} may choose another model."
-    return Check("Random choice", "mind", (text,))
-
-
-@dataclass(frozen=True)
-class Separation:
-    """Two clusters: their fractions of the rows (the smaller first), the gap between them and the usual step within."""
-
-    fractions: tuple[float, float]
-    gap: float
-    step: float
-
-
-def separated_clusters(x: Array) -> Separation | None:
-    """The widest gap of the rows (n, d) that has at least 5% of them on either side, if it is wide.
+    Returns the fraction of the rows on the smaller side, and the gap in units of the usual step between neighbours.
 
     Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
     wide from four times the 90% point of all its edges.
@@ -196,8 +184,9 @@ def separated_clusters(x: Array) -> Separation | None:
     >>> separated_clusters(rng.normal(size=(300, 2))) is None
     True
     >>> two = np.concatenate([rng.normal(size=(100, 2)), rng.normal(20.0, 1.0, (300, 2))])
-    >>> separated_clusters(two).fractions
-    (0.25, 0.75)
+    >>> fraction, steps = separated_clusters(two)
+    >>> fraction
+    0.25
     """
     some = x[:: max(1, -(-len(x) // _CLUSTER_ROWS))]
     # A distance of exactly 0 would be no edge at all.
@@ -216,30 +205,188 @@ def separated_clusters(x: Array) -> Separation | None:
         fraction = float(np.mean(labels == labels[0]))
         small = min(fraction, 1.0 - fraction)
         if small >= _SMALLEST_FRACTION:
-            return Separation((small, 1.0 - small), float(tree.data[k]), step)
+            return small, float(tree.data[k]) / step
     return None
 
 
-def own_plan(comparison: Comparison, names: Sequence[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
+@dataclass(frozen=True)
+class Sensitivity:
+    """The comparison repeated with the kernel's length multiplied by each factor.
+
+    Attributes:
+        factors, lengths: the multiples, and the lengths they give.
+        results: the estimate and the verdicts of the distinct models for each.
+        copies: the name of every copy, and the model that it is a copy of.
+    """
+
+    factors: tuple[float, ...]
+    lengths: tuple[float, ...]
+    results: tuple[tuple[JointEstimate, Decision], ...]
+    copies: Mapping[str, str]
+
+    def kinds(self, name: str) -> tuple[str, ...]:
+        """For every factor "best", "worse" or "open" for this model."""
+        i = self._index(name)
+        return tuple(
+            "best" if joint.names[decision.best] == name else "worse" if decision.worse[i] else "open"
+            for joint, decision in self.results
+        )
+
+    def ratios(self, name: str) -> tuple[float, ...]:
+        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
+        i, ratios = self._index(name), []
+        for joint, decision in self.results:
+            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
+            difference = float(joint.values[i] - joint.values[decision.best])
+            ratios.append(difference / error if error > 0.0 else 0.0)
+        return tuple(ratios)
+
+    def changed(self) -> list[str]:
+        """The models whose verdict is not the same from half the length to twice it."""
+        near = [k for k, factor in enumerate(self.factors) if NEAR[0] <= factor <= NEAR[1]]
+        names = [*self.results[0][0].names, *self.copies]
+        return [name for name in names if len({self.kinds(name)[k] for k in near}) > 1]
+
+    def _index(self, name: str) -> int:
+        return self.results[0][0].names.index(self.copies.get(name, name))
+
+
+def bandwidth_sensitivity(
+    comparison: Comparison, recalled: Recalled, factors: Sequence[float] = FACTORS
+) -> Sensitivity | None:
+    """The same test on the recalled rows for several multiples of the kernel's length; None if there is an `obstacle`.
+
+    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
+    these data say about the models makes the p-values wrong.
+    """
+    if obstacle(comparison, recalled) is not None:
+        return None
+    kernels = [kernel for factor in factors if (kernel := scaled(recalled.kernel, factor)) is not None]
+    data = replace(
+        recalled.data,
+        models={name: _remembering(m) if isinstance(m, Density) else m for name, m in recalled.data.models.items()},
+        target=None if recalled.data.target is None else _remembering(recalled.data.target),
+    )
+    n, d = data.reference.shape
+    distances = n * n + sum(len(rows) * (len(rows) + n) for rows in data.samples.values())
+    share = data.kind == "samples" and d >= SHARED_COLUMNS and distances <= _MOST_DISTANCES
+    shortest = min(kernel.length for kernel in kernels)
+    runtime = Runtime(SharedDistances(shortest=shortest) if share else NumpyBackend())
+    results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
+    return Sensitivity(tuple(factors), tuple(kernel.length for kernel in kernels), results, recalled.data.copies)
+
+
+def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
+    """Why other bandwidths cannot be tried; None if they can."""
+    if scaled(recalled.kernel, 1.0) is None:
+        return f"{recalled.kernel.describe()} has no bandwidth"
+    if not measure_of(comparison).pairs:
+        return "the locations were chosen for this bandwidth"
+    if comparison.groups is not None:
+        return "the rows are in groups, and a result does not record which rows belong together"
+    if comparison.select_fraction is not None:
+        rows = min(len(numbers) for numbers in recalled.rows.values() if len(numbers))
+        selecting = round(comparison.select_fraction * rows)
+        if selecting < Complete.fewest_selection_rows or rows - selecting < Complete.fewest_rows:
+            return f"the report uses {rows} rows of each sample, too few to select with some and test with others"
+    return None
+
+
+def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Runtime) -> tuple[JointEstimate, Decision]:
+    """The comparison's test on loaded data with another kernel: what `compare` does once it has loaded them.
+
+    Every setting is kept but the estimator: those for very many rows would have too few here.
+    """
+    test, seed = used_test(comparison), comparison.seed or 0
+    dependence: Any = comparison.dependence or "independent"
+    estimate = EstimateSettings(kernel, Complete(comparison.variance or "auto"), dependence, seed, runtime)
+    testing, selection = data, None
+    if test.split is not None:
+        selecting, testing = split(data, test.split, dependence, seed)
+        selection = joint_estimate(selecting, estimate)
+    joint = joint_estimate(testing, estimate)
+    options: dict[str, Any] = {"alpha": comparison.alpha, "correction": comparison.correction, "seed": seed}
+    return joint, test.decide(joint, margin=comparison.margin, selection=selection, **options)
+
+
+def used_test(comparison: Comparison) -> Test:
+    """The test of a comparison, with its options."""
+    if comparison.select_fraction is not None:
+        return RelMulti(comparison.select_fraction)
+    return TESTS[comparison.test]()
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel | None:
+    """The kernel with every length multiplied by the factor; None where it has no length.
+
+    >>> from relfit.kernels.standard import Gaussian, IMQ, Polynomial
+    >>> scaled(Gaussian(2.0), 0.5), scaled(Gaussian(1.0) + IMQ(), 3.0), scaled(Polynomial(), 2.0)
+    (Gaussian(bandwidth=1.0), Sum(terms=(Gaussian(bandwidth=3.0), IMQ(scale=3.0, exponent=-0.5))), None)
+    """
+    check_positive("factors", factor)
+    if isinstance(kernel, Sum):
+        terms = [scaled(term, factor) for term in kernel.terms]
+        return Sum(tuple(term for term in terms if term is not None)) if None not in terms else None
+    if isinstance(kernel, Tilted):
+        inner = scaled(kernel.kernel, factor)
+        return None if inner is None else replace(kernel, kernel=inner)
+    if not isinstance(kernel, ScaledKernel):
+        return None
+    changes: dict[str, Any] = {kernel.length_field: factor * float(getattr(kernel, kernel.length_field))}
+    return replace(kernel, **changes)
+
+
+def _remembering(density: Density) -> Density:
+    """The density, asked only once for its scores at the same rows."""
+    known: dict[bytes, Array] = {}
+
+    def score(x: Array) -> Array:
+        key = x.tobytes()
+        if key not in known:
+            known[key] = density.scores(x)
+        return known[key]
+
+    return Density(score=score, dim=density.dim)
+
+
+@dataclass(frozen=True)
+class SharedDistances(NumpyBackend):
+    """Computes the squared distances between the rows of a block once, for kernels that differ in length only.
+
+    For φ alone, as in MMD. `shortest` is the shortest of the lengths.
+    """
+
+    shortest: float = 1.0
+    blocks: dict[tuple[bytes, bytes], Array] = field(default_factory=dict)
+
+    def points(self, kernel: Kernel, rows: Array) -> Points:
+        """The rows, and in the place of the product's factors a key for each, by which its distances are found."""
+        keys = fingerprint(rows).keys.view(np.float64)[:, None]
+        return Points(rows, keys, keys.T, by_differences=False)
+
+    def block_sums(self, block: Job) -> Products:
+        """The products of the block with φ of its distances."""
+        key = block.x.left.tobytes(), block.across.left.tobytes()
+        if key not in self.blocks:
+            self.blocks[key] = squared_distances(block.x.rows, block.across.rows, self.shortest)
+        (phi,) = block.kernel.weights(self.blocks[key], ("phi",))
+        if block.without_diagonal:
+            np.fill_diagonal(phi, 0.0)
+        rows = {w: (phi @ side).T for w, side in block.right.items()}
+        columns = {w: (phi.T @ side).T for w, side in block.left.items()}
+        return Products(rows, columns, float(np.vdot(phi, phi)) if block.squares else 0.0)
+
+
+def own_plan(comparison: Comparison, names: Collection[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
     """The plan with these models of the comparison as its pilot, for the test it used."""
-    joint = comparison.distinct()
-    if joint.sizes is None:
+    if comparison.sizes is None:
         raise InputError("sample size: this result does not record how many rows it was made from")
     if comparison.margin:
         raise InputError(
             f"margin: planning does not support a margin, got {comparison.margin:g}; plan from a result without one"
         )
-    at = [k for k, name in enumerate(joint.names) if name in names]
-    square = np.ix_(at, at)
     return plan(
-        JointEstimate(
-            tuple(joint.names[k] for k in at),
-            joint.values[at],
-            joint.covariance[square],
-            (joint.sizes[0], *(joint.sizes[1 + k] for k in at if len(joint.sizes) > 1)),
-            near_degeneracy=None if joint.near_degeneracy is None else joint.near_degeneracy[at],
-            second_order=None if joint.second_order is None else joint.second_order[square],
-        ),
+        replace(comparison.distinct(names), groups=None),
         power=power,
         alpha=comparison.alpha,
         tests=[used_test(comparison)],

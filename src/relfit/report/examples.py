@@ -12,19 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from relfit.report.landscape import strongest
 from relfit.report.recall import Recalled
-from relfit.report.witness import Differing, Side
+from relfit.report.witness import Differing, Side, strongest
+from relfit.util.arrays import Array
 from relfit.util.errors import InputError
+from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
 from relfit.util.text import visible
 
 REFERENCE = "reference"
 SHOWN = 4
 # Pixels along the longer side of a picture in the page, and letters of a text.
 PICTURE, LETTERS = 96, 240
-# A file that claims more pixels than this is not opened.
-MOST_PIXELS = 100_000_000
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+# What is added to a title where not even the strongest row is clear of its error.
+_NOISE = " (within the noise)"
 
 
 @dataclass(frozen=True)
@@ -77,27 +77,22 @@ def strips(differing: Differing, items: Items) -> list[Strip]:
     if differing.kind == "slope":
         side, of_side = differing.sides[0], of_reference if model is None else of_model
         if of_side is not None:
-            order = np.argsort(-side.heights.values, kind="stable")
-            shown.append(_strip("Least typical under the model", side, order, of_side))
-            shown.append(_strip("Most typical under the model", side, order[::-1], of_side))
+            shown.append(_strip("Least typical under the model", side, side.heights.values, of_side))
+            shown.append(_strip("Most typical under the model", side, -side.heights.values, of_side))
         return shown
     if model is not None and typical is not None and of_model is not None:
-        title = _doubtful("Too frequent in the model", model, 1.0)
-        shown.append(_strip(title, model, np.argsort(-model.heights.values, kind="stable"), of_model))
-        shown.append(_strip("Most like the data", model, np.argsort(-typical, kind="stable"), of_model))
+        noise = "" if strongest(model, 1.0, 1) else _NOISE
+        shown.append(_strip(f"Too frequent in the model{noise}", model, model.heights.values, of_model))
+        shown.append(_strip("Most like the data", model, typical, of_model))
     if reference is not None and of_reference is not None:
-        title = _doubtful("In the data, but too rare in the model", reference, -1.0)
-        shown.append(_strip(title, reference, np.argsort(reference.heights.values, kind="stable"), of_reference))
+        title = "In the data, but too rare in the model" + ("" if strongest(reference, -1.0, 1) else _NOISE)
+        shown.append(_strip(title, reference, -reference.heights.values, of_reference))
     return shown
 
 
-def _doubtful(title: str, side: Side, sign: float) -> str:
-    """The title, with a word of doubt where not even the strongest row is clear of its error."""
-    return title if strongest(side, sign, 1) else f"{title} (within the noise)"
-
-
-def _strip(title: str, side: Side, order: Any, items: Sequence[Any]) -> Strip:
-    numbers = [int(side.numbers[k]) for k in order[:SHOWN]]
+def _strip(title: str, side: Side, heights: Array, items: Sequence[Any]) -> Strip:
+    """The items of the rows with the largest heights."""
+    numbers = [int(side.numbers[k]) for k in np.argsort(-heights, kind="stable")[:SHOWN]]
     return Strip(title, tuple(example(items[number], number) for number in numbers))
 
 
@@ -107,15 +102,21 @@ def example(item: Any, number: int) -> Example:
     >>> example("a short text", 7)
     Example(name='row 7', picture=None, text='a short text')
     """
+    name = f"row {number}"
     if isinstance(item, np.ndarray):
-        return Example(f"row {number}", _encoded(_from_array(item)), None)
+        from PIL import Image
+
+        if item.ndim not in (2, 3) or (item.ndim == 3 and item.shape[2] != 3):
+            raise InputError(f"items: expected images of shape (h, w) or (h, w, 3), got {item.shape}")
+        pixels = item if item.dtype == np.uint8 else (255.0 * np.clip(item, 0.0, 1.0)).round().astype(np.uint8)
+        return Example(name, _encoded(Image.fromarray(pixels)), None)
     if isinstance(item, os.PathLike):
-        return _from_file(Path(item), number)
-    return Example(f"row {number}", None, _excerpt(str(item)))
+        path = Path(item)
+        return _from_file(path, f"{name}: {visible(path.name)}")
+    return Example(name, None, _excerpt(str(item)))
 
 
-def _from_file(path: Path, number: int) -> Example:
-    name = f"row {number}: {visible(path.name)}"
+def _from_file(path: Path, name: str) -> Example:
     if path.suffix.lower() == ".txt":
         try:
             return Example(name, None, _excerpt(path.read_text(encoding="utf-8", errors="replace")))
@@ -124,22 +125,12 @@ def _from_file(path: Path, number: int) -> Example:
     try:
         from PIL import Image
 
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path, formats=IMAGE_FORMATS) as image:
             if image.size[0] * image.size[1] > MOST_PIXELS:
                 return Example(name, None, "too large to show")
             return Example(name, _encoded(image.convert("RGB")), None)
     except Exception as error:  # noqa: BLE001  (a damaged file makes its decoder raise anything)
         return Example(name, None, f"cannot be shown ({type(error).__name__})")
-
-
-def _from_array(pixels: Any) -> Any:
-    from PIL import Image
-
-    if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
-        raise InputError(f"items: expected images of shape (h, w) or (h, w, 3), got {pixels.shape}")
-    if pixels.dtype != np.uint8:
-        pixels = (255.0 * np.clip(pixels, 0.0, 1.0)).round().astype(np.uint8)
-    return Image.fromarray(pixels)
 
 
 def _encoded(image: Any) -> str:

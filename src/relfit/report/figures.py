@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.report.text import number_format
@@ -19,11 +18,10 @@ from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
 from relfit.stats.tests import TESTS
 
-_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+# Round steps between ticks, and the margin of an axis as a part of it.
+_ROUND, _MARGIN = (1.0, 2.0, 2.5, 5.0, 10.0), 0.04
 # Bars are cut off so many standard errors from their value: selective intervals can be infinite.
 _LONGEST = 5.0
-# All pairs are adjusted together: no error with probability 1 − α.
-_CORRECTION = "holm"
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,11 @@ class Scale:
         return list(zip(map(self.at, ticks), tick_labels(ticks), strict=True))
 
 
-def scale_of(values: list[float], margin: float = 0.04) -> Scale:
-    """An axis that holds the values with a little room; a single value gets room of its own size."""
+def scale_of(values: list[float]) -> Scale:
+    """An axis that holds the values with a small margin; a single value gets a margin of its own size."""
     low, high = min(values), max(values)
-    if low == high:
-        room = abs(low) or 1.0
-        return Scale(low - room, high + room)
-    return Scale(low - margin * (high - low), high + margin * (high - low))
+    margin = _MARGIN * (high - low) if high > low else abs(low) or 1.0
+    return Scale(low - margin, high + margin)
 
 
 def tick_labels(ticks: list[float]) -> list[str]:
@@ -77,18 +73,16 @@ def tick_labels(ticks: list[float]) -> list[str]:
     (['0', '0.25', '0.5'], ['0', '2e-7'], ['−1', '0'])
     """
     largest = max(map(abs, ticks), default=0.0)
-    steps = [b - a for a, b in itertools.pairwise(ticks)]
-    step = min(steps, default=largest) or 1.0
+    step = min((b - a for a, b in itertools.pairwise(ticks)), default=largest) or 1.0
     decimals = max(0, 1 - math.floor(math.log10(step) + 1e-9))
     wide = largest >= 1e6 or (0.0 < largest < 1e-4)
-    return [_trimmed(f"{t:.3g}" if wide else f"{t:.{decimals}f}") for t in ticks]
-
-
-def _trimmed(number: str) -> str:
-    head, mark, tail = number.partition("e")
-    if "." in head:
-        head = head.rstrip("0").rstrip(".")
-    return signed(head if head not in ("-0", "") else "0") + (f"e{int(tail)}" if mark else "")
+    labels = []
+    for tick in ticks:
+        number, mark, exponent = (f"{tick:.3g}" if wide else f"{tick:.{decimals}f}").partition("e")
+        if "." in number:
+            number = number.rstrip("0").rstrip(".")
+        labels.append(signed("0" if number == "-0" else number) + (f"e{int(exponent)}" if mark else ""))
+    return labels
 
 
 def signed(number: str) -> str:
@@ -121,19 +115,17 @@ class Forest:
 
     def shown(self, bar: Bar) -> str:
         """The interval in words; a dash where there is none."""
-        return "—" if bar.low == bar.high else f"{self._end(bar.low)} to {self._end(bar.high)}"
-
-    def _end(self, value: float) -> str:
-        return signed(self.number(value)) if math.isfinite(value) else ("∞" if value > 0 else "−∞")
+        if bar.low == bar.high:
+            return "—"
+        ends = (self.number(end) if math.isfinite(end) else ("∞" if end > 0 else "-∞") for end in (bar.low, bar.high))
+        return " to ".join(map(signed, ends))
 
 
 def discrepancy_forest(comparison: Comparison) -> Forest:
     """Every model's discrepancy with D ± z s, z the normal point of the level 1 − α; the line is the best's value.
 
     >>> from relfit import JointEstimate, decide
-    >>> drawn = discrepancy_forest(
-    ...     decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
-    ... )
+    >>> drawn = discrepancy_forest(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])))
     >>> [drawn.shown(bar) for bar in drawn.bars]
     ['−0.10 to 0.30', '0.70 to 1.10']
     """
@@ -165,42 +157,24 @@ def difference_forest(comparison: Comparison) -> Forest:
 
 def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
     number = number_format([bar.error for bar in bars], [bar.value for bar in bars])
-    ends = [line, *(end for bar in bars for end in _drawn_ends(bar))]
+    # The value is drawn too: a selective interval need not hold it.
+    ends = [line, *(bar.value for bar in bars)]
+    ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in bars]
+    ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in bars]
     return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number)
 
 
-def _drawn_ends(bar: Bar) -> tuple[float, float, float]:
-    """The value, which a selective interval need not hold, and the ends."""
-    return bar.value, max(bar.low, bar.value - _LONGEST * bar.error), min(bar.high, bar.value + _LONGEST * bar.error)
+def who_beats_whom(comparison: Comparison) -> list[list[str]]:
+    """What every model is to every other, in the order of the table: "better", "worse", "open" or "same".
 
-
-@dataclass(frozen=True)
-class Pairs:
-    """Models in the order of the table. `worse[i, j]`: i is significantly worse than j."""
-
-    names: tuple[str, ...]
-    worse: NDArray[np.bool_]
-
-    def first(self, count: int) -> Pairs:
-        """The grid of the first models of the table."""
-        return Pairs(self.names[:count], self.worse[:count, :count])
-
-    def cell(self, i: int, j: int) -> str:
-        """What row i is to column j: "worse", "better", "open" or "same"."""
-        if i == j:
-            return "same"
-        return "worse" if self.worse[i, j] else "better" if self.worse[j, i] else "open"
-
-
-def who_beats_whom(comparison: Comparison) -> Pairs:
-    """`Comparison.pairs` in the order of the table, adjusted together by Holm.
+    All pairs are adjusted together by Holm: no error with probability 1 − α.
 
     >>> from relfit import JointEstimate, decide
-    >>> grid = who_beats_whom(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
-    >>> grid.cell(0, 1), grid.cell(1, 0)
-    ('better', 'worse')
+    >>> who_beats_whom(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    [['same', 'better'], ['worse', 'same']]
     """
-    pairs = comparison.pairs(_CORRECTION)
-    names = tuple(row["name"] for row in comparison.rows())
-    order = [pairs.names.index(name) for name in names]
-    return Pairs(names, pairs.worse[np.ix_(order, order)])
+    order = [comparison.names.index(row["name"]) for row in comparison.rows()]
+    worse = comparison.pairs("holm").worse[np.ix_(order, order)]
+    cells = np.where(worse, "worse", np.where(worse.T, "better", "open"))
+    np.fill_diagonal(cells, "same")
+    return [list(map(str, row)) for row in cells]

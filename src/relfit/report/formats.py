@@ -1,39 +1,62 @@
-"""The table for papers and spreadsheets: LaTeX, Markdown, CSV."""
+"""The result for papers and spreadsheets: tables in LaTeX, Markdown and CSV, and a paragraph on the methods.
+
+The paragraph is true for the settings used, and followed by the references that it cites.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 
-from relfit.report.text import Table, table
+from relfit.kernels.standard import Gaussian
+from relfit.report.text import table
+from relfit.report.words import TEST_WORDS, fill, group_words, measure_of, range_words
 from relfit.results.comparison import Comparison
+from relfit.stats.maxt import SMALL_SAMPLE
+from relfit.util.checks import check_choice
 from relfit.util.text import visible
 
 LONGEST_NAME = 80
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "²": r"\textsuperscript{2}",
-    "Δ": r"$\Delta$",
-    "α": r"$\alpha$",
-    "—": "---",
-    "–": "--",
-    "−": "$-$",
-    "‖": r"$\|$",
-    "×": r"$\times$",
-    "≤": r"$\leq$",
-    "·": r"$\cdot$",
-    "…": r"\dots{}",
+    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
+    **{"|": r"\textbar{}", "²": r"\textsuperscript{2}", "Δ": r"$\Delta$", "α": r"$\alpha$", "—": "---", "–": "--"},
+    **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}"},
 }
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _POWER = re.compile(r"(<?)(-?[\d.]+)e([+-]?\d+)")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~])")
+# [key; key] is a citation, (NAME [key; key]) one inside brackets.
+_CITATION = re.compile(r"\[([a-z0-9; ]+)\]")
+_INSIDE = re.compile(r"\((\w+) \[([a-z0-9; ]+)\]\)")
+_FORMULA = "k(x, y) = exp(−‖x − y‖²/(2b²))"
+_LATEX_FORMULA = r"$k(x, y) = \exp(-\|x - y\|^2/(2b^2))$"
+_ESTIMATORS = {
+    "complete": "the unbiased estimate over all pairs of observations",
+    "linear": "the linear-time estimate over disjoint pairs of observations",
+    "incomplete": "an incomplete U-statistic [blom1976incomplete]",
+    "block": "an average over blocks of observations [zaremba2013btest]",
+}
+_CORRECTIONS = {
+    "by": "the Benjamini–Yekutieli procedure [benjamini2001control]",
+    "bh": "the Benjamini–Hochberg procedure [benjamini1995controlling]",
+    "holm": "Holm's procedure [holm1979simple]",
+    "bonferroni": "Bonferroni's correction",
+}
+_DEPENDENCE = {
+    "shared": "The models' samples came from common random numbers or prompts, and the covariance allows for this.",
+    "paired": "The models' samples were paired with the data {pairing}, and the covariance allows for this.",
+    "chain": "The samples were Markov chains; standard errors are from batch means.",
+}
+_PRESETS = {
+    "kid": "This is the kernel of the kernel inception distance [binkowski2018demystifying].",
+    "cmmd": "Features were scaled to unit length, as in CMMD [jayasumana2024rethinking].",
+}
 
 
 def to_latex(comparison: Comparison) -> str:
@@ -52,14 +75,13 @@ def to_latex(comparison: Comparison) -> str:
     \end{tabular}
     """
     cells = table(comparison, LONGEST_NAME)
-    lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{_alignment(cells, 'r', 'l')}}}", r"\toprule"]
-    lines.append(_latex_row(list(map(latex_text, cells.titles))))
-    lines.append(r"\midrule")
-    for kind, row in zip(cells.kinds, cells.rows, strict=True):
-        name, *numbers = row[:-1]
+    rows = [list(map(latex_text, cells.titles))]
+    for kind, (name, *numbers, verdict) in zip(cells.kinds, cells.rows, strict=True):
         shown = rf"\textbf{{{latex_text(name)}}}" if kind == "best" else latex_text(name)
-        lines.append(_latex_row([shown, *map(_latex_number, numbers), latex_text(row[-1])]))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+        rows.append([shown, *map(_latex_number, numbers), latex_text(verdict)])
+    title, *lines = (" & ".join(row) + r" \\" for row in rows)
+    head = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(cells.titles) - 2)}l}}"]
+    return "\n".join([*head, r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -73,12 +95,12 @@ def to_markdown(comparison: Comparison) -> str:
     | b\|c | 0.90 | 0.10 | 0.80 | 1.5e-8 | worse |
     """
     cells = table(comparison, LONGEST_NAME)
-    rule = _alignment(cells, "---: | ", ":--- | ").removesuffix(" | ")
-    lines = [_markdown_row(map(_markdown_text, cells.titles)), f"| {rule} |"]
-    for kind, row in zip(cells.kinds, cells.rows, strict=True):
-        name, *others = map(_markdown_text, row)
-        lines.append(_markdown_row([f"**{name}**" if kind == "best" else name, *others]))
-    return "\n".join(lines)
+    lines = []
+    for kind, row in zip(("title", *cells.kinds), (cells.titles, *cells.rows), strict=True):
+        name, *others = (_MARKDOWN.sub(r"\\\1", visible(cell)) for cell in row)
+        lines.append(" | ".join([f"**{name}**" if kind == "best" else name, *others]))
+    lines.insert(1, f":--- | {'---: | ' * (len(cells.titles) - 2)}:---")
+    return "\n".join(f"| {line} |" for line in lines)
 
 
 def to_csv(comparison: Comparison) -> str:
@@ -87,11 +109,8 @@ def to_csv(comparison: Comparison) -> str:
     A name that a spreadsheet would run as a formula (it begins with =, +, -, @ or a tab) gets an apostrophe before it.
 
     >>> from relfit import JointEstimate, decide
-    >>> print(
-    ...     to_csv(
-    ...         decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
-    ...     ).splitlines()[1]
-    ... )
+    >>> table = to_csv(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
+    >>> print(table.splitlines()[1])
     a,0.1,0.1,0.0,1.0,0.0,1.0,False,,True,best of the sample,
     """
     rows = comparison.rows()
@@ -99,13 +118,10 @@ def to_csv(comparison: Comparison) -> str:
     writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({key: _csv_cell(value) for key, value in row.items()})
+        cells = {key: "; ".join(value) if isinstance(value, tuple) else value for key, value in row.items()}
+        formulas = {key for key, cell in cells.items() if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS)}
+        writer.writerow({key: f"'{cell}" if key in formulas else cell for key, cell in cells.items()})
     return out.getvalue()
-
-
-def _csv_cell(value: object) -> object:
-    text = "; ".join(value) if isinstance(value, tuple) else value
-    return f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text
 
 
 def latex_text(text: str) -> str:
@@ -122,17 +138,148 @@ def _latex_number(cell: str) -> str:
     return rf"${less}{times}10^{{{int(exponent)}}}$"
 
 
-def _latex_row(cells: list[str]) -> str:
-    return " & ".join(cells) + r" \\"
+@dataclass(frozen=True)
+class Reference:
+    """One paper, with its entry for BibTeX."""
+
+    bibtex: str
+    authors: tuple[str, ...]
+    year: str
+    title: str
+    where: str
+
+    @property
+    def cited(self) -> str:
+        """How it is cited in text: "Lim et al., 2019"."""
+        names = [author.partition(",")[0] for author in self.authors]
+        return f"{f'{names[0]} et al.' if len(names) > 2 else ' and '.join(names)}, {self.year}"
+
+    def line(self) -> str:
+        """The entry of a list of references."""
+        *first, last = self.authors
+        authors = f"{', '.join(first)} and {last}" if first else last
+        return f"{authors} ({self.year}). {self.title}. {self.where}."
 
 
-def _markdown_text(cell: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", visible(cell))
+@cache
+def references() -> dict[str, Reference]:
+    """The papers of templates/references.bib by their keys.
+
+    >>> references()["lim2019kernel"].cited
+    'Lim et al., 2019'
+    """
+    text = resources.files("relfit").joinpath("report/templates/references.bib").read_text(encoding="utf-8")
+    papers = {}
+    for entry in text.strip().split("\n\n"):
+        fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,$", entry, flags=re.MULTILINE))
+        key, authors = entry.partition("{")[2].partition(",")[0], tuple(fields["author"].split(" and "))
+        papers[key] = Reference(entry, authors, fields["year"], fields["title"], fields["note"])
+    return papers
 
 
-def _markdown_row(cells: object) -> str:
-    return f"| {' | '.join(cells)} |"  # type: ignore[arg-type]
+def methods_text(comparison: Comparison, cite: str = "text") -> str:
+    r"""One paragraph, then the references it cites.
+
+    `cite` is "text" for (Author, Year) and a list of references, "bibtex" for \citep commands and BibTeX entries.
+
+    >>> from relfit import JointEstimate, decide
+    >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
+    >>> methods_text(result).splitlines()[-1][:50]
+    'Lim, J. N., Yamada, M., Schölkopf, B. and Jitkritt'
+    """
+    check_choice("cite", cite, ("text", "bibtex"))
+    margin, level = fill("{margin}", comparison), f"α = {comparison.alpha:g}"
+    error = f"Models were called worse{margin} where p ≤ {level}, without adjustment for the number of models."
+    if comparison.correction in _CORRECTIONS:
+        rate = "false discovery rate" if comparison.correction in ("by", "bh") else "family-wise error rate"
+        adjusted = f"P-values were adjusted by {_CORRECTIONS[comparison.correction]}"
+        error = f"{adjusted}; models were called worse{margin} at level {level} of the {rate}."
+    pairing = "row by row" if comparison.groups is None else "group by group"
+    sentences = [
+        _compared(comparison),
+        _kernel(comparison),
+        _DEPENDENCE.get(comparison.dependence or "", "").format(pairing=pairing),
+        fill(TEST_WORDS[comparison.test].methods, comparison, critical=_critical_values(comparison)),
+        error,
+        _software(comparison),
+    ]
+    text = " ".join(sentence for sentence in sentences if sentence)
+    keys = dict.fromkeys(key for group in _CITATION.findall(text) for key in group.split("; "))
+    papers = [references()[key] for key in keys]
+    if cite == "bibtex":
+        text = latex_text(text.replace(_FORMULA, "\0")).replace("\0", _LATEX_FORMULA)
+        text = _INSIDE.sub(lambda match: rf"({match[1]}; \citealp{{{match[2].replace('; ', ',')}}})", text)
+        text = _CITATION.sub(lambda match: rf"\citep{{{match[1].replace('; ', ',')}}}", text)
+        return "\n\n".join([text, *(paper.bibtex for paper in papers)])
+    text = _INSIDE.sub(lambda match: f"({match[1]}; {_cited(match[2])})", text)
+    text = _CITATION.sub(lambda match: f"({_cited(match[1])})", text)
+    return "\n".join([text, "", *sorted(paper.line() for paper in papers)])
 
 
-def _alignment(cells: Table, number: str, text: str) -> str:
-    return text + number * (len(cells.titles) - 2) + text
+def _cited(keys: str) -> str:
+    return "; ".join(references()[key].cited for key in keys.split("; "))
+
+
+def _compared(comparison: Comparison) -> str:
+    measure, compared = measure_of(comparison), f"We compared {len(comparison.names)} models{_rows(comparison)}"
+    corrected = ", with its second-order part counted once" if comparison.variance == "corrected" else ""
+    what = "items" if measure.kind == "values" else "rows"
+    grouped = f", treating {what} of one group as dependent" if comparison.groups else ""
+    if measure.kind == "values":
+        by = f"by a {measure.name} (smaller is better), with the covariance of its estimates"
+        return f"{compared} {by}{corrected}{grouped}."
+    how = _ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
+    estimated = f", using {how}" if how else ""
+    if comparison.locations is not None:
+        estimated = f", at {len(comparison.locations)} locations"
+    covariance = "the joint covariance of the estimates was estimated from the same observations"
+    return f"{compared} by {measure.methods}{estimated}; {covariance}{corrected}{grouped}."
+
+
+def _rows(comparison: Comparison) -> str:
+    """What the models were compared on: items with scores, or samples or densities against a reference."""
+    if not comparison.sizes:
+        return ""
+    reference, *models = comparison.sizes
+    drawn = range_words(models or [reference])
+    if measure_of(comparison).kind == "values" and not models:
+        return f" on {reference} items{group_words(comparison)}"
+    if not reference:
+        return f", each given by {drawn} draws, against a target density"
+    test = TEST_WORDS[comparison.test]
+    source = f"each given by a sample of {drawn}" if models else "given by their densities"
+    return f", {source}, against {reference} observations" + (f" used {test.rows}" if test.rows else "")
+
+
+def _kernel(comparison: Comparison) -> str:
+    kernel, rule = comparison.kernel, ""
+    if kernel is None:
+        return ""
+    if comparison.bandwidth_rule == "median":
+        pooled = "of the observations" if len(comparison.sizes or ()) == 1 else "of the pooled rows"
+        rule = f", the median distance {pooled} (at most 1000 of them)"
+    elif comparison.bandwidth_rule == "selected":
+        rule = ", chosen for the largest separation of the models on rows that the test did not use"
+    described = f"{kernel.describe()}{rule}"
+    if isinstance(kernel, Gaussian):
+        described = f"Gaussian kernel, bandwidth b = {kernel.length:.3g}{rule}, {_FORMULA}"
+    return f"The kernel was: {described}. {_PRESETS.get(comparison.preset or '', '')}".rstrip()
+
+
+def _critical_values(comparison: Comparison) -> str:
+    """Where the best set's critical values came from: with few rows from two laws, if the result says how many."""
+    counts = [count for count in comparison.groups or comparison.sizes or () if count > 0]
+    if not counts or min(counts) >= SMALL_SAMPLE:
+        return "simulated critical values"
+    return "critical values from a bootstrap or from Student's law, whichever gave the larger p-value,"
+
+
+def _software(comparison: Comparison) -> str:
+    versions = dict(comparison.versions)
+    version = versions.pop("relfit", None)
+    if version is None:
+        return ""
+    names = {"numpy": "NumPy", "scipy": "SciPy", "python": "Python"}
+    others = ", ".join(f"{names.get(name, name)} {number}" for name, number in versions.items())
+    seed = "" if comparison.seed is None else f", seed {comparison.seed}"
+    return f"Computations were done with relfit {version}{seed} ({others})."

@@ -27,16 +27,16 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True)
 class Gate:
-    """Whether a model passes. It fails only where it is significantly worse than `against`.
+    """The answer for one model, which fails only where it is significantly worse than `against`.
 
     Attributes:
         name, against: the model, and the one it was compared with.
         failed: the answer.
         pvalue: of "no worse than `against`", in the best set of "as good as every other model"; adjusted where the
             comparison's p-values are.
-        fixed: whether `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
+        fixed: True if `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
             model, and for one that the best set rejects the model that beats it.
-        equivalent: whether the model was shown to be within the margin; None without one.
+        equivalent: True if the model was shown to be within the margin; None without one.
     """
 
     name: str
@@ -64,13 +64,19 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
             raise InputError(f"{argument}: expected the name of a model, got {value!r}")
     if against == name:
         raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
-    _check_seen(comparison, name, against)
+    others, opponent = comparison.indistinguishable(name), against or comparison.best
+    if comparison.kernel is not None and (others if opponent == name else opponent in others):
+        # No data could have changed this answer: the kernel takes the same value on all pairs of rows.
+        whom = "the other models" if opponent == name else repr(opponent)
+        raise InputError(
+            f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes "
+            "the same value on all their pairs of rows; choose a bandwidth near the median distance"
+        )
     if against is None:
         row = next(row for row in comparison.rows() if row["name"] == name)
         # The best set shows only that some model is better: the opponent is the one that beats this one most clearly.
         beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
-        opponent = beaters.get(name) or comparison.best
-        return Gate(name, opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+        return Gate(name, beaters.get(name) or opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
     originals = comparison.originals()
@@ -79,19 +85,6 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
     return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
-
-
-def _check_seen(comparison: Comparison, name: str, against: str | None) -> None:
-    """Refuse an answer that no data could have changed: a kernel that takes the same value on all pairs of rows."""
-    others = comparison.indistinguishable(name)
-    opponent = comparison.best if against is None else against
-    if comparison.kernel is None or not (others if opponent == name else opponent in others):
-        return
-    whom = "the other models" if opponent == name else repr(opponent)
-    raise InputError(
-        f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes the "
-        "same value on all their pairs of rows; choose a bandwidth near the median distance"
-    )
 
 
 def gate_words(comparison: Comparison, gate: Gate) -> str:
@@ -105,18 +98,23 @@ def gate_words(comparison: Comparison, gate: Gate) -> str:
     passed = f"no evidence that {name} is worse than {whom}{than}"
     if gate.equivalent:
         passed = f"{name} is within {comparison.margin:g} of {whom}"
-    copied = _copied(comparison, gate)
+    # With a fixed opponent only a copy of that one counts.
+    stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
+    others = [gate.against] if gate.fixed else [other for other in comparison.names if other != gate.name]
+    copied = [other for other in others if stand_for[other] == stand_for[gate.name]]
     if not copied:
         return passed
-    same = f"{name} {_same(comparison, gate.name, listed(copied))}"
+    # A copy has its rows in common, which new samples would change; a density has none.
+    same = f"{name} holds the same rows as {listed(copied)}; draw new samples if it is a different model"
+    if ((comparison.inputs or {}).get("models") or {}).get(gate.name) is None:
+        same = f"{name} is a duplicate of {listed(copied)}"
     return same if gate.against in copied else f"{passed}, but {same}"
 
 
 def gate_sentence(comparison: Comparison, gate: Gate) -> str:
     """The answer with its words, as the page, the result file and the JUnit file have it.
 
-    >>> from relfit import JointEstimate, decide
-    >>> from relfit.report.gate import judge
+    >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> gate_sentence(result, judge(result, "new", "old"))
     'Gate failed: new is significantly worse than old (p-value 7.7e-9, level 0.05).'
@@ -141,8 +139,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     Other models never fail: that a known weak one is worse must not stop a release. The standard output of a case says
     what was found about its model, for the gated one in the gate's words; that of the suite has the gate and the table.
 
-    >>> from relfit import JointEstimate, decide
-    >>> from relfit.report.gate import judge
+    >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> ElementTree.fromstring(junit_xml(result, judge(result, "new"))).find("testsuite").attrib["failures"]
     '1'
@@ -183,20 +180,6 @@ def _verdict(gate: Gate) -> str:
 
 def _opponent(gate: Gate) -> str:
     return quoted(gate.against) if gate.fixed else "the best"
-
-
-def _copied(comparison: Comparison, gate: Gate) -> list[str]:
-    """The models that hold the same as the gated one; with a fixed opponent only that one counts."""
-    stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
-    others = [gate.against] if gate.fixed else [name for name in comparison.names if name != gate.name]
-    return [name for name in others if stand_for[name] == stand_for[gate.name]]
-
-
-def _same(comparison: Comparison, name: str, whom: str) -> str:
-    """What a copy has in common: its rows, which new samples would change; a density has none."""
-    if ((comparison.inputs or {}).get("models") or {}).get(name) is None:
-        return f"is a duplicate of {whom}"
-    return f"holds the same rows as {whom}; draw new samples if it is a different model"
 
 
 def _legal(shown: str) -> str:

@@ -1,13 +1,12 @@
 """The result as one HTML file that needs nothing else, and as a small table for notebooks.
 
-`page` gathers everything the template shows as plain data. The data that were compared are loaded at most once, by
-`recall`, and every panel takes what it returns.
+`render_report` gathers everything the template shows as plain data. The data that were compared are loaded at most
+once, by `recall`, and every panel takes what it returns.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -19,20 +18,18 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
-from relfit.report.checks import checks, rows_advice
+from relfit.report.checks import bandwidth_sensitivity, checks, rows_advice, used_test
 from relfit.report.examples import check_items, strips
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
+from relfit.report.formats import methods_text
 from relfit.report.gate import Gate, gate_sentence
-from relfit.report.landscape import where
-from relfit.report.methods import methods_text
 from relfit.report.recall import recall
-from relfit.report.sensitivity import Sensitivity, bandwidth_sensitivity, used_test
 from relfit.report.text import short_names, table
+from relfit.report.witness import where
 from relfit.results.comparison import Comparison
 from relfit.settings import Settings
-from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
 from relfit.util.errors import InputError
-from relfit.util.files import write_text_atomic
 from relfit.util.text import visible
 
 # The page can hold longer names than a terminal; it wraps them.
@@ -57,44 +54,6 @@ _LABELS = {
 }
 
 
-def write_report(
-    comparison: Comparison,
-    path: str | os.PathLike[str],
-    data: Any = None,
-    *,
-    items: Any = None,
-    command: str | None = None,
-    gate: Any = None,
-) -> None:
-    """Write a self-contained report to `path`: the old file or the new one is there, never half of it.
-
-    Args:
-        comparison: the result.
-        path: the .html file.
-        data: the pair (reference, models) that was compared, for the panels that need the rows; or these as loaded by
-            `relfit.data.load.load`, which are then not loaded again.
-        items: for features of images or texts, name of a model (or "reference") → one file, image or text per row.
-        command: the command line that made the result, to be shown.
-        gate: what `relfit.report.gate.judge` answered, to be shown above everything else.
-
-    >>> import tempfile, pathlib
-    >>> from relfit import JointEstimate, decide
-    >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(result, f"{folder}/report.html")
-    ...     "b is significantly worse" in pathlib.Path(folder, "report.html").read_text(encoding="utf-8")
-    True
-    """
-    write_text_atomic(path, render_report(comparison, data, items=items, command=command, gate=gate))
-
-
-def render_report(
-    comparison: Comparison, data: Any = None, *, items: Any = None, command: str | None = None, gate: Any = None
-) -> str:
-    """The report as text; the same comparison and data give the same text."""
-    return _environment().get_template("report.html.j2").render(**page(comparison, data, items, command, gate))
-
-
 def notebook_table(comparison: Comparison) -> str:
     """A small HTML table with the summary sentence, for ``_repr_html_``."""
     return _environment().get_template("notebook.html.j2").render(**_table(comparison))
@@ -106,54 +65,69 @@ def _environment() -> Environment:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def page(
-    comparison: Comparison, data: Any = None, items: Any = None, command: str | None = None, gate: Any = None
-) -> dict[str, Any]:
-    """What the template is filled with. Arguments as in `write_report`."""
+def render_report(
+    comparison: Comparison, data: Any = None, *, items: Any = None, command: str | None = None, gate: Any = None
+) -> str:
+    """The report, for which `Comparison.report` describes the arguments; the same ones give the same text.
+
+    `data` may also be what `relfit.data.load.load` returned, which is then not loaded again.
+
+    >>> from relfit import JointEstimate, decide
+    >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
+    >>> "<h1>a has the smallest score (smaller is better); b is significantly worse.</h1>" in render_report(result)
+    True
+    """
     names = [row["name"] for row in comparison.rows()]
-    test, margin = words.words_of(comparison), f"{comparison.margin:g}"
-    shown = {
-        **_table(comparison),
-        "gate": _gate(comparison, gate),
-        "header": words.header(comparison),
-        "tally": _tally(comparison),
-        "names": dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
-        "forests": (discrepancy_forest(comparison), difference_forest(comparison)),
-        "intervals": words.fill(test.intervals, comparison),
-        "bound": words.fill(test.bound, comparison),
-        "line": f"the margin of {margin} (the dashed line)" if comparison.margin else "0",
-        "pairs": who_beats_whom(comparison).first(MOST_PAIRED),
-        "unpaired": max(0, len(names) - MOST_PAIRED),
-        "many": len(names) > MANY,
-        "measure": words.measure_of(comparison).name,
-        "level": f"{100 * (1.0 - comparison.alpha):g}%",
-        "alpha": f"{100 * comparison.alpha:g}%",
-        "question": words.question(comparison),
-        "error": words.error_words(comparison),
-        "in_other_words": words.in_other_words(comparison),
-        "caveats": words.caveats(comparison),
-        "advice": rows_advice(comparison),
-        "settings": settings(comparison),
-        "command": command,
-        "call": python_call(comparison),
-        "methods": methods_text(comparison),
-    }
-    return {**shown, **_panels(comparison, data, items, names)}
+    test, level = words.TEST_WORDS[comparison.test], f"{100 * (1.0 - comparison.alpha):g}%"
+    cells = (row[:MOST_PAIRED] for row in who_beats_whom(comparison))
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            **_table(comparison),
+            **_panels(comparison, data, items),
+            gate=_gate(comparison, gate),
+            header=words.header(comparison),
+            tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
+            names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
+            forests=(discrepancy_forest(comparison), difference_forest(comparison)),
+            intervals=words.fill(test.intervals, comparison),
+            bound=words.fill(test.bound, comparison),
+            line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
+            pairs=list(zip(names[:MOST_PAIRED], cells, strict=False)),
+            unpaired=max(0, len(names) - MOST_PAIRED),
+            many=len(names) > MANY,
+            measure=words.measure_of(comparison).name,
+            level=level,
+            alpha=f"{100 * comparison.alpha:g}%",
+            question=words.question(comparison),
+            error=words.error_words(comparison),
+            in_other_words=words.in_other_words(comparison),
+            caveats=words.caveats(comparison),
+            advice=rows_advice(comparison),
+            settings=settings(comparison),
+            command=command,
+            call=python_call(comparison),
+            methods=methods_text(comparison),
+        )
+    )
 
 
-def _panels(comparison: Comparison, data: Any, items: Any, names: list[str]) -> dict[str, Any]:
+def _panels(comparison: Comparison, data: Any, items: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
     if data is None:
-        return {"checks": checks(comparison, None, None), "sensitivity": None, "where": None, "examples": []}
+        return {"checks": checks(comparison, None, None), "sensitivity": None, "where": None}
     recalled = recall(comparison, data)
-    checked_items = {} if items is None else check_items(items, recalled)
+    checked_items = None if items is None else check_items(items, recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
     panel, differing = where(comparison, recalled)
-    examples = [(each.name, strips(each, checked_items)) for each in differing]
+    examples = [] if checked_items is None else [(each.name, strips(each, checked_items)) for each in differing]
     return {
         "checks": checks(comparison, recalled, sensitivity),
-        "sensitivity": None if sensitivity is None else _verdicts(sensitivity, names),
+        "sensitivity": sensitivity,
         "where": panel,
+        # The number of rows that were used of each sample, unless it is all of them.
+        "fewer_rows": None if recalled.complete else recalled.most_rows,
         "examples": [(name, shown) for name, shown in examples if shown],
     }
 
@@ -178,25 +152,6 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
         raise InputError(f"gate: expected what relfit.report.gate.judge answered for this result, got {came}")
     kind = "worse" if gate.failed else "best"
     return {"kind": kind, "sentence": gate_sentence(comparison, gate), "fixed": gate.fixed}
-
-
-def _tally(comparison: Comparison) -> list[tuple[str, str]]:
-    """The number of models with each verdict, in the order of the table."""
-    counts: dict[tuple[str, str], int] = {}
-    for row in comparison.rows():
-        key = words.kind_of(row), row["verdict"]
-        counts[key] = counts.get(key, 0) + 1
-    return [(kind, f"{count} {verdict}") for (kind, verdict), count in counts.items()]
-
-
-def _verdicts(sensitivity: Sensitivity, names: list[str]) -> dict[str, Any]:
-    columns = zip(sensitivity.factors, sensitivity.lengths, strict=True)
-    return {
-        "columns": [(f"{factor:g}×", f"{length:.3g}", factor == 1.0) for factor, length in columns],
-        "rows": [(name, sensitivity.kinds(name)) for name in names],
-        "count": sensitivity.rows,
-        "complete": sensitivity.complete,
-    }
 
 
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
@@ -234,38 +189,36 @@ def python_call(comparison: Comparison) -> str | None:
     """
     if not words.measure_of(comparison).pairs or comparison.kernel is None or comparison.bandwidth_rule == "selected":
         return None
-    test, estimator, default = used_test(comparison), _used_estimator(comparison), Settings()
+    test, default = used_test(comparison), Settings()
+    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count, "variance": comparison.variance}
+    used = {name: value for name, value in counts.items() if value is not None}
+    estimator = ESTIMATORS[comparison.estimator or Complete.name](**used)
     options = {
         name: repr(getattr(comparison, name))
         for name in ("alpha", "margin", "dependence", "preset")
         if getattr(comparison, name) not in (None, getattr(default, name))
     }
     if test != default.test:
-        options["test"] = _value_code(test, TESTS)
+        options["test"] = _value_code(test)
     if comparison.correction != test.default_correction:
         options["correction"] = repr(comparison.correction)
     if estimator != default.estimator:
-        options["estimator"] = _value_code(estimator, ESTIMATORS)
+        options["estimator"] = _value_code(estimator)
     median_gaussian = isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
     if comparison.preset is None and not median_gaussian:
         options["kernel"] = _kernel_code(comparison.kernel)
+    if comparison.measure == "mmd" and comparison.preset is None:
+        # The models may have been densities that were drawn from: without this, they would be compared by KSD.
+        options["discrepancy"] = repr("mmd")
     if comparison.groups is not None:
         options["groups"] = "groups"
     options["rng"] = repr(comparison.seed)
     return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
 
 
-def _used_estimator(comparison: Comparison) -> Estimator:
-    """The estimator of a comparison, with the options that it records."""
-    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count, "variance": comparison.variance}
-    return ESTIMATORS[comparison.estimator or Complete.name](
-        **{name: value for name, value in counts.items() if value is not None}
-    )
-
-
-def _value_code(value: Any, known: Mapping[str, Any]) -> str:
+def _value_code(value: Test | Estimator) -> str:
     """A test or an estimator as Python: its name, or the value where it has options."""
-    return repr(value.name) if value == known[value.name]() else f"relfit.{value!r}"
+    return repr(value.name) if value == type(value)() else f"relfit.{value!r}"
 
 
 def _kernel_code(kernel: Kernel) -> str:

@@ -17,15 +17,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
+from relfit.report.checks import bandwidth_sensitivity, obstacle
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
-from relfit.report.landscape import CLEAR, Landscape, colour_steps, landscape, largest_difference
 from relfit.report.recall import recall
-from relfit.report.sensitivity import bandwidth_sensitivity, obstacle
 from relfit.report.text import short_names
-from relfit.report.witness import differing_rows
+from relfit.report.witness import CLEAR, Landscape, colour_steps, differing_rows, landscape, largest_difference
 from relfit.report.words import TEST_WORDS, measure_of, name_of_test
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
@@ -33,7 +31,6 @@ from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 
 LONGEST_LABEL = 28
-POWER_SIZE = 7.2, 4.0
 # Multiples of the bandwidth.
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 INK, FAINT, PALE = "#333333", "#999999", "#E4E4E4"
@@ -91,7 +88,19 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     data = discrepancy_forest(comparison) if of == "discrepancy" else difference_forest(comparison)
     ax = new_axes(6.4, 1.25 + 0.26 * max(len(data.bars), 3)) if ax is None else ax
     verdicts = {row["name"]: str(row["verdict"]) for row in comparison.rows()}
-    _draw(ax, data, verdicts)
+    size = label_rows(ax, [bar.name for bar in data.bars])
+    ax.axvline(data.line, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    for kind in MARKS:
+        _draw_kind(ax, data, kind, 0.7 * size, verdicts)
+    ax.set_xlim(data.scale.low, data.scale.high)
+    ax.locator_params(axis="x", nbins=6)
+    ax.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
+    bare(ax)
+    look: dict[str, Any] = {"ncols": 3, "frameon": False, "labelcolor": INK, "fontsize": "small"}
+    if isinstance(ax, NotebookAxes):
+        ax.figure.legend(loc="outside upper left", borderaxespad=0.2, columnspacing=1.2, handletextpad=0.2, **look)
+    else:
+        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
     measure = measure_of(comparison).name
     what = f"{measure} (smaller is better)" if of == "discrepancy" else f"{measure}: difference to the best"
     ax.set_xlabel(f"{what}, {100 * data.level:g}% interval", color=INK)
@@ -107,7 +116,9 @@ def new_axes(width: float, height: float) -> Axes:
 
 def label_rows(ax: Axes, names: Sequence[str]) -> float:
     """Write the names at the rows 0, 1, … from the top; returns the size of the letters."""
-    size = _label_size(ax, len(names))
+    # In points: the usual size, or what fits when many rows share axes that were given.
+    row = ax.bbox.height / ax.figure.dpi * 72.0 / len(names)
+    size = float(np.clip(0.8 * row, 3.0, FontProperties().get_size_in_points()))
     shown = drawable(short_names(names, LONGEST_LABEL))
     # Names are text, never TeX: a "$" in one must not be read as mathematics.
     ax.set_yticks(range(len(names)), shown, parse_math=False, usetex=False, color=INK, fontsize=size)
@@ -132,25 +143,10 @@ def drawable(labels: Sequence[str]) -> list[str]:
     return [f"{label} ({k})" if label in twice else label for k, label in enumerate(shown, 1)]
 
 
-def _draw(ax: Axes, data: Forest, verdicts: dict[str, str]) -> None:
-    size = label_rows(ax, [bar.name for bar in data.bars])
-    ax.axvline(data.line, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    for kind in MARKS:
-        at = [k for k, bar in enumerate(data.bars) if bar.kind == kind]
-        if at:
-            _draw_kind(ax, data, at, kind, 0.7 * size, verdicts)
-    ax.set_xlim(data.scale.low, data.scale.high)
-    ax.locator_params(axis="x", nbins=6)
-    ax.grid(axis="x", color=FAINT, alpha=0.25, linewidth=0.6)
-    bare(ax)
-    look: dict[str, Any] = {"ncols": 3, "frameon": False, "labelcolor": INK, "fontsize": "small"}
-    if isinstance(ax, NotebookAxes):
-        ax.figure.legend(loc="outside upper left", borderaxespad=0.2, columnspacing=1.2, handletextpad=0.2, **look)
-    else:
-        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
-
-
-def _draw_kind(ax: Axes, data: Forest, at: Sequence[int], kind: str, size: float, verdicts: dict[str, str]) -> None:
+def _draw_kind(ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[str, str]) -> None:
+    at = [k for k, bar in enumerate(data.bars) if bar.kind == kind]
+    if not at:
+        return
     colour, marker, label = MARKS[kind]
     bars = [data.bars[k] for k in at]
     labels = {verdicts[bar.name] for bar in bars}
@@ -166,12 +162,6 @@ def _draw_kind(ax: Axes, data: Forest, at: Sequence[int], kind: str, size: float
     ax.plot(values, at, linestyle="none", marker=marker, markersize=size, color=colour, label=label)
 
 
-def _label_size(ax: Axes, count: int) -> float:
-    """Points: the usual size, or what fits when many rows share axes that were given."""
-    row = ax.bbox.height / ax.figure.dpi * 72.0 / count
-    return float(np.clip(0.8 * row, 3.0, FontProperties().get_size_in_points()))
-
-
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     """A grid, one row and one column a model: ▲ where the row is significantly better than the column, ▼ worse.
 
@@ -182,19 +172,18 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in ax.texts]
     ['▲', '▼']
     """
-    pairs = who_beats_whom(comparison)
-    count = len(pairs.names)
+    cells, count = who_beats_whom(comparison), len(comparison.names)
     side = max(0.24, min(0.42, 9.0 / count))
     ax = new_axes(2.2 + side * count, 0.9 + side * count) if ax is None else ax
-    codes = np.array([[_CELLS[pairs.cell(i, j)][0] for j in range(count)] for i in range(count)])
+    codes = np.array([[_CELLS[cell][0] for cell in row] for row in cells])
     tints = ListedColormap([tint for _, tint, _, _ in _CELLS.values()])
     ax.imshow(codes, cmap=tints, norm=BoundaryNorm(np.arange(5) - 0.5, 4), aspect="equal")
-    size = label_rows(ax, [f"{name}  {k}" for k, name in enumerate(pairs.names, 1)])
+    size = label_rows(ax, [f"{name}  {k}" for k, name in enumerate((row["name"] for row in comparison.rows()), 1)])
     ax.set_ylim(count - 0.5, -0.5)
     ax.xaxis.tick_top()
     ax.set_xticks(range(count), [str(k) for k in range(1, count + 1)], color=INK, fontsize=size)
     for i, j in itertools.permutations(range(count), 2):
-        *_, sign, colour = _CELLS[pairs.cell(i, j)]
+        *_, sign, colour = _CELLS[cells[i][j]]
         ax.text(j, i, sign, ha="center", va="center", color=colour, fontsize=size)
     ax.set_xticks(np.arange(count + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(count + 1) - 0.5, minor=True)
@@ -230,11 +219,6 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
         for length, height, kind in zip(lengths, heights, sensitivity.kinds(name), strict=True):
             ax.plot(length, height, marker=MARKS[kind][1], markersize=6.5, color=colour, linestyle="none")
     ax.axvline(recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-    _finish(ax, lines)
-    return ax
-
-
-def _finish(ax: Axes, lines: list[Line2D]) -> None:
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(lambda value, _position: f"{value:.2g}")
     ax.set_yscale("symlog", linthresh=3.0)
@@ -247,6 +231,7 @@ def _finish(ax: Axes, lines: list[Line2D]) -> None:
     bare(ax, kept=("bottom", "left"))
     handles = [ax.plot([], [], ls="none", marker=mark, color=INK, label=label)[0] for _, mark, label in MARKS.values()]
     _legend_beside(ax, handles=[*lines, *handles])
+    return ax
 
 
 def _legend_beside(ax: Axes, **options: Any) -> None:
@@ -260,11 +245,7 @@ def _legend_beside(ax: Axes, **options: Any) -> None:
 def witness_plot(comparison: Comparison, data: Any, name: str | None = None, ax: Axes | None = None) -> Axes:
     """The witness function of one model (MMD) or its rows' contributions (KSD), over one or two axes.
 
-    Args:
-        comparison: the result.
-        data: the pair (reference, models) it was made from.
-        name: the model; by default the one with the largest discrepancy.
-        ax: the Axes to draw into.
+    `data` is the pair (reference, models) of the result. The model is by default the one with the largest discrepancy.
 
     >>> import relfit
     >>> rng = np.random.default_rng(0)
@@ -296,8 +277,7 @@ def _plane(ax: Axes, drawn: Landscape) -> None:
     noise = np.abs(drawn.values) / np.maximum(drawn.errors, 1e-300)
     ax.contourf(*drawn.grid, noise, levels=[-1.0, CLEAR], colors=["white"])
     ax.plot(*drawn.points.T, linestyle="none", marker=".", markersize=2.5, color=INK, alpha=0.45)
-    ax.set_xlim(drawn.grid[0][0], drawn.grid[0][-1])
-    ax.set_ylim(drawn.grid[1][0], drawn.grid[1][-1])
+    ax.set(xlim=drawn.grid[0][[0, -1]], ylim=drawn.grid[1][[0, -1]])
     ax.set_ylabel(drawn.view.labels[1], color=INK)
     if largest > 0.0:
         bar = ax.figure.colorbar(bands, ax=ax, ticks=[-largest, 0.0, largest], format="%.2g")
@@ -325,9 +305,8 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 
     Without `ax` a new figure is made that pyplot does not know, as `Comparison.plot` does.
     """
-    ax = new_axes(*POWER_SIZE) if ax is None else ax
-    others = [name for name in plan.names if name != plan.best]
-    shown = short_names(others, 24)
+    ax = new_axes(7.2, 4.0) if ax is None else ax
+    shown = short_names([name for name in plan.names if name != plan.best], 24)
     ax.axhline(plan.target_power, color=FAINT, linewidth=0.8)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
         ax.axvline(plan.n, color=FAINT, linewidth=0.8)
@@ -338,8 +317,7 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
             look: dict[str, Any] = {"linestyle": TEST_WORDS[test].line if several else "-", "linewidth": 1.6}
             described = f"{label}, {name_of_test(test)}" if several else label
             ax.plot(plan.sizes, plan.curves[a, b], marker=marker, color=colour, label=described, **look)
-    ax.set_xscale("log")
-    ax.set_ylim(0.0, 1.02)
+    ax.set(xscale="log", ylim=(0.0, 1.02))
     ax.set_xlabel("rows", color=INK)
     ax.set_ylabel("probability of being declared worse", color=INK)
     ax.tick_params(axis="both", colors=INK)
@@ -350,10 +328,7 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
 def picture(plan: Plan, form: str) -> bytes:
     """The power curves as a file's contents, "png", "svg" or "pdf"."""
     out = io.BytesIO()
-    ax = new_axes(*POWER_SIZE)
-    power_curves(plan, ax)
     # The date would make the file differ each time.
-    ax.figure.canvas.print_figure(
-        out, format=form, metadata=None if form == "png" else {"CreationDate" if form == "pdf" else "Date": None}
-    )
+    metadata = None if form == "png" else {"CreationDate" if form == "pdf" else "Date": None}
+    power_curves(plan).figure.canvas.print_figure(out, format=form, metadata=metadata)
     return out.getvalue()

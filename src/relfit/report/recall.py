@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.stats import ks_2samp
 
 from relfit.data.load import Data, is_rows, load
 from relfit.data.models import Density
@@ -58,7 +59,7 @@ class Recalled:
 
     @property
     def complete(self) -> bool:
-        """Whether every row was chosen."""
+        """True if every row was chosen."""
         return all(len(self.rows[key]) == size for key, size in self.sizes.items())
 
     @property
@@ -88,17 +89,22 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
     if isinstance(comparison.kernel, Collection | Precomputed | Recorded):
         raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
     loaded, redrawn = (data, set[str | None]()) if isinstance(data, Data) else _load(comparison, data)
-    _check_names_and_sizes(comparison, loaded)
-    _check_digests(comparison, loaded, redrawn)
-    rows = _chosen(comparison, loaded, affordable_rows(loaded) if most is None else most)
-    return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, _sizes(loaded))
-
-
-def affordable_rows(data: Data) -> int:
-    """The number of rows of each sample that keeps the panels a matter of seconds."""
-    width = data.reference.shape[1] + _KERNEL_COLUMNS
-    affordable = math.isqrt(int(_BUDGET / ((2 * len(data.models) + 1) * width)))
-    return max(FEWEST_ROWS, min(MOST_ROWS, affordable))
+    sizes: dict[str | None, int] = {None: len(loaded.reference)}
+    sizes |= {name: len(rows) for name, rows in loaded.samples.items()}
+    _check_same_data(comparison, loaded, sizes, redrawn)
+    if most is None:
+        # So many rows that the panels are a matter of seconds.
+        width = loaded.reference.shape[1] + _KERNEL_COLUMNS
+        affordable = math.isqrt(int(_BUDGET / ((2 * len(loaded.models) + 1) * width)))
+        most = max(FEWEST_ROWS, min(MOST_ROWS, affordable))
+    if comparison.dependence == "chain":
+        # A chain's draws mean something in their order only.
+        rows = {key: np.arange(min(size, most)) for key, size in sizes.items()}
+    else:
+        dependence: Any = comparison.dependence or "independent"
+        orders = row_orders(loaded, dependence, comparison.seed or 0, "pictures")
+        rows = {key: np.sort(order[:most]) for key, order in orders.items()}
+    return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes)
 
 
 def _load(comparison: Comparison, data: Any) -> tuple[Data, set[str | None]]:
@@ -112,39 +118,31 @@ def _load(comparison: Comparison, data: Any) -> tuple[Data, set[str | None]]:
     return loaded, {name for name, value in zip((None, *loaded.names), values, strict=True) if not is_rows(value)}
 
 
-def _check_names_and_sizes(comparison: Comparison, data: Data) -> None:
-    """Some tests leave rows out, so the data may have more rows than the result speaks of, but not fewer."""
+def _check_same_data(
+    comparison: Comparison, data: Data, sizes: Mapping[str | None, int], redrawn: set[str | None]
+) -> None:
+    """Refuse other models, fewer rows or other rows than the result's. A result without digests cannot tell the last.
+
+    Some tests leave rows out, so the data may have more rows than the result speaks of.
+    """
     if data.names != comparison.names:
         came = f"({listed(comparison.names)}), got {listed(data.names)}"
         raise InputError(f"data: expected the models of this result {came}")
-    sizes, originals = _sizes(data), {name: data.copies.get(name, name) for name in data.names}
+    originals = {name: data.copies.get(name, name) for name in data.names}
     counts = {"reference": sizes[None]}
     counts |= {f"model {name!r}": sizes[original] for name, original in originals.items() if original in sizes}
     for (what, size), fewest in zip(counts.items(), comparison.sizes or (), strict=False):
         if size < fewest:
             raise InputError(f"data: expected at least {fewest} rows in {what}, as in this result, got {size}")
-
-
-def _check_digests(comparison: Comparison, data: Data, redrawn: set[str | None]) -> None:
-    """Refuse other rows than the result's. A result without digests cannot tell."""
     inputs = comparison.inputs or {}
     recorded = {None: inputs.get("reference"), **(inputs.get("models") or {})}
-    for name, digest in data.digests.items():
-        if recorded.get(name) not in (None, digest) and name not in redrawn:
-            what = "the reference" if name is None else f"model {name!r}"
+    for key, digest in data.digests.items():
+        if recorded.get(key) not in (None, digest) and key not in redrawn:
+            what = "the reference" if key is None else f"model {key!r}"
             raise InputError(
                 f"data: expected the data this result was made from; the rows of {what} are not the same (changed, "
                 "reordered, or a different selection of rows or columns)"
             )
-
-
-def _chosen(comparison: Comparison, data: Data, most: int) -> dict[str | None, Rows]:
-    if comparison.dependence == "chain":
-        # A chain's draws mean something in their order only.
-        return {key: np.arange(min(size, most)) for key, size in _sizes(data).items()}
-    dependence: Any = comparison.dependence or "independent"
-    orders = row_orders(data, dependence, comparison.seed or 0, "pictures")
-    return {key: np.sort(order[:most]) for key, order in orders.items()}
 
 
 def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) -> Data:
@@ -155,15 +153,8 @@ def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) 
         taken = np.asarray(host(sample[rows[name]]), dtype=np.float64)
         return taken if preset is None else preset.prepare("data", taken)
 
-    models: dict[str, Array | Density] = {
-        name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()
-    }
+    models = {name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()}
     return replace(data, reference=some(None, data.reference), models=models, device=None)
-
-
-def _sizes(data: Data) -> dict[str | None, int]:
-    samples: dict[str | None, int] = {name: len(rows) for name, rows in data.samples.items()}
-    return {None: len(data.reference), **samples}
 
 
 @dataclass(frozen=True)
@@ -210,23 +201,12 @@ def plain_view(d: int) -> View:
 def chosen_view(axes: MainAxes, sample: Array, reference: Array) -> View:
     """The two main axes along which these two samples differ most.
 
-    The difference along an axis is the largest one between the two distribution functions (Kolmogorov–Smirnov). Rows
+    The difference along an axis is sup_t |F_a(t) − F_b(t)| of the two distribution functions (Kolmogorov–Smirnov). Rows
     that chose the axes must not be drawn: along the best of many axes even equal samples look different.
     """
     projected = [(rows - axes.centre) @ axes.directions.T for rows in (sample, reference)]
-    apart = [distance_of_distributions(a, b) for a, b in zip(projected[0].T, projected[1].T, strict=True)]
+    apart = [ks_2samp(a, b, method="asymp").statistic for a, b in zip(projected[0].T, projected[1].T, strict=True)]
     return axes.view(sorted(np.argsort(apart, kind="stable")[::-1][:2].tolist()))
-
-
-def distance_of_distributions(a: Array, b: Array) -> float:
-    """sup_t |F_a(t) − F_b(t)| of two samples of numbers.
-
-    >>> distance_of_distributions(np.array([0.0, 1.0]), np.array([0.5, 2.0, 3.0]))
-    0.6666666666666667
-    """
-    both = np.concatenate([a, b])
-    below = (np.searchsorted(np.sort(x), both, side="right") / len(x) for x in (a, b))
-    return float(np.abs(np.subtract(*below)).max())
 
 
 def main_axes(rows: Array) -> MainAxes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,26 +42,20 @@ class Table:
 
 def styled(comparison: Comparison) -> Text:
     """The whole result, with the verdicts coloured."""
-    out = Text(words.header(comparison) + "\n")
-    _append_table(out, table(comparison))
-    out.append(words.summary(comparison))
-    _append_notes(out, comparison.warnings)
-    return out
+    out = _headed_table(comparison, table(comparison)).append(words.summary(comparison))
+    return _with_notes(out, comparison.warnings)
 
 
 def pair_styled(pair: PairComparison) -> Text:
     """The result of a fixed hypothesis "a is no worse than b", with the verdict coloured."""
     number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
-    names = short_names(pair.names)
-    rows = tuple((name, number(value)) for name, value in zip(names, pair.discrepancy, strict=True))
-    out = Text(words.header(pair) + "\n")
-    _append_table(out, Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
+    rows = tuple(zip(short_names(pair.names), map(number, pair.discrepancy), strict=True))
+    out = _headed_table(pair, Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
     p = show_pvalue(pair.pvalue, pair.alpha)
     p = p if p.startswith("<") else f"= {p}"
     out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
     out.append(words.pair_summary(pair), style=_STYLES["worse"] if pair.worse else "")
-    _append_notes(out, pair.warnings)
-    return out
+    return _with_notes(out, pair.warnings)
 
 
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
@@ -70,9 +65,20 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")
-    number = _row_format(rows)
-    names = short_names([row["name"] for row in rows], longest_name)
-    cells = [_cells(row, name, number, comparison.alpha, corrected) for row, name in zip(rows, names, strict=True)]
+    values = [v for row in rows for v in (row["discrepancy"], row["difference"])]
+    # A difference that decided something must not be shown as 0.
+    decisive = [row["difference"] for row in rows if row["worse"]]
+    number = number_format([row["standard_error"] for row in rows], values, decisive)
+    cells = []
+    for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
+        difference = _NOTHING if row["best"] else number(row["difference"])
+        pvalues = [row[key] for key in ("pvalue", "adjusted_pvalue")[: 1 + corrected]]
+        tested = not row["best"] or row["pvalue"] < 1.0
+        shown = [show_pvalue(p, comparison.alpha) if tested else _NOTHING for p in pvalues]
+        remarks = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
+        verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
+        numbers = number(row["discrepancy"]), number(row["standard_error"]), difference
+        cells.append((name, *numbers, *shown, verdict))
     return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)))
 
 
@@ -102,10 +108,16 @@ def number_format(
     if not errors:
         return "{:.3g}".format
     smallest = min([*errors, *(abs(v) for v in decisive if v)])
-    decimals = max(0, 1 - _exponent(max(errors)), -_exponent(smallest))
+    largest_power, smallest_power = (math.floor(math.log10(value)) for value in (max(errors), smallest))
+    decimals = max(0, 1 - largest_power, -smallest_power)
     if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
         return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+")
-    return lambda value: _fixed(value, decimals)
+
+    def fixed(value: float) -> str:
+        shown = f"{value:.{decimals}f}"
+        return shown.lstrip("-") if float(shown) == 0.0 else shown
+
+    return fixed
 
 
 def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
@@ -126,43 +138,8 @@ def _shorten(name: str, longest: int) -> str:
     return f"{head}…{tail}"
 
 
-def _fixed(value: float, decimals: int) -> str:
-    shown = f"{value:.{decimals}f}"
-    return shown.lstrip("-") if float(shown) == 0.0 else shown
-
-
-def _exponent(value: float) -> int:
-    return math.floor(math.log10(value))
-
-
-def _row_format(rows: Sequence[dict[str, Any]]) -> Callable[[float], str]:
-    values = [v for row in rows for v in (row["discrepancy"], row["difference"])]
-    # A difference that decided something must not be shown as 0.
-    decisive = [row["difference"] for row in rows if row["worse"]]
-    return number_format([row["standard_error"] for row in rows], values, decisive)
-
-
-def _cells(
-    row: dict[str, Any], name: str, number: Callable[[float], str], alpha: float, corrected: bool
-) -> tuple[str, ...]:
-    tested = not row["best"] or row["pvalue"] < 1.0
-    pvalues = [show_pvalue(row[key], alpha) for key in ("pvalue", "adjusted_pvalue")[: 1 + corrected]]
-    return (
-        name,
-        number(row["discrepancy"]),
-        number(row["standard_error"]),
-        _NOTHING if row["best"] else number(row["difference"]),
-        *(pvalues if tested else [_NOTHING] * len(pvalues)),
-        _verdict(row),
-    )
-
-
-def _verdict(row: dict[str, Any]) -> str:
-    extra = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
-    return f"{row['verdict']} ({', '.join(extra)})" if extra else str(row["verdict"])
-
-
-def _append_table(out: Text, cells: Table) -> None:
+def _headed_table(result: Comparison | PairComparison, cells: Table) -> Text:
+    out = Text(words.header(result) + "\n")
     names, *others = zip(*cells.rows, strict=True)
     rows = list(zip(names, *map(_points_aligned, others), strict=True))
     first, *lines = _columns([cells.titles, *rows])
@@ -172,17 +149,14 @@ def _append_table(out: Text, cells: Table) -> None:
         out.append(line + "\n")
         if kind in _STYLES and len(row) > 2:
             out.stylize(_STYLES[kind], start, start + len(row[-1]))
+    return out
 
 
 def _points_aligned(column: Sequence[str]) -> list[str]:
     """Fixed-point numbers get their points below each other; other cells stay as they are."""
-    heads = [cell.partition(".")[0] if _is_number(cell) else "" for cell in column]
+    heads = [cell.partition(".")[0] if re.fullmatch(r"-?[0-9]+\.?[0-9]*", cell) else "" for cell in column]
     most = max(map(len, heads))
     return [" " * (most - len(head)) + cell if head else cell for head, cell in zip(heads, column, strict=True)]
-
-
-def _is_number(cell: str) -> bool:
-    return cell.lstrip("-").replace(".", "", 1).isdecimal() and cell.isascii()
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -192,10 +166,10 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [GAP.join(row).rstrip() for row in padded]
 
 
-def _append_notes(out: Text, notes: Sequence[str]) -> None:
+def _with_notes(out: Text, notes: Sequence[str]) -> Text:
     for note in notes:
-        out.append("\nNote: ", style="yellow")
-        out.append(visible(note))
+        out.append("\nNote: ", style="yellow").append(visible(note))
+    return out
 
 
 def ranks_text(ranks: Ranks) -> str:
@@ -233,62 +207,38 @@ def plan_text(plan: Plan) -> str:
     model  test      gap   rows  power at 500  detectable gap at 500
     m1     best set  0.01  6183  0.17          0.0352
     """
-    rows = plan.rows()
-    names = dict(zip(plan.names, short_names(plan.names), strict=True))
-    ranged = any(row["n_range"] is not None for row in rows)
-    titles = ["model", "test", "gap", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
-    cells = [_plan_cells(plan, row, names[row["name"]], ranged) for row in rows]
-    lines = [_plan_header(plan), *_columns([[*titles, f"detectable gap at {plan.n}"], *cells])]
-    return "\n".join([*lines, *(f"Note: {visible(note)}" for note in plan.notes)])
-
-
-def _plan_header(plan: Plan) -> str:
-    source = (
-        f"pilot of {plan.pilot_n} rows" if plan.measured else f"assumed gaps, standard errors of {plan.pilot_n} rows"
-    )
+    measured = f"pilot of {plan.pilot_n} rows"
+    source = measured if plan.measured else f"assumed gaps, standard errors of {plan.pilot_n} rows"
     method = f"simulation, {plan.trials} trials" if plan.method == "simulation" else plan.method
     corrected = [
         f"{words.name_of_test(test)}: {words.CORRECTION_NAMES.get(correction, correction)}"
         for test, correction in zip(plan.tests, plan.corrections, strict=True)
         if correction != "none" and (len(plan.names) > 2 or TESTS[test].tests_best)
     ]
-    parts = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
-    return " · ".join(parts)
+    header = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
+    names = dict(zip(plan.names, short_names(plan.names), strict=True))
+    ranged = any(row["n_range"] is not None for row in plan.rows())
+    titles = ["model", "test", "gap", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
+    cells = [_plan_cells(plan, row, names[row["name"]], ranged) for row in plan.rows()]
+    lines = [" · ".join(header), *_columns([[*titles, f"detectable gap at {plan.n}"], *cells])]
+    return "\n".join([*lines, *(f"Note: {visible(note)}" for note in plan.notes)])
 
 
 def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> list[str]:
-    error = row["n_error"]
-    rows = _rows(plan, row["n_needed"])
-    if math.isfinite(error) and error >= 0.5:
-        rows += f" ± {math.ceil(error)}"
+    def shown(rows: float) -> str:
+        return f"{rows:.0f}" if math.isfinite(rows) else f"more than {plan.most}"
+
+    rows = shown(row["n_needed"])
+    if math.isfinite(row["n_error"]) and row["n_error"] >= 0.5:
+        rows += f" ± {math.ceil(row['n_error'])}"
     elif row["n_needed"] == plan.fewest[plan.tests.index(row["test"])]:
         rows += " (minimum)"
-    power = f"{row['power']:.2f}"
+    # Both ends are often the same number.
+    ends = " to ".join(dict.fromkeys(map(shown, row["n_range"]))) if row["n_range"] is not None else _NOTHING
     gap = f"{row['gap']:.3g}" + (f" ± {row['gap_standard_error']:.2g}" if row["gap_standard_error"] > 0.0 else "")
-    return [
-        name,
-        words.name_of_test(row["test"]),
-        gap,
-        rows,
-        *([_range(plan, row)] if ranged else []),
-        power,
-        _gap(row),
-    ]
-
-
-def _gap(row: dict[str, Any]) -> str:
+    detectable = f"{row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
     if row["detectable_gap"] == 0.0:
         # The difference to the best does not vary: the pilot says nothing about what other data would show.
-        return "—"
-    return f"{row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
-
-
-def _range(plan: Plan, row: dict[str, Any]) -> str:
-    if row["n_range"] is None:
-        return "—"
-    low, high = row["n_range"]
-    return _rows(plan, low) if low == high else f"{_rows(plan, low)} to {_rows(plan, high)}"
-
-
-def _rows(plan: Plan, rows: float) -> str:
-    return f"{rows:.0f}" if math.isfinite(rows) else f"more than {plan.most}"
+        detectable = _NOTHING
+    power = f"{row['power']:.2f}"
+    return [name, words.name_of_test(row["test"]), gap, rows, *([ends] if ranged else []), power, detectable]

@@ -1,15 +1,29 @@
-"""Where a model and the data differ, row by row: MMD's witness function, and the share of every row in KSD."""
+"""Where the models and the data differ: row by row, as a picture over one or two axes for each model, and in words.
+
+`differing_rows` finds what each row shows of the difference: the height of MMD's witness function, or the part that the
+row has in KSD. `landscape` computes a picture, `drawing` turns it into SVG paths, `where` gathers the page's panel.
+Colours are classes, so that the page's light and dark style can set them.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from contourpy import FillType, contour_generator
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from relfit.data.models import Density, scores_of
 from relfit.kernels.base import Kernel
-from relfit.report.recall import Recalled
+from relfit.kernels.standard import Gaussian
+from relfit.report.figures import Scale, signed
+from relfit.report.recall import Recalled, View, chosen_view, plain_view
+from relfit.report.text import number_format
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows
@@ -21,6 +35,23 @@ from relfit.util.text import listed
 _PRODUCT_COLUMNS, _LARGEST_PRODUCT_RATIO = 32, 1e5
 # Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
 _SAME = 1e-3
+# Places along an axis of a picture with one or two axes, and rows that are drawn.
+GRID, MOST_POINTS = {1: 241, 2: 61}, 300
+# Space around the data, and the width that rows are smoothed by, as parts of the frame.
+_MARGIN, _SMOOTHING = 0.06, 0.07
+# Rows that must have a part in a smoothed value; with fewer its error grows quickly.
+_FEWEST_ROWS = 3.0
+# A difference is clear of its noise from so many standard errors on: a picture has many places to err at.
+CLEAR = 3.5
+# The quantiles of the rows along an axis that fix the frame: one outlier must not shrink the picture.
+_FRAME = (0.005, 0.995)
+# Steps of colour to either side; squared, so that small differences are told apart too.
+STEPS = 5
+WIDTH, HEIGHT, LINE_HEIGHT = 240.0, 200.0, 110.0
+# Pictures of more models are left out, from the middle of the table. So many rows are named for each.
+MOST_MODELS, _ROWS_NAMED = 6, 3
+# Where coordinates stand along a side of the picture.
+Placed = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -29,6 +60,9 @@ class Heights:
 
     values: Array
     errors: Array
+
+    def __sub__(self, other: Heights) -> Heights:
+        return Heights(self.values - other.values, np.hypot(self.errors, other.errors))
 
 
 def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> Heights:
@@ -41,8 +75,7 @@ def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> H
     >>> witness(np.array([[0.0]]), x, r, Gaussian(2.0)).values  # (1 + e^−½)/2 − e^−½
     array([0.19673467])
     """
-    model, data = (_moments(kernel_values(points, rows, kernel)) for rows in (sample, reference))
-    return _difference(model, data)
+    return _means(kernel_values(points, sample, kernel)) - _means(kernel_values(points, reference, kernel))
 
 
 def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights, Array]:
@@ -53,10 +86,10 @@ def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Height
     The third is ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
     """
     cross = kernel_values(sample, reference, kernel)
-    typical = _moments(cross)
-    at_sample = _difference(_moments_without_self(kernel_values(sample, sample, kernel)), typical)
-    at_reference = _difference(_moments(cross.T), _moments_without_self(kernel_values(reference, reference, kernel)))
-    return at_sample, at_reference, typical[0]
+    typical = _means(cross)
+    at_sample = _means(kernel_values(sample, sample, kernel), without_self=True) - typical
+    at_reference = _means(cross.T) - _means(kernel_values(reference, reference, kernel), without_self=True)
+    return at_sample, at_reference, typical.values
 
 
 def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
@@ -74,7 +107,7 @@ def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
     along = np.diag(projected)
     slopes = projected + projected.T - along[:, None] - along
     u = phi * (scores @ scores.T) + 2.0 * dphi * slopes - 2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    return Heights(*_moments_without_self(weight[:, None] * u * weight))
+    return _means(weight[:, None] * u * weight, without_self=True)
 
 
 def kernel_values(x: Array, y: Array, kernel: Kernel) -> Array:
@@ -97,21 +130,13 @@ def squared_distances(x: Array, y: Array, length: float) -> Array:
     return np.asarray(cdist(x, y, "sqeuclidean"))
 
 
-def _moments(values: Array) -> tuple[Array, Array]:
-    """Mean along each row, and its standard error."""
+def _means(values: Array, *, without_self: bool = False) -> Heights:
+    """The mean along each row, and its standard error; of a square matrix possibly with its diagonal left out."""
+    if without_self:
+        values = values[~np.eye(len(values), dtype=bool)].reshape(len(values), -1)
     count = values.shape[1]
     spread = values.std(axis=1, ddof=1) if count > 1 else np.zeros(len(values))
-    return values.mean(axis=1), spread / np.sqrt(count)
-
-
-def _moments_without_self(square: Array) -> tuple[Array, Array]:
-    """`_moments` of the rows of a square matrix, its diagonal left out."""
-    count = len(square)
-    return _moments(square[~np.eye(count, dtype=bool)].reshape(count, count - 1))
-
-
-def _difference(first: tuple[Array, Array], second: tuple[Array, Array]) -> Heights:
-    return Heights(first[0] - second[0], np.hypot(first[1], second[1]))
+    return Heights(values.mean(axis=1), spread / np.sqrt(count))
 
 
 @dataclass(frozen=True)
@@ -128,7 +153,6 @@ class Differing:
     """Where one model differs from the data, row by row.
 
     Attributes:
-        name: the model.
         kind: "mass" (MMD's witness: above 0 the model has too much mass) or "slope" (KSD: the row's contribution).
         model: the model's own rows; None for a density.
         reference: the reference rows; None where the reference is a density.
@@ -149,9 +173,8 @@ class Differing:
     @property
     def discrepancy(self) -> float:
         """The discrepancy of these rows: mean f(x) − mean f(r) for MMD², mean g for KSD²."""
-        if self.kind == "mass" and self.model is not None and self.reference is not None:
-            return float(self.model.heights.values.mean() - self.reference.heights.values.mean())
-        return float(self.sides[0].heights.values.mean())
+        first, *others = (float(side.heights.values.mean()) for side in self.sides)
+        return first - sum(others)
 
 
 def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Differing:
@@ -201,3 +224,235 @@ def _check_same(comparison: Comparison, recalled: Recalled, differing: Differing
             f"data: expected the data this result was made from; the discrepancy of {differing.name!r} is "
             f"{differing.discrepancy:.6g} with these and {value:.6g} in the result"
         )
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """The difference between one model and the data over a grid.
+
+    Attributes:
+        name, kind: as in `Differing`.
+        view: the axes.
+        grid: the coordinates along each axis.
+        values, errors: (g,) or (g, g), second axis first.
+        points: (k, 1 or 2) reference rows, or the model's where the reference is a density.
+    """
+
+    name: str
+    kind: str
+    view: View
+    grid: tuple[Array, ...]
+    values: Array
+    errors: Array
+    points: Array
+
+    @property
+    def clear(self) -> NDArray[np.bool_]:
+        """Where the difference is more than 3.5 times its standard error."""
+        return np.asarray(np.abs(self.values) > CLEAR * self.errors)
+
+
+def landscape(recalled: Recalled, differing: Differing) -> Landscape:
+    """The picture of one model.
+
+    MMD, one or two columns: the witness function itself. More columns: rows are projected onto two of the pooled
+    rows' main axes, chosen for this model on every other row; the picture is made from the rows in between, and shows
+    the witness of a Gaussian kernel in that plane (a difference of smoothed densities). KSD: the rows' contributions,
+    averaged around each point.
+    """
+    slope, sample, reference = differing.kind == "slope", differing.sides[0].rows, differing.sides[-1].rows
+    if sample.shape[1] <= 2:
+        view = plain_view(sample.shape[1])
+    elif slope:
+        view = recalled.main_axes.view()
+    else:
+        view = chosen_view(recalled.main_axes, sample[::2], reference[::2])
+        sample, reference = sample[1::2], reference[1::2]
+    # Pictures over the same axes have the same frame.
+    framed = recalled.pooled if slope or not view.projected else np.concatenate([sample, reference])
+    low, high = np.quantile(view.of(framed), _FRAME, axis=0)
+    margin = _MARGIN * np.where(high > low, high - low, 1.0)
+    grid = tuple(np.linspace(a, b, GRID[len(low)]) for a, b in zip(low - margin, high + margin, strict=True))
+    points = np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, len(grid))
+    unit = np.array([_SMOOTHING * float(axis[-1] - axis[0]) for axis in grid])
+    if slope:
+        heights = _smoothed(grid, unit, differing, view)
+    elif view.projected:
+        heights = witness(points / unit, view.of(sample) / unit, view.of(reference) / unit, Gaussian(1.0))
+    else:
+        heights = witness(points, sample, reference, recalled.kernel)
+    shape = tuple(len(axis) for axis in grid[::-1])
+    values, errors = heights.values.reshape(shape), heights.errors.reshape(shape)
+    drawn = differing.sides[-1].rows
+    drawn = view.of(drawn[:: max(1, -(-len(drawn) // MOST_POINTS))])
+    return Landscape(differing.name, differing.kind, view, grid, values, errors, drawn)
+
+
+def _smoothed(grid: Sequence[Array], unit: Array, differing: Differing, view: View) -> Heights:
+    """Σ_a w_a(z) h_a / Σ_a w_a(z), w_a(z) = exp(−‖z − z_a‖²/2) in units of the smoothing width, for the errors too.
+
+    Neighbouring rows err alike, having been compared with the same sample: their errors do not average out.
+    """
+    at = np.concatenate([view.of(side.rows) for side in differing.sides])
+    values = np.concatenate([side.heights.values for side in differing.sides])
+    errors = np.concatenate([side.heights.errors for side in differing.sides])
+    # The weights are products of one factor an axis, (g, n) each.
+    factors = [np.exp(-0.5 * ((axis[:, None] - at[:, k]) / unit[k]) ** 2) for k, axis in enumerate(grid)]
+    first, second = factors[0], factors[1] if len(factors) == 2 else np.ones((1, len(at)))
+    total, value, error = (((second * height) @ first.T).ravel() for height in (np.ones(len(at)), values, errors))
+    total = np.maximum(total, 1e-9)
+    scarce = np.maximum(1.0, _FEWEST_ROWS * np.exp(-0.5) / total) ** 2
+    return Heights(value / total, scarce * error / total)
+
+
+def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
+    """The landscape with colours for differences up to `largest`, for the template to put into an SVG.
+
+    There are `bands` (a class for the colour, and a path), other paths, and ticks: where they stand, with their labels.
+    """
+    grid, plane = landscape.grid, len(landscape.grid) == 2
+    length = HEIGHT if plane else LINE_HEIGHT
+    across = Scale(float(grid[0][0]), float(grid[0][-1]))
+    if plane:
+        up = Scale(float(grid[1][0]), float(grid[1][-1]))
+    else:
+        reach = max(largest, float(np.abs(landscape.values).max(initial=0.0))) or 1.0
+        up = Scale(-1.05 * reach, 1.05 * reach)
+
+    def x(values: Array) -> Array:
+        return np.array([across.at(float(v)) for v in values]) * WIDTH / 100.0
+
+    def y(values: Array) -> Array:
+        return length - np.array([up.at(float(v)) for v in values]) * length / 100.0
+
+    return {
+        "name": landscape.name,
+        "labels": landscape.view.labels,
+        "width": WIDTH,
+        "height": length,
+        "x_ticks": [(round(at * WIDTH / 100.0, 1), label) for at, label in across.labels(4)],
+        "y_ticks": [(length - round(at * length / 100.0, 1), label) for at, label in up.labels(4 if plane else 5)],
+        **(_plane(landscape, largest, x, y) if plane else _curve(landscape, x, y)),
+    }
+
+
+def colour_steps(largest: float) -> list[float]:
+    """Where the colours change: (k/5)² of the largest difference."""
+    return [largest * (k / STEPS) ** 2 for k in range(STEPS + 1)]
+
+
+def largest_difference(landscapes: Sequence[Landscape]) -> float:
+    """The largest difference that is clear of its noise; 0 if none is."""
+    return max((float(np.abs(each.values[each.clear]).max(initial=0.0)) for each in landscapes), default=0.0)
+
+
+def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[str, Any]:
+    (first, second), points = landscape.grid, landscape.points
+    corners = x(first), y(second)
+    bands = []
+    if largest > 0.0:
+        steps = [*colour_steps(largest)[:-1], np.inf]
+        for sign, letter in ((1.0, "p"), (-1.0, "n")):
+            fields = contour_generator(*corners, sign * landscape.values, fill_type=FillType.OuterOffset)
+            bands += [(f"{letter}{k}", _filled(fields, steps[k - 1], steps[k])) for k in range(1, STEPS + 1)]
+    noise = np.full_like(landscape.values, 9.0)
+    np.divide(np.abs(landscape.values), landscape.errors, where=landscape.errors > 0.0, out=noise)
+    inside = [first[0] <= a <= first[-1] and second[0] <= b <= second[-1] for a, b in points]
+    marks = zip(x(points[inside, 0]), y(points[inside, 1]), strict=True)
+    return {
+        "bands": [(name, path) for name, path in bands if path],
+        "unclear": _filled(contour_generator(*corners, noise, fill_type=FillType.OuterOffset), -1.0, CLEAR),
+        "points": "".join(f"M{a:.1f} {b:.1f}h0" for a, b in marks),
+        "line": "",
+        "zero": None,
+    }
+
+
+def _curve(landscape: Landscape, x: Placed, y: Placed) -> dict[str, Any]:
+    at, zero = x(landscape.grid[0]), float(y(np.zeros(1))[0])
+    spread = CLEAR * landscape.errors
+    shown = np.where(landscape.clear, landscape.values, 0.0)
+    around = np.concatenate([at[:1], at, at[-1:]])
+    return {
+        "bands": [
+            (name, _path(around, np.concatenate([[zero], y(side), [zero]])) + "z")
+            for name, side in (("p4", np.maximum(shown, 0.0)), ("n4", np.minimum(shown, 0.0)))
+        ],
+        "unclear": _path(np.concatenate([at, at[::-1]]), np.concatenate([y(spread), y(-spread)[::-1]])) + "z",
+        "points": "".join(f"M{mark:.1f} {LINE_HEIGHT - 3:.0f}h0" for mark in x(landscape.points[:, 0])),
+        "line": _path(at, y(landscape.values)),
+        "zero": zero,
+    }
+
+
+def _filled(fields: Any, low: float, high: float) -> str:
+    return "".join(
+        _path(polygon[a:b, 0], polygon[a:b, 1]) + "z"
+        for polygon, cuts in zip(*fields.filled(low, high), strict=True)
+        for a, b in itertools.pairwise(cuts)
+    )
+
+
+def _path(x: Array, y: Array) -> str:
+    corners = [f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0") for a, b in zip(x, y, strict=True)]
+    kept = [corner for k, corner in enumerate(corners) if k == 0 or corner != corners[k - 1]]
+    return "M" + "L".join(kept)
+
+
+def where(comparison: Comparison, recalled: Recalled) -> tuple[dict[str, Any], list[Differing]]:
+    """The page's panel: one picture a model on one scale of colours, and the rows that the pictures were made from.
+
+    `places` has a row per model: its name, where the picture is highest and lowest, and the rows that show most.
+    `largest` is the largest difference that is clear of its noise; None if none is.
+    """
+    names = [row["name"] for row in comparison.rows()]
+    if len(names) > MOST_MODELS:
+        names = [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+    differing = [differing_rows(comparison, recalled, name) for name in names]
+    landscapes = [landscape(recalled, each) for each in differing]
+    largest = largest_difference(landscapes)
+    panel = {
+        "kind": differing[0].kind,
+        "projected": landscapes[0].view.projected,
+        "drawings": [drawing(each, largest) for each in landscapes],
+        "largest": number_format([largest], [largest])(largest) if largest > 0.0 else None,
+        "places": [
+            (each.name, _peak(drawn, 1.0), _peak(drawn, -1.0), _rows(each))
+            for each, drawn in zip(differing, landscapes, strict=True)
+        ],
+        "left_out": len(comparison.names) - len(names),
+        "standard_errors": CLEAR,
+    }
+    return panel, differing
+
+
+def strongest(side: Side, sign: float, count: int = _ROWS_NAMED) -> list[int]:
+    """Which rows of a side have the largest (sign 1) or smallest (−1) heights, if clear of their errors."""
+    heights = sign * side.heights.values
+    order = np.argsort(-heights, kind="stable")[:count]
+    return [int(k) for k in order if heights[k] > CLEAR * side.heights.errors[k]]
+
+
+def _peak(drawn: Landscape, sign: float) -> str:
+    """Where the picture is highest (sign 1) or lowest (−1), in the words of its axes."""
+    heights = np.where(drawn.clear, sign * drawn.values, 0.0)
+    if heights.max() <= 0.0:
+        return "nowhere above the noise"
+    at = np.unravel_index(int(heights.argmax()), heights.shape)[::-1]
+    coordinates = []
+    for axis, k in zip(drawn.grid, at, strict=True):
+        # To about a hundredth of the axis.
+        shown = f"{axis[k]:.{max(0, 2 - math.floor(math.log10(float(axis[-1] - axis[0]))))}f}"
+        coordinates.append(signed(shown.lstrip("-") if float(shown) == 0.0 else shown))
+    if drawn.view.projected:
+        return ", ".join(f"{value} on {axis}" for value, axis in zip(coordinates, drawn.view.names, strict=True))
+    return coordinates[0] if len(coordinates) == 1 else f"({', '.join(coordinates)})"
+
+
+def _rows(differing: Differing) -> str:
+    """The numbers of the rows that show most of the difference."""
+    sides = [("reference" if differing.model is None else "its own", differing.sides[0], 1.0)]
+    if differing.kind == "mass":
+        sides.append(("reference", differing.sides[-1], -1.0))
+    numbers = [(owner, [str(side.numbers[k]) for k in strongest(side, sign)]) for owner, side, sign in sides]
+    return "; ".join(f"{owner} {', '.join(rows)}" for owner, rows in numbers if rows) or "none above the noise"

@@ -16,6 +16,15 @@ from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
 from relfit.util.text import listed, quoted
 
+_SMALLEST = "{best} has the smallest {measure}{remarks}"
+_FALSE_POSITIVES = (
+    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
+)
+_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
+_GIVEN_CHOICE = ", given that these rows also chose the best model"
+_TO_BEST = "Each model's difference to {best}, with its {level} interval"
+_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
+
 
 @dataclass(frozen=True)
 class WordsForTest:
@@ -40,10 +49,10 @@ class WordsForTest:
     name: str
     lead: str
     question: str
-    error: str
-    opponent: str
     methods: str
     intervals: str
+    error: str = _FALSE_POSITIVES
+    opponent: str = "the model {it} tested against"
     bound: str = "{uncorrected}"
     pvalue: str = ""
     equivalent_to: str = "it"
@@ -51,15 +60,6 @@ class WordsForTest:
     rows: str = ""
     line: str = "-"
 
-
-_SMALLEST = "{best} has the smallest {measure}{remarks}"
-_FALSE_POSITIVES = (
-    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
-)
-_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-_GIVEN_CHOICE = ", given that these rows also chose the best model"
-_TO_BEST = "Each model's difference to {best}, with its {level} interval"
-_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
 
 TEST_WORDS = {
     "relpsi": WordsForTest(
@@ -69,8 +69,6 @@ TEST_WORDS = {
             "The model with the smallest value was chosen, and every other model was tested for being no worse than "
             f"that one. {_SAME_ROWS}"
         ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
         methods=(
             "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
             "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
@@ -87,8 +85,6 @@ TEST_WORDS = {
             "A random {fraction} of the rows chose the best model. The other rows, which had no part in that choice, "
             "tested every other model for being no worse than the chosen one."
         ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
         methods=(
             "A random {fraction} of the rows selected the model with the smallest discrepancy; on the other rows we "
             "tested for each other model the one-sided hypothesis that it is no worse{margin} than the selected one "
@@ -130,8 +126,6 @@ TEST_WORDS = {
             "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
             f"every other model was tested for being no worse than that one. {_SAME_ROWS}"
         ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
         methods=(
             "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
             "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
@@ -159,39 +153,31 @@ class WordsForMeasure:
     Attributes:
         name: as shown in headers and tables.
         kind: estimated from the models' "samples" or "densities", or the "values" were given.
-        pairs: whether it is a mean over pairs of rows, rather than taken at some locations.
+        pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
         methods: what a methods section calls it; [key] cites a reference.
-        caveats: what it cannot see.
     """
 
     name: str
     kind: Literal["samples", "densities", "values"] = "values"
     pairs: bool = False
     methods: str = ""
-    caveats: tuple[str, ...] = ()
+
+    @property
+    def direction(self) -> str:
+        """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
+        return "smaller is better" if self.kind == "values" else ""
 
 
-_WEIGHTS = (
-    "A density with the right shape around each cluster of the data but with the wrong weights can pass for the right "
-    "one."
-)
 _MMD = "the squared maximum mean discrepancy (MMD [gretton2012kernel])"
+_UME = "the unnormalised mean embedding statistic (UME [jitkrittum2018informative])"
+_KSD = "the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])"
+_FSSD = "the finite set Stein discrepancy (FSSD [jitkrittum2017linear])"
 MEASURES = {
-    "mmd": WordsForMeasure("MMD²", "samples", True, _MMD),
-    "ume": WordsForMeasure(
-        "UME²", "samples", methods="the unnormalised mean embedding statistic (UME [jitkrittum2018informative])"
-    ),
+    "mmd": WordsForMeasure("MMD²", "samples", pairs=True, methods=_MMD),
+    "ume": WordsForMeasure("UME²", "samples", methods=_UME),
     "nystroem": WordsForMeasure("MMD² (Nyström)", "samples", methods=f"{_MMD} in its Nyström approximation"),
-    "ksd": WordsForMeasure(
-        *("KSD²", "densities", True),
-        methods="the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])",
-        caveats=(_WEIGHTS,),
-    ),
-    "fssd": WordsForMeasure(
-        *("FSSD²", "densities"),
-        methods="the finite set Stein discrepancy (FSSD [jitkrittum2017linear])",
-        caveats=(_WEIGHTS,),
-    ),
+    "ksd": WordsForMeasure("KSD²", "densities", pairs=True, methods=_KSD),
+    "fssd": WordsForMeasure("FSSD²", "densities", methods=_FSSD),
     "score": WordsForMeasure("score"),
     "loss": WordsForMeasure("mean loss"),
 }
@@ -220,24 +206,21 @@ def name_of_test(test: str) -> str:
     return TEST_WORDS[test].name if test in TEST_WORDS else _PAIR_TESTS.get(test, test)
 
 
-def words_of(comparison: Comparison) -> WordsForTest:
-    """What is said about the result's test."""
-    return TEST_WORDS[comparison.test]
-
-
 def fill(template: str, comparison: Comparison, **more: str) -> str:
     """A template of `TEST_WORDS` with what this result says."""
-    margin = f"{comparison.margin:g}"
-    best = comparison.status[comparison.best_index]
+    measure = measure_of(comparison)
+    remarks = [measure.direction] if measure.direction else []
+    if "tie" in comparison.status[comparison.best_index]:
+        remarks.append("a tie")
     facts = {
         "best": quoted(comparison.best),
-        "measure": measure_of(comparison).name,
-        "remarks": _in_brackets([*_direction(comparison), *(["a tie"] if "tie" in best else [])]),
+        "measure": measure.name,
+        "remarks": f" ({'; '.join(remarks)})" if remarks else "",
         "fraction": "part" if comparison.select_fraction is None else f"{comparison.select_fraction:.0%}",
         "seed": str(comparison.seed),
         "alpha": f"{100 * comparison.alpha:g}%",
         "level": f"{100 * (1.0 - comparison.alpha):g}%",
-        "margin": f" by more than {margin}" if comparison.margin else "",
+        "margin": f" by more than {comparison.margin:g}" if comparison.margin else "",
         "within": " within that margin" if comparison.margin else "",
         "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
         "uncorrected": "" if comparison.correction == "none" else ", before the correction for many models",
@@ -247,19 +230,17 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
 
 def header(result: Comparison | PairComparison) -> str:
     """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
-    measure = measure_of(result).name + _in_brackets(_direction(result))
-    parts = [name_of_test(result.test), measure, kernel_words(result), size_words(result)]
-    if result.estimator not in (None, "complete"):
-        parts.append(f"{result.estimator} estimator")
-    if result.dependence not in (None, "independent"):
-        parts.append(f"{result.dependence} samples")
-    if result.margin:
-        parts.append(f"margin {result.margin:g}")
-    if result.backend not in (None, "numpy"):
-        parts.append(result.backend)
-    parts.append(f"α = {result.alpha:g}")
-    if isinstance(result, Comparison):
-        parts.append(CORRECTION_NAMES.get(result.correction))
+    measure = measure_of(result)
+    measured = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
+    parts = [
+        *(name_of_test(result.test), measured, kernel_words(result), size_words(result)),
+        None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
+        None if result.dependence in (None, "independent") else f"{result.dependence} samples",
+        f"margin {result.margin:g}" if result.margin else None,
+        None if result.backend == "numpy" else result.backend,
+        f"α = {result.alpha:g}",
+        CORRECTION_NAMES.get(result.correction) if isinstance(result, Comparison) else None,
+    ]
     return " · ".join(part for part in parts if part)
 
 
@@ -307,7 +288,7 @@ def summary(comparison: Comparison) -> str:
     if comparison.blind:
         return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
     worse, same, equivalent, undecided = grouped(comparison)
-    test = words_of(comparison)
+    test = TEST_WORDS[comparison.test]
     clauses = []
     if same:
         clauses.append(f"{_are(same)} the same as it")
@@ -365,12 +346,12 @@ def question(comparison: Comparison) -> str:
     estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
     if measure.kind == "values":
         estimated = f"Each model has a {measure.name}; smaller is better."
-    return f"{estimated} {fill(words_of(comparison).question, comparison)}"
+    return f"{estimated} {fill(TEST_WORDS[comparison.test].question, comparison)}"
 
 
 def error_words(comparison: Comparison) -> str:
     """Which error is held at the level α."""
-    test = words_of(comparison)
+    test = TEST_WORDS[comparison.test]
     error, opponent = test.error, test.opponent
     if comparison.correction in ("by", "bh"):
         condition = ", provided that the tests are positively dependent" if comparison.correction == "bh" else ""
@@ -402,7 +383,7 @@ def in_other_words(comparison: Comparison) -> list[str]:
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
         "A p-value is the probability that data speak against a model at least as strongly as these do, if in fact it "
-        f"is no worse{words_of(comparison).pvalue}. The smaller it is, the stronger the evidence; it is not the "
+        f"is no worse{TEST_WORDS[comparison.test].pvalue}. The smaller it is, the stronger the evidence; it is not the "
         "probability that the model is as good.",
     ]
 
@@ -425,8 +406,12 @@ def caveats(comparison: Comparison) -> list[str]:
         "The best of these models need not be good: all of them may be far from the data.",
         f"{subject} decides what counts as a difference: {other} may rank the models differently.",
         holds,
-        *measure.caveats,
     ]
+    if measure.kind == "densities":
+        sentences.append(
+            "A density with the right shape around each cluster of the data but with the wrong weights can pass for "
+            "the right one."
+        )
     if isinstance(comparison.kernel, Polynomial):
         sentences.append(
             "A polynomial kernel compares moments only: models with the same moments count as equal, however different "
@@ -438,12 +423,3 @@ def caveats(comparison: Comparison) -> list[str]:
 def kind_of(row: dict[str, Any]) -> str:
     """A row's verdict as one word: "best", "worse" or "open"."""
     return "best" if row["best"] else "worse" if row["worse"] else "open"
-
-
-def _direction(result: Comparison | PairComparison) -> list[str]:
-    """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
-    return ["smaller is better"] if measure_of(result).kind == "values" else []
-
-
-def _in_brackets(remarks: Sequence[str]) -> str:
-    return f" ({'; '.join(remarks)})" if remarks else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
 
 if TYPE_CHECKING:
     import os
@@ -244,7 +245,7 @@ class Comparison(Record):
 
     def methods_text(self, cite: str = "text") -> str:
         """A paragraph for a paper with its references, true for these settings; `cite` is "text" or "bibtex"."""
-        from relfit.report.methods import methods_text
+        from relfit.report.formats import methods_text
 
         return methods_text(self, cite)
 
@@ -301,9 +302,9 @@ class Comparison(Record):
             command: the command line to show as the way to repeat it.
             gate: what `relfit.report.gate.judge` answered: its sentence stands above everything else.
         """
-        from relfit.report.page import write_report
+        from relfit.report.page import render_report
 
-        write_report(self, path, data, items=items, command=command, gate=gate)
+        write_text_atomic(path, render_report(self, data, items=items, command=command, gate=gate))
 
     def __repr__(self) -> str:
         worse = f"{int(self.worse.sum())} worse"
@@ -323,9 +324,13 @@ class Comparison(Record):
         """For every model the one it stands for: itself, or the one it is a copy of."""
         return [self.copies.get(name, name) for name in self.names]
 
-    def distinct(self) -> JointEstimate:
-        """The estimate of the distinct models, each once: copies are tested once and share their original's answer."""
-        index = [i for i, name in enumerate(self.names) if name not in self.copies]
+    def distinct(self, among: Collection[str] | None = None) -> JointEstimate:
+        """The estimate of the distinct models, each once: copies are tested once and share their original's answer.
+
+        `among` names the models that are of interest, by default all.
+        """
+        among = self.names if among is None else among
+        index = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
         sizes, groups = (
             counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + i] for i in index))
             for counts in (self.sizes, self.groups)

@@ -1,4 +1,4 @@
-"""Write a file so that a reader finds the old contents or the new, never half of either."""
+"""Files: written so that a reader finds the old contents or the new, never half; and which images are opened."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from relfit.util.errors import InputError
+
+# Image files: only formats that Pillow decodes itself (EPS, for example, would start another program), and at most so
+# many pixels, because a small file may unpack to gigabytes; no image that a model makes comes near this size.
+IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+MOST_PIXELS = 100_000_000
 
 
 @contextlib.contextmanager
