@@ -26,7 +26,7 @@ from relfit.results.comparison import Comparison
 from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
-from relfit.stats.tests.base import Test
+from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.arrays import Array
 
@@ -136,8 +136,8 @@ def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Run
         selecting, testing = split(data, test.split, dependence, seed)
         selection = joint_estimate(selecting, estimate)
     joint = joint_estimate(testing, estimate)
-    options: dict[str, Any] = {"alpha": comparison.alpha, "correction": comparison.correction, "seed": seed}
-    return joint, test.decide(joint, margin=comparison.margin, selection=selection, **options)
+    criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
+    return joint, test.decide(joint, criteria, selection)
 
 
 def used_test(comparison: Comparison) -> Test:

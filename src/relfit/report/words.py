@@ -1,7 +1,7 @@
 """A result in plain words: names as shown, the summary sentence, what was tested, which error is controlled.
 
-What is said about a test stands in the table `TEST_WORDS`, what is said about a discrepancy in `MEASURES`. The texts
-are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
+What is said about a test stands in its `words` (`relfit.stats.tests`), what is said about a discrepancy in `MEASURES`.
+The texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
 """
 
 from __future__ import annotations
@@ -14,134 +14,10 @@ from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Words
 from relfit.util.text import listed, quoted
 
-
-@dataclass(frozen=True)
-class WordsForTest:
-    """What is said about one test.
-
-    Attributes:
-        name: as shown in headers and tables.
-        lead: the beginning of the summary sentence.
-        question: what was tested.
-        error: the error that is controlled without a correction for many models.
-        opponent: whom a model is tested against, in the sentences on corrected error rates.
-        methods: the sentence for a methods section; [key] cites a reference.
-        intervals: the caption of the intervals of the differences.
-        bound: what is added about their one-sided bounds.
-        pvalue: the condition under which p-values are computed.
-        equivalent_to: whom a model is equivalent to within the margin.
-        equivalence: how the error of "equivalent" is controlled.
-        rows: what is added to the number of rows.
-        line: the line style of its power curves.
-    """
-
-    name: str
-    lead: str
-    question: str
-    error: str
-    opponent: str
-    methods: str
-    intervals: str
-    bound: str = "{uncorrected}"
-    pvalue: str = ""
-    equivalent_to: str = "it"
-    equivalence: str = "controlled in the same way"
-    rows: str = ""
-    line: str = "-"
-
-
-_SMALLEST = "{best} has the smallest {measure}{remarks}"
-_FALSE_POSITIVES = (
-    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
-)
-_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-_GIVEN_CHOICE = ", given that these rows also chose the best model"
-_TO_BEST = "Each model's difference to {best}, with its {level} interval"
-_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
-
-TEST_WORDS = {
-    "relpsi": WordsForTest(
-        name="RelPSI",
-        lead=_SMALLEST,
-        question=(
-            "The model with the smallest value was chosen, and every other model was tested for being no worse than "
-            f"that one. {_SAME_ROWS}"
-        ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
-        methods=(
-            "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
-            "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
-            "p-values from a truncated normal distribution [lee2016exact]."
-        ),
-        intervals=_LONG,
-        pvalue=_GIVEN_CHOICE,
-        line=":",
-    ),
-    "relmulti": WordsForTest(
-        name="RelMulti",
-        lead="{best} was selected as best on {fraction} of the rows",
-        question=(
-            "A random {fraction} of the rows chose the best model. The other rows, which had no part in that choice, "
-            "tested every other model for being no worse than the chosen one."
-        ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
-        methods=(
-            "A random {fraction} of the rows selected the model with the smallest discrepancy; on the other rows we "
-            "tested for each other model the one-sided hypothesis that it is no worse{margin} than the selected one "
-            "(RelMulti [lim2019kernel])."
-        ),
-        intervals=f"{_TO_BEST}.",
-        rows="for testing",
-        line="-.",
-    ),
-    "best-set": WordsForTest(
-        name="best set",
-        lead=_SMALLEST,
-        question=(
-            "Every model was tested for being as good as all the others{kernels} at once. The models that pass form a "
-            "confidence set for the best."
-        ),
-        error=(
-            "Each model that is truly best{kernels} is declared worse with probability at most {alpha}: it is in the "
-            "confidence set with probability at least {level}."
-        ),
-        opponent="the best{kernels}",
-        methods=(
-            "For each model we tested the hypothesis that it is no worse{margin} than any other model{kernels} by the "
-            "largest studentised difference, with {critical} and moment selection [andrews2010inference]; the models "
-            "not rejected form a confidence set for the best{within} [hansen2011model]."
-        ),
-        intervals=(
-            "How much worse than the best each model is, whichever model is the best, with {level} intervals that hold "
-            "jointly."
-        ),
-        bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
-        equivalent_to="the best",
-        equivalence="for all models jointly",
-    ),
-    "carve": WordsForTest(
-        name="carving",
-        lead="{best} was selected as best by a randomised choice (seed {seed})",
-        question=(
-            "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
-            f"every other model was tested for being no worse than that one. {_SAME_ROWS}"
-        ),
-        error=_FALSE_POSITIVES,
-        opponent="the model {it} tested against",
-        methods=(
-            "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
-            "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
-            "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
-        ),
-        intervals=_LONG,
-        pvalue=_GIVEN_CHOICE,
-        line="--",
-    ),
-}
 # The tests of a fixed pair.
 _PAIR_TESTS = {
     "relmmd": "RelMMD",
@@ -217,16 +93,16 @@ def measure_of(result: Comparison | PairComparison) -> WordsForMeasure:
 
 def name_of_test(test: str) -> str:
     """The test as shown."""
-    return TEST_WORDS[test].name if test in TEST_WORDS else _PAIR_TESTS.get(test, test)
+    return TESTS[test].words.name if test in TESTS else _PAIR_TESTS.get(test, test)
 
 
-def words_of(comparison: Comparison) -> WordsForTest:
+def words_of(comparison: Comparison) -> Words:
     """What is said about the result's test."""
-    return TEST_WORDS[comparison.test]
+    return TESTS[comparison.test].words
 
 
 def fill(template: str, comparison: Comparison, **more: str) -> str:
-    """A template of `TEST_WORDS` with what this result says."""
+    """A template of a test's `words` with what this result says."""
     margin = f"{comparison.margin:g}"
     best = comparison.status[comparison.best_index]
     facts = {
@@ -282,7 +158,7 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words = f"n = {drawn} against a target density"
     elif drawn != str(reference):
         words += f" reference rows, {drawn} model rows"
-    rows = TEST_WORDS[result.test].rows if result.test in TEST_WORDS else ""
+    rows = TESTS[result.test].words.rows if result.test in TESTS else ""
     return words + group_words(result) + (f" {rows}" if rows else "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 import re
 import reprlib
 from collections.abc import Callable, Mapping
@@ -11,12 +12,14 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
 from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
+from relfit.util.version import __version__
 
 SCHEMA = 1
 _ARRAYS = (
@@ -42,6 +45,12 @@ class Record:
     def to_json(self) -> str:
         """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
         return as_json(self.to_dict())
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide the last digits."""
+    libraries = {"numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version()}
+    return {"relfit": __version__, **libraries}
 
 
 def as_json(data: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -28,7 +27,7 @@ from relfit.stats.maxt import (
     streams,
     studentised_normal,
 )
-from relfit.stats.tests.base import Test, Trials
+from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import make_seed
@@ -50,22 +49,38 @@ class BestSet(Test):
     probability; with "bh" or "by" the false discovery rate is at most α.
     """
 
-    name: ClassVar[str] = "best-set"
-    tests_best: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = True
+    name = "best-set"
+    words = Words(
+        name="best set",
+        question=(
+            "Every model was tested for being as good as all the others{kernels} at once. The models that pass form a "
+            "confidence set for the best."
+        ),
+        error=(
+            "Each model that is truly best{kernels} is declared worse with probability at most {alpha}: it is in the "
+            "confidence set with probability at least {level}."
+        ),
+        methods=(
+            "For each model we tested the hypothesis that it is no worse{margin} than any other model{kernels} by the "
+            "largest studentised difference, with {critical} and moment selection [andrews2010inference]; the models "
+            "not rejected form a confidence set for the best{within} [hansen2011model]."
+        ),
+        opponent="the best{kernels}",
+        intervals=(
+            "How much worse than the best each model is, whichever model is the best, with {level} intervals that hold "
+            "jointly."
+        ),
+        bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
+        equivalent_to="the best",
+        equivalence="for all models jointly",
+    )
+    tests_best = True
+    draws = True
+    several_kernels = True
 
-    def decide(
-        self,
-        joint: JointEstimate,
-        *,
-        alpha: float,
-        correction: str,
-        margin: float = 0.0,
-        seed: int = 0,
-        selection: JointEstimate | None = None,
-    ) -> Decision:
-        return best_set(joint, alpha, correction, rng=seeded(seed, self.name), margin=margin)
+    def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
+        rng = seeded(criteria.seed, self.name)
+        return best_set(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
 
     def bounds(
         self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
@@ -107,11 +122,11 @@ class BestSet(Test):
         return "by" if correction == "auto" else correction
 
     def decide_under_all(
-        self, joints: Sequence[JointEstimate], kernels: Sequence[str], *, alpha: float, correction: str, seed: int
+        self, joints: Sequence[JointEstimate], kernels: Sequence[str], criteria: Criteria
     ) -> tuple[JointEstimate, Decision]:
-        """The best set under several kernels at once, one estimate for each; `kernels` are their descriptions."""
-        joint, decision = collection_best_set(joints, alpha, correction, rng=seeded(seed, self.name))
-        return joint, replace(decision, notes=_kernel_notes(joint, decision, kernels, alpha))
+        rng = seeded(criteria.seed, self.name)
+        joint, decision = collection_best_set(joints, criteria.alpha, criteria.correction, rng=rng)
+        return joint, replace(decision, notes=_kernel_notes(joint, decision, kernels, criteria.alpha))
 
 
 def best_set(

@@ -27,6 +27,12 @@ class PairDecision:
     truncation: tuple[float, float] | None = None
     equivalent: bool | None = None
 
+    def statistic(self, margin: float) -> float:
+        """(t − δ)/s with margin δ; of a constant ±inf, or 0 where it is rounding."""
+        if self.standard_error > 0.0:
+            return (self.difference - margin) / self.standard_error
+        return math.copysign(math.inf, self.difference - margin) if "deterministic" in self.status else 0.0
+
 
 def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
     """One-sided z test of D_a ≤ D_b + δ: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
