@@ -14,9 +14,10 @@ from relfit.paper.problems import candidates, mean_shift_l10, stream
 from relfit.stats.decision import difference_variance
 from relfit.stats.maxt import seeded
 from relfit.stats.ranks import pair_intervals
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import best_set, regret_bounds
 from relfit.stats.tests.carve import carve, carve_bounds, select
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.tests.relpsi import RelPSI
 from relfit.stats.truncnorm import selective_log_pvalue
 from studies.study import ALPHA, Part, Study, main, rows_of, write_page
 
@@ -93,7 +94,7 @@ def margin_trial(setting, seed):
     joint, theta = _estimated(setting, seed)
     gap = float(theta[-1] - theta.min())
     decisions = {
-        "relpsi": relpsi(joint, ALPHA, margin=gap),
+        "relpsi": RelPSI().decide(joint, Criteria(ALPHA, margin=gap)),
         "carve": carve(joint, ALPHA, rng=seeded(seed, "carve"), margin=gap),
         "best-set": best_set(joint, ALPHA, rng=seeded(seed, "best-set"), draws=DRAWS, margin=gap),
     }
@@ -230,7 +231,7 @@ def _relpsi_held(joint, theta):
     A lower bound at 95% is below μ exactly where p = P_μ(T > t | V⁻, V⁺) ≥ 0.05, an upper bound above μ where p ≤ 0.95,
     and the interval holds μ where p is between 0.025 and 0.975: no equation needs to be solved.
     """
-    decision = relpsi(joint, ALPHA)
+    decision = RelPSI().decide(joint, Criteria(ALPHA))
     others = np.flatnonzero(np.arange(len(theta)) != decision.best)
     mean = theta[others] - theta[decision.best]
     s = np.sqrt([difference_variance(joint.covariance, int(i), decision.best) for i in others])
