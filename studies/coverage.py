@@ -13,7 +13,7 @@ from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.problems import candidates, mean_shift_l10, stream
 from relfit.stats.decision import difference_variance
 from relfit.stats.maxt import seeded
-from relfit.stats.ranks import pair_intervals
+from relfit.stats.pairs import pair_intervals
 from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import best_set, regret_bounds
 from relfit.stats.tests.carve import carve, carve_bounds, select

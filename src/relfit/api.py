@@ -29,10 +29,10 @@ from relfit.results.serial import versions
 from relfit.settings import Options, Plan, Settings, recorded, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.pairs import fixed_relpsi, relative_z
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
-from relfit.stats.tests.pair import fixed_relpsi, relative_z
 from relfit.util.arrays import Array
 from relfit.util.checks import check_alpha, check_choice, check_whole
 from relfit.util.errors import InputError
@@ -211,12 +211,7 @@ def decide(
 
 @shows_options(without=("correction",))
 def compare_pair(
-    reference: Any,
-    a: Any,
-    b: Any,
-    *,
-    names: Sequence[str] = ("a", "b"),
-    **options: Unpack[Options],
+    reference: Any, a: Any, b: Any, *, names: Sequence[str] = ("a", "b"), **options: Unpack[Options]
 ) -> PairComparison:
     """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for densities.
 

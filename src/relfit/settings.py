@@ -451,11 +451,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
         (candidates[0], "selected") if candidates else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
     )
     scheduler = None if compute.executor is None else scheduler_for(compute.executor)
-    runtime = Runtime(
-        executor=compute.executor if scheduler is None else None,
-        progress=progress,
-        scheduler=scheduler,
-    )
+    runtime = Runtime(executor=compute.executor if scheduler is None else None, progress=progress, scheduler=scheduler)
     if compute.threads is not None:
         runtime = replace(runtime, threads=compute.threads)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)

@@ -806,7 +806,7 @@ def test_a_pair_of_copies(rng, test):
 
 def test_a_pair_that_differs_by_a_constant(rng):
     """Scores (x − y on the line, plus a constant orthogonal to it) cannot do this, so the joint is made by hand."""
-    from relfit.stats.tests.pair import relative_z
+    from relfit.stats.pairs import relative_z
 
     for gap, pvalue in ((1.0, 0.0), (-1.0, 1.0)):
         joint = JointEstimate(("a", "b"), [gap, 0.0], np.ones((2, 2)))

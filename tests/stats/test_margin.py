@@ -7,10 +7,10 @@ from scipy.stats import norm
 import relfit
 from relfit.api import decide
 from relfit.stats.joint import JointEstimate
+from relfit.stats.pairs import fixed_relpsi, relative_z
 from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import best_set
 from relfit.stats.tests.carve import carve, select
-from relfit.stats.tests.pair import fixed_relpsi, relative_z
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.stats.tests.relpsi import RelPSI
 

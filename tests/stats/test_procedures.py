@@ -13,8 +13,8 @@ from trials import pvalues, trials, worse
 from relfit.api import decide
 from relfit.stats.decision import adjust, sign_condition
 from relfit.stats.joint import JointEstimate
+from relfit.stats.pairs import fixed_relpsi, relative_z
 from relfit.stats.tests.base import Criteria
-from relfit.stats.tests.pair import fixed_relpsi, relative_z
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.stats.tests.relpsi import RelPSI
 from relfit.stats.truncnorm import selective_threshold

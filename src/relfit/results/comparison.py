@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.kernels.base import Kernel
-from relfit.results.ranks import PairMatrix, Ranks
+from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import Record, comparison_from, parsed, versions
 from relfit.stats.decision import CORRECTIONS, Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
-from relfit.stats.ranks import pair_intervals, pairwise_matrix, rank_sets
+from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.truncnorm import selective_threshold

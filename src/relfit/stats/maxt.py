@@ -100,6 +100,11 @@ class Law:
     error: Array
     chunk: Callable[[int], Pairs]
 
+    @property
+    def freedom(self) -> int | None:
+        """The degrees of freedom of the tails; None for normal ones."""
+        return None if self.rows is None or self.method == GAUSSIAN else self.rows - 1
+
     def maxima(self, offsets: Array, reverse: Array | None = None) -> Array:
         """(l, draws) values of max_j (Z_ij + offset_ij), or of max_j max(Z_ij + offset_ij, −Z_ij + reverse_ij).
 
@@ -129,9 +134,9 @@ class Law:
     def log_union(self, offsets: Array, statistic: Array) -> Array:
         """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's with few rows."""
         distance = offsets - statistic[:, None]
-        if self.rows is None or self.method == GAUSSIAN:
+        if self.freedom is None:
             return np.asarray(np.logaddexp.reduce(log_ndtr(distance), axis=1))
-        tail = np.maximum(stdtr(self.rows - 1, distance), np.where(distance > -math.inf, 5e-324, 0.0))
+        tail = np.maximum(stdtr(self.freedom, distance), np.where(distance > -math.inf, 5e-324, 0.0))
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(tail.sum(axis=1)))
 
@@ -145,14 +150,9 @@ class Law:
         if pairs == 0:
             return -math.inf
         if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method != BOOTSTRAP):
-            return self._union_quantile(tail / pairs)
+            return -float(ndtri(tail / pairs) if self.freedom is None else stdtrit(self.freedom, tail / pairs))
         place = math.ceil(level * (len(top) + 1)) - 1
         return float(np.partition(top, place)[place])
-
-    def _union_quantile(self, tail: float) -> float:
-        if self.rows is None or self.method == GAUSSIAN:
-            return -float(ndtri(tail))
-        return -float(stdtrit(self.rows - 1, tail))
 
     def _counts(self) -> Iterator[int]:
         at_once = _table_width(self.rows) if self.method == BOOTSTRAP else CHUNK
@@ -264,6 +264,11 @@ class Maxima:
             trials = order[bounds[k] : bounds[k + 1]]
             out[trials] = self.tail(i, common, statistic[trials])
         return out
+
+
+def kept_pairs(kept: Mask) -> Array:
+    """(l, l) offsets: 0 for the pairs that are kept, and −inf for those that are left out."""
+    return np.where(kept, 0.0, -math.inf)
 
 
 def _table_width(rows: int | None) -> int:

@@ -1,23 +1,95 @@
-"""Ranks with their uncertainty, and the matrix of who beats whom."""
+"""Pairs of models: the test of one fixed pair (RelMMD and RelKSD, or RelPSI), who beats whom, and ranks."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri, ndtri_exp
 
-from relfit.stats.decision import Differences, adjust, differences
+from relfit.stats.decision import (
+    Differences,
+    Gaps,
+    adjust,
+    constant_word,
+    differences,
+    gaps_to,
+    selective_log_equivalence,
+)
 from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import Law, Source, law
+from relfit.stats.maxt import Law, Source, kept_pairs, law
 from relfit.stats.tests.best_set import DRAWS
+from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask
 
 
 @dataclass(frozen=True)
-class RankSets:
+class PairDecision:
+    """The outcome for a pair: t = D_a − D_b, its standard error, log p, the threshold, and for RelPSI the truncation.
+
+    `equivalent` is True if t ≤ margin was shown, and None without a margin.
+    """
+
+    difference: float
+    standard_error: float
+    log_pvalue: float
+    threshold: float
+    status: tuple[str, ...] = ()
+    truncation: tuple[float, float] | None = None
+    equivalent: bool | None = None
+
+    def statistic(self, margin: float) -> float:
+        """(t − δ)/s with margin δ; of a constant ±inf, or 0 where it is rounding."""
+        if self.standard_error > 0.0:
+            return (self.difference - margin) / self.standard_error
+        return math.copysign(math.inf, self.difference - margin) if "deterministic" in self.status else 0.0
+
+
+def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
+    """One-sided z test of D_a ≤ D_b + δ: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
+    gaps = gaps_to(joint, 1)
+    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
+    if s == 0.0:
+        return _constant(gaps, t, margin)
+    log_p = float(log_ndtr((margin - t) / s))
+    equivalent = float(log_ndtr((t - margin) / s)) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, margin - s * float(ndtri(alpha)), equivalent=equivalent)
+
+
+def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
+    """RelPSI with η = e_a − e_b whichever model is selected: t given its own sign.
+
+    If b is selected t ≥ 0 and the truncation is [0, ∞), threshold δ − sΦ⁻¹(αΦ(δ/s)); if a is selected it is
+    (−∞, 0], threshold δ + sΦ⁻¹((1 − α)Φ(−δ/s)). Without a margin these are sΦ⁻¹(1 − α/2) and sΦ⁻¹(½ − α/2).
+    """
+    gaps = gaps_to(joint, 1)
+    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
+    if s == 0.0:
+        return _constant(gaps, t, margin)
+    lower, upper = (-math.inf, 0.0) if t <= 0.0 else (0.0, math.inf)
+    log_p = float(selective_log_pvalue(t - margin, s, lower - margin, upper - margin)) if t != 0.0 else 0.0
+    status = ("tie",) if t == 0.0 else ()
+    inside = float(log_ndtr(-margin / s if t <= 0.0 else margin / s))
+    reach = ndtri_exp(math.log1p(-alpha) + inside) if t <= 0.0 else -ndtri_exp(math.log(alpha) + inside)
+    threshold = margin + s * float(reach)
+    equivalent = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
+    return PairDecision(t, s, log_p, threshold, status, (lower, upper), equivalent)
+
+
+def _constant(gaps: Gaps, t: float, margin: float) -> PairDecision:
+    log_p = float(gaps.known_log_pvalues(margin)[0, 0])
+    word = constant_word(t, float(gaps.rounding[0, 0]))
+    threshold = math.inf if log_p == 0.0 else -math.inf
+    return PairDecision(t, 0.0, log_p, threshold, (word,), equivalent=t <= margin if margin else None)
+
+
+# ── all pairs ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RankSets(NamedTuple):
     """Rank 1 is the best. Model i's rank is at least lower[i] and at most upper[i], (l,) each.
 
     `worse[i, j]`: i is significantly worse than j, and `better[i, j]` better, (l, l) each; where the sets hold one
@@ -28,12 +100,9 @@ class RankSets:
     upper: NDArray[np.intp]
     worse: Mask
     better: Mask
-    level: float
-    method: str
 
 
-@dataclass(frozen=True)
-class PairwiseDecision:
+class PairwiseDecision(NamedTuple):
     """Tests of "i is no worse than j" for all ordered pairs, (l, l) each; 1 and False on the diagonal."""
 
     log_pvalue: Array
@@ -43,12 +112,7 @@ class PairwiseDecision:
 
 
 def rank_sets(
-    joint: JointEstimate,
-    level: float = 0.95,
-    *,
-    rng: Source,
-    draws: int = DRAWS,
-    simultaneous: bool = True,
+    joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, simultaneous: bool = True
 ) -> RankSets:
     """Confidence sets for the ranks: all of them hold with probability `level` (Mogstad et al. 2024).
 
@@ -74,7 +138,7 @@ def rank_sets(
     else:
         worse, better = _step_down_each(pairs, reference, level)
     lower, upper = 1 + worse.sum(axis=1), len(joint.names) - better.sum(axis=1)
-    return RankSets(lower, upper, worse, better, level, reference.method)
+    return RankSets(lower, upper, worse, better)
 
 
 def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> PairwiseDecision:
@@ -110,7 +174,7 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     """
     pairs = differences(joint)
     reference = law(joint, pairs.error, rng, draws)
-    top = reference.maxima(_offsets(pairs.varies)).max(axis=0)
+    top = reference.maxima(kept_pairs(pairs.varies)).max(axis=0)
     critical = reference.critical(top, level, int(pairs.varies.sum()))
     reach = critical * pairs.error if pairs.varies.any() else np.zeros_like(pairs.gap)
     ends = np.stack([pairs.gap - reach, pairs.gap + reach], axis=2)
@@ -123,7 +187,7 @@ def _step_down(pairs: Differences, reference: Law, level: float) -> Mask:
     rejected, critical = pairs.certain, math.inf
     while True:
         left = pairs.varies & ~rejected
-        top = reference.maxima(_offsets(left)).max(axis=0)
+        top = reference.maxima(kept_pairs(left)).max(axis=0)
         critical = min(critical, reference.critical(top, level, int(left.sum())))
         new = left & (pairs.ratio > critical)
         if not new.any():
@@ -140,7 +204,7 @@ def _step_down_each(pairs: Differences, reference: Law, level: float) -> tuple[M
     critical = np.full(len(worse), math.inf)
     while True:
         below, above = pairs.varies & ~worse, pairs.varies & ~better
-        top = reference.maxima(_offsets(below), _offsets(above))
+        top = reference.maxima(kept_pairs(below), kept_pairs(above))
         sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
         found = [reference.critical(row, level, size) for row, size in zip(top, sizes, strict=True)]
         critical = np.minimum(critical, found)
@@ -149,7 +213,3 @@ def _step_down_each(pairs: Differences, reference: Law, level: float) -> tuple[M
         if not (new_below.any() or new_above.any()):
             return worse, better
         worse, better = worse | new_below, better | new_above
-
-
-def _offsets(left: Mask) -> Array:
-    return np.where(left, 0.0, -math.inf)
