@@ -29,7 +29,7 @@ from relfit.results.serial import versions
 from relfit.settings import Options, Plan, Settings, recorded, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.pairs import fixed_relpsi, relative_z
+from relfit.stats.pairs import PAIR_TESTS
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
@@ -218,14 +218,14 @@ def compare_pair(
     ``test="relpsi"`` conditions on which of the two looks better, as the paper's first experiment does; the default "z"
     does not and has more power. With a `margin` δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
     """
-    test = check_choice("test", options.pop("test", "auto"), ("auto", "z", "relpsi"))
+    decided, name = PAIR_TESTS[check_choice("test", options.pop("test", "auto"), PAIR_TESTS)]
     check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
         joint = _estimated(plan)
     check_scale(joint, settings.margin)
-    decision = (fixed_relpsi if test == "relpsi" else relative_z)(joint, settings.alpha, settings.margin)
+    decision = decided(joint, settings.alpha, settings.margin)
     pvalue = float(np.exp(decision.log_pvalue))
     return PairComparison(
         names=(names[0], names[1]),
@@ -234,7 +234,7 @@ def compare_pair(
         worse=pvalue <= settings.alpha,
         discrepancy=(float(joint.values[0]), float(joint.values[1])),
         alpha=settings.alpha,
-        test="relpsi" if test == "relpsi" else f"rel{plan.measure}",
+        test=name.format(measure=plan.measure),
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),
         sizes=joint.sizes,
         groups=joint.groups,
@@ -320,7 +320,7 @@ def plan(
 
 def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any) -> Planning:
     """What is asked, checked."""
-    linear = isinstance(pilot, Comparison) and pilot.estimator == "linear"
+    linear = isinstance(pilot, Comparison) and pilot.estimator == Linear.name
     if isinstance(pilot, Comparison):
         if pilot.margin:
             raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")

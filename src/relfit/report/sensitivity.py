@@ -27,7 +27,6 @@ from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria, Test
-from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.arrays import Array
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -142,9 +141,8 @@ def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Run
 
 def used_test(comparison: Comparison) -> Test:
     """The test of a comparison, with its options."""
-    if comparison.select_fraction is not None:
-        return RelMulti(comparison.select_fraction)
-    return TESTS[comparison.test]()
+    options = {} if comparison.select_fraction is None else {"select_fraction": comparison.select_fraction}
+    return TESTS[comparison.test](**options)
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:

@@ -79,6 +79,14 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
     return PairDecision(t, s, log_p, threshold, status, (lower, upper), equivalent)
 
 
+# What `compare_pair` calls them, and what its results do.
+PAIR_TESTS = {
+    "auto": (relative_z, "rel{measure}"),
+    "z": (relative_z, "rel{measure}"),
+    "relpsi": (fixed_relpsi, "relpsi"),
+}
+
+
 def _constant(gaps: Gaps, t: float, margin: float) -> PairDecision:
     log_p = float(gaps.known_log_pvalues(margin)[0, 0])
     word = constant_word(t, float(gaps.rounding[0, 0]))
