@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from relfit.compute.backend import Job
-from relfit.compute.reduce import Runtime, kernel_products
+from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
 from relfit.data.load import check_pair_names
 from relfit.data.models import Density, at_level
@@ -26,7 +26,7 @@ from relfit.results.comparison import Comparison, comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.serial import versions
-from relfit.settings import Options, Plan, Settings, recorded, resolved, shows_options
+from relfit.settings import Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.pairs import PAIR_TESTS
@@ -106,7 +106,7 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes)
-    record = {**recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes}
+    record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes}
     return comparison(joint, decision, test, settings.criteria, plan.originals, **record)
 
 
@@ -153,6 +153,30 @@ def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
     sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
     count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
     return choice.kernel, choice.note(f"{count} rows{' of each sample' if data.samples else ''} {which}")
+
+
+def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
+    """The settings that every result records."""
+    data, estimate, estimator = plan.data, plan.estimate, plan.estimate.estimator
+    return {
+        "measure": plan.measure,
+        "kernel": estimate.kernel,
+        "bandwidth_rule": plan.bandwidth_rule,
+        "estimator": estimator.name,
+        "dependence": estimate.dependence,
+        "pair_count": getattr(estimator, "pairs", None),
+        "block_count": getattr(estimator, "blocks", None),
+        "variance": "corrected" if estimator.corrected else None,
+        "locations": None if estimate.locations is None else estimate.locations.points,
+        "inputs": {
+            "reference": data.digests.get(None),
+            "models": {name: data.digests.get(name) for name in data.names},
+        },
+        "seed": settings.seed,
+        "backend": estimate.runtime.backend.name,
+        "preset": settings.preset,
+        "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
+    }
 
 
 _NO_TEST = ("test", "alpha", "correction", "margin")
@@ -241,7 +265,7 @@ def compare_pair(
         versions=versions(),
         margin=settings.margin,
         **vars(decision),
-        **recorded(plan, settings),
+        **_recorded(plan, settings),
     )
 
 

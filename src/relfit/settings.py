@@ -14,11 +14,11 @@ from typing import Any, TypedDict, TypeVar, cast
 from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.reduce import PATCH_ROWS, LocalBackend, Runtime, Workload, chosen_backend, fits_fused
+from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
-from relfit.data.presets import PRESETS, Preset, preset_note
+from relfit.data.presets import PRESETS, preset_note
 from relfit.estimators import KINDS
 from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.cost import automatic_estimator, within_budget
@@ -337,10 +337,8 @@ def resolved(reference: Any, models: Any, settings: Settings, label: str, *, few
         data = _loaded(reference, models, settings, progress, budget, fewest_models)
         plan = _resolved(data, settings, progress, budget)
         if checkpoint is not None:
-            runtime = replace(
-                plan.estimate.runtime, checkpoint=stack.enter_context(closing(_checkpoint(checkpoint, plan)))
-            )
-            plan = plan.estimated_with(runtime=runtime)
+            finished = stack.enter_context(closing(_checkpoint(checkpoint, plan)))
+            plan = plan.estimated_with(runtime=replace(plan.estimate.runtime, checkpoint=finished))
         yield plan
 
 
@@ -368,9 +366,12 @@ def _loaded(
         in_place=_stays_on_device(settings),
         budget=budget,
     )
-    if preset is not None:
-        data = _with_preset(settings.preset or "", preset, data)
     kind = KINDS[data.kind]
+    if preset is not None and data.kind != "samples":
+        raise InputError(f"preset={settings.preset!r}: compares features of samples, got {kind.words}")
+    if preset is not None and preset.unit_length:
+        models = {name: preset.prepare(f"model {name!r}", rows) for name, rows in data.samples.items()}
+        data = replace(data, reference=preset.prepare("reference", data.reference), models={**models})
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
         needs = {"ksd": "a density (relfit.Density) on one side", "fssd": "densities (relfit.Density) as models"}
         raise InputError(
@@ -379,15 +380,6 @@ def _loaded(
             f"discrepancy={kind.discrepancies[0]!r}"
         )
     return data
-
-
-def _with_preset(name: str, preset: Preset, data: Data) -> Data:
-    if data.kind != "samples":
-        raise InputError(f"preset={name!r}: compares features of samples, got {KINDS[data.kind].words}")
-    if not preset.unit_length:
-        return data
-    models = {key: preset.prepare(f"model {key!r}", rows) for key, rows in data.samples.items()}
-    return replace(data, reference=preset.prepare("reference", data.reference), models={**models})
 
 
 def _stays_on_device(settings: Settings) -> bool:
@@ -455,7 +447,12 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     if compute.threads is not None:
         runtime = replace(runtime, threads=compute.threads)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
-    notes = (*_score_notes(data), *data.warnings)
+    # Scores that contradict their own log density are worth a note.
+    densities = {repr(name): density for name, density in data.densities.items()}
+    scored, at_rows = densities, data.reference
+    if data.target is not None:
+        scored, at_rows = {"reference": data.target}, next(iter(data.samples.values()))
+    notes = (*(score_warnings(scored, at_rows) if scored else ()), *data.warnings)
     if settings.preset is not None:
         notes = (preset_note(settings.preset), *notes)
     if settings.table is not None:
@@ -469,14 +466,6 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
         estimate = replace(estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator))
     measure = kind.discrepancies[0] if at is None else settings.discrepancy_name
     return Plan(data, kind, estimate, measure, rule, notes, select, candidates, at)
-
-
-def _score_notes(data: Data) -> tuple[str, ...]:
-    """Notes on densities whose score contradicts their own log density."""
-    if data.target is not None:
-        return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
-    densities = data.densities
-    return score_warnings({repr(n): d for n, d in densities.items()}, data.reference) if densities else ()
 
 
 def _with_backend(
@@ -521,27 +510,3 @@ def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
         "backend": estimate.runtime.backend.name,
     }
     return Checkpoint(path, inputs_and_settings)
-
-
-def recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
-    """The settings that every result records."""
-    data, estimate, estimator = plan.data, plan.estimate, plan.estimate.estimator
-    return {
-        "measure": plan.measure,
-        "kernel": estimate.kernel,
-        "bandwidth_rule": plan.bandwidth_rule,
-        "estimator": estimator.name,
-        "dependence": estimate.dependence,
-        "pair_count": getattr(estimator, "pairs", None),
-        "block_count": getattr(estimator, "blocks", None),
-        "variance": "corrected" if estimator.corrected else None,
-        "locations": None if estimate.locations is None else estimate.locations.points,
-        "inputs": {
-            "reference": data.digests.get(None),
-            "models": {name: data.digests.get(name) for name in data.names},
-        },
-        "seed": settings.seed,
-        "backend": estimate.runtime.backend.name,
-        "preset": settings.preset,
-        "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
-    }

@@ -206,7 +206,23 @@ class Comparison(Record):
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then by discrepancy."""
         order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))
-        return [self._row(i) for i in order]
+        return [
+            {
+                "name": self.names[i],
+                "discrepancy": float(self.discrepancy[i]),
+                "standard_error": float(self.standard_error[i]),
+                "difference": float(self.difference[i]),
+                "pvalue": float(self.pvalue[i]),
+                "log_pvalue": float(self.log_pvalue[i]),
+                "adjusted_pvalue": float(self.adjusted_pvalue[i]),
+                "worse": bool(self.worse[i]),
+                "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
+                "best": i == self.best_index,
+                "verdict": self._verdict(i),
+                "status": self.status[i],
+            }
+            for i in order
+        ]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
@@ -376,22 +392,6 @@ class Comparison(Record):
             seed=self.seed or 0,
         )
         return lower[places], upper[places]
-
-    def _row(self, i: int) -> dict[str, Any]:
-        return {
-            "name": self.names[i],
-            "discrepancy": float(self.discrepancy[i]),
-            "standard_error": float(self.standard_error[i]),
-            "difference": float(self.difference[i]),
-            "pvalue": float(self.pvalue[i]),
-            "log_pvalue": float(self.log_pvalue[i]),
-            "adjusted_pvalue": float(self.adjusted_pvalue[i]),
-            "worse": bool(self.worse[i]),
-            "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
-            "best": i == self.best_index,
-            "verdict": self._verdict(i),
-            "status": self.status[i],
-        }
 
     def _verdict(self, i: int) -> str:
         if i == self.best_index:

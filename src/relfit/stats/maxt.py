@@ -333,25 +333,20 @@ def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Call
     def chunk(draws: int) -> Pairs:
         joined = [_deal(rows, tables[len(rows)], generators.reference, draws) for rows in together]
         means, variances = _separate(separate, tables, generators, draws) if separate else (0.0, None)
-        return _studentised_resample(error, joined, np.asarray(means), variances)
+        delta = np.asarray(means + sum(part.mean for part in joined))
+
+        def pairs(i: int, others: Rows) -> Array:
+            gap = delta[i] - delta[others]
+            variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
+            for part in joined:
+                alone = len(joined) == 1 and variances is None
+                variance += part.difference_variance(i, others, gap if alone else part.mean[i] - part.mean[others])
+            spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
+            return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
+
+        return pairs
 
     return chunk
-
-
-def _studentised_resample(error: Array, joined: list[_Joined], means: Array, variances: Array | None) -> Pairs:
-    """Z_ij of a resample; `means` and `variances` are those of rows that are resampled separately for each model."""
-    delta = np.asarray(means + sum(part.mean for part in joined))
-
-    def pairs(i: int, others: Rows) -> Array:
-        gap = delta[i] - delta[others]
-        variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
-        for part in joined:
-            alone = len(joined) == 1 and variances is None
-            variance += part.difference_variance(i, others, gap if alone else part.mean[i] - part.mean[others])
-        spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
-        return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
-
-    return pairs
 
 
 def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:
