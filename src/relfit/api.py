@@ -309,67 +309,67 @@ def plan(
     >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
     6183
     """
-    asked = _planning(pilot, power, alpha, tests, n, correction, trials)
-    seed, sizes = make_seed(rng), asked.sizes()
+    planning = _planning(pilot, power, alpha, tests, n, correction, trials)
+    seed, sizes = make_seed(rng), planning.sizes()
     with reporting(progress, "planning") as update:
-        outcomes = asked.forecasts(sizes, seed, update)
+        outcomes = planning.forecasts(sizes, seed, update)
     curves = np.stack([curve for _, curve in outcomes])
     # Curves are shown up to the size where every one is nearly 1.
     settled = (curves > 0.995).all(axis=(0, 1))
     shown = int(np.argmax(settled)) + 1 if settled.any() else curves.shape[2]
-    forecasts = tuple(cells[c] for c in range(len(asked.models)) for cells, _ in outcomes)
-    names, closed = asked.pilot.joint.names, asked.in_closed_form
+    forecasts = tuple(cells[c] for c in range(len(planning.models)) for cells, _ in outcomes)
+    names, closed = planning.pilot.joint.names, planning.in_closed_form
     return SizePlan(
         names=names,
-        best=names[asked.pilot.best],
-        target_power=asked.power,
-        alpha=asked.alpha,
-        tests=tuple(test.name for test in asked.tests),
-        select_fraction=next((test.split for test in asked.tests if test.split is not None), 0.25),
-        corrections=asked.corrections,
-        n=asked.n,
-        pilot_n=asked.pilot.rows,
-        measured=asked.pilot.measured,
-        fewest=asked.fewest,
-        most=asked.pilot.most,
+        best=names[planning.pilot.best],
+        target_power=planning.power,
+        alpha=planning.alpha,
+        tests=tuple(test.name for test in planning.tests),
+        select_fraction=next((test.split for test in planning.tests if test.split is not None), 0.25),
+        corrections=planning.corrections,
+        n=planning.n,
+        pilot_n=planning.pilot.rows,
+        measured=planning.pilot.measured,
+        fewest=planning.fewest,
+        most=planning.pilot.most,
         forecasts=forecasts,
         sizes=np.array(sizes[:shown]),
         curves=curves[:, :, :shown],
         method="closed forms" if closed else "simulation",
-        trials=0 if closed else asked.trials,
+        trials=0 if closed else planning.trials,
         seed=None if closed else seed,
-        notes=asked.notes(forecasts),
+        notes=planning.notes(forecasts),
     )
 
 
 def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any) -> Planning:
-    """What is asked, checked."""
+    """What is to be planned, checked."""
     linear = isinstance(pilot, Comparison) and pilot.estimator == Linear.name
     if isinstance(pilot, Comparison):
         if pilot.margin:
             raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")
         pilot = pilot.distinct()
     start, alpha = as_pilot(pilot, linear=linear), check_alpha(alpha)
-    given = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
-    if not given:
+    listed = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
+    if not listed:
         raise InputError(f"tests: expected some of {', '.join(TESTS)}, got none")
-    chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in given))
+    chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in listed))
     names = [test.name for test in chosen]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"tests: expected each test once, got {twice} twice; make a plan for each of them")
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
-    asked = [test.default_correction if correction is None else correction for test in chosen]
-    corrections = tuple(
-        test.auto_correction if name == "auto" else name for name, test in zip(asked, chosen, strict=True)
-    )
+    corrections = [test.default_correction if correction is None else correction for test in chosen]
+    corrections = [
+        test.auto_correction if name == "auto" else name for name, test in zip(corrections, chosen, strict=True)
+    ]
     design = Linear if start.linear else Complete
     fewest = tuple(_fewest_rows(test, design.fewest_rows, design.fewest_selection_rows) for test in chosen)
     rows = max(start.rows, *fewest) if n is None else check_whole("n", n, max(fewest), "what these tests need")
     check_whole("trials", trials, FEWEST_TRIALS, "fewer give no usable power")
     power = check_power(power, alpha)
-    return Planning(start, power, alpha, chosen, corrections, fewest, rows, int(trials))
+    return Planning(start, power, alpha, chosen, tuple(corrections), fewest, rows, int(trials))
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:
@@ -399,8 +399,8 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     if preset == "kid":
         return joint
     samples = list(prepared.values()) if isinstance(prepared, dict) else prepared
-    own, *others = _excess(kernel, [rows, *samples])
-    values = CMMD_FACTOR * (joint.values + own + np.array(others))
+    of_reference, *of_models = _excess(kernel, [rows, *samples])
+    values = CMMD_FACTOR * (joint.values + of_reference + np.array(of_models))
     covariance = CMMD_FACTOR**2 * joint.covariance
     return replace(joint, values=values, covariance=covariance, psi=None, second_order=None)
 

@@ -92,6 +92,13 @@ class Compute:
         if self.memory is not None:
             parse_memory(self.memory)
 
+    def runtime(self, progress: Progress | None) -> Runtime:
+        """What the sums are computed with, before a backend has been chosen."""
+        scheduler = None if self.executor is None else scheduler_for(self.executor)
+        executor = self.executor if scheduler is None else None
+        runtime = Runtime(executor=executor, progress=progress, scheduler=scheduler)
+        return runtime if self.threads is None else replace(runtime, threads=self.threads)
+
 
 _COMPUTE: ContextVar[Compute | None] = ContextVar("compute", default=None)
 
@@ -442,30 +449,29 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     resolved, rule = (
         (candidates[0], "selected") if candidates else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
     )
-    scheduler = None if compute.executor is None else scheduler_for(compute.executor)
-    runtime = Runtime(executor=compute.executor if scheduler is None else None, progress=progress, scheduler=scheduler)
-    if compute.threads is not None:
-        runtime = replace(runtime, threads=compute.threads)
+    runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
-    # Scores that contradict their own log density are worth a note.
-    densities = {repr(name): density for name, density in data.densities.items()}
-    scored, at_rows = densities, data.reference
-    if data.target is not None:
-        scored, at_rows = {"reference": data.target}, next(iter(data.samples.values()))
-    notes = (*(score_warnings(scored, at_rows) if scored else ()), *data.warnings)
-    if settings.preset is not None:
-        notes = (preset_note(settings.preset), *notes)
+    preset_notes = () if settings.preset is None else (preset_note(settings.preset),)
+    notes = (*preset_notes, *_score_notes(data), *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
     elif at is None:
-        estimate, said = _with_backend(estimate, data, kind, compute)
-        notes = (*notes, *said)
+        estimate, backend_notes = _with_backend(estimate, data, kind, compute)
+        notes = (*notes, *backend_notes)
     if budget is not None:
         estimate = within_budget(data, kind, estimate, budget)
     if grouped:
         estimate = replace(estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator))
     measure = kind.discrepancies[0] if at is None else settings.discrepancy_name
     return Plan(data, kind, estimate, measure, rule, notes, select, candidates, at)
+
+
+def _score_notes(data: Data) -> tuple[str, ...]:
+    """Notes on densities whose score contradicts their own log density."""
+    if data.target is not None:
+        return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
+    densities = {repr(name): density for name, density in data.densities.items()}
+    return score_warnings(densities, data.reference) if densities else ()
 
 
 def _with_backend(

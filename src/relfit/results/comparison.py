@@ -39,7 +39,7 @@ class Comparison(Record):
     Attributes:
         names: model names.
         best, best_index: the model the others are tested against.
-        discrepancy, standard_error, covariance: the estimates; for relmulti those of the testing share.
+        discrepancy, standard_error, covariance: the estimates; for relmulti those from the testing rows.
         difference, difference_standard_error: D_i − D_best and its standard error.
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no worse by more than
             δ"; 1 for the best, except in best-set.

@@ -97,7 +97,6 @@ class Law:
     method: str
     draws: int
     rows: int | None
-    error: Array
     chunk: Callable[[int], Pairs]
 
     @property
@@ -174,7 +173,7 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
         method = GAUSSIAN if not small else BOOTSTRAP if has_psi_covariance(joint) else STUDENT
     if method == BOOTSTRAP and joint.psi is not None:
         chunk = bootstrap(joint.psi, error, generators, min(draws, _table_width(rows)))
-        return Law(BOOTSTRAP, draws, rows, error, chunk)
+        return Law(BOOTSTRAP, draws, rows, chunk)
     if rows is None or rows < 2:
         method = GAUSSIAN
     root, freedom = covariance_root(joint.covariance), None if method == GAUSSIAN or rows is None else rows - 1
@@ -182,7 +181,7 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
     def normal(count: int) -> Pairs:
         return studentised_normal(normal_draws(root, generators.models, count), error, generators, freedom)
 
-    return Law(method, draws, rows, error, normal)
+    return Law(method, draws, rows, normal)
 
 
 def null_laws(joint: JointEstimate, error: Array, source: Source, draws: int) -> list[Law]:
@@ -275,13 +274,13 @@ def _table_width(rows: int | None) -> int:
     return max(64, min(CHUNK, CHUNK_NUMBERS // (rows or 1)))
 
 
-def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, asked: Rows, draws: int) -> Array:
-    """(k, draws) maxima of the k rows that are `asked` for. A pair of two of them is computed once: Z_ji = −Z_ij."""
-    rest = np.setdiff1d(np.arange(len(offsets)), asked)
-    order = np.concatenate([asked, rest])
-    top = np.full((len(asked), draws), -math.inf)
-    for place, i in enumerate(asked):
-        others, later = order[place + 1 :], asked[place + 1 :]
+def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, models: Rows, draws: int) -> Array:
+    """(k, draws) maxima of k models. A pair of two of them is computed once: Z_ji = −Z_ij."""
+    rest = np.setdiff1d(np.arange(len(offsets)), models)
+    order = np.concatenate([models, rest])
+    top = np.full((len(models), draws), -math.inf)
+    for place, i in enumerate(models):
+        others, later = order[place + 1 :], models[place + 1 :]
         if not len(others):
             break
         z = chunk(int(i), others)

@@ -139,12 +139,7 @@ def rank_sets(
     ([1, 1, 3], [2, 2, 3])
     """
     pairs = differences(joint)
-    reference = law(joint, pairs.error, rng, draws)
-    if simultaneous:
-        worse = _step_down(pairs, reference, level)
-        better = worse.T
-    else:
-        worse, better = _step_down_each(pairs, reference, level)
+    worse, better = _step_down(pairs, law(joint, pairs.error, rng, draws), level, simultaneous=simultaneous)
     lower, upper = 1 + worse.sum(axis=1), len(joint.names) - better.sum(axis=1)
     return RankSets(lower, upper, worse, better)
 
@@ -190,32 +185,23 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     return np.asarray(ends)
 
 
-def _step_down(pairs: Differences, reference: Law, level: float) -> Mask:
-    """Which hypotheses D_i ≤ D_j are rejected, with no error among them at this level."""
-    rejected, critical = pairs.certain, math.inf
-    while True:
-        left = pairs.varies & ~rejected
-        top = reference.maxima(kept_pairs(left)).max(axis=0)
-        critical = min(critical, reference.critical(top, level, int(left.sum())))
-        new = left & (pairs.ratio > critical)
-        if not new.any():
-            return rejected
-        rejected = rejected | new
+def _step_down(pairs: Differences, reference: Law, level: float, *, simultaneous: bool) -> tuple[Mask, Mask]:
+    """The differences that are shown: (l, l) "i is worse than j" and "i is better than j".
 
-
-def _step_down_each(pairs: Differences, reference: Law, level: float) -> tuple[Mask, Mask]:
-    """The same for l families at once, family i being the comparisons with model i.
-
-    Returns "i is worse than j" and "i is better than j", (l, l), as shown in the family of i.
+    Step by step, with no error at this level in a family of hypotheses D_i ≤ D_j: all of them, or for each model i
+    those about i, where the answers in row i are those of the family of i.
     """
     worse, better = pairs.certain, pairs.certain.T
     critical = np.full(len(worse), math.inf)
     while True:
         below, above = pairs.varies & ~worse, pairs.varies & ~better
-        top = reference.maxima(kept_pairs(below), kept_pairs(above))
-        sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
-        found = [reference.critical(row, level, size) for row, size in zip(top, sizes, strict=True)]
-        critical = np.minimum(critical, found)
+        if simultaneous:
+            maxima, sizes = reference.maxima(kept_pairs(below)).max(axis=0, keepdims=True), [int(below.sum())]
+        else:
+            maxima = reference.maxima(kept_pairs(below), kept_pairs(above))
+            sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
+        quantiles = [reference.critical(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
+        critical = np.minimum(critical, quantiles)
         new_below = below & (pairs.ratio > critical[:, None])
         new_above = above & (critical[:, None] < pairs.ratio.T)
         if not (new_below.any() or new_above.any()):

@@ -327,13 +327,13 @@ def mean_estimate(joints: Sequence[JointEstimate]) -> JointEstimate:
     references = [part.reference for part in parts if part.reference is not None]
     models = tuple(np.mean([part.models[i] for part in parts], axis=0) for i in range(len(parts[0].models)))
     psi = Psi(np.mean(references, axis=0) if references else None, models, parts[0].shared)
-    shares = [joint.near_degeneracy for joint in joints if joint.near_degeneracy is not None]
+    fractions = [joint.near_degeneracy for joint in joints if joint.near_degeneracy is not None]
     return replace(
         joints[0],
         values=np.mean([joint.values for joint in joints], axis=0),
         covariance=psi.covariance(),
         psi=psi,
-        near_degeneracy=np.max(shares, axis=0) if len(shares) == len(joints) else None,
+        near_degeneracy=np.max(fractions, axis=0) if len(fractions) == len(joints) else None,
         second_order=None,
     )
 
@@ -372,7 +372,7 @@ def _kernel_laws(
             g = part @ shared.reshape(len(root), draws)
             return studentised_normal(g, pairs[k].error, generators, rows - 1 if few else None)
 
-        return Law(STUDENT if few else GAUSSIAN, draws, rows, pairs[k].error, chunk)
+        return Law(STUDENT if few else GAUSSIAN, draws, rows, chunk)
 
     drawn = [normal(k) for k in range(len(joints))]
     if not few:
