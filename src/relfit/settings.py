@@ -252,8 +252,8 @@ def _check_test_and_kernel(settings: Settings) -> None:
             'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend '
             "on the kernel; name one"
         )
-    if several and (settings.margin or not test.several_kernels):
-        came = f"margin={settings.margin:g}" if test.several_kernels else f'test="{test.name}"'
+    if several and (settings.margin or not test.implements("decide_under_all")):
+        came = f"margin={settings.margin:g}" if test.implements("decide_under_all") else f'test="{test.name}"'
         raise InputError(
             f'kernel: several kernels in one test need test="best-set" without a margin, got {came}; '
             'kernel="select" chooses one of them for any test'

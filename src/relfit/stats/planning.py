@@ -195,7 +195,7 @@ class Planning:
     def in_closed_form(self) -> bool:
         """True for two models with plain normal estimates, if all tests have a closed form: nothing is simulated."""
         plain_pair = len(self.pilot.joint.names) == 2 and isinstance(self.pilot.law, Plain)
-        return plain_pair and all(type(test).two_model_power is not Test.two_model_power for test in self.tests)
+        return plain_pair and all(test.implements("two_model_power") for test in self.tests)
 
     def sizes(self) -> list[int]:
         """The sizes of the curves: doubling, finer in closed form, from where the easiest model is hard to find."""

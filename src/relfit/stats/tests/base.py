@@ -173,7 +173,6 @@ class Test(ABC):
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
-        several_kernels: True if there is a `decide_under_all`.
     """
 
     __test__ = False  # pytest collects classes with this name
@@ -186,7 +185,6 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
-    several_kernels: ClassVar[bool] = False
 
     @property
     def split(self) -> float | None:
@@ -201,10 +199,17 @@ class Test(ABC):
         that select.
         """
 
+    def implements(self, method: str) -> bool:
+        """True if the test has this optional method: "decide_under_all" or "two_model_power"."""
+        return getattr(type(self), method) is not getattr(Test, method)
+
     def decide_under_all(
         self, joints: Sequence[JointEstimate], kernels: Sequence[str], criteria: Criteria
     ) -> tuple[JointEstimate, Decision]:
-        """The mean of one estimate for each kernel, and the verdicts; `kernels` are their descriptions."""
+        """The mean of one estimate for each kernel, and the verdicts; `kernels` are their descriptions.
+
+        A test without it takes one kernel only.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -77,7 +77,6 @@ class BestSet(Test):
     )
     tests_best = True
     draws = True
-    several_kernels = True
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
