@@ -13,10 +13,11 @@ from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.problems import candidates, mean_shift_l10, stream
 from relfit.stats.decision import difference_variance
 from relfit.stats.maxt import seeded
-from relfit.stats.ranks import pair_intervals
+from relfit.stats.pairs import pair_intervals
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import best_set, regret_bounds
 from relfit.stats.tests.carve import carve, carve_bounds, select
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.tests.relpsi import RelPSI
 from relfit.stats.truncnorm import selective_log_pvalue
 from studies.study import ALPHA, Part, Study, main, rows_of, write_page
 
@@ -93,7 +94,7 @@ def margin_trial(setting, seed):
     joint, theta = _estimated(setting, seed)
     gap = float(theta[-1] - theta.min())
     decisions = {
-        "relpsi": relpsi(joint, ALPHA, margin=gap),
+        "relpsi": RelPSI().decide(joint, Criteria(ALPHA, margin=gap)),
         "carve": carve(joint, ALPHA, rng=seeded(seed, "carve"), margin=gap),
         "best-set": best_set(joint, ALPHA, rng=seeded(seed, "best-set"), draws=DRAWS, margin=gap),
     }
@@ -212,10 +213,11 @@ def _bounds(joint, theta, seed):
     out = {"relpsi": _relpsi_held(joint, theta), "carve": _carve_held(joint, theta, seed)}
     regret = theta - theta.min() + 1e-12
     plain, source = replace(joint, psi=None), seeded(seed, "best-set")
-    one, two = (regret_bounds(plain, level, rng=source, draws=DRAWS) for level in (LEVEL, (1.0 + LEVEL) / 2.0))
-    lower, upper = (one.lower <= regret).all(), (one.upper >= regret - 2e-12).all()
-    both = (two.lower <= regret).all() and (two.upper >= regret - 2e-12).all()
-    out["best-set"] = {"lower": float(lower), "upper": float(upper), "interval": float(both)}
+    held = []
+    for level in (LEVEL, (1.0 + LEVEL) / 2.0):
+        lower, upper = regret_bounds(plain, level, rng=source, draws=DRAWS)
+        held.append(((lower <= regret).all(), (upper >= regret - 2e-12).all()))
+    out["best-set"] = {"lower": float(held[0][0]), "upper": float(held[0][1]), "interval": float(all(held[1]))}
     if seed % EVERY == 0:
         for test in TESTS:
             interval = decide(joint, test=test, alpha=ALPHA, rng=seed).confidence_interval(LEVEL)
@@ -230,7 +232,7 @@ def _relpsi_held(joint, theta):
     A lower bound at 95% is below μ exactly where p = P_μ(T > t | V⁻, V⁺) ≥ 0.05, an upper bound above μ where p ≤ 0.95,
     and the interval holds μ where p is between 0.025 and 0.975: no equation needs to be solved.
     """
-    decision = relpsi(joint, ALPHA)
+    decision = RelPSI().decide(joint, Criteria(ALPHA))
     others = np.flatnonzero(np.arange(len(theta)) != decision.best)
     mean = theta[others] - theta[decision.best]
     s = np.sqrt([difference_variance(joint.covariance, int(i), decision.best) for i in others])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from relfit.stats.decision import Covariances, adjust
@@ -16,7 +18,7 @@ def trials(values, covariance, *, rows=100, **given) -> Trials:
     """Estimates (trials, l), all with one covariance, or with `Covariances`; `given` holds what some tests ask for."""
     if not isinstance(covariance, Covariances):
         covariance = Covariances(np.asarray(covariance, dtype=float))
-    asked = {name: (lambda value=given.get(name): value) if name in given else _missing for name in _ASKED}
+    asked = {name: partial(given.get, name) if name in given else _missing for name in _ASKED}
     return Trials(np.asarray(values, dtype=float), covariance, rows, **asked)
 
 

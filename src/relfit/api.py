@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
-import scipy
 
 from relfit.compute.backend import Job
-from relfit.compute.reduce import Runtime, kernel_products
+from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
-from relfit.data.load import Data, check_pair_names
+from relfit.data.load import check_pair_names
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
-from relfit.estimators.base import EstimateSettings, Locations
 from relfit.estimators.designs import Complete, Linear
 from relfit.estimators.groups import split_rows
-from relfit.estimators.locations import AtLocations, choose_locations, without_used_rows
+from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.split import MOST_HELD, choose_kernel, split
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
-from relfit.results.comparison import Comparison
+from relfit.results.comparison import Comparison, comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
-from relfit.settings import Options, Plan, Settings, checkpointed, load_data, recorded, resolve, session, shows_options
-from relfit.stats.decision import CORRECTIONS, Decision, check_scale, difference_variance
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, Psi
+from relfit.results.serial import versions
+from relfit.settings import Options, Plan, Settings, resolved, shows_options
+from relfit.stats.decision import CORRECTIONS, check_scale
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.pairs import PAIR_TESTS
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
-from relfit.stats.tests.best_set import BestSet
-from relfit.stats.tests.pair import PairDecision, fixed_relpsi, relative_z
 from relfit.util.arrays import Array
 from relfit.util.checks import check_alpha, check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import reporting
 from relfit.util.random import Seed, make_seed, stream
-from relfit.util.version import __version__
 
 # The published CMMD is this many times the estimate.
 CMMD_FACTOR = 1000.0
@@ -93,227 +89,93 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
     ['far off']
     """
     settings = Settings.of("compare", options)
-    with session(settings, "comparing") as opened:
-        data = load_data(reference, models, settings, opened)
-        with checkpointed(data, resolve(data, settings, opened), settings) as plan:
-            parts = _parts(data, plan, settings.test.split)
-            joint, decision = _decided(parts, settings)
-    return _comparison(joint, decision, data, parts.plan, settings)
+    test, selection = settings.test, None
+    with resolved(reference, models, settings, "comparing") as plan:
+        if test.split is not None:
+            selecting, plan = _split(plan, test.split)
+            selection = joint_estimate(selecting.data, selecting.estimate)
+            check_scale(selection, settings.margin)
+        else:
+            plan = _ready(plan)
+        if isinstance(plan.estimate.kernel, Collection):
+            kernels = plan.estimate.kernel.kernels
+            joints = [joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels]
+            joint, decision = test.decide_under_all(joints, [each.describe() for each in kernels], settings.criteria)
+        else:
+            joint = joint_estimate(plan.data, plan.estimate)
+            check_scale(joint, settings.margin)
+            decision = test.decide(joint, settings.criteria, selection)
+    notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes)
+    record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes}
+    return comparison(joint, decision, test, settings.criteria, plan.originals, **record)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The rows that test with their settings, the rows that select where the test splits them, and the plan."""
-
-    testing: Data
-    estimate: EstimateSettings
-    plan: Plan
-    selecting: tuple[Data, EstimateSettings] | None = None
-
-
-def _parts(data: Data, plan: Plan, fraction: float | None) -> _Parts:
-    """The rows that test, after those that select a model, a kernel or locations have been set aside."""
-    if fraction is not None:
-        return _split(data, plan, fraction)
-    if plan.sets_rows_aside:
-        data, plan = _with_kernel_and_locations(data, plan)
-    plan.kind.check_rows(data, plan.estimate)
-    return _Parts(data, plan.estimate, plan)
-
-
-def _split(data: Data, plan: Plan, fraction: float) -> _Parts:
-    """A fraction of the rows that selects the best model, and the rest; the selecting rows choose a kernel too."""
-    if plan.estimate.dependence == "chain":
-        raise InputError('test="relmulti": splits rows at random, which a chain does not allow; use another test')
-    if isinstance(plan.estimate.kernel, Collection):
-        raise _several_kernels('test="relmulti"')
+def _split(plan: Plan, fraction: float) -> tuple[Plan, Plan]:
+    """The plan for a fraction of the rows, which selects the best model and the kernel, and the plan for the rest."""
+    data = plan.data
     if plan.at_locations is not None:
-        data, locations = without_used_rows(data, _locations(data, plan, plan.at_locations))
-        plan = replace(plan, estimate=replace(plan.estimate, locations=locations))
-    (selecting, first), (testing, second) = split_rows(data, plan.estimate, fraction)
-    plan.kind.check_rows(selecting, first, selection=True, part="selecting rows, ")
-    plan.kind.check_rows(testing, second, part="testing rows, ")
+        data, locations = without_used_rows(data, choose_locations(data, plan.at_locations, plan.estimate))
+        plan = plan.estimated_with(locations=locations)
+    first, second = (
+        replace(plan, data=rows, estimate=estimate) for rows, estimate in split_rows(data, plan.estimate, fraction)
+    )
+    plan.kind.check_rows(first.data, first.estimate, selection=True, part="selecting rows, ")
+    plan.kind.check_rows(second.data, second.estimate, part="testing rows, ")
     if plan.select is not None:
-        plan = _with_kernel_chosen(plan, selecting, "that also selected the best model")
-    kernel = plan.estimate.kernel
-    return _Parts(testing, replace(second, kernel=kernel), plan, (selecting, replace(first, kernel=kernel)))
+        kernel, note = _chosen_kernel(first, "that also selected the best model")
+        first = first.estimated_with(kernel=kernel)
+        second = replace(second.estimated_with(kernel=kernel), notes=(note, *plan.notes))
+    return first, second
 
 
-def _with_kernel_and_locations(data: Data, plan: Plan) -> tuple[Data, Plan]:
-    """The rows that are left, once some of them have chosen the kernel and the locations."""
-    estimate = plan.estimate
+def _ready(plan: Plan) -> Plan:
+    """The plan for the rows that are left once the kernel and the locations have been chosen, if they are to be."""
+    data, estimate = plan.data, plan.estimate
     if plan.select is not None:
-        if estimate.dependence == "chain":
-            raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
         held, data = split(data, plan.select.share, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
         plan.kind.check_rows(held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
         plan.kind.check_rows(data, estimate, part="rows left for the test, ")
-        plan = _with_kernel_chosen(plan, held, "that were held out from the test")
+        kernel, note = _chosen_kernel(replace(plan, data=held), "that were held out from the test")
+        plan = replace(plan.estimated_with(kernel=kernel), data=data, notes=(note, *plan.notes))
     if plan.at_locations is not None:
-        locations = _locations(data, plan, plan.at_locations)
-        plan = replace(plan, estimate=replace(plan.estimate, locations=locations))
-    return data, plan
+        plan = plan.estimated_with(locations=choose_locations(data, plan.at_locations, plan.estimate))
+    plan.kind.check_rows(data, plan.estimate)
+    return plan
 
 
-def _locations(data: Data, plan: Plan, at: AtLocations) -> Locations:
-    """The locations of UME, FSSD or Nyström; to optimise them, the kernel has to be known."""
-    if at.choose == "optimise" and (plan.select is not None or isinstance(plan.estimate.kernel, Collection)):
-        raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
-    return choose_locations(data, at, plan.estimate)
-
-
-def _with_kernel_chosen(plan: Plan, data: Data, which: str) -> Plan:
-    """The plan with the kernel that tells the models apart best on these rows."""
-    estimator = plan.estimate.estimator
-    estimator = estimator if isinstance(estimator, Complete) else Complete()
-    estimate = replace(plan.estimate, estimator=estimator, locations=None)
+def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
+    """The candidate that tells the models apart best on these rows, and a note about it."""
+    data, estimator = plan.data, plan.estimate.estimator
+    complete = estimator if isinstance(estimator, Complete) else Complete()
+    estimate = replace(plan.estimate, estimator=complete, locations=None)
     choice = choose_kernel(data, estimate, plan.candidates, joint_estimate)
     # A target density has no rows.
     sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
     count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    note = choice.note(f"{count} rows{' of each sample' if data.samples else ''} {which}")
-    return replace(plan, estimate=replace(plan.estimate, kernel=choice.kernel), notes=(note, *plan.notes), select=None)
+    return choice.kernel, choice.note(f"{count} rows{' of each sample' if data.samples else ''} {which}")
 
 
-def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision]:
-    """The estimate and the verdicts."""
-    test, kernel = settings.test, parts.estimate.kernel
-    options: dict[str, Any] = {"alpha": settings.alpha, "correction": settings.used_correction, "seed": settings.seed}
-    if isinstance(kernel, Collection):
-        if settings.dependence == "chain":
-            raise InputError(
-                'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend '
-                "on the kernel; name one"
-            )
-        if not isinstance(test, BestSet) or settings.margin:
-            raise _several_kernels(
-                f'test="{test.name}"' if not isinstance(test, BestSet) else f"margin={settings.margin:g}"
-            )
-        joints = [joint_estimate(parts.testing, replace(parts.estimate, kernel=each)) for each in kernel.kernels]
-        return test.decide_under_all(joints, [each.describe() for each in kernel.kernels], **options)
-    joint = joint_estimate(parts.testing, parts.estimate)
-    selection = None if parts.selecting is None else joint_estimate(*parts.selecting)
-    for each in (joint, selection):
-        if each is not None:
-            check_scale(each, settings.margin)
-    return joint, test.decide(joint, margin=settings.margin, selection=selection, **options)
-
-
-def _several_kernels(came: str) -> InputError:
-    return InputError(
-        f'kernel: several kernels in one test need test="best-set" without a margin, got {came}; '
-        'kernel="select" chooses one of them for any test'
-    )
-
-
-def _comparison(joint: JointEstimate, decision: Decision, data: Data, plan: Plan, settings: Settings) -> Comparison:
-    notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes)
-    record = {**recorded(data, plan, settings), "shared_rows": data.shared_rows, "warnings": notes}
-    return _result(joint, decision, settings.test, settings.alpha, settings.margin, _copies(data), **record)
-
-
-def _copies(data: Data) -> dict[str, str]:
-    """Every name given, in that order, with the distinct model that it stands for."""
-    return {name: data.copies.get(name, name) for name in data.names}
-
-
-def _result(
-    joint: JointEstimate,
-    decision: Decision,
-    test: Test,
-    alpha: float,
-    margin: float,
-    copies: Mapping[str, str] | None = None,
-    **record: Any,
-) -> Comparison:
-    """The decision on the distinct models, spread over every name given: a copy gets its original's row."""
-    copies = copies or {name: name for name in joint.names}
-    whole = _with_copies(joint, copies)
-    index = [joint.names.index(original) for original in copies.values()]
-    best = joint.names[decision.best]
-    best_index = whole.names.index(best)
-    errors = np.array([difference_variance(joint.covariance, i, decision.best) ** 0.5 for i in range(len(joint.names))])
-    beaters = decision.beaten_by
-    return Comparison(
-        names=whole.names,
-        best=best,
-        best_index=best_index,
-        discrepancy=whole.values,
-        standard_error=whole.standard_error,
-        covariance=whole.covariance,
-        difference=whole.values - whole.values[best_index],
-        difference_standard_error=errors[index],
-        pvalue=np.exp(decision.log_pvalue)[index],
-        log_pvalue=decision.log_pvalue[index],
-        adjusted_pvalue=decision.adjusted_pvalue[index],
-        worse=decision.worse[index],
-        status=tuple(_status(name, joint, decision, copies) for name in whole.names),
-        alpha=alpha,
-        test=test.name,
-        correction=decision.correction,
-        truncation=None if decision.truncation is None else decision.truncation[index],
-        beaten_by=None if beaters is None else tuple(_name(joint, beaters[i]) for i in index),
-        confidence_set=None if beaters is None else _not_worse(whole.names, decision, index),
-        randomised=test.randomised,
-        near_degeneracy=whole.near_degeneracy,
-        second_order=whole.second_order,
-        select_fraction=test.split,
-        sizes=whole.sizes,
-        groups=whole.groups,
-        versions=_versions(),
-        margin=margin,
-        equivalent=None if decision.equivalent is None else decision.equivalent[index],
-        copies={name: original for name, original in copies.items() if name != original},
-        **{"measure": joint.measure, **record},
-    )
-
-
-def _not_worse(names: Sequence[str], decision: Decision, index: Sequence[int]) -> tuple[str, ...]:
-    return tuple(name for name, i in zip(names, index, strict=True) if not decision.worse[i])
-
-
-def _name(joint: JointEstimate, i: int | None) -> str | None:
-    return None if i is None else joint.names[i]
-
-
-def _status(name: str, joint: JointEstimate, decision: Decision, copies: Mapping[str, str]) -> tuple[str, ...]:
-    i = joint.names.index(copies[name])
-    words = decision.status[i]
-    if joint.near_degeneracy is not None and joint.near_degeneracy[i] > NEAR_DEGENERATE:
-        words = (*words, "near-degenerate")
-    return words if name == copies[name] else (f"duplicate of {copies[name]}", *words)
-
-
-def _with_copies(joint: JointEstimate, copies: Mapping[str, str]) -> JointEstimate:
-    """The estimate of every name given; `copies` maps each to the distinct model that it stands for."""
-    index = [joint.names.index(original) for original in copies.values()]
-    if index == list(range(len(joint.names))):
-        return joint
-    sizes, groups = (
-        counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + k] for k in index))
-        for counts in (joint.sizes, joint.groups)
-    )
-    share, second = joint.near_degeneracy, joint.second_order
-    return replace(
-        joint,
-        names=tuple(copies),
-        values=joint.values[index],
-        covariance=joint.covariance[np.ix_(index, index)],
-        sizes=sizes,
-        psi=None,
-        near_degeneracy=None if share is None else share[index],
-        groups=groups,
-        second_order=None if second is None else second[np.ix_(index, index)],
-    )
-
-
-def _versions() -> dict[str, str]:
-    """The versions that decide the last digits."""
+def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
+    """The settings that every result records."""
+    data, estimate, estimator = plan.data, plan.estimate, plan.estimate.estimator
     return {
-        "relfit": __version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
+        "measure": plan.measure,
+        "kernel": estimate.kernel,
+        "bandwidth_rule": plan.bandwidth_rule,
+        "estimator": estimator.name,
+        "dependence": estimate.dependence,
+        "pair_count": getattr(estimator, "pairs", None),
+        "block_count": getattr(estimator, "blocks", None),
+        "variance": "corrected" if estimator.corrected else None,
+        "locations": None if estimate.locations is None else estimate.locations.points,
+        "inputs": {
+            "reference": data.digests.get(None),
+            "models": {name: data.digests.get(name) for name in data.names},
+        },
+        "seed": settings.seed,
+        "backend": estimate.runtime.backend.name,
+        "preset": settings.preset,
+        "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
     }
 
 
@@ -327,12 +189,14 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
     Arguments as in `compare`.
     """
     settings = Settings.of("estimate", options, without=_NO_TEST)
-    with session(settings, "estimating") as opened:
-        data = load_data(reference, models, settings, opened, fewest_models=1)
-        with checkpointed(data, resolve(data, settings, opened), settings) as plan:
-            parts = _parts(data, plan, None)
-            joint = joint_estimate(parts.testing, parts.estimate)
-    return _with_copies(joint, _copies(data))
+    with resolved(reference, models, settings, "estimating", fewest_models=1) as plan:
+        return _estimated(_ready(plan))
+
+
+def _estimated(plan: Plan) -> JointEstimate:
+    """The estimate of every name given: a copy gets what its original has."""
+    joint, originals = joint_estimate(plan.data, plan.estimate), plan.originals
+    return joint.at([joint.names.index(name) for name in originals.values()], tuple(originals))
 
 
 def decide(
@@ -362,73 +226,47 @@ def decide(
     if test.split is not None:
         raise InputError(f'test="{test.name}": needs the data to split; use compare(), or another test here')
     check_scale(joint_estimate, settings.margin)
-    decision = test.decide(
-        joint_estimate,
-        alpha=settings.alpha,
-        correction=settings.used_correction,
-        margin=settings.margin,
-        seed=settings.seed,
-    )
+    decision = test.decide(joint_estimate, settings.criteria)
     notes = (*size_notes(joint_estimate), *decision.notes)
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
-    return _result(joint_estimate, decision, test, settings.alpha, settings.margin, warnings=notes, seed=seed)
+    return comparison(joint_estimate, decision, test, settings.criteria, warnings=notes, seed=seed)
 
 
 @shows_options(without=("correction",))
 def compare_pair(
-    reference: Any,
-    a: Any,
-    b: Any,
-    *,
-    names: Sequence[str] = ("a", "b"),
-    **options: Unpack[Options],
+    reference: Any, a: Any, b: Any, *, names: Sequence[str] = ("a", "b"), **options: Unpack[Options]
 ) -> PairComparison:
     """Test the fixed hypothesis "a is no worse than b": RelMMD for samples, RelKSD for densities.
 
     ``test="relpsi"`` conditions on which of the two looks better, as the paper's first experiment does; the default "z"
     does not and has more power. With a `margin` δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
     """
-    test = check_choice("test", options.pop("test", "auto"), ("auto", "z", "relpsi"))
+    decided, name = PAIR_TESTS[check_choice("test", options.pop("test", "auto"), PAIR_TESTS)]
     check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
-    with session(settings, "comparing") as opened:
-        data = load_data(reference, {names[0]: a, names[1]: b}, settings, opened)
-        with checkpointed(data, resolve(data, settings, opened), settings) as plan:
-            parts = _parts(data, plan, None)
-            joint = _with_copies(joint_estimate(parts.testing, parts.estimate), _copies(data))
+    with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
+        plan = _ready(plan)
+        joint = _estimated(plan)
     check_scale(joint, settings.margin)
-    decision = (fixed_relpsi if test == "relpsi" else relative_z)(joint, settings.alpha, settings.margin)
-    record = recorded(data, parts.plan, settings)
+    decision = decided(joint, settings.alpha, settings.margin)
     pvalue = float(np.exp(decision.log_pvalue))
     return PairComparison(
         names=(names[0], names[1]),
-        statistic=_statistic(decision, settings.margin),
+        statistic=decision.statistic(settings.margin),
         pvalue=pvalue,
-        log_pvalue=decision.log_pvalue,
         worse=pvalue <= settings.alpha,
-        difference=decision.difference,
-        standard_error=decision.standard_error,
-        threshold=decision.threshold,
         discrepancy=(float(joint.values[0]), float(joint.values[1])),
         alpha=settings.alpha,
-        test="relpsi" if test == "relpsi" else f"rel{record['measure']}",
-        status=decision.status,
-        truncation=decision.truncation,
-        warnings=(*parts.plan.notes, *estimate_notes(joint, parts.estimate)),
+        test=name.format(measure=plan.measure),
+        warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),
         sizes=joint.sizes,
         groups=joint.groups,
-        versions=_versions(),
+        versions=versions(),
         margin=settings.margin,
-        equivalent=decision.equivalent,
-        **record,
+        **vars(decision),
+        **_recorded(plan, settings),
     )
-
-
-def _statistic(decision: PairDecision, margin: float) -> float:
-    if decision.standard_error > 0.0:
-        return (decision.difference - margin) / decision.standard_error
-    return math.copysign(math.inf, decision.difference - margin) if "deterministic" in decision.status else 0.0
 
 
 def plan(
@@ -471,68 +309,67 @@ def plan(
     >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
     6183
     """
-    asked = _planning(pilot, power, alpha, tests, n, correction, trials)
-    seed, sizes = make_seed(rng), asked.sizes()
+    planning = _planning(pilot, power, alpha, tests, n, correction, trials)
+    seed, sizes = make_seed(rng), planning.sizes()
     with reporting(progress, "planning") as update:
-        outcomes = asked.forecasts(sizes, seed, update)
+        outcomes = planning.forecasts(sizes, seed, update)
     curves = np.stack([curve for _, curve in outcomes])
     # Curves are shown up to the size where every one is nearly 1.
     settled = (curves > 0.995).all(axis=(0, 1))
     shown = int(np.argmax(settled)) + 1 if settled.any() else curves.shape[2]
-    forecasts = tuple(cells[c] for c in range(len(asked.models)) for cells, _ in outcomes)
-    names, closed = asked.pilot.joint.names, asked.in_closed_form
+    forecasts = tuple(cells[c] for c in range(len(planning.models)) for cells, _ in outcomes)
+    names, closed = planning.pilot.joint.names, planning.in_closed_form
     return SizePlan(
         names=names,
-        best=names[asked.pilot.best],
-        target_power=asked.power,
-        alpha=asked.alpha,
-        tests=tuple(test.name for test in asked.tests),
-        select_fraction=next((test.split for test in asked.tests if test.split is not None), 0.25),
-        corrections=asked.corrections,
-        n=asked.n,
-        pilot_n=asked.pilot.rows,
-        measured=asked.pilot.measured,
-        fewest=asked.fewest,
-        most=asked.pilot.most,
+        best=names[planning.pilot.best],
+        target_power=planning.power,
+        alpha=planning.alpha,
+        tests=tuple(test.name for test in planning.tests),
+        select_fraction=next((test.split for test in planning.tests if test.split is not None), 0.25),
+        corrections=planning.corrections,
+        n=planning.n,
+        pilot_n=planning.pilot.rows,
+        measured=planning.pilot.measured,
+        fewest=planning.fewest,
+        most=planning.pilot.most,
         forecasts=forecasts,
         sizes=np.array(sizes[:shown]),
         curves=curves[:, :, :shown],
         method="closed forms" if closed else "simulation",
-        trials=0 if closed else asked.trials,
+        trials=0 if closed else planning.trials,
         seed=None if closed else seed,
-        notes=asked.notes(forecasts),
+        notes=planning.notes(forecasts),
     )
 
 
 def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any) -> Planning:
-    """What is asked, checked."""
-    linear = isinstance(pilot, Comparison) and pilot.estimator == "linear"
+    """What is to be planned, checked."""
+    linear = isinstance(pilot, Comparison) and pilot.estimator == Linear.name
     if isinstance(pilot, Comparison):
         if pilot.margin:
             raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")
         pilot = pilot.distinct()
     start, alpha = as_pilot(pilot, linear=linear), check_alpha(alpha)
-    given = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
-    if not given:
+    listed = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
+    if not listed:
         raise InputError(f"tests: expected some of {', '.join(TESTS)}, got none")
-    chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in given))
+    chosen = tuple(dict.fromkeys(as_test(test, "tests") for test in listed))
     names = [test.name for test in chosen]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"tests: expected each test once, got {twice} twice; make a plan for each of them")
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
-    asked = [test.default_correction if correction is None else correction for test in chosen]
-    # "auto" depends on the estimate for relmulti alone.
-    corrections = tuple(
-        "by" if name == "auto" and test.split is None else name for name, test in zip(asked, chosen, strict=True)
-    )
+    corrections = [test.default_correction if correction is None else correction for test in chosen]
+    corrections = [
+        test.auto_correction if name == "auto" else name for name, test in zip(corrections, chosen, strict=True)
+    ]
     design = Linear if start.linear else Complete
     fewest = tuple(_fewest_rows(test, design.fewest_rows, design.fewest_selection_rows) for test in chosen)
     rows = max(start.rows, *fewest) if n is None else check_whole("n", n, max(fewest), "what these tests need")
     check_whole("trials", trials, FEWEST_TRIALS, "fewer give no usable power")
     power = check_power(power, alpha)
-    return Planning(start, power, alpha, chosen, corrections, fewest, rows, int(trials))
+    return Planning(start, power, alpha, chosen, tuple(corrections), fewest, rows, int(trials))
 
 
 def _fewest_rows(test: Test, tested: int, selected: int) -> int:
@@ -562,8 +399,8 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     if preset == "kid":
         return joint
     samples = list(prepared.values()) if isinstance(prepared, dict) else prepared
-    own, *others = _excess(kernel, [rows, *samples])
-    values = CMMD_FACTOR * (joint.values + own + np.array(others))
+    of_reference, *of_models = _excess(kernel, [rows, *samples])
+    values = CMMD_FACTOR * (joint.values + of_reference + np.array(of_models))
     covariance = CMMD_FACTOR**2 * joint.covariance
     return replace(joint, values=values, covariance=covariance, psi=None, second_order=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -14,11 +14,11 @@ from typing import Any, TypedDict, TypeVar, cast
 from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.reduce import PATCH_ROWS, LocalBackend, Runtime, Workload, chosen_backend, fits_fused
+from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
-from relfit.data.presets import PRESETS, Preset, preset_note
+from relfit.data.presets import PRESETS, preset_note
 from relfit.estimators import KINDS
 from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.cost import automatic_estimator, within_budget
@@ -28,10 +28,11 @@ from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_k
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import as_kernel
 from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Select, table_of
+from relfit.kernels.choice import Collection, Select, table_of
+from relfit.kernels.precomputed import Precomputed
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import as_test
-from relfit.stats.tests.base import Test
+from relfit.stats.tests.base import Criteria, Test
 from relfit.util.checks import check_alpha, check_choice, check_margin, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
@@ -90,6 +91,13 @@ class Compute:
             scheduler_for(self.executor)
         if self.memory is not None:
             parse_memory(self.memory)
+
+    def runtime(self, progress: Progress | None) -> Runtime:
+        """What the sums are computed with, before a backend has been chosen."""
+        scheduler = None if self.executor is None else scheduler_for(self.executor)
+        executor = self.executor if scheduler is None else None
+        runtime = Runtime(executor=executor, progress=progress, scheduler=scheduler)
+        return runtime if self.threads is None else replace(runtime, threads=self.threads)
 
 
 _COMPUTE: ContextVar[Compute | None] = ContextVar("compute", default=None)
@@ -183,6 +191,11 @@ class Settings:
             object.__setattr__(self, "kernel", as_kernel(self.discrepancy.kernel))
         if self.preset is not None and self.kernel is not None:
             raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
+        _check_test_and_kernel(self)
+        if self.at_locations is not None:
+            _check_locations(self)
+        if self.compute.memory is not None:
+            _check_memory(self)
 
     @classmethod
     def of(cls, call: str, options: Any, *, without: Sequence[str] = (), also: Sequence[str] = ()) -> Settings:
@@ -217,9 +230,74 @@ class Settings:
         return self.discrepancy if isinstance(self.discrepancy, str) else type(self.discrepancy).__name__.lower()
 
     @property
-    def used_correction(self) -> str:
-        """The correction that was asked for, or the default of the test."""
-        return self.test.default_correction if self.correction is None else self.correction
+    def table(self) -> Precomputed | None:
+        """The precomputed kernel, if it is one."""
+        return table_of(self.kernel)
+
+    @property
+    def criteria(self) -> Criteria:
+        """What the test decides by; without a correction of its own, that of the test."""
+        correction = self.test.default_correction if self.correction is None else self.correction
+        return Criteria(self.alpha, correction, self.margin, self.seed)
+
+
+def _check_test_and_kernel(settings: Settings) -> None:
+    """Refuse tests and kernels that cannot be combined with each other, or with the dependence or the groups."""
+    test, kernel, at, chain = settings.test, settings.kernel, settings.at_locations, settings.dependence == "chain"
+    several, select = isinstance(kernel, Collection), isinstance(kernel, Select)
+    if chain and test.split is not None:
+        raise InputError(f'test="{test.name}": splits rows at random, which a chain does not allow; use another test')
+    if chain and several:
+        raise InputError(
+            'kernel: several kernels in one test cannot be combined with dependence="chain", whose batches depend '
+            "on the kernel; name one"
+        )
+    if several and (settings.margin or not test.implements("decide_under_all")):
+        came = f"margin={settings.margin:g}" if test.implements("decide_under_all") else f'test="{test.name}"'
+        raise InputError(
+            f'kernel: several kernels in one test need test="best-set" without a margin, got {came}; '
+            'kernel="select" chooses one of them for any test'
+        )
+    if chain and select:
+        raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
+    if at is not None and at.choose == "optimise" and (several or select):
+        raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
+    if settings.groups is not None and (select or settings.table is not None):
+        raise InputError('groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel')
+
+
+def _check_locations(settings: Settings) -> None:
+    """Refuse what cannot be combined with a discrepancy at locations."""
+    name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
+    if isinstance(estimator, PairDesign):
+        raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
+    if isinstance(estimator, Complete) and estimator.variance != "auto":
+        raise InputError(f"variance={estimator.variance!r}: {name} has its own covariance; leave it out")
+    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
+        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
+        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
+    if settings.groups is not None:
+        raise InputError(f"groups: cannot be combined with {name}; use mmd or ksd, or give one row for each group")
+    if settings.table is not None:
+        raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
+    if compute.checkpoint is not None:
+        raise InputError(f"checkpoint: holds parts of the complete estimate; {name} is quick and needs none")
+
+
+def _check_memory(settings: Settings) -> None:
+    """Refuse what needs all rows at once, or rows elsewhere than in memory or files."""
+    whole = {
+        "groups": settings.groups is not None,
+        'dependence="chain"': settings.dependence == "chain",
+        "a precomputed kernel": settings.table is not None,
+        f"preset={settings.preset!r}": settings.preset is not None and PRESETS[settings.preset].unit_length,
+        f"backend={settings.compute.backend!r}": settings.compute.backend in ("torch", "triton"),
+    }
+    for what, is_set in whole.items():
+        if is_set:
+            raise InputError(
+                f"memory: cannot be combined with {what}, which needs all rows at once; leave out one of them"
+            )
 
 
 # Where keywords of version 0.1 went.
@@ -253,43 +331,37 @@ def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
     return decorate
 
 
-# ── a session: what is open while a call runs ────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Session:
-    """The progress bar and the budget of memory of one call."""
-
-    progress: Progress | None
-    budget: Budget | None
-
-
-@contextmanager
-def session(settings: Settings, label: str) -> Iterator[Session]:
-    """Progress and memory budget, open while the block runs."""
-    memory = settings.compute.memory
-    with reporting(settings.progress, label) as update:
-        if memory is None:
-            yield Session(update, None)
-            return
-        with budget_of(memory) as budget:
-            yield Session(update, budget)
-
-
 # ── loading and resolving ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def load_data(reference: Any, models: Any, settings: Settings, opened: Session, *, fewest_models: int = 2) -> Data:
+@contextmanager
+def resolved(reference: Any, models: Any, settings: Settings, label: str, *, fewest_models: int = 2) -> Iterator[Plan]:
+    """The data, loaded, and how they are estimated. The progress bar and files stay open while the block runs."""
+    memory, checkpoint = settings.compute.memory, settings.compute.checkpoint
+    with ExitStack() as stack:
+        progress = stack.enter_context(reporting(settings.progress, label))
+        budget = None if memory is None else stack.enter_context(budget_of(memory))
+        data = _loaded(reference, models, settings, progress, budget, fewest_models)
+        plan = _resolved(data, settings, progress, budget)
+        if checkpoint is not None:
+            finished = stack.enter_context(closing(_checkpoint(checkpoint, plan)))
+            plan = plan.estimated_with(runtime=replace(plan.estimate.runtime, checkpoint=finished))
+        yield plan
+
+
+def _loaded(
+    reference: Any,
+    models: Any,
+    settings: Settings,
+    progress: Progress | None,
+    budget: Budget | None,
+    fewest_models: int,
+) -> Data:
     """The data, loaded and checked as these settings need them."""
-    table = None if settings.kernel is None else table_of(settings.kernel)
-    if settings.at_locations is not None:
-        _check_locations(settings, table is not None)
-    if opened.budget is not None:
-        _check_budget(settings, table is not None)
-    if table is not None:
-        reference, models = table.inputs(reference, models)
+    if settings.table is not None:
+        reference, models = settings.table.inputs(reference, models)
         name = "auto" if settings.estimator is None else settings.estimator.name
-        check_choice(f"{table.describe()}: estimator", name, ("complete", "linear"))
+        check_choice(f"{settings.table.describe()}: estimator", name, ("complete", "linear"))
     preset = PRESETS.get(settings.preset or "")
     data = load(
         reference,
@@ -297,13 +369,16 @@ def load_data(reference: Any, models: Any, settings: Settings, opened: Session, 
         fewest_models=fewest_models,
         seed=settings.seed,
         all_samples=settings.discrepancy_name in KINDS["samples"].discrepancies or preset is not None,
-        progress=opened.progress,
+        progress=progress,
         in_place=_stays_on_device(settings),
-        budget=opened.budget,
+        budget=budget,
     )
-    if preset is not None:
-        data = _with_preset(settings.preset or "", preset, data)
     kind = KINDS[data.kind]
+    if preset is not None and data.kind != "samples":
+        raise InputError(f"preset={settings.preset!r}: compares features of samples, got {kind.words}")
+    if preset is not None and preset.unit_length:
+        models = {name: preset.prepare(f"model {name!r}", rows) for name, rows in data.samples.items()}
+        data = replace(data, reference=preset.prepare("reference", data.reference), models={**models})
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
         needs = {"ksd": "a density (relfit.Density) on one side", "fssd": "densities (relfit.Density) as models"}
         raise InputError(
@@ -312,49 +387,6 @@ def load_data(reference: Any, models: Any, settings: Settings, opened: Session, 
             f"discrepancy={kind.discrepancies[0]!r}"
         )
     return data
-
-
-def _with_preset(name: str, preset: Preset, data: Data) -> Data:
-    if data.kind != "samples":
-        raise InputError(f"preset={name!r}: compares features of samples, got {KINDS[data.kind].words}")
-    if not preset.unit_length:
-        return data
-    models = {key: preset.prepare(f"model {key!r}", rows) for key, rows in data.samples.items()}
-    return replace(data, reference=preset.prepare("reference", data.reference), models={**models})
-
-
-def _check_locations(settings: Settings, table: bool) -> None:
-    """Refuse what cannot be combined with a discrepancy at locations."""
-    name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
-    if isinstance(estimator, PairDesign):
-        raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
-    if isinstance(estimator, Complete) and estimator.variance != "auto":
-        raise InputError(f"variance={estimator.variance!r}: {name} has its own covariance; leave it out")
-    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
-        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
-        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
-    if settings.groups is not None:
-        raise InputError(f"groups: cannot be combined with {name}; use mmd or ksd, or give one row for each group")
-    if table:
-        raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
-    if compute.checkpoint is not None:
-        raise InputError(f"checkpoint: holds parts of the complete estimate; {name} is quick and needs none")
-
-
-def _check_budget(settings: Settings, table: bool) -> None:
-    """Refuse what needs all rows at once, or rows elsewhere than in memory or files."""
-    whole = {
-        "groups": settings.groups is not None,
-        'dependence="chain"': settings.dependence == "chain",
-        "a precomputed kernel": table,
-        f"preset={settings.preset!r}": settings.preset is not None and PRESETS[settings.preset].unit_length,
-        f"backend={settings.compute.backend!r}": settings.compute.backend in ("torch", "triton"),
-    }
-    for what, is_set in whole.items():
-        if is_set:
-            raise InputError(
-                f"memory: cannot be combined with {what}, which needs all rows at once; leave out one of them"
-            )
 
 
 def _stays_on_device(settings: Settings) -> bool:
@@ -374,13 +406,16 @@ def _stays_on_device(settings: Settings) -> bool:
 
 @dataclass(frozen=True)
 class Plan:
-    """How loaded data are estimated: the settings, resolved against the data.
+    """Loaded data and how they are estimated: the settings, resolved against the data.
 
-    `select` is set until one of the `candidates` is chosen as the kernel; `notes` are sentences for the reader.
+    `select` is set until one of the `candidates` is chosen as the kernel, and `at_locations` until the locations are;
+    `notes` are sentences for the reader.
     """
 
+    data: Data
     kind: Kind
     estimate: EstimateSettings
+    measure: str
     bandwidth_rule: str
     notes: tuple[str, ...]
     select: Select | None = None
@@ -388,12 +423,16 @@ class Plan:
     at_locations: AtLocations | None = None
 
     @property
-    def sets_rows_aside(self) -> bool:
-        """True if some rows choose the kernel or the locations, and leave the test."""
-        return self.select is not None or self.at_locations is not None
+    def originals(self) -> dict[str, str]:
+        """Every name given, in that order, with the distinct model that it stands for."""
+        return {name: self.data.copies.get(name, name) for name in self.data.names}
+
+    def estimated_with(self, **changes: Any) -> Plan:
+        """The plan with other settings of the estimate."""
+        return replace(self, estimate=replace(self.estimate, **changes))
 
 
-def resolve(data: Data, settings: Settings, opened: Session) -> Plan:
+def _resolved(data: Data, settings: Settings, progress: Progress | None, budget: Budget | None) -> Plan:
     """Fill in the estimator, the kernel, the backend and the groups."""
     kind, compute, seed = KINDS[data.kind], settings.compute, settings.seed
     grouped, at = settings.groups is not None, settings.at_locations
@@ -410,39 +449,29 @@ def resolve(data: Data, settings: Settings, opened: Session) -> Plan:
     resolved, rule = (
         (candidates[0], "selected") if candidates else resolve_kernel(data, kind, cast(Kernel | None, kernel), seed)
     )
-    scheduler = None if compute.executor is None else scheduler_for(compute.executor)
-    runtime = Runtime(
-        executor=compute.executor if scheduler is None else None,
-        progress=opened.progress,
-        scheduler=scheduler,
-    )
-    if compute.threads is not None:
-        runtime = replace(runtime, threads=compute.threads)
+    runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
-    table = settings.kernel is not None and table_of(settings.kernel) is not None
-    notes = (*_score_notes(data), *data.warnings)
-    if settings.preset is not None:
-        notes = (preset_note(settings.preset), *notes)
-    if table:
+    preset_notes = () if settings.preset is None else (preset_note(settings.preset),)
+    notes = (*preset_notes, *_score_notes(data), *data.warnings)
+    if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
     elif at is None:
-        estimate, said = _with_backend(estimate, data, kind, compute)
-        notes = (*notes, *said)
-    if opened.budget is not None:
-        estimate = within_budget(data, kind, estimate, opened.budget)
+        estimate, backend_notes = _with_backend(estimate, data, kind, compute)
+        notes = (*notes, *backend_notes)
+    if budget is not None:
+        estimate = within_budget(data, kind, estimate, budget)
     if grouped:
-        if select is not None or table:
-            raise InputError('groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel')
         estimate = replace(estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator))
-    return Plan(kind, estimate, rule, notes, select, candidates, at)
+    measure = kind.discrepancies[0] if at is None else settings.discrepancy_name
+    return Plan(data, kind, estimate, measure, rule, notes, select, candidates, at)
 
 
 def _score_notes(data: Data) -> tuple[str, ...]:
     """Notes on densities whose score contradicts their own log density."""
     if data.target is not None:
         return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
-    densities = data.densities
-    return score_warnings({repr(n): d for n, d in densities.items()}, data.reference) if densities else ()
+    densities = {repr(name): density for name, density in data.densities.items()}
+    return score_warnings(densities, data.reference) if densities else ()
 
 
 def _with_backend(
@@ -471,50 +500,19 @@ def _with_backend(
     return replace(estimate, runtime=replace(runtime, backend=chosen)), notes
 
 
-@contextmanager
-def checkpointed(data: Data, plan: Plan, settings: Settings) -> Iterator[Plan]:
-    """The plan with its checkpoint open, where there is one."""
-    path, estimate = settings.compute.checkpoint, plan.estimate
-    if path is None:
-        yield plan
-        return
+def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
+    """The checkpoint file of these inputs and settings."""
+    data, estimate = plan.data, plan.estimate
     if isinstance(estimate.estimator, PairDesign):
         name = estimate.estimator.name
         raise InputError(f"checkpoint: holds parts of the complete estimate; {name} is quick and needs none")
-    models = {f"model {name!r}": data.digests.get(name) or "a density" for name in data.names}
     inputs_and_settings = {
         "relfit": __version__,
         "reference": data.digests.get(None) or "a density",
-        **models,
+        **{f"model {name!r}": data.digests.get(name) or "a density" for name in data.names},
         "kernel": estimate.kernel.describe(),
         "dependence": estimate.dependence,
         "seed": str(estimate.seed),
         "backend": estimate.runtime.backend.name,
     }
-    with closing(Checkpoint(path, inputs_and_settings)) as checkpoint:
-        runtime = replace(estimate.runtime, checkpoint=checkpoint)
-        yield replace(plan, estimate=replace(estimate, runtime=runtime))
-
-
-def recorded(data: Data, plan: Plan, settings: Settings) -> dict[str, Any]:
-    """The settings that every result records."""
-    estimate, estimator = plan.estimate, plan.estimate.estimator
-    return {
-        "measure": plan.kind.discrepancies[0] if plan.at_locations is None else settings.discrepancy_name,
-        "kernel": estimate.kernel,
-        "bandwidth_rule": plan.bandwidth_rule,
-        "estimator": estimator.name,
-        "dependence": estimate.dependence,
-        "pair_count": getattr(estimator, "pairs", None),
-        "block_count": getattr(estimator, "blocks", None),
-        "variance": "corrected" if estimator.corrected else None,
-        "locations": None if estimate.locations is None else estimate.locations.points,
-        "inputs": {
-            "reference": data.digests.get(None),
-            "models": {name: data.digests.get(name) for name in data.names},
-        },
-        "seed": settings.seed,
-        "backend": estimate.runtime.backend.name,
-        "preset": settings.preset,
-        "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
-    }
+    return Checkpoint(path, inputs_and_settings)

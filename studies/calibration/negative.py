@@ -6,8 +6,9 @@ from relfit import JointEstimate
 from relfit.paper.experiment import rate
 from relfit.paper.problems import stream
 from relfit.stats.decision import adjust
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import best_set
-from relfit.stats.tests.relmulti import relmulti
+from relfit.stats.tests.relmulti import RelMulti
 from studies.study import ALPHA, level
 
 REPLICATES = 25
@@ -31,7 +32,7 @@ def trial(setting, seed):
         halves = [_estimate(mean, covariance, rng) for _ in range(2)]
         first = best_set(halves[1], ALPHA, rng=rng, draws=4000)
         for correction in CORRECTIONS:
-            split = relmulti(halves[0], halves[1], ALPHA, correction)
+            split = RelMulti().decide(halves[1], Criteria(ALPHA, correction), halves[0])
             out.setdefault(f"relmulti {correction}", []).append(_false(split.worse, mean, split.best))
             if correction != "auto":
                 worse = adjust(np.exp(first.log_pvalue), correction) <= ALPHA

@@ -5,9 +5,10 @@ import numpy as np
 from relfit import compare, estimate
 from relfit.stats.decision import adjust
 from relfit.stats.maxt import seeded
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import DRAWS, best_set
 from relfit.stats.tests.carve import carve
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.tests.relpsi import RelPSI
 from studies.calibration.cases import case
 from studies.study import ALPHA, declared
 
@@ -53,7 +54,7 @@ def by_splitting(reference, models, seed, options, splits):
 
 def from_estimate(joint, seed, light=False):
     """What `decide` finds with this seed: RelPSI, carving and the best set (alone, BY, Holm) from one estimate."""
-    psi = relpsi(joint, ALPHA)
+    psi = RelPSI().decide(joint, Criteria(ALPHA))
     carved = carve(joint, ALPHA, rng=seeded(seed, "carve"))
     best = best_set(joint, ALPHA, rng=seeded(seed, "best-set"), draws=LIGHT_DRAWS if light else DRAWS)
     out = {

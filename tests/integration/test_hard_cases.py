@@ -806,15 +806,14 @@ def test_a_pair_of_copies(rng, test):
 
 def test_a_pair_that_differs_by_a_constant(rng):
     """Scores (x − y on the line, plus a constant orthogonal to it) cannot do this, so the joint is made by hand."""
-    from relfit.api import _statistic
-    from relfit.stats.tests.pair import relative_z
+    from relfit.stats.pairs import relative_z
 
     for gap, pvalue in ((1.0, 0.0), (-1.0, 1.0)):
         joint = JointEstimate(("a", "b"), [gap, 0.0], np.ones((2, 2)))
         decision = relative_z(joint, 0.05)
         assert decision.status == ("deterministic",)
         assert np.exp(decision.log_pvalue) == pvalue
-        assert _statistic(decision, 0.0) == gap * np.inf
+        assert decision.statistic(0.0) == gap * np.inf
 
 
 def test_pairs_refuse_names_that_are_not_two(rng):

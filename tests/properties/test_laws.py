@@ -14,8 +14,11 @@ from refusals import refused
 from relfit.api import compare, decide, estimate
 from relfit.data.models import Density
 from relfit.kernels.standard import IMQ, Gaussian
+from relfit.report.words import error_words, question
 from relfit.results.comparison import Comparison
 from relfit.stats.joint import JointEstimate
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Criteria
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -263,6 +266,38 @@ def test_names_and_order_change_nothing(seed, test, order):
     assert second.best == f"{'zyx'[first.best_index]}\n😀"
     for key in (*ARRAYS, "adjusted_pvalue"):
         np.testing.assert_allclose(getattr(second, key), getattr(first, key)[order], rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_every_test_of_models_follows_its_models_and_knows_no_unit(name, rng):
+    """Permuting the models permutes the answer, and scaling every discrepancy leaves it alone."""
+    test, names, root = TESTS[name](), ("a", "b", "c", "d"), rng.normal(size=(4, 6))
+    values, selecting, covariance = np.array([0.3, 0.0, 4.0, 9.0]), np.array([0.5, 0.1, 3.0, 8.0]), root @ root.T
+
+    def decided(order, unit):
+        def joint(numbers):
+            at = [names[k] for k in order]
+            return JointEstimate(at, unit * numbers[order], unit**2 * covariance[np.ix_(order, order)], (400,))
+
+        selection = None if test.split is None else joint(selecting)
+        return test.decide(joint(values), Criteria(0.05, test.default_correction, seed=3), selection)
+
+    first = decided([0, 1, 2, 3], 1.0)
+    for order, unit in (([2, 0, 3, 1], 1.0), ([0, 1, 2, 3], 2.0**40)):
+        other = decided(order, unit)
+        assert order[other.best] == first.best
+        np.testing.assert_allclose(other.log_pvalue, first.log_pvalue[order], rtol=1e-6, atol=1e-9)
+        np.testing.assert_array_equal(other.worse, first.worse[order])
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_every_test_of_models_is_stored_and_described(name):
+    result = compare(*_data(1), test=name, rng=0)
+    assert Comparison.from_json(result.to_json()).to_json() == result.to_json()
+    assert TESTS[name].words.name in str(result)
+    assert result.methods_text().startswith("We compared 3 models")
+    assert question(result)
+    assert error_words(result)
 
 
 # --- dictionaries and JSON

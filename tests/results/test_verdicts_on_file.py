@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.api import _result, compare, decide
+from relfit.api import compare, decide
 from relfit.kernels.standard import IMQ, Gaussian
-from relfit.results.comparison import Comparison
+from relfit.results.comparison import Comparison, comparison
 from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import BestSet
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
@@ -61,9 +62,9 @@ def test_the_best_of_kernels_that_disagree():
     parts = [Psi(rows[:, :2]), Psi(rows[:, 2:])]
     values = ([0.0, 1.0], [2.0, 0.0])
     joints = [JointEstimate(("a", "b"), v, p.covariance(), (400,), p) for v, p in zip(values, parts, strict=True)]
-    mean, decision = BestSet().decide_under_all(joints, ["one", "two"], alpha=0.05, correction="none", seed=0)
+    mean, decision = BestSet().decide_under_all(joints, ["one", "two"], Criteria(0.05))
     copies = {"a": "a", "b": "b", "b too": "b"}
-    result = again(_result(mean, decision, BestSet(), 0.05, 0.0, copies, warnings=decision.notes))
+    result = again(comparison(mean, decision, BestSet(), Criteria(0.05), copies, warnings=decision.notes))
     assert result.adjusted_pvalue[1] <= 0.05
     assert result.worse.tolist() == [True, False, False]
 

@@ -10,7 +10,7 @@ from relfit.stats import maxt
 from relfit.stats.decision import difference_errors, differences
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.maxt import BOOTSTRAP, GAUSSIAN, STUDENT, law, maximum_log_pvalues, null_laws
-from relfit.stats.ranks import pair_intervals
+from relfit.stats.pairs import pair_intervals
 from relfit.stats.tests.best_set import best_set
 
 ALPHA = 0.05

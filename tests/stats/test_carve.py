@@ -9,8 +9,9 @@ from scipy.stats import norm
 
 from relfit.api import decide
 from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.carve import Carve, carve, carve_bounds, select
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.tests.relpsi import RelPSI
 
 ALPHA = 0.05
 
@@ -114,7 +115,7 @@ def test_little_noise_is_relpsi(monkeypatch):
     rng = np.random.default_rng(1)
     estimate = joint(rng.normal(size=5), random_covariance(5, 2))
     ours = carve(estimate, ALPHA, rng=rng, draws=50)
-    theirs = relpsi(estimate, ALPHA)
+    theirs = RelPSI().decide(estimate, Criteria(ALPHA))
     assert ours.best == theirs.best
     np.testing.assert_allclose(ours.log_pvalue, theirs.log_pvalue, rtol=1e-5, atol=1e-7)
 

@@ -11,6 +11,7 @@ from relfit.kernels.standard import IMQ, Gaussian
 from relfit.paper.problems import blobs, draw
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.stats.maxt import seeded
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import BestSet, best_set, collection_best_set, joint_covariance, mean_estimate
 
 KERNELS = (Gaussian(0.9), Gaussian(4.0), IMQ(2.0))
@@ -76,7 +77,7 @@ def test_kernels_that_disagree_are_told():
     parts = [Psi(rows[:, :2]), Psi(rows[:, 2:])]
     values = [[0.0, 1.0], [2.0, 0.0]]
     joints = [JointEstimate(("a", "b"), v, p.covariance(), (400,), p) for v, p in zip(values, parts, strict=True)]
-    mean, decision = BestSet().decide_under_all(joints, ["one", "two"], alpha=0.05, correction="none", seed=0)
+    mean, decision = BestSet().decide_under_all(joints, ["one", "two"], Criteria(0.05))
     assert mean.values.tolist() == [1.0, 0.5]
     assert decision.worse.tolist() == [True, False]
     assert decision.adjusted_pvalue.max() < 1e-6

@@ -7,11 +7,12 @@ from scipy.stats import norm
 import relfit
 from relfit.api import decide
 from relfit.stats.joint import JointEstimate
+from relfit.stats.pairs import fixed_relpsi, relative_z
+from relfit.stats.tests.base import Criteria
 from relfit.stats.tests.best_set import best_set
 from relfit.stats.tests.carve import carve, select
-from relfit.stats.tests.pair import fixed_relpsi, relative_z
-from relfit.stats.tests.relmulti import relmulti
-from relfit.stats.tests.relpsi import relpsi
+from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.relpsi import RelPSI
 
 ALPHA = 0.05
 Z = norm.isf(ALPHA)
@@ -44,11 +45,11 @@ def test_pair_z_by_hand():
 
 def test_relpsi_by_hand():
     """l = 2, s = 1, t = 2.5, T in [0, ∞) with mean δ = 1: p = Φ̄(1.5)/Φ̄(−1), P(T ≤ t) its complement."""
-    decision = relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, margin=1.0)
+    decision = RelPSI().decide(joint([0.0, 2.5], 0.5 * np.eye(2)), Criteria(ALPHA, margin=1.0))
     assert np.exp(decision.log_pvalue[1]) == pytest.approx(norm.sf(1.5) / norm.sf(-1.0), rel=1e-12)
     # Φ(2.5 − δ) ≤ α from δ = 2.5 + z on; given T ≥ 0 the probability is smaller still, so the plain test decides.
-    assert relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, margin=2.5 + Z + 1e-6).equivalent[1]
-    assert not relpsi(joint([0.0, 2.5], 0.5 * np.eye(2)), ALPHA, margin=2.5 + Z - 1e-6).equivalent[1]
+    assert RelPSI().decide(joint([0.0, 2.5], 0.5 * np.eye(2)), Criteria(ALPHA, margin=2.5 + Z + 1e-6)).equivalent[1]
+    assert not RelPSI().decide(joint([0.0, 2.5], 0.5 * np.eye(2)), Criteria(ALPHA, margin=2.5 + Z - 1e-6)).equivalent[1]
 
 
 def test_fixed_relpsi_by_hand():
@@ -64,11 +65,13 @@ def test_fixed_relpsi_by_hand():
 
 def test_relmulti_by_hand():
     selection, testing = joint([0.0, 1.0, 1.0], np.eye(3)), joint([0.0, 2.0, -3.0], 0.5 * np.eye(3))
-    decision = relmulti(selection, testing, ALPHA, "none", margin=0.5)
+    decision = RelMulti().decide(testing, Criteria(ALPHA, "none", margin=0.5), selection)
     np.testing.assert_allclose(np.exp(decision.log_pvalue), [1.0, norm.sf(1.5), norm.sf(-3.5)], rtol=1e-12)
     assert decision.equivalent.tolist() == [True, False, True]
     # Bonferroni over the two others: Φ(−3.5) · 2 ≤ α still, but not Φ(−1.7) · 2.
-    near = relmulti(selection, joint([0.0, 2.0, -1.2], 0.5 * np.eye(3)), ALPHA, "bonferroni", margin=0.5)
+    near = RelMulti().decide(
+        joint([0.0, 2.0, -1.2], 0.5 * np.eye(3)), Criteria(ALPHA, "bonferroni", margin=0.5), selection
+    )
     assert near.equivalent.tolist() == [True, False, False]
 
 
@@ -107,7 +110,7 @@ def test_a_constant_difference_is_compared_with_the_margin_itself(test):
 def test_a_near_tie_for_best_makes_no_model_equivalent():
     """Given the selection V⁻ is just below t, so T can hardly be smaller; but t is ten times the margin."""
     estimate = joint([0.0, 1e-6, 5.0], 0.5 * np.eye(3))
-    decision = relpsi(estimate, ALPHA, margin=0.5)
+    decision = RelPSI().decide(estimate, Criteria(ALPHA, margin=0.5))
     assert not decision.worse[2]
     assert not decision.equivalent[2]
 
@@ -128,13 +131,15 @@ def verdicts(test, mean, covariance, margin, trials, seed):
     for d in rng.multivariate_normal(mean, covariance, size=trials):
         if test == "relmulti":
             half = rng.multivariate_normal(mean, covariance)
-            decision = relmulti(joint(half, covariance), joint(d, covariance), ALPHA, "none", margin=margin)
+            decision = RelMulti().decide(
+                joint(d, covariance), Criteria(ALPHA, "none", margin=margin), joint(half, covariance)
+            )
         elif test == "best-set":
             decision = best_set(joint(d, covariance, 200), ALPHA, rng=rng, draws=999, margin=margin)
         elif test == "carve":
             decision = carve(joint(d, covariance), ALPHA, rng=rng, draws=100, margin=margin)
         else:
-            decision = relpsi(joint(d, covariance), ALPHA, margin=margin)
+            decision = RelPSI().decide(joint(d, covariance), Criteria(ALPHA, margin=margin))
         decisions.append((decision.best, decision.worse, decision.equivalent))
     best, worse, equivalent = zip(*decisions, strict=True)
     return np.array(best), np.array(worse), np.array(equivalent)

@@ -12,7 +12,7 @@ from relfit.stats.tests.best_set import best_set
 
 
 def _law(method="gaussian", rows=30):
-    return Law(method, 999, rows, np.zeros((2, 2)), lambda _count: None)
+    return Law(method, 999, rows, lambda _count: None)
 
 
 def test_a_quantile_of_199_draws_is_the_190th():

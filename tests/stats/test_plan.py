@@ -26,15 +26,15 @@ from relfit.stats.planning import Assumed, _Simulated
 from relfit.stats.power import Plain, Squared, estimate_law, signal_needed, simulation
 from relfit.stats.tests import TESTS as TYPES
 from relfit.stats.tests import as_test
-from relfit.stats.tests.base import Noise
+from relfit.stats.tests.base import Criteria, Noise
 from relfit.stats.tests.best_set import BestSet, best_set
 from relfit.stats.tests.carve import Carve, Selection, carve
-from relfit.stats.tests.relmulti import RelMulti, relmulti
-from relfit.stats.tests.relpsi import RelPSI, relpsi
+from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.relpsi import RelPSI
 from relfit.util.errors import InputError
 from studies.problems import true_mmd
 
-TESTS = ("relpsi", "relmulti", "best-set", "carve")
+TESTS = ("best-set", "relpsi", "relmulti", "carve")
 ALPHA = 0.05
 
 
@@ -133,10 +133,10 @@ def test_relpsi_and_relmulti_are_those_of_single_decisions(ten, rng, alike):
     verdicts = worse(multi_best, multi, "by")
     for k in range(60):
         tested, selecting = (JointEstimate(ten.names, row[k], ten.covariance if alike else each[k]) for row in (x, y))
-        expected = relpsi(tested, ALPHA)
+        expected = RelPSI().decide(tested, Criteria(ALPHA))
         assert best[k] == expected.best
         np.testing.assert_allclose(p[k], np.exp(expected.log_pvalue), rtol=1e-8)
-        decision = relmulti(selecting, tested, ALPHA, "by")
+        decision = RelMulti().decide(tested, Criteria(ALPHA, "by"), selecting)
         assert multi_best[k] == decision.best
         np.testing.assert_allclose(multi[k], np.exp(decision.log_pvalue), rtol=1e-8)
         np.testing.assert_array_equal(verdicts[k], decision.worse)
@@ -145,7 +145,8 @@ def test_relpsi_and_relmulti_are_those_of_single_decisions(ten, rng, alike):
 def test_constant_differences_and_ties_are_those_of_single_decisions(rng):
     """Copies, a model plus a constant, and exact ties, in trials and one by one."""
     covariance = 0.01 * np.array([[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 0, 1]], dtype=float)
-    x = np.round(rng.normal(size=(40, 1)) + [0.0, 0.5, 0.6, 0.0], 1) + 0.1 * rng.normal(size=(40, 1)) * [1, 1, 0, 1]
+    means = np.array([0.0, 0.5, 0.6, 0.0])
+    x = np.round(rng.normal(size=(40, 1)) + means, 1) + 0.1 * rng.normal(size=(40, 1)) * [1, 1, 0, 1]
     psi_best, psi = pvalues(RelPSI(), trials(x, covariance))
     multi_best, multi = pvalues(RelMulti(), trials(x, covariance, selection=x[::-1]))
     law = Maxima(0.1 * rng.normal(size=(1, 20_000)).repeat(4, axis=0), difference_errors(covariance))
@@ -153,7 +154,10 @@ def test_constant_differences_and_ties_are_those_of_single_decisions(rng):
     everything, best_set_p = pvalues(BestSet(), trials(x, covariance, maxima=law))
     for k in range(40):
         estimate, other = (JointEstimate(tuple("abcd"), row, covariance, (100,)) for row in (x[k], x[::-1][k]))
-        single, split = relpsi(estimate, ALPHA), relmulti(other, estimate, ALPHA, "none")
+        single, split = (
+            RelPSI().decide(estimate, Criteria(ALPHA)),
+            RelMulti().decide(estimate, Criteria(ALPHA, "none"), other),
+        )
         assert (psi_best[k], multi_best[k]) == (single.best, split.best)
         np.testing.assert_allclose(psi[k], np.exp(single.log_pvalue), rtol=1e-8)
         np.testing.assert_allclose(multi[k], np.exp(split.log_pvalue), rtol=1e-8)
@@ -398,13 +402,13 @@ def _realised(joint, n, test, index, trials, seed):
                 JointEstimate(joint.names, rng.multivariate_normal(joint.values, scaled / share), scaled / share, (n,))
                 for share in (0.25, 0.75)
             ]
-            found += relmulti(*halves, ALPHA, "by").worse[index]
+            found += RelMulti().decide(halves[1], Criteria(ALPHA, "by"), halves[0]).worse[index]
         elif test == "best-set":
             found += best_set(own, ALPHA, rng=rng, draws=2000).worse[index]
         elif test == "carve":
             found += carve(own, ALPHA, rng=rng, draws=100).worse[index]
         else:
-            found += relpsi(own, ALPHA).worse[index]
+            found += RelPSI().decide(own, Criteria(ALPHA)).worse[index]
     return found / trials
 
 
@@ -515,7 +519,7 @@ def test_public_names():
         ({"power": 1.0}, r"^power: expected a number between alpha \(0.05\) and 1, got 1.0$"),
         ({"power": 0.01}, "^power: "),
         ({"alpha": 2}, "^alpha: "),
-        ({"tests": ["z"]}, "^tests: expected one of auto, relpsi, relmulti, best-set, carve, got 'z'"),
+        ({"tests": ["z"]}, "^tests: expected one of auto, best-set, relpsi, relmulti, carve, got 'z'"),
         ({"tests": [RelMulti(0.25), RelMulti(0.5)]}, "^tests: expected each test once, got relmulti twice"),
         ({"tests": []}, "^tests: .*got none"),
         ({"n": 10}, "^n: expected a whole number of at least 27"),
@@ -578,7 +582,7 @@ def test_the_command_on_assumed_gaps(capsys):
     assert main(args) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["test"] for row in rows] == list(TESTS)
-    assert rows[2]["n_needed"] == plan(Assumed(0.01, 0.02, n=500)).needed("m1", "best-set")
+    assert rows[0]["n_needed"] == plan(Assumed(0.01, 0.02, n=500)).needed("m1", "best-set")
 
 
 @pytest.mark.parametrize(

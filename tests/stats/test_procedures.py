@@ -13,9 +13,10 @@ from trials import pvalues, trials, worse
 from relfit.api import decide
 from relfit.stats.decision import adjust, sign_condition
 from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.pair import fixed_relpsi, relative_z
-from relfit.stats.tests.relmulti import RelMulti, relmulti
-from relfit.stats.tests.relpsi import RelPSI, relpsi
+from relfit.stats.pairs import fixed_relpsi, relative_z
+from relfit.stats.tests.base import Criteria
+from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.relpsi import RelPSI
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.errors import InputError
 
@@ -26,7 +27,7 @@ def joint(values, covariance, names=None):
 
 def test_relpsi_for_two_models_by_hand():
     """l = 2: given J, t = D_i − D_J is |N(0, s²)|: p = 2(1 − Φ(t/s)), limits [0, ∞)."""
-    decision = relpsi(joint([0.0, 0.3], [[0.01, 0.002], [0.002, 0.02]]), 0.05)
+    decision = RelPSI().decide(joint([0.0, 0.3], [[0.01, 0.002], [0.002, 0.02]]), Criteria(0.05))
     s = np.sqrt(0.01 + 0.02 - 0.004)
     assert decision.best == 0
     np.testing.assert_array_equal(decision.truncation[1], [0.0, np.inf])
@@ -39,7 +40,7 @@ def test_relpsi_limits_for_three_independent_models_by_hand():
     V⁻ = max(t − 1/1, t − 3/½) = max(0, −5) = 0, nothing bounds t above. For i = 2: d = (0, ½, 1) and
     V⁻ = max(3 − 1/½, 3 − 3/1) = max(1, 0) = 1.
     """
-    decision = relpsi(joint([0.0, 1.0, 3.0], np.eye(3)), 0.05)
+    decision = RelPSI().decide(joint([0.0, 1.0, 3.0], np.eye(3)), Criteria(0.05))
     np.testing.assert_allclose(decision.truncation[1:], [[0.0, np.inf], [1.0, np.inf]])
     expected = norm.sf(3 / np.sqrt(2)) / norm.sf(1 / np.sqrt(2))
     assert np.exp(decision.log_pvalue[2]) == pytest.approx(expected, rel=1e-12)
@@ -49,7 +50,7 @@ def limits(values, covariance, i):
     """The truncation of model i, with every warning and floating-point error an exception."""
     with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
         warnings.simplefilter("error")
-        return tuple(relpsi(joint(values, covariance), 0.05).truncation[i].tolist())
+        return tuple(RelPSI().decide(joint(values, covariance), Criteria(0.05)).truncation[i].tolist())
 
 
 def test_truncation_by_hand():
@@ -195,7 +196,7 @@ def test_relative_z_is_a_one_sided_z_test():
 def test_relmulti_selects_on_one_share_and_tests_on_the_other():
     selection = joint([0.0, 1.0, 2.0], np.eye(3))
     testing = joint([0.5, 0.0, 3.0], np.eye(3))
-    decision = relmulti(selection, testing, ALPHA, "none")
+    decision = RelMulti().decide(testing, Criteria(ALPHA, "none"), selection)
     p = [1.0, norm.sf(-0.5 / np.sqrt(2)), norm.sf(2.5 / np.sqrt(2))]
     assert decision.best == 0
     np.testing.assert_allclose(np.exp(decision.log_pvalue), p, rtol=1e-12)
@@ -237,10 +238,10 @@ def test_an_exact_tie_for_best_is_no_evidence_against_a_third_model():
     With Cov(D_1, D_2) = −.9 instead, d_1 = (V_12 − V_01 − V_02 + V_00)/s² = (−.9 − 0 − 0 + .2)/2.2 < 0 and
     model 1 would set V⁺ = t, hence p = 0; it must not.
     """
-    plain = relpsi(joint([0.0, 0.0, 1.0], np.eye(3)), ALPHA)
+    plain = RelPSI().decide(joint([0.0, 0.0, 1.0], np.eye(3)), Criteria(ALPHA))
     assert np.exp(plain.log_pvalue[2]) == 1.0
     covariance = np.array([[0.2, 0.0, 0.0], [0.0, 1.0, -0.9], [0.0, -0.9, 2.0]])
-    against = relpsi(joint([0.0, 0.0, 1.0], covariance), ALPHA)
+    against = RelPSI().decide(joint([0.0, 0.0, 1.0], covariance), Criteria(ALPHA))
     s = np.sqrt(2.2)
     assert np.exp(against.log_pvalue[2]) == pytest.approx(2 * norm.sf(1 / s), rel=1e-9)
     assert against.status[:2] == (("tie",), ("tie",))

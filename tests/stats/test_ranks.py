@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from relfit.stats.decision import adjust
 from relfit.stats.joint import JointEstimate
-from relfit.stats.ranks import pairwise_matrix, rank_sets
+from relfit.stats.pairs import pairwise_matrix, rank_sets
 
 
 def joint(values, covariance):

@@ -37,8 +37,7 @@ from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.planning import Forecast
 from relfit.stats.tests import TESTS
-from relfit.stats.tests.base import Test
-from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.base import Criteria, Test
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
@@ -305,15 +304,14 @@ def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Run
         selecting, testing = split(data, test.split, dependence, seed)
         selection = joint_estimate(selecting, estimate)
     joint = joint_estimate(testing, estimate)
-    options: dict[str, Any] = {"alpha": comparison.alpha, "correction": comparison.correction, "seed": seed}
-    return joint, test.decide(joint, margin=comparison.margin, selection=selection, **options)
+    criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
+    return joint, test.decide(joint, criteria, selection)
 
 
 def used_test(comparison: Comparison) -> Test:
     """The test of a comparison, with its options."""
-    if comparison.select_fraction is not None:
-        return RelMulti(comparison.select_fraction)
-    return TESTS[comparison.test]()
+    options = {} if comparison.select_fraction is None else {"select_fraction": comparison.select_fraction}
+    return TESTS[comparison.test](**options)
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:

@@ -14,9 +14,10 @@ from importlib import resources
 
 from relfit.kernels.standard import Gaussian
 from relfit.report.text import table
-from relfit.report.words import TEST_WORDS, fill, group_words, measure_of, range_words
+from relfit.report.words import fill, group_words, measure_of, range_words
 from relfit.results.comparison import Comparison
 from relfit.stats.maxt import SMALL_SAMPLE
+from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
 from relfit.util.text import visible
 
@@ -199,7 +200,7 @@ def methods_text(comparison: Comparison, cite: str = "text") -> str:
         _compared(comparison),
         _kernel(comparison),
         _DEPENDENCE.get(comparison.dependence or "", "").format(pairing=pairing),
-        fill(TEST_WORDS[comparison.test].methods, comparison, critical=_critical_values(comparison)),
+        fill(TESTS[comparison.test].words.methods, comparison, critical=_critical_values(comparison)),
         error,
         _software(comparison),
     ]
@@ -246,7 +247,7 @@ def _rows(comparison: Comparison) -> str:
         return f" on {reference} items{group_words(comparison)}"
     if not reference:
         return f", each given by {drawn} draws, against a target density"
-    test = TEST_WORDS[comparison.test]
+    test = TESTS[comparison.test].words
     source = f"each given by a sample of {drawn}" if models else "given by their densities"
     return f", {source}, against {reference} observations" + (f" used {test.rows}" if test.rows else "")
 

@@ -17,7 +17,7 @@ from relfit.report.text import show_pvalue, styled
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.pair import relative_z
+from relfit.stats.pairs import relative_z
 from relfit.util.errors import InputError
 from relfit.util.text import listed, quoted, visible
 

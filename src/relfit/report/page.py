@@ -28,6 +28,7 @@ from relfit.report.text import short_names, table
 from relfit.report.witness import where
 from relfit.results.comparison import Comparison
 from relfit.settings import Settings
+from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
 from relfit.util.errors import InputError
 from relfit.util.text import visible
@@ -78,7 +79,7 @@ def render_report(
     True
     """
     names = [row["name"] for row in comparison.rows()]
-    test, level = words.TEST_WORDS[comparison.test], f"{100 * (1.0 - comparison.alpha):g}%"
+    test, level = TESTS[comparison.test].words, f"{100 * (1.0 - comparison.alpha):g}%"
     cells = (row[:MOST_PAIRED] for row in who_beats_whom(comparison))
     return (
         _environment()

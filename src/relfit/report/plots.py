@@ -24,9 +24,10 @@ from relfit.report.figures import Forest, difference_forest, discrepancy_forest,
 from relfit.report.recall import recall
 from relfit.report.text import short_names
 from relfit.report.witness import CLEAR, Landscape, colour_steps, differing_rows, landscape, largest_difference
-from relfit.report.words import TEST_WORDS, measure_of, name_of_test
+from relfit.report.words import measure_of, name_of_test
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
+from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 
@@ -314,7 +315,7 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     for b, label in enumerate(shown):
         colour, marker = MODEL_COLOURS[b % len(MODEL_COLOURS)], "." if b >= len(MODEL_COLOURS) else None
         for a, test in enumerate(plan.tests):
-            look: dict[str, Any] = {"linestyle": TEST_WORDS[test].line if several else "-", "linewidth": 1.6}
+            look: dict[str, Any] = {"linestyle": TESTS[test].words.line if several else "-", "linewidth": 1.6}
             described = f"{label}, {name_of_test(test)}" if several else label
             ax.plot(plan.sizes, plan.curves[a, b], marker=marker, color=colour, label=described, **look)
     ax.set(xscale="log", ylim=(0.0, 1.02))

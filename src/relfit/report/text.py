@@ -14,9 +14,8 @@ from rich.text import Text
 
 from relfit.report import words
 from relfit.results.comparison import Comparison
-from relfit.results.pair import PairComparison
+from relfit.results.pair import PairComparison, PairMatrix, Ranks
 from relfit.results.plan import Plan
-from relfit.results.ranks import PairMatrix, Ranks
 from relfit.stats.tests import TESTS
 from relfit.util.text import visible
 

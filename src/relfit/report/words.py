@@ -1,7 +1,7 @@
 """A result in plain words: names as shown, the summary sentence, what was tested, which error is controlled.
 
-What is said about a test stands in the table `TEST_WORDS`, what is said about a discrepancy in `MEASURES`. The texts
-are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
+What is said about a test stands in its `words` (`relfit.stats.tests`), what is said about a discrepancy in `MEASURES`.
+The texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fill`.
 """
 
 from __future__ import annotations
@@ -14,128 +14,9 @@ from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
+from relfit.stats.tests import TESTS
 from relfit.util.text import listed, quoted
 
-_SMALLEST = "{best} has the smallest {measure}{remarks}"
-_FALSE_POSITIVES = (
-    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
-)
-_SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-_GIVEN_CHOICE = ", given that these rows also chose the best model"
-_TO_BEST = "Each model's difference to {best}, with its {level} interval"
-_LONG = f"{_TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
-
-
-@dataclass(frozen=True)
-class WordsForTest:
-    """What is said about one test.
-
-    Attributes:
-        name: as shown in headers and tables.
-        lead: the beginning of the summary sentence.
-        question: what was tested.
-        error: the error that is controlled without a correction for many models.
-        opponent: whom a model is tested against, in the sentences on corrected error rates.
-        methods: the sentence for a methods section; [key] cites a reference.
-        intervals: the caption of the intervals of the differences.
-        bound: what is added about their one-sided bounds.
-        pvalue: the condition under which p-values are computed.
-        equivalent_to: whom a model is equivalent to within the margin.
-        equivalence: how the error of "equivalent" is controlled.
-        rows: what is added to the number of rows.
-        line: the line style of its power curves.
-    """
-
-    name: str
-    lead: str
-    question: str
-    methods: str
-    intervals: str
-    error: str = _FALSE_POSITIVES
-    opponent: str = "the model {it} tested against"
-    bound: str = "{uncorrected}"
-    pvalue: str = ""
-    equivalent_to: str = "it"
-    equivalence: str = "controlled in the same way"
-    rows: str = ""
-    line: str = "-"
-
-
-TEST_WORDS = {
-    "relpsi": WordsForTest(
-        name="RelPSI",
-        lead=_SMALLEST,
-        question=(
-            "The model with the smallest value was chosen, and every other model was tested for being no worse than "
-            f"that one. {_SAME_ROWS}"
-        ),
-        methods=(
-            "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
-            "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
-            "p-values from a truncated normal distribution [lee2016exact]."
-        ),
-        intervals=_LONG,
-        pvalue=_GIVEN_CHOICE,
-        line=":",
-    ),
-    "relmulti": WordsForTest(
-        name="RelMulti",
-        lead="{best} was selected as best on {fraction} of the rows",
-        question=(
-            "A random {fraction} of the rows chose the best model. The other rows, which had no part in that choice, "
-            "tested every other model for being no worse than the chosen one."
-        ),
-        methods=(
-            "A random {fraction} of the rows selected the model with the smallest discrepancy; on the other rows we "
-            "tested for each other model the one-sided hypothesis that it is no worse{margin} than the selected one "
-            "(RelMulti [lim2019kernel])."
-        ),
-        intervals=f"{_TO_BEST}.",
-        rows="for testing",
-        line="-.",
-    ),
-    "best-set": WordsForTest(
-        name="best set",
-        lead=_SMALLEST,
-        question=(
-            "Every model was tested for being as good as all the others{kernels} at once. The models that pass form a "
-            "confidence set for the best."
-        ),
-        error=(
-            "Each model that is truly best{kernels} is declared worse with probability at most {alpha}: it is in the "
-            "confidence set with probability at least {level}."
-        ),
-        opponent="the best{kernels}",
-        methods=(
-            "For each model we tested the hypothesis that it is no worse{margin} than any other model{kernels} by the "
-            "largest studentised difference, with {critical} and moment selection [andrews2010inference]; the models "
-            "not rejected form a confidence set for the best{within} [hansen2011model]."
-        ),
-        intervals=(
-            "How much worse than the best each model is, whichever model is the best, with {level} intervals that hold "
-            "jointly."
-        ),
-        bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
-        equivalent_to="the best",
-        equivalence="for all models jointly",
-    ),
-    "carve": WordsForTest(
-        name="carving",
-        lead="{best} was selected as best by a randomised choice (seed {seed})",
-        question=(
-            "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
-            f"every other model was tested for being no worse than that one. {_SAME_ROWS}"
-        ),
-        methods=(
-            "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
-            "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
-            "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
-        ),
-        intervals=_LONG,
-        pvalue=_GIVEN_CHOICE,
-        line="--",
-    ),
-}
 # The tests of a fixed pair.
 _PAIR_TESTS = {
     "relmmd": "RelMMD",
@@ -203,11 +84,11 @@ def measure_of(result: Comparison | PairComparison) -> WordsForMeasure:
 
 def name_of_test(test: str) -> str:
     """The test as shown."""
-    return TEST_WORDS[test].name if test in TEST_WORDS else _PAIR_TESTS.get(test, test)
+    return TESTS[test].words.name if test in TESTS else _PAIR_TESTS.get(test, test)
 
 
 def fill(template: str, comparison: Comparison, **more: str) -> str:
-    """A template of `TEST_WORDS` with what this result says."""
+    """A template of a test's `words` with what this result says."""
     measure = measure_of(comparison)
     remarks = [measure.direction] if measure.direction else []
     if "tie" in comparison.status[comparison.best_index]:
@@ -263,7 +144,7 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words = f"n = {drawn} against a target density"
     elif drawn != str(reference):
         words += f" reference rows, {drawn} model rows"
-    rows = TEST_WORDS[result.test].rows if result.test in TEST_WORDS else ""
+    rows = TESTS[result.test].words.rows if result.test in TESTS else ""
     return words + group_words(result) + (f" {rows}" if rows else "")
 
 
@@ -288,7 +169,7 @@ def summary(comparison: Comparison) -> str:
     if comparison.blind:
         return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
     worse, same, equivalent, undecided = grouped(comparison)
-    test = TEST_WORDS[comparison.test]
+    test = TESTS[comparison.test].words
     clauses = []
     if same:
         clauses.append(f"{_are(same)} the same as it")
@@ -346,12 +227,12 @@ def question(comparison: Comparison) -> str:
     estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
     if measure.kind == "values":
         estimated = f"Each model has a {measure.name}; smaller is better."
-    return f"{estimated} {fill(TEST_WORDS[comparison.test].question, comparison)}"
+    return f"{estimated} {fill(TESTS[comparison.test].words.question, comparison)}"
 
 
 def error_words(comparison: Comparison) -> str:
     """Which error is held at the level α."""
-    test = TEST_WORDS[comparison.test]
+    test = TESTS[comparison.test].words
     error, opponent = test.error, test.opponent
     if comparison.correction in ("by", "bh"):
         condition = ", provided that the tests are positively dependent" if comparison.correction == "bh" else ""
@@ -383,8 +264,8 @@ def in_other_words(comparison: Comparison) -> list[str]:
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
         "A p-value is the probability that data speak against a model at least as strongly as these do, if in fact it "
-        f"is no worse{TEST_WORDS[comparison.test].pvalue}. The smaller it is, the stronger the evidence; it is not the "
-        "probability that the model is as good.",
+        f"is no worse{TESTS[comparison.test].words.pvalue}. The smaller it is, the stronger the evidence; it is not "
+        "the probability that the model is as good.",
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from relfit.kernels.base import Kernel
-from relfit.results.ranks import PairMatrix, Ranks
-from relfit.results.serial import Record, comparison_from, parsed
-from relfit.stats.decision import CORRECTIONS
-from relfit.stats.joint import JointEstimate
+from relfit.results.pair import PairMatrix, Ranks
+from relfit.results.serial import Record, comparison_from, parsed, versions
+from relfit.stats.decision import CORRECTIONS, Decision, difference_variance
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
-from relfit.stats.ranks import pair_intervals, pairwise_matrix, rank_sets
+from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
 from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_level
@@ -38,7 +40,7 @@ class Comparison(Record):
     Attributes:
         names: model names.
         best, best_index: the model the others are tested against.
-        discrepancy, standard_error, covariance: the estimates; for relmulti those of the testing share.
+        discrepancy, standard_error, covariance: the estimates; for relmulti those from the testing rows.
         difference, difference_standard_error: D_i − D_best and its standard error.
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no worse by more than
             δ"; 1 for the best, except in best-set.
@@ -205,7 +207,23 @@ class Comparison(Record):
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then by discrepancy."""
         order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))
-        return [self._row(i) for i in order]
+        return [
+            {
+                "name": self.names[i],
+                "discrepancy": float(self.discrepancy[i]),
+                "standard_error": float(self.standard_error[i]),
+                "difference": float(self.difference[i]),
+                "pvalue": float(self.pvalue[i]),
+                "log_pvalue": float(self.log_pvalue[i]),
+                "adjusted_pvalue": float(self.adjusted_pvalue[i]),
+                "worse": bool(self.worse[i]),
+                "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
+                "best": i == self.best_index,
+                "verdict": self._verdict(i),
+                "status": self.status[i],
+            }
+            for i in order
+        ]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
@@ -329,21 +347,18 @@ class Comparison(Record):
 
         `among` names the models that are of interest, by default all.
         """
+        every = JointEstimate(
+            self.names,
+            self.discrepancy,
+            self.covariance,
+            self.sizes,
+            near_degeneracy=self.near_degeneracy,
+            second_order=self.second_order,
+            groups=self.groups,
+        )
         among = self.names if among is None else among
-        index = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
-        sizes, groups = (
-            counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + i] for i in index))
-            for counts in (self.sizes, self.groups)
-        )
-        return JointEstimate(
-            tuple(self.names[i] for i in index),
-            self.discrepancy[index],
-            self.covariance[np.ix_(index, index)],
-            sizes,
-            near_degeneracy=None if self.near_degeneracy is None else self.near_degeneracy[index],
-            second_order=None if self.second_order is None else self.second_order[np.ix_(index, index)],
-            groups=groups,
-        )
+        kept = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
+        return every.at(kept, tuple(self.names[i] for i in kept))
 
     def indistinguishable(self, name: str) -> set[str]:
         """The other models that the kernel cannot tell from this one: neither D varies, and both are the same number.
@@ -383,22 +398,6 @@ class Comparison(Record):
         )
         return lower[places], upper[places]
 
-    def _row(self, i: int) -> dict[str, Any]:
-        return {
-            "name": self.names[i],
-            "discrepancy": float(self.discrepancy[i]),
-            "standard_error": float(self.standard_error[i]),
-            "difference": float(self.difference[i]),
-            "pvalue": float(self.pvalue[i]),
-            "log_pvalue": float(self.log_pvalue[i]),
-            "adjusted_pvalue": float(self.adjusted_pvalue[i]),
-            "worse": bool(self.worse[i]),
-            "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
-            "best": i == self.best_index,
-            "verdict": self._verdict(i),
-            "status": self.status[i],
-        }
-
     def _verdict(self, i: int) -> str:
         if i == self.best_index:
             return "selected as best" if TESTS[self.test].selects else "best of the sample"
@@ -409,3 +408,63 @@ class Comparison(Record):
         if self.equivalent is None:
             return "no evidence that it is worse"
         return f"equivalent within {self.margin:g}" if self.equivalent[i] else "no evidence either way"
+
+
+def comparison(
+    joint: JointEstimate,
+    decision: Decision,
+    test: Test,
+    criteria: Criteria,
+    originals: Mapping[str, str] | None = None,
+    **record: Any,
+) -> Comparison:
+    """The result of a decision on the distinct models.
+
+    `originals` has every name given and the distinct model that it stands for: a copy gets its original's row.
+    `record` holds the other fields of the result.
+    """
+    originals = originals or {name: name for name in joint.names}
+    names, index = tuple(originals), [joint.names.index(original) for original in originals.values()]
+    every, beaters = joint.at(index, names), decision.beaten_by
+    best = joint.names[decision.best]
+    best_index = names.index(best)
+    errors = np.array([difference_variance(joint.covariance, i, decision.best) ** 0.5 for i in range(len(joint.names))])
+    status = []
+    for (name, original), i in zip(originals.items(), index, strict=True):
+        near = joint.near_degeneracy is not None and joint.near_degeneracy[i] > NEAR_DEGENERATE
+        copied = () if name == original else (f"duplicate of {original}",)
+        status.append((*copied, *decision.status[i], *(("near-degenerate",) if near else ())))
+    worse = decision.worse[index]
+    names_of: dict[int | None, str] = dict(enumerate(joint.names))
+    return Comparison(
+        names=names,
+        best=best,
+        best_index=best_index,
+        discrepancy=every.values,
+        standard_error=every.standard_error,
+        covariance=every.covariance,
+        difference=every.values - every.values[best_index],
+        difference_standard_error=errors[index],
+        pvalue=np.exp(decision.log_pvalue)[index],
+        log_pvalue=decision.log_pvalue[index],
+        adjusted_pvalue=decision.adjusted_pvalue[index],
+        worse=worse,
+        status=tuple(status),
+        alpha=criteria.alpha,
+        test=test.name,
+        correction=decision.correction,
+        truncation=None if decision.truncation is None else decision.truncation[index],
+        beaten_by=None if beaters is None else tuple(names_of.get(beaters[i]) for i in index),
+        confidence_set=None if beaters is None else tuple(compress(names, ~worse)),
+        randomised=test.randomised,
+        near_degeneracy=every.near_degeneracy,
+        second_order=every.second_order,
+        select_fraction=test.split,
+        sizes=every.sizes,
+        groups=every.groups,
+        versions=versions(),
+        margin=criteria.margin,
+        equivalent=None if decision.equivalent is None else decision.equivalent[index],
+        copies={name: original for name, original in originals.items() if name != original},
+        **{"measure": joint.measure, **record},
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 import re
 import reprlib
 from collections.abc import Callable, Mapping
@@ -11,12 +12,14 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
 from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
+from relfit.util.version import __version__
 
 SCHEMA = 1
 _ARRAYS = (
@@ -42,6 +45,12 @@ class Record:
     def to_json(self) -> str:
         """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
         return as_json(self.to_dict())
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide the last digits."""
+    libraries = {"numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version()}
+    return {"relfit": __version__, **libraries}
 
 
 def as_json(data: Mapping[str, Any]) -> str:
@@ -86,8 +95,7 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
         _add_missing_facts(record)
         _check_fields(record)
         result = kind(**_revived(record))
-        _check_shapes(result)
-        _check_names(result)
+        _check_shapes_and_names(result)
         _check_numbers({key: getattr(result, key) for key in (*_ARRAYS, "locations")})
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
@@ -129,7 +137,8 @@ def _revived(record: dict[str, Any]) -> dict[str, Any]:
     return {key: types[key](value) if key in types and value is not None else value for key, value in record.items()}
 
 
-def _check_shapes(result: Any) -> None:
+def _check_shapes_and_names(result: Any) -> None:
+    """Names that other fields refer to are those of models, and an original is not a copy itself."""
     count = len(result.names)
     wide = {"covariance": (count, count), "second_order": (count, count), "truncation": (count, 2)}
     for key in (*_ARRAYS, *_FLAGS):
@@ -146,16 +155,13 @@ def _check_shapes(result: Any) -> None:
     if result.locations is not None and result.locations.ndim != 2:
         raise ValueError(f"locations of shape {result.locations.shape}")
 
-
-def _check_names(result: Any) -> None:
-    """Names that other fields refer to are those of models, and an original is not a copy itself."""
     beaten_by, originals = result.beaten_by or (), result.originals()
     distinct = {name for name, original in zip(result.names, originals, strict=True) if name == original}
     mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
     if not mentioned <= set(result.names) or not set(originals) <= distinct:
         raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
-    if result.beaten_by is not None and len(beaten_by) != len(result.names):
-        raise ValueError(f"beaten_by: {len(beaten_by)} for {len(result.names)} names")
+    if result.beaten_by is not None and len(beaten_by) != count:
+        raise ValueError(f"beaten_by: {len(beaten_by)} for {count} names")
 
 
 def _check_numbers(arrays: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,27 @@ class JointEstimate:
     def standard_error(self) -> Array:
         """(l,) square roots of the variances."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    def at(self, index: Sequence[int], names: tuple[str, ...]) -> JointEstimate:
+        """The estimate of the models at these places, under these names and without ψ rows; itself if it is of all."""
+        if list(index) == list(range(len(self.names))):
+            return self
+        both = np.ix_(index, index)
+        sizes, groups = (
+            counts if counts is None or len(counts) == 1 else (counts[0], *(counts[1 + k] for k in index))
+            for counts in (self.sizes, self.groups)
+        )
+        return replace(
+            self,
+            names=names,
+            values=self.values[index],
+            covariance=self.covariance[both],
+            sizes=sizes,
+            psi=None,
+            near_degeneracy=None if self.near_degeneracy is None else self.near_degeneracy[index],
+            groups=groups,
+            second_order=None if self.second_order is None else self.second_order[both],
+        )
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:

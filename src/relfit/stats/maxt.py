@@ -97,8 +97,12 @@ class Law:
     method: str
     draws: int
     rows: int | None
-    error: Array
     chunk: Callable[[int], Pairs]
+
+    @property
+    def freedom(self) -> int | None:
+        """The degrees of freedom of the tails; None for normal ones."""
+        return None if self.rows is None or self.method == GAUSSIAN else self.rows - 1
 
     def maxima(self, offsets: Array, reverse: Array | None = None) -> Array:
         """(l, draws) values of max_j (Z_ij + offset_ij), or of max_j max(Z_ij + offset_ij, −Z_ij + reverse_ij).
@@ -129,9 +133,9 @@ class Law:
     def log_union(self, offsets: Array, statistic: Array) -> Array:
         """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's with few rows."""
         distance = offsets - statistic[:, None]
-        if self.rows is None or self.method == GAUSSIAN:
+        if self.freedom is None:
             return np.asarray(np.logaddexp.reduce(log_ndtr(distance), axis=1))
-        tail = np.maximum(stdtr(self.rows - 1, distance), np.where(distance > -math.inf, 5e-324, 0.0))
+        tail = np.maximum(stdtr(self.freedom, distance), np.where(distance > -math.inf, 5e-324, 0.0))
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(tail.sum(axis=1)))
 
@@ -145,14 +149,9 @@ class Law:
         if pairs == 0:
             return -math.inf
         if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method != BOOTSTRAP):
-            return self._union_quantile(tail / pairs)
+            return -float(ndtri(tail / pairs) if self.freedom is None else stdtrit(self.freedom, tail / pairs))
         place = math.ceil(level * (len(top) + 1)) - 1
         return float(np.partition(top, place)[place])
-
-    def _union_quantile(self, tail: float) -> float:
-        if self.rows is None or self.method == GAUSSIAN:
-            return -float(ndtri(tail))
-        return -float(stdtrit(self.rows - 1, tail))
 
     def _counts(self) -> Iterator[int]:
         at_once = _table_width(self.rows) if self.method == BOOTSTRAP else CHUNK
@@ -174,7 +173,7 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
         method = GAUSSIAN if not small else BOOTSTRAP if has_psi_covariance(joint) else STUDENT
     if method == BOOTSTRAP and joint.psi is not None:
         chunk = bootstrap(joint.psi, error, generators, min(draws, _table_width(rows)))
-        return Law(BOOTSTRAP, draws, rows, error, chunk)
+        return Law(BOOTSTRAP, draws, rows, chunk)
     if rows is None or rows < 2:
         method = GAUSSIAN
     root, freedom = covariance_root(joint.covariance), None if method == GAUSSIAN or rows is None else rows - 1
@@ -182,7 +181,7 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
     def normal(count: int) -> Pairs:
         return studentised_normal(normal_draws(root, generators.models, count), error, generators, freedom)
 
-    return Law(method, draws, rows, error, normal)
+    return Law(method, draws, rows, normal)
 
 
 def null_laws(joint: JointEstimate, error: Array, source: Source, draws: int) -> list[Law]:
@@ -266,17 +265,22 @@ class Maxima:
         return out
 
 
+def kept_pairs(kept: Mask) -> Array:
+    """(l, l) offsets: 0 for the pairs that are kept, and −inf for those that are left out."""
+    return np.where(kept, 0.0, -math.inf)
+
+
 def _table_width(rows: int | None) -> int:
     return max(64, min(CHUNK, CHUNK_NUMBERS // (rows or 1)))
 
 
-def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, asked: Rows, draws: int) -> Array:
-    """(k, draws) maxima of the k rows that are `asked` for. A pair of two of them is computed once: Z_ji = −Z_ij."""
-    rest = np.setdiff1d(np.arange(len(offsets)), asked)
-    order = np.concatenate([asked, rest])
-    top = np.full((len(asked), draws), -math.inf)
-    for place, i in enumerate(asked):
-        others, later = order[place + 1 :], asked[place + 1 :]
+def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, models: Rows, draws: int) -> Array:
+    """(k, draws) maxima of k models. A pair of two of them is computed once: Z_ji = −Z_ij."""
+    rest = np.setdiff1d(np.arange(len(offsets)), models)
+    order = np.concatenate([models, rest])
+    top = np.full((len(models), draws), -math.inf)
+    for place, i in enumerate(models):
+        others, later = order[place + 1 :], models[place + 1 :]
         if not len(others):
             break
         z = chunk(int(i), others)
@@ -328,25 +332,20 @@ def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Call
     def chunk(draws: int) -> Pairs:
         joined = [_deal(rows, tables[len(rows)], generators.reference, draws) for rows in together]
         means, variances = _separate(separate, tables, generators, draws) if separate else (0.0, None)
-        return _studentised_resample(error, joined, np.asarray(means), variances)
+        delta = np.asarray(means + sum(part.mean for part in joined))
+
+        def pairs(i: int, others: Rows) -> Array:
+            gap = delta[i] - delta[others]
+            variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
+            for part in joined:
+                alone = len(joined) == 1 and variances is None
+                variance += part.difference_variance(i, others, gap if alone else part.mean[i] - part.mean[others])
+            spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
+            return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
+
+        return pairs
 
     return chunk
-
-
-def _studentised_resample(error: Array, joined: list[_Joined], means: Array, variances: Array | None) -> Pairs:
-    """Z_ij of a resample; `means` and `variances` are those of rows that are resampled separately for each model."""
-    delta = np.asarray(means + sum(part.mean for part in joined))
-
-    def pairs(i: int, others: Rows) -> Array:
-        gap = delta[i] - delta[others]
-        variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
-        for part in joined:
-            alone = len(joined) == 1 and variances is None
-            variance += part.difference_variance(i, others, gap if alone else part.mean[i] - part.mean[others])
-        spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
-        return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
-
-    return pairs
 
 
 def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:

@@ -6,6 +6,7 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,7 @@ class Planning:
     def in_closed_form(self) -> bool:
         """True for two models with plain normal estimates, if all tests have a closed form: nothing is simulated."""
         plain_pair = len(self.pilot.joint.names) == 2 and isinstance(self.pilot.law, Plain)
-        return plain_pair and all(test.closed_form for test in self.tests)
+        return plain_pair and all(test.implements("two_model_power") for test in self.tests)
 
     def sizes(self) -> list[int]:
         """The sizes of the curves: doubling, finer in closed form, from where the easiest model is hard to find."""
@@ -222,8 +223,8 @@ class Planning:
         if self.pilot.measured:
             both = np.repeat(centre, 2, axis=0)
             around = simulation(joint.names, law, self.alpha, RANGE_TRIALS, RANGE_CARVE_DRAWS, seed, both)
-        steps = _Steps(update, (len(sizes) + 3 * len(self.models)) * len(self.tests))
-        return [self._simulated(k, sizes, main, around, steps) for k in range(len(self.tests))]
+        done = _counter(update, (len(sizes) + 3 * len(self.models)) * len(self.tests))
+        return [self._simulated(k, sizes, main, around, done) for k in range(len(self.tests))]
 
     def _closed(self, k: int, sizes: Sequence[int]) -> tuple[list[Forecast], Array]:
         pilot, test = self.pilot, self.tests[k]
@@ -245,14 +246,14 @@ class Planning:
         return [forecast], np.array([[power_at(n) for n in sizes]])
 
     def _simulated(
-        self, k: int, sizes: list[int], main: Simulation, around: Simulation | None, steps: _Steps
+        self, k: int, sizes: list[int], main: Simulation, around: Simulation | None, done: Callable[[], None]
     ) -> tuple[list[Forecast], Array]:
         pilot, fewest = self.pilot, self.fewest[k]
         allowed = [n for n in sizes if n >= fewest]
         # The fewest rows allowed come first, so that no answer lies below them.
         allowed = allowed if allowed[0] == sizes[0] else [fewest, *(n for n in allowed if n > fewest)]
         test = _Simulated(self.tests[k], self.corrections[k], main)
-        powers = test.curve(allowed, self.models, steps)
+        powers = test.curve(allowed, self.models, done)
         now = test.power(self.n, self.models)[0]
         forecasts = []
         for c, i in enumerate(self.models):
@@ -260,11 +261,11 @@ class Planning:
             if pilot.gap[i] > 0.0:
                 rows, error = test.rows_needed(allowed, powers[:, c], i, self.power)
                 rows = self._whole(k, rows)
-            steps.done()
+            done()
             detectable = test.detectable_gap(self.n, i, pilot.best, self.power)
-            steps.done()
+            done()
             range_ = None if around is None else self._range(k, allowed, replace(test, simulation=around), i)
-            steps.done()
+            done()
             power = float(now[c])
             power_error = math.sqrt(max(power * (1.0 - power), 1.0 / self.trials) / self.trials)
             forecasts.append(self._forecast(k, i, rows, error, range_, power, power_error, detectable))
@@ -329,19 +330,10 @@ class Planning:
         return tuple(notes)
 
 
-@dataclass
-class _Steps:
-    """Progress, counted in steps."""
-
-    update: Progress | None
-    total: int
-    count: int = 0
-
-    def done(self) -> None:
-        """One more step is done."""
-        self.count += 1
-        if self.update is not None:
-            self.update(min(self.count, self.total), self.total)
+def _counter(update: Progress | None, total: int) -> Callable[[], None]:
+    """A function that reports one more step as done."""
+    steps = count(1)
+    return lambda: None if update is None else update(min(next(steps), total), total)
 
 
 @dataclass(frozen=True)
@@ -356,7 +348,7 @@ class _Simulated:
         """(R, models) powers with n rows."""
         return self.simulation.power(self.test, self.correction, n, models, populations)
 
-    def curve(self, sizes: Sequence[int], models: Sequence[int], steps: _Steps) -> Array:
+    def curve(self, sizes: Sequence[int], models: Sequence[int], done: Callable[[], None]) -> Array:
         """(sizes, models) powers of the first population, made monotone.
 
         A model whose power has reached ENOUGH is not simulated again, and one tied with the best only while others are.
@@ -370,7 +362,7 @@ class _Simulated:
             if set(live) - tied:
                 powers[k, live] = self.power(n, [models[c] for c in live])[0]
                 live = [c for c in live if powers[k, c] < ENOUGH]
-            steps.done()
+            done()
         return np.stack([isotonic_regression(column).x for column in powers.T], axis=1)
 
     def rows_needed(self, sizes: Sequence[int], powers: Array, model: int, power: float) -> tuple[float, float]:

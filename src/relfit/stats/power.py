@@ -123,33 +123,24 @@ def estimate_law(joint: JointEstimate, rows: int) -> EstimateLaw:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Standard normal numbers, the same for every n, population and test, in as many `parts` as the law needs.
-
-    For every trial those of the estimate, of a second one that selects, and of the noise of carving, each
-    (parts, R·trials, l). `fresh` is the further noise of carving (parts, packs, draws, l), and `maxima` the numbers of
-    the max-t law (draws, l).
-    """
-
-    estimate: Array
-    selection: Array
-    carving: Array
-    fresh: Array
-    maxima: Array
-
-
-@dataclass(frozen=True)
 class Simulation:
     """`trials` estimates from each of R populations θ (R, l), decided at level `alpha`.
 
-    `laws` keeps the law of the maximum of the last n.
+    All but the first four fields are standard normal numbers, the same for every n and test, in as many `parts` as the
+    law needs: for every trial those of the `estimate`, of a second one that selects, and of the noise of carving, each
+    (parts, R·trials, l); `fresh`, the further noise of carving (parts, packs, draws, l); and `maxima`, those of the
+    max-t law (draws, l). `laws` keeps the law of the maximum of the last n.
     """
 
     populations: Array
     trials: int
     law: EstimateLaw
     alpha: float
-    numbers: Numbers
+    estimate: Array
+    selection: Array
+    carving: Array
+    fresh: Array
+    maxima: Array
     laws: dict[float, Maxima] = field(default_factory=dict)
 
     def power(
@@ -162,17 +153,17 @@ class Simulation:
 
     def restricted(self, populations: Mask) -> Simulation:
         """The simulation of some of the populations."""
-        kept, numbers = np.repeat(populations, self.trials), self.numbers
-        parts = {name: getattr(numbers, name)[:, kept] for name in ("estimate", "selection", "carving")}
-        return replace(self, populations=self.populations[populations], numbers=replace(numbers, **parts))
+        kept = np.repeat(populations, self.trials)
+        numbers = {name: getattr(self, name)[:, kept] for name in ("estimate", "selection", "carving")}
+        return replace(self, populations=self.populations[populations], **numbers)
 
     def _worse(self, test: Test, correction: str, centres: Array, n: float, models: list[int]) -> Mask:
         tested = n if test.split is None else n * (1.0 - test.split)
-        drawn = self.law.drawn(centres, tested, self.numbers.estimate)
+        drawn = self.law.drawn(centres, tested, self.estimate)
         trials = Trials(
             *drawn,
             rows=n,
-            selection=lambda: self.law.drawn(centres, n - tested, self.numbers.selection).values,
+            selection=lambda: self.law.drawn(centres, n - tested, self.selection).values,
             noise=lambda: self._noise(drawn.covariances.scale, n),
             maxima=lambda: self._maxima(n),
         )
@@ -193,10 +184,10 @@ class Simulation:
 
     def _noise(self, scale: Array | None, n: float) -> Noise:
         """N(0, V) with the V that each trial is given."""
-        scaled, realised = self.law.noise(self.numbers.carving, n)
+        scaled, realised = self.law.noise(self.carving, n)
         if scaled is not None and scale is not None:
             realised = realised + scale * scaled
-        fresh_scaled, constant = self.law.noise(self.numbers.fresh, n)
+        fresh_scaled, constant = self.law.noise(self.fresh, n)
         return Noise(realised, constant, fresh_scaled, scale)
 
     def _maxima(self, n: float) -> Maxima:
@@ -205,7 +196,7 @@ class Simulation:
         if at not in self.laws:
             self.laws.clear()
             covariance = self.law.mean_covariance(self.populations[0], at)
-            draws = np.ascontiguousarray((self.numbers.maxima @ covariance_root(covariance).T).T)
+            draws = np.ascontiguousarray((self.maxima @ covariance_root(covariance).T).T)
             self.laws[at] = Maxima(draws, difference_errors(covariance))
         return self.laws[at]
 
@@ -222,7 +213,7 @@ def simulation(
     estimate, selection, carving = (normal(law.parts, len(populations) * trials) for _ in range(3))
     maxima = normal(1, max(FEWEST_MAXIMA, min(MAXIMA_DRAWS, MAXIMA_NUMBERS // len(names))))[0]
     fresh = normal(law.parts, PACKS * draws).reshape(law.parts, PACKS, draws, len(names))
-    return Simulation(populations, trials, law, alpha, Numbers(estimate, selection, carving, fresh, maxima))
+    return Simulation(populations, trials, law, alpha, estimate, selection, carving, fresh, maxima)
 
 
 def signal_needed(test: Test, power: float, alpha: float, correction: str) -> float:

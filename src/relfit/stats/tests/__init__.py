@@ -13,7 +13,7 @@ from relfit.util.checks import check_choice
 
 # docs/choosing.md has the evidence for the default, which "auto" stands for.
 DEFAULT = BestSet()
-TESTS: dict[str, type[Test]] = {each.name: each for each in (RelPSI, RelMulti, BestSet, Carve)}
+TESTS: dict[str, type[Test]] = {each.name: each for each in (BestSet, RelPSI, RelMulti, Carve)}
 
 
 def as_test(value: Any, argument: str = "test") -> Test:

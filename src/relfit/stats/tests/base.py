@@ -1,10 +1,10 @@
 """What a test of models is, and how to add one.
 
 A test is a frozen dataclass with its options as fields. A new one is a subclass of `Test` in a file of its own, and its
-name in the list of `relfit.stats.tests`; `compare`, `decide`, `plan`, the command line and stored results then know it.
-It needs a `name` and two methods: `decide`, which gives the verdicts on one estimate, and `log_pvalues`, which gives
-the p-values of many simulated estimates at once and is what planning forecasts the power with. Everything else has a
-default that suits a test which compares all models with the one of the smallest estimate.
+name in the list of `relfit.stats.tests`; `compare`, `decide`, `plan`, the command line, stored results and the report
+then know it. It needs a `name`, its `words`, and two methods: `decide`, which gives the verdicts on one estimate, and
+`log_pvalues`, which gives the p-values of many simulated estimates at once and is what planning forecasts the power
+with. Everything else has a default that suits a test which compares all models with the one of the smallest estimate.
 
 A complete test, which ignores that the best model was selected on the same rows:
 
@@ -12,24 +12,26 @@ A complete test, which ignores that the best model was selected on the same rows
 >>> @dataclass(frozen=True)
 ... class Naive(Test):
 ...     name = "naive"
+...     words = Words(
+...         name="plain z tests",
+...         question="The model with the smallest value was chosen, and every other one was compared with it.",
+...         error="No error rate is controlled: the choice of the best model is ignored.",
+...         methods="Each model was compared with the one of the smallest value by a one-sided z test.",
+...     )
 ...
-...     def decide(self, joint, *, alpha, correction, margin=0.0, seed=0, selection=None):
+...     def decide(self, joint, criteria, selection=None):
 ...         best = int(np.argmin(joint.values))
 ...         gaps = gaps_to(joint, best)
-...         return decided_against(
-...             gaps,
-...             best,
-...             gaps.z_log_pvalues(margin)[0],
-...             gaps.z_log_equivalence(margin)[0] if margin else None,
-...             alpha=alpha,
-...             correction=self.resolved_correction(correction, joint.covariance, best),
-...         )
+...         log_pvalue = gaps.z_log_pvalues(criteria.margin)[0]
+...         log_equivalence = gaps.z_log_equivalence(criteria.margin)[0] if criteria.margin else None
+...         correction = self.resolved_correction(criteria.correction, joint.covariance, best)
+...         return decided_against(gaps, best, log_pvalue, log_equivalence, alpha=criteria.alpha, correction=correction)
 ...
 ...     def log_pvalues(self, trials, models, alpha, *, exact):
 ...         best = np.argmin(trials.values, axis=1)
 ...         return best, trials.covariances.gaps(trials.values, best).z_log_pvalues()[:, models]
 >>> joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), (100,))
->>> Naive().decide(joint, alpha=0.05, correction="none").worse.tolist()
+>>> Naive().decide(joint, Criteria(alpha=0.05)).worse.tolist()
 [False, False, True]
 """
 
@@ -37,7 +39,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,6 +50,72 @@ from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
 from relfit.stats.truncnorm import selective_lower_bound
 from relfit.util.arrays import Array, Rows
+
+# Parts of what several tests say about themselves.
+FALSE_POSITIVE_RATE = (
+    "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
+)
+SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
+GIVEN_CHOICE = ", given that these rows also chose the best model"
+TO_BEST = "Each model's difference to {best}, with its {level} interval"
+LONG_INTERVALS = (
+    f"{TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is said about a test. The texts are templates, filled in by `relfit.report.words.fill`.
+
+    Every text may hold {best}, {measure}, {remarks}, {fraction}, {seed}, {alpha}, {level}, {margin}, {within},
+    {kernels} and {uncorrected}, `opponent` also {it}, and `methods` also {critical}.
+
+    Attributes:
+        name: as shown in headers and tables.
+        question: what was tested.
+        error: the error that is controlled without a correction for many models.
+        methods: the sentence for a methods section; [key] cites a reference.
+        lead: the beginning of the summary sentence.
+        opponent: whom a model is tested against, in the sentences on corrected error rates.
+        intervals: the caption of the intervals of the differences.
+        bound: what is added about their one-sided bounds.
+        pvalue: the condition under which p-values are computed.
+        equivalent_to: whom a model is equivalent to within the margin.
+        equivalence: how the error of "equivalent" is controlled.
+        rows: what is added to the number of rows.
+        line: the line style of its power curves.
+    """
+
+    name: str
+    question: str
+    error: str
+    methods: str
+    lead: str = "{best} has the smallest {measure}{remarks}"
+    opponent: str = "the model {it} tested against"
+    intervals: str = f"{TO_BEST}."
+    bound: str = "{uncorrected}"
+    pvalue: str = ""
+    equivalent_to: str = "it"
+    equivalence: str = "controlled in the same way"
+    rows: str = ""
+    line: str = "-"
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What a test decides by.
+
+    Attributes:
+        alpha: the level.
+        correction: one of `relfit.stats.decision.CORRECTIONS`; `Test.resolved_correction` says what "auto" is.
+        margin: δ ≥ 0. With δ > 0 the hypothesis is "worse by at most δ", and `Decision.equivalent` is given.
+        seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each model by its name.
+    """
+
+    alpha: float
+    correction: str = "none"
+    margin: float = 0.0
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,49 +165,52 @@ class Test(ABC):
 
     Attributes:
         name: what the test is called in options, results and files.
-        split: the fraction of the rows that selects the best model; None if the same rows select and test.
+        words: what results say about it.
         default_correction: the correction of the p-values unless another one is given.
+        auto_correction: the correction that "auto" stands for, or "auto" where that depends on the estimate.
         tests_best: True if the best model is tested too, so that corrections count all l models and not l − 1.
         selects: True if the best model is not simply the one with the smallest estimate; results then say "selected as
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
-        closed_form: True if `two_model_power` is known. Otherwise the power with two models is simulated, too.
     """
 
     __test__ = False  # pytest collects classes with this name
 
     name: ClassVar[str]
+    words: ClassVar[Words]
     default_correction: ClassVar[str] = "none"
+    auto_correction: ClassVar[str] = "by"
     tests_best: ClassVar[bool] = False
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
-    closed_form: ClassVar[bool] = False
-    # A test that splits the rows has a property here.
-    split: float | None = None
+
+    @property
+    def split(self) -> float | None:
+        """The fraction of the rows that selects the best model; None if the same rows select and test."""
+        return None
 
     @abstractmethod
-    def decide(
-        self,
-        joint: JointEstimate,
-        *,
-        alpha: float,
-        correction: str,
-        margin: float = 0.0,
-        seed: int = 0,
-        selection: JointEstimate | None = None,
-    ) -> Decision:
+    def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         """The verdicts on one estimate.
 
-        Args:
-            joint: the estimate; of the rows that test, if the test splits the rows.
-            alpha: the level.
-            correction: one of `relfit.stats.decision.CORRECTIONS`; `resolved_correction` says what "auto" is.
-            margin: δ ≥ 0. With δ > 0 the hypothesis is "worse by at most δ", and `Decision.equivalent` is given.
-            seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each model by its name.
-            selection: the estimate from the rows that select, if the test splits the rows.
+        If the test splits the rows, `joint` is the estimate from the rows that test, and `selection` that from the rows
+        that select.
         """
+
+    def implements(self, method: str) -> bool:
+        """True if the test has this optional method: "decide_under_all" or "two_model_power"."""
+        return getattr(type(self), method) is not getattr(Test, method)
+
+    def decide_under_all(
+        self, joints: Sequence[JointEstimate], kernels: Sequence[str], criteria: Criteria
+    ) -> tuple[JointEstimate, Decision]:
+        """The mean of one estimate for each kernel, and the verdicts; `kernels` are their descriptions.
+
+        A test without it takes one kernel only.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
@@ -149,7 +220,10 @@ class Test(ABC):
         """
 
     def two_model_power(self, signal: float, alpha: float, correction: str) -> float:
-        """The probability that the worse one of two models is declared worse; `signal` is their gap over its s.e."""
+        """The probability that the worse one of two models is declared worse; `signal` is their gap over its s.e.
+
+        A test without this closed form is simulated with two models, too.
+        """
         raise NotImplementedError
 
     def bounds(
@@ -176,7 +250,7 @@ class Test(ABC):
 
     @classmethod
     def resolved_correction(cls, correction: str, covariance: Array, best: int) -> str:
-        """The correction that is really applied: "auto" is BY, which needs no condition; none for a single p-value."""
+        """The correction that is really applied; none for a single p-value. "auto" is BY, which needs no condition."""
         if len(covariance) <= 2:
             return "none"
-        return "by" if correction == "auto" else correction
+        return cls.auto_correction if correction == "auto" else correction

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -21,6 +20,7 @@ from relfit.stats.maxt import (
     Pairs,
     Source,
     covariance_root,
+    kept_pairs,
     law,
     maximum_log_pvalues,
     null_laws,
@@ -28,7 +28,7 @@ from relfit.stats.maxt import (
     streams,
     studentised_normal,
 )
-from relfit.stats.tests.base import Test, Trials
+from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import make_seed
@@ -50,22 +50,37 @@ class BestSet(Test):
     probability; with "bh" or "by" the false discovery rate is at most α.
     """
 
-    name: ClassVar[str] = "best-set"
-    tests_best: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = True
+    name = "best-set"
+    words = Words(
+        name="best set",
+        question=(
+            "Every model was tested for being as good as all the others{kernels} at once. The models that pass form a "
+            "confidence set for the best."
+        ),
+        error=(
+            "Each model that is truly best{kernels} is declared worse with probability at most {alpha}: it is in the "
+            "confidence set with probability at least {level}."
+        ),
+        methods=(
+            "For each model we tested the hypothesis that it is no worse{margin} than any other model{kernels} by the "
+            "largest studentised difference, with {critical} and moment selection [andrews2010inference]; the models "
+            "not rejected form a confidence set for the best{within} [hansen2011model]."
+        ),
+        opponent="the best{kernels}",
+        intervals=(
+            "How much worse than the best each model is, whichever model is the best, with {level} intervals that hold "
+            "jointly."
+        ),
+        bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
+        equivalent_to="the best",
+        equivalence="for all models jointly",
+    )
+    tests_best = True
+    draws = True
 
-    def decide(
-        self,
-        joint: JointEstimate,
-        *,
-        alpha: float,
-        correction: str,
-        margin: float = 0.0,
-        seed: int = 0,
-        selection: JointEstimate | None = None,
-    ) -> Decision:
-        return best_set(joint, alpha, correction, rng=seeded(seed, self.name), margin=margin)
+    def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
+        rng = seeded(criteria.seed, self.name)
+        return best_set(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
 
     def bounds(
         self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
@@ -107,11 +122,11 @@ class BestSet(Test):
         return "by" if correction == "auto" else correction
 
     def decide_under_all(
-        self, joints: Sequence[JointEstimate], kernels: Sequence[str], *, alpha: float, correction: str, seed: int
+        self, joints: Sequence[JointEstimate], kernels: Sequence[str], criteria: Criteria
     ) -> tuple[JointEstimate, Decision]:
-        """The best set under several kernels at once, one estimate for each; `kernels` are their descriptions."""
-        joint, decision = collection_best_set(joints, alpha, correction, rng=seeded(seed, self.name))
-        return joint, replace(decision, notes=_kernel_notes(joint, decision, kernels, alpha))
+        rng = seeded(criteria.seed, self.name)
+        joint, decision = collection_best_set(joints, criteria.alpha, criteria.correction, rng=rng)
+        return joint, replace(decision, notes=_kernel_notes(joint, decision, kernels, criteria.alpha))
 
 
 def best_set(
@@ -156,7 +171,10 @@ def best_set(
     log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
     log_pvalue[pairs.certain.any(axis=1)] = -math.inf
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction)
-    beaten_by = tuple(_beater(joint, pairs, i) if worse else None for i, worse in enumerate(decision.worse))
+    # By the model that it is larger than by a constant, if there is one, and otherwise the one with the largest ratio.
+    certain = np.argmin(np.where(pairs.certain, joint.values, math.inf), axis=1)
+    beaters = np.where(pairs.certain.any(axis=1), certain, np.argmax(pairs.ratio, axis=1)).tolist()
+    beaten_by = tuple(by if worse else None for by, worse in zip(beaters, decision.worse, strict=True))
     equivalent = None
     if margin:
         bounds = [upper_regret(without_margin, each, 1.0 - alpha) for each in laws]
@@ -187,13 +205,7 @@ def _lowest_ratio(n: float | None) -> float:
 
 def moment_selection(pairs: Differences, n: int | None) -> Array:
     """(l, l) offsets: 0 where j ∈ K_i, −inf elsewhere. Model i cannot lose to a j that it is far better than."""
-    return np.where(pairs.varies & (pairs.ratio > _lowest_ratio(n)), 0.0, -math.inf)
-
-
-def _beater(joint: JointEstimate, pairs: Differences, i: int) -> int:
-    if pairs.certain[i].any():
-        return int(np.argmin(np.where(pairs.certain[i], joint.values, math.inf)))
-    return int(np.argmax(pairs.ratio[i]))
+    return kept_pairs(pairs.varies & (pairs.ratio > _lowest_ratio(n)))
 
 
 # ── bounds for how much worse than the best each model is ────────────────────────────────────────────────────────────
@@ -220,7 +232,7 @@ def regret_bounds(joint: JointEstimate, level: float = 0.95, *, rng: Source, dra
     """
     pairs = differences(joint)
     null_law = law(joint, pairs.error, rng, draws)
-    offsets, count = _all_pairs(pairs), int(pairs.varies.sum())
+    offsets, count = kept_pairs(pairs.varies), int(pairs.varies.sum())
     all_maxima = maxima = null_law.maxima(offsets)
     spent = FIRST_STEP * (1.0 - level)
     first = _lower_regret(pairs, null_law.critical(maxima.max(axis=0), 1.0 - spent, count))
@@ -247,7 +259,7 @@ def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array 
 
     `maxima` are the law's maxima over all pairs, where they have been drawn already.
     """
-    maxima = null_law.maxima(_all_pairs(pairs)) if maxima is None else maxima
+    maxima = null_law.maxima(kept_pairs(pairs.varies)) if maxima is None else maxima
     counts = pairs.varies.sum(axis=1).tolist()
     # A model without any difference that varies has a critical value of −inf, which stands for 0 here.
     critical = np.array(
@@ -256,11 +268,6 @@ def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array 
     possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
     reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
     return np.asarray(np.maximum(reach.max(axis=1), 0.0))
-
-
-def _all_pairs(pairs: Differences) -> Array:
-    """(l, l) offsets that leave out only the pairs without variance."""
-    return np.where(pairs.varies, 0.0, -math.inf)
 
 
 # ── several kernels at once ──────────────────────────────────────────────────────────────────────────────────────────
@@ -284,8 +291,11 @@ def collection_best_set(
     `joints` has one estimate for each kernel, of the same models from the same rows, with their ψ rows. The best model
     is the one with the smallest mean over the kernels, and is never declared worse.
     """
-    for joint in joints:
-        _require_psi(joint)
+    if not all(map(has_psi_covariance, joints)):
+        raise InputError(
+            "kernel: several kernels in one test need the covariance of the ψ rows; use "
+            'estimator="complete" or "linear", with variance="projection"'
+        )
     if isinstance(rng, np.random.Generator):
         # Every law draws its numbers anew, and all need the same ones.
         rng = seeded(make_seed(rng), "collection")
@@ -316,13 +326,13 @@ def mean_estimate(joints: Sequence[JointEstimate]) -> JointEstimate:
     references = [part.reference for part in parts if part.reference is not None]
     models = tuple(np.mean([part.models[i] for part in parts], axis=0) for i in range(len(parts[0].models)))
     psi = Psi(np.mean(references, axis=0) if references else None, models, parts[0].shared)
-    shares = [joint.near_degeneracy for joint in joints if joint.near_degeneracy is not None]
+    fractions = [joint.near_degeneracy for joint in joints if joint.near_degeneracy is not None]
     return replace(
         joints[0],
         values=np.mean([joint.values for joint in joints], axis=0),
         covariance=psi.covariance(),
         psi=psi,
-        near_degeneracy=np.max(shares, axis=0) if len(shares) == len(joints) else None,
+        near_degeneracy=np.max(fractions, axis=0) if len(fractions) == len(joints) else None,
         second_order=None,
     )
 
@@ -349,40 +359,25 @@ def _kernel_laws(
     Each law makes its random numbers anew from the same streams: in the bootstrap the same resamples, otherwise the
     same G, of which it takes its own kernel's part.
     """
-    rows = psi_rows(joints[0]) or 0
+    rows, names = psi_rows(joints[0]) or 0, joints[0].names
     few = rows < SMALL_SAMPLE
     root = covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
-    method, freedom = (STUDENT, rows - 1) if few else (GAUSSIAN, None)
-    drawn = [
-        Law(method, draws, rows, each.error, _kernel_draws(root, len(joints), k, each, source, joints[0], freedom))
-        for k, each in enumerate(pairs)
-    ]
+
+    def normal(k: int) -> Law:
+        generators, part = streams(source, names), root[k * len(names) : (k + 1) * len(names)]
+
+        def chunk(draws: int) -> Pairs:
+            shared = np.stack([rng.standard_normal((len(joints), draws)) for rng in generators.models], axis=1)
+            g = part @ shared.reshape(len(root), draws)
+            return studentised_normal(g, pairs[k].error, generators, rows - 1 if few else None)
+
+        return Law(STUDENT if few else GAUSSIAN, draws, rows, chunk)
+
+    drawn = [normal(k) for k in range(len(joints))]
     if not few:
         return [drawn]
     resampled = [law(joint, each.error, source, draws, BOOTSTRAP) for joint, each in zip(joints, pairs, strict=True)]
     return [resampled, drawn]
-
-
-def _kernel_draws(
-    root: Array, kernels: int, k: int, pairs: Differences, source: Source, joint: JointEstimate, freedom: int | None
-) -> Callable[[int], Pairs]:
-    """The draws of one kernel's differences, from normal numbers that all kernels share."""
-    generators, count = streams(source, joint.names), len(joint.names)
-    rows = root[k * count : (k + 1) * count]
-
-    def chunk(draws: int) -> Pairs:
-        normal = np.stack([rng.standard_normal((kernels, draws)) for rng in generators.models], axis=1)
-        return studentised_normal(rows @ normal.reshape(len(root), draws), pairs.error, generators, freedom)
-
-    return chunk
-
-
-def _require_psi(joint: JointEstimate) -> None:
-    if not has_psi_covariance(joint):
-        raise InputError(
-            "kernel: several kernels in one test need the covariance of the ψ rows; use "
-            'estimator="complete" or "linear", with variance="projection"'
-        )
 
 
 def _kernel_notes(joint: JointEstimate, decision: Decision, kernels: Sequence[str], alpha: float) -> tuple[str, ...]:

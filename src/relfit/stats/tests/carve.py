@@ -38,7 +38,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -47,7 +46,17 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from relfit.stats.decision import Covariances, Decision, Gaps, decided_against, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, covariance_root, normal_draws, seeded, streams
-from relfit.stats.tests.base import Noise, Test, Trials
+from relfit.stats.tests.base import (
+    FALSE_POSITIVE_RATE,
+    GIVEN_CHOICE,
+    LONG_INTERVALS,
+    SAME_ROWS,
+    Criteria,
+    Noise,
+    Test,
+    Trials,
+    Words,
+)
 from relfit.stats.truncnorm import log_mass
 from relfit.util.arrays import Array, Rows
 
@@ -70,23 +79,31 @@ class Carve(Test):
     randomised: another seed may select another model.
     """
 
-    name: ClassVar[str] = "carve"
-    selects: ClassVar[bool] = True
-    randomised: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = True
+    name = "carve"
+    words = Words(
+        name="carving",
+        question=(
+            "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
+            f"every other model was tested for being no worse than that one. {SAME_ROWS}"
+        ),
+        error=FALSE_POSITIVE_RATE,
+        methods=(
+            "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
+            "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
+            "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
+        ),
+        lead="{best} was selected as best by a randomised choice (seed {seed})",
+        intervals=LONG_INTERVALS,
+        pvalue=GIVEN_CHOICE,
+        line="--",
+    )
+    selects = True
+    randomised = True
+    draws = True
 
-    def decide(
-        self,
-        joint: JointEstimate,
-        *,
-        alpha: float,
-        correction: str,
-        margin: float = 0.0,
-        seed: int = 0,
-        selection: JointEstimate | None = None,
-    ) -> Decision:
-        return carve(joint, alpha, correction, rng=seeded(seed, self.name), margin=margin)
+    def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
+        rng = seeded(criteria.seed, self.name)
+        return carve(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
 
     def bounds(
         self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from relfit.stats.decision import Decision, decided_against, gaps_to, lowest, sign_condition
 from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.base import Test, Trials
+from relfit.stats.tests.base import FALSE_POSITIVE_RATE, Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_fraction
 
@@ -36,32 +35,52 @@ class RelMulti(Test):
 
     select_fraction: float = 0.25
 
-    name: ClassVar[str] = "relmulti"
-    default_correction: ClassVar[str] = "by"
-    selects: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = True
+    name = "relmulti"
+    words = Words(
+        name="RelMulti",
+        question=(
+            "A random {fraction} of the rows chose the best model. The other rows, which had no part in that choice, "
+            "tested every other model for being no worse than the chosen one."
+        ),
+        error=FALSE_POSITIVE_RATE,
+        methods=(
+            "A random {fraction} of the rows selected the model with the smallest discrepancy; on the other rows we "
+            "tested for each other model the one-sided hypothesis that it is no worse{margin} than the selected one "
+            "(RelMulti [lim2019kernel])."
+        ),
+        lead="{best} was selected as best on {fraction} of the rows",
+        rows="for testing",
+        line="-.",
+    )
+    default_correction = "by"
+    auto_correction = "auto"
+    selects = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "select_fraction", check_fraction(self.select_fraction))
 
     @property
-    def split(self) -> float:  # type: ignore[override]
+    def split(self) -> float:
         return self.select_fraction
 
-    def decide(
-        self,
-        joint: JointEstimate,
-        *,
-        alpha: float,
-        correction: str,
-        margin: float = 0.0,
-        seed: int = 0,
-        selection: JointEstimate | None = None,
-    ) -> Decision:
+    def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
+        """The verdicts of RelMulti.
+
+        J = argmin of the D of the selecting rows; for each i ≠ J a one-sided z test of ``D_i ≤ D_J + δ`` on the testing
+        rows, whose l − 1 p-values are adjusted.
+        """
         assert selection is not None  # noqa: S101  (the pipeline splits the rows for a test that asks for it)
-        decision = relmulti(selection, joint, alpha, correction, margin=margin)
+        selected, tied = lowest(selection.values, np.diag(selection.covariance))
+        best, margin = int(selected), criteria.margin
+        gaps = gaps_to(joint, best)
+        decision = decided_against(
+            *(gaps, best, gaps.z_log_pvalues(margin)[0], gaps.z_log_equivalence(margin)[0] if margin else None),
+            alpha=criteria.alpha,
+            correction=self.resolved_correction(criteria.correction, joint.covariance, best),
+            tied=tied,
+        )
         reason = _AUTO_NOTES.get(decision.correction)
-        return replace(decision, notes=(reason,)) if correction == "auto" and reason else decision
+        return replace(decision, notes=(reason,)) if criteria.correction == "auto" and reason else decision
 
     def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
         best = np.argmin(trials.selection(), axis=1)
@@ -75,28 +94,5 @@ class RelMulti(Test):
     @classmethod
     def resolved_correction(cls, correction: str, covariance: Array, best: int) -> str:
         """The correction that is really applied: "auto" is BH where its sign condition holds, otherwise BY."""
-        if correction == "auto" and len(covariance) > 2:
-            return "bh" if sign_condition(covariance, best) else "by"
-        return super().resolved_correction(correction, covariance, best)
-
-
-def relmulti(
-    selection: JointEstimate, testing: JointEstimate, alpha: float, correction: str = "by", *, margin: float = 0.0
-) -> Decision:
-    """The verdicts of RelMulti.
-
-    J = argmin of the D of the selecting rows; for each i ≠ J a one-sided z test of ``D_i ≤ D_J + δ`` on the testing
-    rows, δ = `margin`, whose l − 1 p-values are adjusted.
-    """
-    selected, tied = lowest(selection.values, np.diag(selection.covariance))
-    best = int(selected)
-    gaps = gaps_to(testing, best)
-    return decided_against(
-        gaps,
-        best,
-        gaps.z_log_pvalues(margin)[0],
-        gaps.z_log_equivalence(margin)[0] if margin else None,
-        alpha=alpha,
-        correction=RelMulti.resolved_correction(correction, testing.covariance, best),
-        tied=tied,
-    )
+        used = super().resolved_correction(correction, covariance, best)
+        return used if used != "auto" else "bh" if sign_condition(covariance, best) else "by"

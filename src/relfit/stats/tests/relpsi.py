@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -19,7 +18,16 @@ from relfit.stats.decision import (
     selective_log_equivalence,
 )
 from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.base import Test, Trials
+from relfit.stats.tests.base import (
+    FALSE_POSITIVE_RATE,
+    GIVEN_CHOICE,
+    LONG_INTERVALS,
+    SAME_ROWS,
+    Criteria,
+    Test,
+    Trials,
+    Words,
+)
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.text import listed
@@ -40,20 +48,52 @@ class RelPSI(Test):
     positive rate among the models that are as good as the selected one.
     """
 
-    name: ClassVar[str] = "relpsi"
-    closed_form: ClassVar[bool] = True
+    name = "relpsi"
+    words = Words(
+        name="RelPSI",
+        question=(
+            "The model with the smallest value was chosen, and every other model was tested for being no worse than "
+            f"that one. {SAME_ROWS}"
+        ),
+        error=FALSE_POSITIVE_RATE,
+        methods=(
+            "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
+            "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
+            "p-values from a truncated normal distribution [lee2016exact]."
+        ),
+        intervals=LONG_INTERVALS,
+        pvalue=GIVEN_CHOICE,
+        line=":",
+    )
 
-    def decide(
-        self,
-        joint: JointEstimate,
-        *,
-        alpha: float,
-        correction: str,
-        margin: float = 0.0,
-        seed: int = 0,
-        selection: JointEstimate | None = None,
-    ) -> Decision:
-        decision = relpsi(joint, alpha, correction, margin=margin)
+    def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
+        """The verdicts of RelPSI.
+
+        J = argmin D. For each i, ``t = D_i − D_J`` is, given that J was selected, a normal variable truncated to
+        [V⁻, V⁺]; ``p = P(N(δ, s²) > t | V⁻, V⁺)`` with the mean at the least favourable value of "D_i − D_J ≤ δ".
+        """
+        covariances, values, margin = Covariances(joint.covariance), joint.values[None], criteria.margin
+        selected, tied = lowest(values, covariances.variance)
+        best = int(selected[0])
+        gaps = covariances.gaps(values, best)
+        tested = np.flatnonzero(~gaps.constant[0]).tolist()
+        lower, upper = _limits(gaps, tied, tested)
+        limits = np.tile([-math.inf, math.inf], (len(joint.names), 1))
+        limits[tested] = np.stack([lower[0], upper[0]], axis=1)
+        log_pvalue, log_equivalence = gaps.known_log_pvalues(margin)[0], None
+        log_pvalue[tested] = _log_pvalues(gaps, tested, lower, upper, margin)[0]
+        if margin:
+            t, s = gaps.gap[:, tested], gaps.error[:, tested]
+            log_equivalence = gaps.known_log_equivalence(margin)[0]
+            log_equivalence[tested] = selective_log_equivalence(t, s, lower, upper, margin)[0]
+        decision = decided_against(
+            *(gaps, best, log_pvalue, log_equivalence),
+            alpha=criteria.alpha,
+            # The sign condition of BH is about untruncated differences; BY holds whatever their dependence.
+            correction=self.resolved_correction(criteria.correction, joint.covariance, best),
+            tied=tied[0] | (limits[:, 0] == limits[:, 1]),
+            truncation=limits,
+        )
         return replace(decision, notes=_notes(joint, decision, margin))
 
     def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
@@ -66,39 +106,6 @@ class RelPSI(Test):
     def two_model_power(self, signal: float, alpha: float, correction: str) -> float:
         """Φ(r − z_{1−α/2}): given the selection the difference is half-normal, as in a two-sided test."""
         return float(ndtr(signal + ndtri(alpha / 2.0)))
-
-
-def relpsi(joint: JointEstimate, alpha: float, correction: str = "none", *, margin: float = 0.0) -> Decision:
-    """The verdicts of RelPSI.
-
-    J = argmin D. For each i, ``t = D_i − D_J`` is, given that J was selected, a normal variable truncated to [V⁻, V⁺];
-    ``p = P(N(δ, s²) > t | V⁻, V⁺)`` with the mean at the least favourable value of "D_i − D_J ≤ δ", δ = `margin`.
-    """
-    covariances, values = Covariances(joint.covariance), joint.values[None]
-    selected, tied = lowest(values, covariances.variance)
-    best = int(selected[0])
-    gaps = covariances.gaps(values, best)
-    tested = np.flatnonzero(~gaps.constant[0]).tolist()
-    lower, upper = _limits(gaps, tied, tested)
-    limits = np.tile([-math.inf, math.inf], (len(joint.names), 1))
-    limits[tested] = np.stack([lower[0], upper[0]], axis=1)
-    log_pvalue, log_equivalence = gaps.known_log_pvalues(margin)[0], None
-    log_pvalue[tested] = _log_pvalues(gaps, tested, lower, upper, margin)[0]
-    if margin:
-        t, s = gaps.gap[:, tested], gaps.error[:, tested]
-        log_equivalence = gaps.known_log_equivalence(margin)[0]
-        log_equivalence[tested] = selective_log_equivalence(t, s, lower, upper, margin)[0]
-    return decided_against(
-        gaps,
-        best,
-        log_pvalue,
-        log_equivalence,
-        alpha=alpha,
-        # The sign condition of BH is about untruncated differences; BY holds whatever their dependence.
-        correction=RelPSI.resolved_correction(correction, joint.covariance, best),
-        tied=tied[0] | (limits[:, 0] == limits[:, 1]),
-        truncation=limits,
-    )
 
 
 def _limits(gaps: Gaps, tied: Mask, models: list[int]) -> tuple[Array, Array]:
