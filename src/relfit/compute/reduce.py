@@ -36,7 +36,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products, zero_products
+from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.rows import LazyRows, cuts, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
@@ -508,20 +508,20 @@ class _RunningJob:
         right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
         self.job = replace(job, right=right, left=left)
         self.blocks = plan_blocks(self.job, runtime)
-        self.rows = {w: zero_products(side, len(job.x)) for w, side in right.items()}
-        self.columns = {w: zero_products(side, len(job.across)) for w, side in left.items()}
-        self.squares = 0.0
+        self.sums = self.job.zeros()
 
     def add(self, i: slice, j: slice, products: Products) -> None:
         """Add the products of one block."""
         for w, rows in products.rows.items():
-            self.rows[w][..., i] += rows
-        target = self.rows if self.job.symmetric else self.columns
+            self.sums.rows[w][..., i] += rows
+        target = self.sums.rows if self.job.symmetric else self.sums.columns
         for w, columns in products.columns.items():
             target[w][..., j] += columns
-        self.squares += products.squares * (2.0 if self.job.symmetric and i != j else 1.0)
+        self.sums.squares += products.squares * (2.0 if self.job.symmetric and i != j else 1.0)
 
     def products(self) -> Products:
         """The products of the whole job, (rows, right-hand sides)."""
-        rows, columns = ({w: a if a.ndim == 1 else a.T for w, a in each.items()} for each in (self.rows, self.columns))
-        return Products(rows, columns, self.squares)
+        rows, columns = (
+            {w: a if a.ndim == 1 else a.T for w, a in each.items()} for each in (self.sums.rows, self.sums.columns)
+        )
+        return Products(rows, columns, self.sums.squares)
