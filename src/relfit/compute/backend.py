@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -28,7 +28,6 @@ BACKENDS = ("auto", "numpy", "torch", "triton")
 TILE = 448
 # With at least this many columns to multiply, tiles are as wide as their block.
 MANY_COLUMNS = 16
-
 # Blocks are whole numbers of tiles, so that no edges are wasted.
 SMALLEST_BLOCK, LARGEST_BLOCK = TILE, 4 * TILE
 # Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
@@ -47,11 +46,10 @@ class Points:
     """Rows prepared once for squared distances by one matrix product.
 
     ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
-    centred rows themselves, used instead where the product would lose digits (`by_differences`). On a device, all three
-    are the rows, and `largest` is their largest squared norm.
+    centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
+    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm.
     """
 
-    # Of the backend's library.
     rows: Any
     left: Any
     right: Any
@@ -139,6 +137,11 @@ class Products:
     columns: dict[Weight, Array]
     squares: float = 0.0
 
+    def map(self, function: Callable[[Array], Array]) -> Products:
+        """The same with this function of every array."""
+        rows, columns = ({w: function(a) for w, a in each.items()} for each in (self.rows, self.columns))
+        return Products(rows, columns, self.squares)
+
 
 class Backend(Protocol):
     """A library that can prepare points and reduce a block. Implementations must be picklable values."""
@@ -185,11 +188,9 @@ class NumpyBackend:
 
     @property
     def name(self) -> str:
-        """The name shown in results."""
         return "numpy" if self.precision == "double" else "numpy (float32)"
 
     def array(self, values: Array) -> Array:
-        """The values themselves."""
         return values
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
@@ -222,13 +223,12 @@ class NumpyBackend:
         )
 
     def block_sums(self, block: Job) -> Products:
-        """The products of the block, tile by tile in a fixed order."""
         operands = _Operands(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
         products = add_up_tiles(block, operands, TILE, operands.width, lambda phi: float(phi.ravel() @ phi.ravel()))
         for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
-            for w, side in sides.items():
-                if side.scale is not None:
-                    sums[w] *= side.scale
+            for w, (_, scale) in sides.items():
+                if scale is not None:
+                    sums[w] *= scale
         return products
 
 
@@ -262,17 +262,16 @@ def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_nor
     return products
 
 
-class _Side(NamedTuple):
-    """A right-hand side; in float32 its columns are divided by their `scale`, so that they fit float32."""
-
-    columns: Array
-    scale: Array | None = None
+_Side = tuple[Array, Array | None]
 
 
-def _single(side: Array) -> _Side:
+def _side(side: Array, dtype: Any) -> _Side:
+    """A right-hand side in the working precision; in float32 its columns are divided by a scale, so that they fit."""
+    if dtype == np.float64:
+        return side, None
     largest = np.abs(side).max(axis=0, initial=0.0)
     scale = np.where(largest > 0.0, largest, 1.0)
-    return _Side((side / scale).astype(np.float32), np.asarray(scale)[..., None])
+    return (side / scale).astype(np.float32), np.asarray(scale)[..., None]
 
 
 class _Operands:
@@ -282,8 +281,7 @@ class _Operands:
         self.block, self.across, self.without_diagonal = block, block.across, block.without_diagonal
         self.by_differences = block.x.by_differences or self.across.by_differences
         self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, self.across.right))
-        make = _Side if dtype == np.float64 else _single
-        self.right, self.left = ({w: make(side) for w, side in sides.items()} for sides in (block.right, block.left))
+        self.right, self.left = ({w: _side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
         columns = max(math.prod(side.shape[1:]) for side in block.sides)
         if block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
             # Strips: adding up the products of square tiles would cost noticeable time. Kernels other than the
@@ -319,7 +317,7 @@ class _Operands:
 
     def product(self, side: _Side, part: slice, tile: Array) -> Array:
         """(tile @ side[part])ᵀ, as (right-hand sides × rows) @ tile: the shape at which BLAS is fastest."""
-        columns = side.columns[part].T
+        columns = side[0][part].T
         out = self.out[: columns.size // columns.shape[-1] * len(tile)].reshape(*columns.shape[:-1], len(tile))
         return np.matmul(columns, tile.T, out=out)
 
@@ -344,11 +342,9 @@ class LookupBackend(NumpyBackend):
     """Products with blocks of a given kernel matrix, which are looked up instead of computed."""
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
-        """The row numbers (n, 1) themselves."""
         return Points(rows, rows, rows.T, by_differences=False)
 
     def block_sums(self, block: Job) -> Products:
-        """The products of the block with φ = its values."""
         kernel: Any = block.kernel
         values = kernel.block(block.x.rows, block.across.rows)
         if block.without_diagonal:

@@ -32,7 +32,6 @@ class TorchBackend:
 
     @property
     def name(self) -> str:
-        """The device, and the precision if it is not float64."""
         return f"torch ({self.device}{', float32' if self.precision == 'single' else ''})"
 
     def array(self, values: Any) -> Any:
@@ -42,8 +41,7 @@ class TorchBackend:
         return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
-        """The whole matrix; the backend cuts it into tiles itself."""
-        return max(longest, 1)
+        return max(longest, 1)  # The whole matrix, which is cut into tiles only.
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows on the device, in units near a Gaussian's bandwidth; operands are made block by block."""

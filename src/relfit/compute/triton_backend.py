@@ -77,7 +77,6 @@ class TritonBackend(TorchBackend):
 
     @property
     def name(self) -> str:
-        """The device."""
         return f"triton ({self.device})"
 
     def points(self, kernel: Kernel, rows: Any) -> Points:
@@ -302,7 +301,12 @@ def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
         return None
     peak, offset, slope, exponent = kernel.power
     if kernel.variable == "dot":
-        return _dot_form(peak, offset, slope, exponent, largest) if weight == "phi" else None
+        bound = offset + slope * largest
+        if weight != "phi" or exponent not in DEGREES or not 0.0 < bound < math.inf:
+            return None
+        scale, factor = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0, peak * bound**exponent
+        form = Form(DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound)
+        return form if math.isfinite(factor) else None
     if offset != 1.0 or math.sqrt(largest * slope) > math.sqrt(LARGEST_NORM):
         return None
     scale = math.sqrt(slope)
@@ -326,17 +330,6 @@ def fits(kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *,
         if sides and not (near and layout_of(dim, form.kind).held):
             return False
     return True
-
-
-def _dot_form(peak: float, offset: float, slope: float, exponent: float, largest: float) -> Form | None:
-    bound = offset + slope * largest
-    if not 0.0 < bound < math.inf or exponent not in DEGREES:
-        return None
-    scale = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0
-    factor = peak * bound**exponent
-    if not math.isfinite(factor):
-        return None
-    return Form(DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound)
 
 
 def layout_of(dim: int, kind: int) -> Layout:
