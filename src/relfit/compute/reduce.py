@@ -103,22 +103,27 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
     if name == "numpy":
         return NumpyBackend(cast(Precision, precision)), ()
     _require("torch")
-    from relfit.compute.torch_backend import TorchBackend
-
     if name == "torch":
-        return TorchBackend(device or "cpu", cast(Precision, precision)), ()
+        return _tensor_backend(device or "cpu", cast(Precision, precision)), ()
     _require("triton")
     if os.environ.get("TRITON_INTERPRET") == "1":
         device = "cpu"  # Triton's interpreter: slow, for tests.
     elif not has_cuda():
         raise BackendUnavailable('backend: "triton" needs a CUDA device and torch sees none; use "auto" or "torch"')
-    device = device or "cuda:0"
     if fits_fused(workload):
+        return _tensor_backend(device or "cuda:0", fused=True), ()
+    note = "the fused kernels do not fit this kernel, or rows so far apart in its units; torch computed in float64"
+    return _tensor_backend(device or "cuda:0"), (note,)
+
+
+def _tensor_backend(device: str, precision: Precision = "double", *, fused: bool = False) -> Backend:
+    if fused:
         from relfit.compute.triton_backend import TritonBackend
 
-        return TritonBackend(device), ()
-    note = "the fused kernels do not fit this kernel, or rows so far apart in its units; torch computed in float64"
-    return TorchBackend(device), (note,)
+        return TritonBackend(device)
+    from relfit.compute.torch_backend import TorchBackend
+
+    return TorchBackend(device, precision)
 
 
 def fits_fused(workload: Workload) -> bool:
@@ -152,13 +157,7 @@ class LocalBackend(NumpyBackend):
         """The backend of this process."""
         if not has_cuda():
             return NumpyBackend(self.precision)
-        if self.fused and _has("triton"):
-            from relfit.compute.triton_backend import TritonBackend
-
-            return TritonBackend("cuda:0")
-        from relfit.compute.torch_backend import TorchBackend
-
-        return TorchBackend("cuda:0", self.precision)
+        return _tensor_backend("cuda:0", self.precision, fused=self.fused and _has("triton"))
 
 
 @dataclass(frozen=True)

@@ -435,32 +435,24 @@ class Matrix(NamedTuple):
 
 def units_of(matrix: Matrix) -> tuple[Units, Units]:
     """Units (j, first, last) of tiles inside the matrix, and of tiles on its edges or diagonal, which need a mask."""
-    clear, masked = _runs(matrix)
-    tiles = sum(int((last - first).clip(0).sum()) for _, first, last in (clear, masked))
-    longest = int(np.clip(tiles // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))
-    return _cut(clear, longest), _cut(masked, longest)
-
-
-def _runs(matrix: Matrix) -> tuple[Units, Units]:
-    """Clear and masked runs, (3, ·): row tiles first … last − 1 of column tile j.
-
-    They are those up to the diagonal, across it, beyond it, and the last rows.
-    """
     j = np.arange(-(-matrix.columns // matrix.width), dtype=np.int32)
     whole, tiles = matrix.rows // matrix.height, -(-matrix.rows // matrix.height)
     above = (j * matrix.width // matrix.height).clip(max=whole)
     below = (-(-((j + 1) * matrix.width) // matrix.height)).clip(max=tiles)
     ragged = (j + 1) * matrix.width > matrix.columns
-    if matrix.symmetric:
-        above = np.where(ragged, 0, above)
-        return np.stack([j, np.zeros_like(j), above]), np.stack([j, above, below])
-    if not matrix.paired:
+    if not matrix.symmetric and not matrix.paired:
         above = below = np.full_like(j, whole)
     above = np.where(ragged, 0, above)
-    below = np.where(ragged, tiles, below)
-    after = np.maximum(below, np.where(ragged, tiles, whole))
-    clear = np.hstack([[j, np.zeros_like(j), above], [j, below, after]])
-    return clear, np.hstack([[j, above, below], [j, after, np.full_like(j, tiles)]])
+    # Runs of row tiles first … last − 1 of column tile j: up to the diagonal, across it, beyond it, the last rows.
+    clear, masked = np.array([j, np.zeros_like(j), above]), np.array([j, above, below])
+    if not matrix.symmetric:
+        below = np.where(ragged, tiles, below)
+        after = np.maximum(below, np.where(ragged, tiles, whole))
+        clear = np.hstack([clear, [j, below, after]])
+        masked = np.hstack([[j, above, below], [j, after, np.full_like(j, tiles)]])
+    count = sum(int((last - first).clip(0).sum()) for _, first, last in (clear, masked))
+    longest = int(np.clip(count // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))
+    return _cut(clear, longest), _cut(masked, longest)
 
 
 def _cut(runs: Units, longest: int) -> Units:
