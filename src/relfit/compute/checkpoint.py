@@ -102,9 +102,7 @@ class FinishedPatches:
     def put(self, number: int, rows: Array, columns: Array | None, squares: float) -> None:
         """Record a patch; it is on disk when this returns."""
         width = 0 if rows.ndim == 1 else rows.shape[1]
-        blobs = (
-            None if array is None else np.ascontiguousarray(array, dtype="<f8").tobytes() for array in (rows, columns)
-        )
+        blobs = (None if a is None else np.ascontiguousarray(a, dtype="<f8").tobytes() for a in (rows, columns))
         values = (self._work, number, width, *blobs, float(squares))
         with self._file.transaction() as connection:
             connection.execute("INSERT INTO patches VALUES (?, ?, ?, ?, ?, ?)", values)

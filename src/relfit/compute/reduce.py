@@ -321,8 +321,8 @@ def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int])
         more = tuple(sums.rows.shape[1:])
         total = Sums(np.zeros((shape[0], *more)), None if patch.x == patch.y else np.zeros((shape[1], *more)))
     total.rows[slice(*patch.i)] += host(sums.rows)
-    target = total.rows if patch.x == patch.y else total.columns
-    if sums.columns is not None and target is not None:
+    if sums.columns is not None:
+        target = total.rows if patch.x == patch.y else cast(Array, total.columns)
         target[slice(*patch.j)] += host(sums.columns)
     twice = patch.x == patch.y and not patch.symmetric
     return replace(total, squares=total.squares + (2.0 if twice else 1.0) * sums.squares)
