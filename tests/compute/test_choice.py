@@ -20,7 +20,7 @@ def machine(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setattr(reduce, "_has", lambda library: True)
     monkeypatch.setattr(reduce, "has_cuda", lambda: True)
-    monkeypatch.setattr(reduce, "interpreted", lambda: False)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
 def name_of(name, precision, of):

@@ -18,7 +18,7 @@ from relfit.compute import memory
 from relfit.compute import rows as stored
 from relfit.compute.backend import NumpyBackend
 from relfit.compute.memory import Budget, parse_memory
-from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, stored_rows, written_rows
+from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, written_rows
 from relfit.data.arrays import open_rows
 from relfit.data.files import FileRows
 from relfit.data.models import Density
@@ -210,12 +210,17 @@ def test_embeddings_in_a_column_of_lists_stay_float32(samples, tmp_path):
     np.testing.assert_array_equal(opened[:], samples["a"].astype(float))
 
 
+def _stored(path):
+    mapped = np.load(path, mmap_mode="r")
+    return bare_rows(path, mapped.dtype, mapped.shape, mapped.offset)
+
+
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i2", "?", "<f2"])
 def test_rows_of_a_file_are_those_of_the_array(dtype, tmp_path):
     rng = np.random.default_rng(0)
     rows = (3 * rng.normal(size=(5_000, 4))).astype(dtype)
     np.save(tmp_path / "x.npy", rows)
-    here, there = rows.astype(float), stored_rows(tmp_path / "x.npy")
+    here, there = rows.astype(float), _stored(tmp_path / "x.npy")
     some = rng.integers(5_000, size=700)
     few = np.array([4_999, 0, 17, 17])
     for wanted in (slice(None), slice(10, 20), slice(20, 10), slice(3, 4_000, 7), some, few, few[:0]):
@@ -230,7 +235,7 @@ def test_rows_of_a_file_are_those_of_the_array(dtype, tmp_path):
 def test_a_file_that_changes_or_goes_is_noticed(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.ones((10, 2)))
-    rows = stored_rows(path)
+    rows = _stored(path)
     np.save(path, np.ones((11, 2)))
     refused(lambda: rows[:5], "x.npy", "changed while it was being read")
     path.unlink()

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -28,7 +28,6 @@ BACKENDS = ("auto", "numpy", "torch", "triton")
 TILE = 448
 # With at least this many columns to multiply, tiles are as wide as their block.
 MANY_COLUMNS = 16
-
 # Blocks are whole numbers of tiles, so that no edges are wasted.
 SMALLEST_BLOCK, LARGEST_BLOCK = TILE, 4 * TILE
 # Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
@@ -47,19 +46,21 @@ class Points:
     """Rows prepared once for squared distances by one matrix product.
 
     ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
-    centred rows themselves, used instead where the product would lose digits (`by_differences`).
+    centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
+    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm.
     """
 
-    rows: Array
-    left: Array
-    right: Array
+    rows: Any
+    left: Any
+    right: Any
     by_differences: bool
+    largest: float = 0.0
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, block: slice) -> Points:
-        return Points(self.rows[block], self.left[block], self.right[:, block], self.by_differences)
+        return Points(self.rows[block], self.left[block], self.right[:, block], self.by_differences, self.largest)
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,20 @@ class Job:
         """The part between these rows and these columns."""
         right = {w: side[j] for w, side in self.right.items()}
         if self.symmetric and i == j:
-            return replace(self, x=self.x[i], right=right)
+            return Job(self.kernel, self.x[i], None, right, squares=self.squares)
         # Off the diagonal of a symmetric matrix, the transposed half is the column products.
         left = {w: side[i] for w, side in (self.right if self.symmetric else self.left).items()}
-        diagonal = self.diagonal or i != j
-        return replace(self, x=self.x[i], y=self.across[j], right=right, left=left, diagonal=diagonal)
+        return Job(self.kernel, self.x[i], self.across[j], right, left, self.diagonal or i != j, self.squares)
+
+    def zeros(self) -> Products:
+        """Zeros for the transposed products, in the library of the right-hand sides."""
+
+        def zeros(side: Any, length: int) -> Array:
+            shape = (*side.shape[1:], length)
+            return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
+
+        rows = {w: zeros(side, len(self.x)) for w, side in self.right.items()}
+        return Products(rows, {w: zeros(side, len(self.across)) for w, side in self.left.items()})
 
 
 @dataclass
@@ -127,11 +137,10 @@ class Products:
     columns: dict[Weight, Array]
     squares: float = 0.0
 
-
-def zero_products(side: Any, length: int) -> Array:
-    """Zeros for the transposed products of a matrix of `length` rows with a right-hand side, where that is."""
-    shape = (*side.shape[1:], length)
-    return np.zeros(shape) if isinstance(side, np.ndarray) else side.new_zeros(shape)
+    def map(self, function: Callable[[Array], Array]) -> Products:
+        """The same with this function of every array."""
+        rows, columns = ({w: function(a) for w, a in each.items()} for each in (self.rows, self.columns))
+        return Products(rows, columns, self.squares)
 
 
 class Backend(Protocol):
@@ -179,11 +188,9 @@ class NumpyBackend:
 
     @property
     def name(self) -> str:
-        """The name shown in results."""
         return "numpy" if self.precision == "double" else "numpy (float32)"
 
     def array(self, values: Array) -> Array:
-        """The values themselves."""
         return values
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
@@ -216,15 +223,12 @@ class NumpyBackend:
         )
 
     def block_sums(self, block: Job) -> Products:
-        """The products of the block, tile by tile in a fixed order."""
         operands = _Operands(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
-        products = add_up_tiles(
-            block, operands, TILE, operands.width, lambda phi: float(phi.reshape(-1) @ phi.reshape(-1))
-        )
+        products = add_up_tiles(block, operands, TILE, operands.width, lambda phi: float(phi.ravel() @ phi.ravel()))
         for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
-            for w, side in sides.items():
-                if side.scale is not None:
-                    sums[w] *= side.scale
+            for w, (_, scale) in sides.items():
+                if scale is not None:
+                    sums[w] *= scale
         return products
 
 
@@ -234,8 +238,7 @@ def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_nor
     ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side, part, tile)`` is
     ``(tile @ side[part])ᵀ``. A symmetric block has square tiles on its diagonal and all that is right of them.
     """
-    rows = {w: zero_products(side, len(block.x)) for w, side in block.right.items()}
-    columns = {w: zero_products(side, len(block.across)) for w, side in block.left.items()}
+    products, symmetric, columns = block.zeros(), block.symmetric, len(block.across)
     squares = 0.0
 
     def add(sums: Array, at: slice, side: Any, part: slice, tile: Array) -> None:
@@ -243,47 +246,47 @@ def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_nor
         view += operands.product(side, part, tile)
 
     for i in cuts(len(block.x), height):
-        right_of_i = cuts(len(block.across), width, start=i.stop if block.symmetric else 0)
-        for j in (i, *right_of_i) if block.symmetric else right_of_i:
+        right_of_i = cuts(columns, width, start=i.stop if symmetric else 0)
+        for j in (i, *right_of_i) if symmetric else right_of_i:
             weights = operands.weights(i, j)
-            mirrored = block.symmetric and i != j
+            mirrored = symmetric and i != j
             for w, tile in weights.items():
-                add(rows[w], i, operands.right[w], j, tile)
+                add(products.rows[w], i, operands.right[w], j, tile)
                 if mirrored:
-                    add(rows[w], j, operands.right[w], i, tile.T)
-                elif w in columns:
-                    add(columns[w], j, operands.left[w], i, tile.T)
+                    add(products.rows[w], j, operands.right[w], i, tile.T)
+                elif w in operands.left:
+                    add(products.columns[w], j, operands.left[w], i, tile.T)
             if block.squares:
                 squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
-    return Products(rows, columns, float(squares))
+    products.squares = float(squares)
+    return products
 
 
-class _Side(NamedTuple):
-    """A right-hand side; in float32 its columns are divided by their `scale`, so that they fit float32."""
-
-    columns: Array
-    scale: Array | None = None
+_Side = tuple[Array, Array | None]
 
 
-def _single(side: Array) -> _Side:
+def _side(side: Array, dtype: Any) -> _Side:
+    """A right-hand side in the working precision; in float32 its columns are divided by a scale, so that they fit."""
+    if dtype == np.float64:
+        return side, None
     largest = np.abs(side).max(axis=0, initial=0.0)
     scale = np.where(largest > 0.0, largest, 1.0)
-    return _Side((side / scale).astype(np.float32), np.asarray(scale)[..., None])
+    return (side / scale).astype(np.float32), np.asarray(scale)[..., None]
 
 
 class _Operands:
     """A block's operands in the working precision, prepared once for all tiles."""
 
     def __init__(self, block: Job, dtype: Any) -> None:
-        self.block = block
-        self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, block.across.right))
-        make = _Side if dtype == np.float64 else _single
-        self.right, self.left = ({w: make(side) for w, side in sides.items()} for sides in (block.right, block.left))
+        self.block, self.across, self.without_diagonal = block, block.across, block.without_diagonal
+        self.by_differences = block.x.by_differences or self.across.by_differences
+        self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, self.across.right))
+        self.right, self.left = ({w: _side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
         columns = max(math.prod(side.shape[1:]) for side in block.sides)
         if block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
             # Strips: adding up the products of square tiles would cost noticeable time. Kernels other than the
             # Gaussian need several tiles at once, which are kept small.
-            self.width = max(TILE, len(block.across))
+            self.width = max(TILE, len(self.across))
         else:
             self.width = TILE if dtype == np.float64 else 2 * TILE
         # Reused: new arrays of this size for every tile would be taken from and returned to the system each time.
@@ -292,11 +295,10 @@ class _Operands:
 
     def weights(self, i: slice, j: slice) -> dict[Weight, Array]:
         """One tile of every weight that is asked for; pairs that are left out are 0."""
-        block, kernel, which = self.block, self.block.kernel, tuple(self.block.right)
-        height, width = i.stop - i.start, j.stop - j.start
+        kernel, height, width = self.block.kernel, i.stop - i.start, j.stop - j.start
         tile = self.tile[: height * width].reshape(height, width)
-        if block.x.by_differences or block.across.by_differences:
-            cdist(block.x.rows[i], block.across.rows[j], "sqeuclidean", out=tile)
+        if self.by_differences:
+            cdist(self.block.x.rows[i], self.across.rows[j], "sqeuclidean", out=tile)
             tile *= length_unit(kernel)[1]
         else:
             np.matmul(self.x[i], self.y[:, j], out=tile)
@@ -306,15 +308,16 @@ class _Operands:
         else:
             if kernel.variable == "r2":
                 np.maximum(tile, 0.0, out=tile)
+            which = tuple(self.block.right)
             weights = dict(zip(which, kernel.weights(tile, which), strict=True))
-        if block.without_diagonal and j.start <= i.start < j.stop:
+        if self.without_diagonal and j.start <= i.start < j.stop:
             for weight in weights.values():
                 np.fill_diagonal(weight[:, i.start - j.start :], 0.0)
         return weights
 
     def product(self, side: _Side, part: slice, tile: Array) -> Array:
         """(tile @ side[part])ᵀ, as (right-hand sides × rows) @ tile: the shape at which BLAS is fastest."""
-        columns = side.columns[part].T
+        columns = side[0][part].T
         out = self.out[: columns.size // columns.shape[-1] * len(tile)].reshape(*columns.shape[:-1], len(tile))
         return np.matmul(columns, tile.T, out=out)
 
@@ -339,11 +342,9 @@ class LookupBackend(NumpyBackend):
     """Products with blocks of a given kernel matrix, which are looked up instead of computed."""
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
-        """The row numbers (n, 1) themselves."""
         return Points(rows, rows, rows.T, by_differences=False)
 
     def block_sums(self, block: Job) -> Products:
-        """The products of the block with φ = its values."""
         kernel: Any = block.kernel
         values = kernel.block(block.x.rows, block.across.rows)
         if block.without_diagonal:

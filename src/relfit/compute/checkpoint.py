@@ -56,11 +56,16 @@ class Checkpoint:
     def resume(self, digest: str, patches: int) -> FinishedPatches:
         """The finished patches of the next work of this run; `digest` identifies everything that decides its sums.
 
-        The works of a run come in a fixed order.
+        The works of a run come in a fixed order. A file of another run is refused.
         """
         if self._file is None:
             self._file = Database(self.path, CHECKPOINT)
-            self._claim(self._file)
+            recorded_run = dict(self._file.connection.execute("SELECT item, value FROM run").fetchall())
+            if not recorded_run:
+                with self._file.transaction() as connection:
+                    connection.executemany("INSERT INTO run VALUES (?, ?)", list(self.run.items()))
+            elif recorded_run != self.run:
+                raise self._refusal("; ".join(_differences(recorded_run, self.run)))
         work, self._works = self._works, self._works + 1
         recorded = self._file.connection.execute("SELECT digest FROM works WHERE work = ?", (work,)).fetchone()
         if recorded is None:
@@ -74,15 +79,6 @@ class Checkpoint:
         """Close the file, if it was opened."""
         if self._file is not None:
             self._file.close()
-
-    def _claim(self, file: Database) -> None:
-        """Record the run in a new file; refuse a file of another run."""
-        recorded = dict(file.connection.execute("SELECT item, value FROM run").fetchall())
-        if not recorded:
-            with file.transaction() as connection:
-                connection.executemany("INSERT INTO run VALUES (?, ?)", list(self.run.items()))
-        elif recorded != self.run:
-            raise self._refusal("; ".join(_differences(recorded, self.run)))
 
     def _refusal(self, why: str) -> InputError:
         return InputError(f"checkpoint: {self.path!r} belongs to another run ({why}); give a new file, or delete it")
@@ -106,7 +102,8 @@ class FinishedPatches:
     def put(self, number: int, rows: Array, columns: Array | None, squares: float) -> None:
         """Record a patch; it is on disk when this returns."""
         width = 0 if rows.ndim == 1 else rows.shape[1]
-        values = (self._work, number, width, _blob(rows), None if columns is None else _blob(columns), float(squares))
+        blobs = (None if a is None else np.ascontiguousarray(a, dtype="<f8").tobytes() for a in (rows, columns))
+        values = (self._work, number, width, *blobs, float(squares))
         with self._file.transaction() as connection:
             connection.execute("INSERT INTO patches VALUES (?, ?, ?, ?, ?, ?)", values)
 
@@ -114,8 +111,8 @@ class FinishedPatches:
 def finished_patches(path: str | os.PathLike[str]) -> tuple[int, int]:
     """The number of finished patches in a checkpoint, and the number of patches of all works begun so far."""
     with Database(path, CHECKPOINT) as file:
-        done = file.connection.execute("SELECT count(*) FROM patches").fetchone()[0]
-        known = file.connection.execute("SELECT total(patches) FROM works").fetchone()[0]
+        counts = "SELECT (SELECT count(*) FROM patches), (SELECT total(patches) FROM works)"
+        done, known = file.connection.execute(counts).fetchone()
         return int(done), int(known)
 
 
@@ -128,10 +125,6 @@ def _differences(recorded: Mapping[str, str], run: Mapping[str, str]) -> Iterabl
             yield f"{item} is {'new' if before is None else 'gone'}"
         else:
             yield f"{item} has changed" if len(before) > 40 or len(now) > 40 else f"{item} was {before}, is {now}"
-
-
-def _blob(array: Array) -> bytes:
-    return np.ascontiguousarray(array, dtype="<f8").tobytes()
 
 
 def _array(blob: bytes, width: int) -> Array:

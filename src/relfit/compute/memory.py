@@ -19,15 +19,13 @@ from typing import Any
 
 from relfit.util.errors import InputError
 
-_UNITS = {
-    **{"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12},
-    **{"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40},
-}
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 # Bytes that an interpreter with NumPy and SciPy holds, for systems that do not say.
 _UNKNOWN = 150_000_000
 # The fraction of the remaining memory that the work may use: allocators keep some of what is freed.
 _USABLE = 0.75
+_MEMORY, _GROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -101,8 +99,7 @@ def in_words(size: int) -> str:
 def resident() -> int:
     """The bytes that the process holds in memory now; the peak so far on systems that know only that."""
     try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return _peak()
 
@@ -114,10 +111,6 @@ def _peak() -> int:
         return _UNKNOWN
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-_MEMORY = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")
 
 
 def require_room(path: object, size: float) -> None:
@@ -134,25 +127,17 @@ def require_room(path: object, size: float) -> None:
 
 
 def free_memory() -> float:
-    """Bytes that can be allocated without swapping; infinity if the system does not say."""
-    return min(_free_on_machine(), _free_in_group())
-
-
-def _free_on_machine() -> float:
+    """Bytes that can be allocated without swapping, or within a container's limit; infinity if the system is silent."""
     try:
         lines = dict(line.split(":", 1) for line in _MEMORY.read_text(encoding="ascii").splitlines())
-        return 1024.0 * int(lines["MemAvailable"].split()[0])
+        free = 1024.0 * int(lines["MemAvailable"].split()[0])
     except (OSError, ValueError, KeyError):
         try:
-            return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+            free = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         except (AttributeError, OSError, ValueError):
-            return float("inf")
-
-
-def _free_in_group() -> float:
-    """Bytes that a container's limit leaves."""
+            free = float("inf")
     try:
-        most, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        limit, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):
-        return float("inf")
-    return float(max(most - used, 0))
+        return free
+    return min(free, float(max(limit - used, 0)))

@@ -27,7 +27,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
@@ -36,7 +36,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products, zero_products
+from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.rows import LazyRows, cuts, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
@@ -51,7 +51,6 @@ _Group = tuple[Sequence[Job], Callable[[list[Products]], T]]
 
 # Pairs that take two cores about twenty seconds: longer than it takes to start torch and a device.
 DEVICE_PAIRS = 20_000_000_000
-
 DEFAULT_MEMORY = 256 * 2**20
 # A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
 PATCH_ROWS, BLOCK_ROWS = 18 * 1792, 1792
@@ -104,27 +103,27 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
     if name == "numpy":
         return NumpyBackend(cast(Precision, precision)), ()
     _require("torch")
-    from relfit.compute.torch_backend import TorchBackend
-
     if name == "torch":
-        return TorchBackend(device or "cpu", cast(Precision, precision)), ()
+        return _tensor_backend(device or "cpu", cast(Precision, precision)), ()
     _require("triton")
-    if interpreted():
-        device = "cpu"
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        device = "cpu"  # Triton's interpreter: slow, for tests.
     elif not has_cuda():
         raise BackendUnavailable('backend: "triton" needs a CUDA device and torch sees none; use "auto" or "torch"')
-    device = device or "cuda:0"
     if fits_fused(workload):
+        return _tensor_backend(device or "cuda:0", fused=True), ()
+    note = "the fused kernels do not fit this kernel, or rows so far apart in its units; torch computed in float64"
+    return _tensor_backend(device or "cuda:0"), (note,)
+
+
+def _tensor_backend(device: str, precision: Precision = "double", *, fused: bool = False) -> Backend:
+    if fused:
         from relfit.compute.triton_backend import TritonBackend
 
-        return TritonBackend(device), ()
-    note = "the fused kernels do not fit this kernel, or rows so far apart in its units; torch computed in float64"
-    return TorchBackend(device), (note,)
+        return TritonBackend(device)
+    from relfit.compute.torch_backend import TorchBackend
 
-
-def interpreted() -> bool:
-    """True if Triton's kernels run in its interpreter, on the CPU: slow, for tests."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
+    return TorchBackend(device, precision)
 
 
 def fits_fused(workload: Workload) -> bool:
@@ -158,13 +157,7 @@ class LocalBackend(NumpyBackend):
         """The backend of this process."""
         if not has_cuda():
             return NumpyBackend(self.precision)
-        if self.fused and _has("triton"):
-            from relfit.compute.triton_backend import TritonBackend
-
-            return TritonBackend("cuda:0")
-        from relfit.compute.torch_backend import TorchBackend
-
-        return TorchBackend("cuda:0", self.precision)
+        return _tensor_backend("cuda:0", self.precision, fused=self.fused and _has("triton"))
 
 
 @dataclass(frozen=True)
@@ -329,8 +322,7 @@ def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int])
         total = Sums(np.zeros((shape[0], *more)), None if patch.x == patch.y else np.zeros((shape[1], *more)))
     total.rows[slice(*patch.i)] += host(sums.rows)
     if sums.columns is not None:
-        target = total.rows if patch.x == patch.y else total.columns
-        assert target is not None  # noqa: S101  (every patch of a cross matrix has columns)
+        target = total.rows if patch.x == patch.y else cast(Array, total.columns)
         target[slice(*patch.j)] += host(sums.columns)
     twice = patch.x == patch.y and not patch.symmetric
     return replace(total, squares=total.squares + (2.0 if twice else 1.0) * sums.squares)
@@ -380,16 +372,13 @@ def _computed_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generat
     reduction = work.reduction
     # Two prepared sides, each of about four numbers for every number of a row.
     row_bytes = 8.0 * 4.0 * reduction.width(work.sources)
-    tasks = [
-        Task(
-            patch_sums,
-            (reduction, patch, runtime.backend, runtime.memory),
-            reads=reduction.needs(patch),
-            memory=row_bytes * (patch.i[1] - patch.i[0] + patch.j[1] - patch.j[0]),
-        )
-        for patch in work.patches
-    ]
-    with closing(runtime.scheduler.results(tasks, work.sources)) as results:
+
+    def task(patch: Patch) -> Task:
+        needed = row_bytes * (patch.i[1] - patch.i[0] + patch.j[1] - patch.j[0])
+        arguments = (reduction, patch, runtime.backend, runtime.memory)
+        return Task(patch_sums, arguments, reads=reduction.needs(patch), memory=needed)
+
+    with closing(runtime.scheduler.results([task(patch) for patch in work.patches], work.sources)) as results:
         for patch, sums in zip(work.patches, results, strict=True):
             progress.add(reduction.passes * patch.pairs)
             yield sums
@@ -436,11 +425,8 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     """
     pairs = sum(job.pairs for job in jobs)
     with _block_executor(runtime, pairs) as executor:
-        [products] = _group_results([(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
-    return [
-        Products({w: host(a) for w, a in p.rows.items()}, {w: host(a) for w, a in p.columns.items()}, p.squares)
-        for p in products
-    ]
+        [results] = _group_results([(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
+    return [products.map(host) for products in results]
 
 
 @contextmanager
@@ -457,11 +443,9 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> AbstractContextManager[Any]:
     """Hold BLAS at one thread: blocks use every core already, and BLAS's own threads keep spinning after each call."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+    return cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas"))
 
 
 def _group_results(
@@ -508,20 +492,17 @@ class _RunningJob:
         right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
         self.job = replace(job, right=right, left=left)
         self.blocks = plan_blocks(self.job, runtime)
-        self.rows = {w: zero_products(side, len(job.x)) for w, side in right.items()}
-        self.columns = {w: zero_products(side, len(job.across)) for w, side in left.items()}
-        self.squares = 0.0
+        self.sums = self.job.zeros()
 
     def add(self, i: slice, j: slice, products: Products) -> None:
         """Add the products of one block."""
         for w, rows in products.rows.items():
-            self.rows[w][..., i] += rows
-        target = self.rows if self.job.symmetric else self.columns
+            self.sums.rows[w][..., i] += rows
+        target = self.sums.rows if self.job.symmetric else self.sums.columns
         for w, columns in products.columns.items():
             target[w][..., j] += columns
-        self.squares += products.squares * (2.0 if self.job.symmetric and i != j else 1.0)
+        self.sums.squares += products.squares * (2.0 if self.job.symmetric and i != j else 1.0)
 
     def products(self) -> Products:
         """The products of the whole job, (rows, right-hand sides)."""
-        rows, columns = ({w: a if a.ndim == 1 else a.T for w, a in each.items()} for each in (self.rows, self.columns))
-        return Products(rows, columns, self.squares)
+        return self.sums.map(lambda array: array if array.ndim == 1 else array.T)

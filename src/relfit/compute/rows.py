@@ -58,35 +58,27 @@ class StoredRows(LazyRows):
     stamp: tuple[int, int]
 
     def __getitem__(self, rows: slice | Rows) -> Array:
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(len(self))
-            if step == 1:
-                return self._between(start, max(stop, start))
-            rows = np.arange(start, stop, step)
-        return self._some(rows)
-
-    def _between(self, start: int, stop: int) -> Array:
-        self._check()
-        with open(self.path, "rb", buffering=0) as stream:
-            return self._read(stream, start, stop).astype(np.float64, copy=False)
-
-    def _some(self, rows: Rows) -> Array:
-        """Rows in any order: read in the file's order, neighbours together, and put in their places.
+        """A slice at once; rows in any order are read in the file's order, neighbours together.
 
         They are read, not mapped: a mapped file keeps whole pages, and those around them, resident for every row.
         """
         self._check()
-        out = np.empty((len(rows), self.shape[1]))
-        order = np.argsort(rows, kind="stable")
-        numbers = rows[order]
-        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
-            raise IndexError(f"row numbers {numbers[0]} to {numbers[-1]} of {len(self)} rows")
         with open(self.path, "rb", buffering=0) as stream:
+            if isinstance(rows, slice):
+                start, stop, step = rows.indices(len(self))
+                if step == 1:
+                    return self._read(stream, start, max(stop, start)).astype(np.float64, copy=False)
+                rows = np.arange(start, stop, step)
+            order = np.argsort(rows, kind="stable")
+            numbers = rows[order]
+            if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
+                raise IndexError(f"row numbers {numbers[0]} to {numbers[-1]} of {len(self)} rows")
+            out = np.empty((len(rows), self.shape[1]))
             for a, b in _spans(numbers, max(1, self._row_bytes)):
                 first = int(numbers[a])
                 part = self._read(stream, first, int(numbers[b - 1]) + 1)
                 out[order[a:b]] = part[numbers[a:b] - first]
-        return out
+            return out
 
     def _read(self, stream: FileIO, start: int, stop: int) -> NDArray[Any]:
         part = np.empty((stop - start, self.shape[1]), self.dtype)
@@ -121,7 +113,6 @@ class CastRows(LazyRows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
         return self.array.shape
 
     def __getitem__(self, rows: slice | Rows) -> Array:
@@ -143,7 +134,6 @@ class SomeRows(LazyRows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d)."""
         return len(self.numbers), self.rows.shape[1]
 
     def __getitem__(self, rows: slice | Rows) -> Array:
@@ -173,26 +163,6 @@ def parts(shape: tuple[int, ...], numbers: int | None = None) -> Iterator[slice]
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     return cuts(shape[0], max(1, (PART_NUMBERS if numbers is None else numbers) // max(1, shape[1])))
-
-
-def stored_rows(path: str | os.PathLike[str]) -> StoredRows:
-    """The rows of a C-ordered .npy file of numbers with one or two dimensions; only its header is read.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/x.npy", np.arange(6.0, dtype=np.float32).reshape(3, 2))
-    ...     rows = stored_rows(f"{folder}/x.npy")
-    ...     len(rows), rows[1:].tolist(), rows[np.array([2, 0])].tolist()
-    (3, [[2.0, 3.0], [4.0, 5.0]], [[4.0, 5.0], [0.0, 1.0]])
-    """
-    place = str(Path(path).absolute())
-    # The stamp comes first, so that a file that changes in between is noticed at the first read.
-    stamp = _stamp(place)
-    mapped = np.lib.format.open_memmap(place, mode="r")
-    shape = (len(mapped), 1) if mapped.ndim == 1 else mapped.shape
-    if len(shape) != 2 or mapped.dtype.kind not in "biuf" or not mapped.flags.c_contiguous:
-        raise InputError(f"{path}: expected a C-ordered array of numbers (n, d), got {mapped.dtype} of {mapped.shape}")
-    return StoredRows(place, mapped.offset, mapped.dtype.str, shape, stamp)
 
 
 def bare_rows(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, int], offset: int = 0) -> StoredRows:
@@ -249,9 +219,8 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(
-            f"TMPDIR: cannot write rows to {folder} ({error.strerror}); set it to a folder with more space"
-        ) from None
+        why = f"cannot write rows to {folder} ({error.strerror})"
+        raise InputError(f"TMPDIR: {why}; set it to a folder with more space") from None
 
 
 def kept_type(dtype: np.dtype[Any]) -> np.dtype[Any]:

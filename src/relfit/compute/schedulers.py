@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from relfit.compute.backend import BLOCKS_IN_FLIGHT
 from relfit.compute.rows import StoredRows, mapped_rows, parts, seen_here, written_rows
@@ -131,16 +131,6 @@ class Task:
         return self.function, [rows if k in self.reads else None for k, rows in enumerate(sources)], *self.arguments
 
 
-class Scheduler(Protocol):
-    """Workers in other processes or on other machines."""
-
-    def has_devices(self) -> bool:
-        """True if every worker has a CUDA device."""
-
-    def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
-        """The result of every task in turn."""
-
-
 def scheduler_for(executor: Any) -> Scheduler | None:
     """The scheduler for the user's executor; None for no executor and for threads, which compute in this process."""
     if any(cls.__module__.startswith("distributed") for cls in type(executor).__mro__):
@@ -170,7 +160,7 @@ class ProcessScheduler:
     executor: Executor
 
     def has_devices(self) -> bool:
-        """See `Scheduler`; the processes are assumed to be on this machine, or on machines like it."""
+        """True if this machine has a CUDA device: the processes are assumed to be on it, or on machines like it."""
         return has_cuda()
 
     def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
@@ -210,7 +200,7 @@ class DaskScheduler:
     client: Any
 
     def has_devices(self) -> bool:
-        """See `Scheduler`."""
+        """True if every worker has a CUDA device."""
         with contextlib.suppress(Exception):
             answers = self.client.run(has_cuda)
             return bool(answers) and all(answers.values())
@@ -223,6 +213,9 @@ class DaskScheduler:
         with closing(in_order(tasks, _Submission, run.in_flight, run.first_result, run.cancel)) as finished:
             for _, result in finished:
                 yield result
+
+
+Scheduler = ProcessScheduler | DaskScheduler
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,6 @@ LARGEST_LENGTH, LARGEST_SINGLE = 1e4, 1e18
 
 
 @dataclass(frozen=True)
-class TensorPoints(Points):
-    """Centred rows (n, d) as a float64 tensor, and their largest squared norm; operands are made tile by tile."""
-
-    largest: float = 0.0
-
-    def __getitem__(self, block: slice) -> TensorPoints:
-        rows = self.rows[block]
-        return replace(self, rows=rows, left=rows, right=rows)
-
-
-@dataclass(frozen=True)
 class TorchBackend:
     """Tensors on one device."""
 
@@ -43,7 +32,6 @@ class TorchBackend:
 
     @property
     def name(self) -> str:
-        """The device, and the precision if it is not float64."""
         return f"torch ({self.device}{', float32' if self.precision == 'single' else ''})"
 
     def array(self, values: Any) -> Any:
@@ -53,16 +41,15 @@ class TorchBackend:
         return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
-        """The whole matrix; the backend cuts it into tiles itself."""
-        return max(longest, 1)
+        return max(longest, 1)  # The whole matrix, which is cut into tiles only.
 
-    def points(self, kernel: Kernel, rows: Array) -> TensorPoints:
-        """The rows on the device, in units near a Gaussian's bandwidth."""
+    def points(self, kernel: Kernel, rows: Array) -> Points:
+        """The rows on the device, in units near a Gaussian's bandwidth; operands are made block by block."""
         unit = length_unit(kernel)[0]
         scaled = self.array(rows) / unit
         largest = float((scaled * scaled).sum(dim=1).max())
         far = not largest <= LARGEST_PRODUCT_RATIO[self.precision] * (kernel.length / unit) ** 2
-        return TensorPoints(scaled, scaled, scaled, by_differences=far and kernel.variable == "r2", largest=largest)
+        return Points(scaled, scaled, scaled.T, by_differences=far and kernel.variable == "r2", largest=largest)
 
     def block_sums(self, block: Job) -> Products:
         """The products of the block, tile by tile in a fixed order; at most a few tiles are in memory."""
@@ -84,8 +71,7 @@ class _Operands:
         self.block, self.dtype = block, dtype
         self.right, self.left = ({w: _Side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
         self.by_differences = block.x.by_differences or block.across.by_differences
-        x: Any = block.x.rows
-        y: Any = block.across.rows
+        x, y = block.x.rows, block.across.rows
         if block.kernel.variable == "dot":
             self.x, self.y = x.to(dtype), y.to(dtype)
         elif not self.by_differences:
@@ -102,8 +88,8 @@ class _Operands:
 
         block, kernel, which = self.block, self.block.kernel, tuple(self.block.right)
         if self.by_differences:
-            x, y = block.x.rows[i], block.across.rows[j]
-            distances = torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+            mode = "donot_use_mm_for_euclid_dist"
+            distances = torch.cdist(block.x.rows[i], block.across.rows[j], compute_mode=mode)
             t = (distances.square_() * length_unit(kernel)[1]).to(self.dtype)
         else:
             t = self.x[i] @ self.y[j].T
@@ -144,7 +130,7 @@ class _Side:
 
 def _fits_single(block: Job) -> bool:
     """True if float32 holds all numbers of a tile, and keeps enough digits of sums that cancel, as those of KSD do."""
-    kernel, largest = block.kernel, max(block.x.largest, block.across.largest)  # type: ignore[attr-defined]
+    kernel, largest = block.kernel, max(block.x.largest, block.across.largest)
     lengths = largest * (length_unit(kernel)[0] / kernel.length) ** 2
     if lengths > LARGEST_WITH_SIDES and not all(map(all_ones, block.sides)):
         return False

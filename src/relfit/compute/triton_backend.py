@@ -21,8 +21,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.backend import Job, Products
-from relfit.compute.torch_backend import TensorPoints, TorchBackend, all_ones
+from relfit.compute.backend import Job, Points, Products
+from relfit.compute.rows import cuts
+from relfit.compute.torch_backend import TorchBackend, all_ones
 from relfit.kernels.base import Kernel, Weight
 
 GAUSSIAN, RADIAL, DOT = 0, 1, 2
@@ -76,14 +77,13 @@ class TritonBackend(TorchBackend):
 
     @property
     def name(self) -> str:
-        """The device."""
         return f"triton ({self.device})"
 
-    def points(self, kernel: Kernel, rows: Any) -> TensorPoints:
+    def points(self, kernel: Kernel, rows: Any) -> Points:
         """The rows on the device as they are."""
         tensor = self.array(rows)
         largest = float((tensor * tensor).sum(dim=1).max())
-        return TensorPoints(tensor, tensor, tensor, by_differences=False, largest=largest)
+        return Points(tensor, tensor, tensor.T, by_differences=False, largest=largest)
 
     def block_sums(self, block: Job) -> Products:
         """The products of the block, each by the fused kernel that fits."""
@@ -91,25 +91,11 @@ class TritonBackend(TorchBackend):
 
         # Triton launches on the current device, wherever its arguments are.
         with torch.no_grad(), nullcontext() if self.device == "cpu" else torch.cuda.device(self.device):
-            if not is_usable_for(block):
-                return self._by_torch(block)
-            return self._block_sums(block)
-
-    def _block_sums(self, block: Job) -> Products:
-        products = {w: _products_of(block, w, _form(block, w)) for w in block.right}
-        squares = products["phi"].squares if block.squares else 0.0
-        if math.isnan(squares):
-            squares = _sums(block, _form(block, "phi")).squares
-        rows, columns = (
-            {w: product.rows for w, product in products.items()},
-            {w: products[w].columns for w in block.left},
-        )
-        return Products(rows, columns, squares)
-
-    def _by_torch(self, block: Job) -> Products:
-        plain = TorchBackend(self.device)
-        x, y = (plain.points(block.kernel, part.rows) for part in (block.x, block.across))
-        return plain.block_sums(replace(block, x=x, y=None if block.symmetric else y))
+            if is_usable_for(block):
+                return _fused_products(block)
+            kernel, plain = block.kernel, TorchBackend(self.device)
+            y = None if block.y is None else plain.points(kernel, block.y.rows)
+            return plain.block_sums(replace(block, x=plain.points(kernel, block.x.rows), y=y))
 
 
 def is_usable_for(block: Job) -> bool:
@@ -122,51 +108,43 @@ def is_usable_for(block: Job) -> bool:
     return fits(block.kernel, {*block.right, *block.left}, _largest(block), block.x.rows.shape[1], sides=sides)
 
 
-class _Sums(NamedTuple):
-    """Row and column products of one weight, transposed, and Σφ² (NaN if it was not computed with them)."""
-
-    rows: Any
-    columns: Any
-    squares: float
-
-
-def _form(block: Job, weight: Weight) -> Any:
-    return form_of(block.kernel, weight, _largest(block))
-
-
 def _largest(block: Job) -> float:
     """The largest squared norm of a row."""
-    points: Any = (block.x, block.across)
-    return float(max(side.largest for side in points))
+    return max(block.x.largest, block.across.largest)
 
 
-def _products_of(block: Job, weight: Weight, form: Form) -> _Sums:
-    right, left = block.right[weight], block.left.get(weight)
-    if all_ones(right) and (left is None or all_ones(left)):
-        return _sums(block, form)
-    rows = _product(block.x.rows, block.across.rows, right, form, skip=block.without_diagonal)
-    columns = (
-        None if left is None else _product(block.across.rows, block.x.rows, left, form, skip=block.without_diagonal)
-    )
-    return _Sums(rows, columns, math.nan)
+def _fused_products(block: Job) -> Products:
+    rows, columns, squares = {}, {}, None
+    for w, right in block.right.items():
+        form: Any = form_of(block.kernel, w, _largest(block))
+        left = block.left.get(w)
+        if all_ones(right) and (left is None or all_ones(left)):
+            rows[w], columns[w], sum_of_squares = _sums(block, form)
+            squares = sum_of_squares if w == "phi" else squares
+        else:
+            x, y = block.x.rows, block.across.rows
+            rows[w] = _product(x, y, right, form, skip=block.without_diagonal)
+            columns[w] = None if left is None else _product(y, x, left, form, skip=block.without_diagonal)
+    if block.squares and squares is None:
+        squares = _sums(block, form_of(block.kernel, "phi", _largest(block)))[2]
+    return Products(rows, {w: columns[w] for w in block.left}, squares or 0.0)
 
 
-def _sums(block: Job, form: Form) -> _Sums:
-    """Row and column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
+def _sums(block: Job, form: Any) -> tuple[Any, Any, float]:
+    """Row sums, column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
     import torch
 
     n, m = len(block.x), len(block.across)
     layout = layout_of(block.x.rows.shape[1], form.kind)
-    left = operand(block.x.rows, form, "left", _padded(n))
-    right = operand(block.across.rows, form, "right", _padded(m))
+    left, right = _operands(block.x.rows, block.across.rows, form)
     rows = torch.zeros(len(left), dtype=torch.int64, device=left.device)
     columns = rows if block.symmetric else torch.zeros(len(right), dtype=torch.int64, device=left.device)
     # At most max(n, m) values of size 1 are added to one another: 62 bits hold their sum.
     fixed = 2.0 ** (62 - math.ceil(math.log2(max(n, m) + 1)))
     launch = _launch_held if layout.held else _launch_deep
     squares = launch(block, form, layout, (left, right, rows, columns), fixed)
-    out = [sums.double() * (form.factor / fixed) for sums in (rows[:n], columns[:m])]
-    return _Sums(out[0], out[1], float(squares) * form.factor**2 * (2.0 if block.symmetric else 1.0))
+    total = float(squares) * form.factor**2 * (2.0 if block.symmetric else 1.0)
+    return rows[:n].double() * (form.factor / fixed), columns[:m].double() * (form.factor / fixed), total
 
 
 def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
@@ -176,33 +154,29 @@ def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...]
 
     left, right, rows, columns = arrays
     height, width, warps = SUMS
-    matrix = Matrix(len(block.x), len(block.across), block.symmetric, block.without_diagonal, height, width)
+    n, m = len(block.x), len(block.across)
+    matrix = Matrix(n, m, block.symmetric, block.without_diagonal, height, width)
     total = torch.zeros((), dtype=torch.float64, device=left.device)
     for units, masked in zip(_units_on(matrix, str(left.device)), (False, True), strict=True):
         if len(units):
             squares = torch.zeros(len(units), dtype=torch.float64, device=left.device)
             triton_kernels.sums[(len(units),)](
-                *(left, right, units, rows, columns, squares, len(block.x), len(block.across), fixed),
-                *(form.unit, form.offset),
-                **_constants(form, block),
-                MASKED=masked,
-                SQUARES=block.squares,
-                **_columns_of(layout),
-                BM=height,
-                BN=width,
+                *(left, right, units, rows, columns, squares, n, m, fixed, form.unit, form.offset),
+                **form.constants,
+                **{"MASKED": masked, "SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal},
+                **layout.constants,
+                **{"SQUARES": block.squares, "BM": height, "BN": width, "num_warps": warps},
                 STAGES=3 if layout.columns <= 96 else 2,
-                num_warps=warps,
             )
             total += squares.sum()
     return total
 
 
 @lru_cache(maxsize=16)
-def _units_on(matrix: Matrix, device: str) -> tuple[Any, Any]:
+def _units_on(matrix: Matrix, device: str) -> tuple[Any, ...]:
     import torch
 
-    clear, masked = (torch.as_tensor(units, device=device) for units in units_of(matrix))
-    return clear, masked
+    return tuple(torch.as_tensor(units, device=device) for units in units_of(matrix))
 
 
 def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
@@ -212,20 +186,15 @@ def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...]
 
     left, right, rows, columns = arrays
     height, width, warps = DEEP
-    count = -(-len(block.x) // height) * -(-len(block.across) // width)
+    n, m = len(block.x), len(block.across)
+    count = -(-n // height) * -(-m // width)
     squares = torch.zeros(count, dtype=torch.float64, device=left.device)
     triton_kernels.deep_sums[(count,)](
-        *(left, right, rows, columns, squares, len(block.x), len(block.across), layout.columns, fixed),
-        *(form.unit, form.offset, 1.0),
-        **_constants(form, block),
-        SQUARES=block.squares,
-        KC=layout.piece,
-        SEGMENT=SEGMENT,
-        GROUP=8,
-        BM=height,
-        BN=width,
-        STAGES=3,
-        num_warps=warps,
+        *(left, right, rows, columns, squares, n, m, layout.columns, fixed, form.unit, form.offset, 1.0),
+        **form.constants,
+        **{"SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal, "SQUARES": block.squares},
+        **{"KC": layout.piece, "SEGMENT": SEGMENT, "GROUP": 8},
+        **{"BM": height, "BN": width, "STAGES": 3, "num_warps": warps},
     )
     return squares.sum()
 
@@ -235,19 +204,19 @@ def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
     import torch
 
     matrix = side[:, None] if side.ndim == 1 else side
-    left, right = operand(x, form, "left", _padded(len(x))), operand(y, form, "right", _padded(len(y)))
-    parts = []
+    operands = _operands(x, y, form)
     layout = layout_of(x.shape[1], form.kind)
+    parts = []
     for start in range(0, matrix.shape[1], MOST_SIDES):
-        some = sides(matrix[:, start : start + MOST_SIDES], len(right))
-        sums = _launch_products((left, right), some, len(x), len(y), layout, form, skip)
+        some = sides(matrix[:, start : start + MOST_SIDES], len(operands[1]))
+        sums = _launch_products(operands, some, len(x), len(y), layout, form, skip)
         parts.append(sums * (some.unscale * form.factor))
     product = torch.cat(parts, dim=1)
     return product[:, 0] if side.ndim == 1 else product.T
 
 
 def _launch_products(
-    operands: tuple[Any, Any], some: Sides, n: int, m: int, layout: Layout, form: Form, skip: bool
+    operands: tuple[Any, ...], some: Sides, n: int, m: int, layout: Layout, form: Form, skip: bool
 ) -> Any:
     """The products (n, sides), panel by panel of rows, so that the parts to be summed in float64 stay small."""
     import torch
@@ -255,44 +224,27 @@ def _launch_products(
     from relfit.compute import triton_kernels
 
     height, width, warps = PRODUCTS
-    count, extra = -(-m // FLUSHED), max(0, len(some.unscale) - some.width)
-    panel = max(height, PARTS_MEMORY // (4 * count * some.width) // height * height)
+    halved = some.high.shape[1]
+    count, extra = -(-m // FLUSHED), max(0, len(some.unscale) - halved)
+    panel = max(height, PARTS_MEMORY // (4 * count * halved) // height * height)
     panels = []
     for start in range(0, n, panel):
         tiles = -(-min(panel, n - start) // height)
         out, extra_out = (
             torch.zeros(count, tiles * height, columns, dtype=torch.float32, device=some.high.device)
-            for columns in (some.width, 2)
+            for columns in (halved, 2)
         )
         triton_kernels.products[(tiles, count)](
             *(*operands, some.high, some.low, some.extra, out, extra_out),
             *(start, m, len(some.high), FLUSHED // width, form.unit, form.offset, 1.0),
-            **_constants(form),
-            SKIP=skip,
-            C=some.width,
-            EXTRA=extra,
-            **_columns_of(layout),
-            BM=height,
-            BN=width,
-            STAGES=2,
-            num_warps=warps,
+            **form.constants,
+            **{"SKIP": skip, "C": halved, "EXTRA": extra},
+            **layout.constants,
+            **{"BM": height, "BN": width, "STAGES": 2, "num_warps": warps},
         )
         sums = [part.sum(dim=0, dtype=torch.float64)[: n - start] for part in (out, extra_out)]
         panels.append(torch.cat([sums[0][:, : len(some.unscale) - extra], sums[1][:, :extra]], dim=1))
     return torch.cat(panels)
-
-
-def _constants(form: Form, block: Job | None = None) -> dict[str, Any]:
-    shape = {} if block is None else {"SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal}
-    return {"FORM": form.kind, "EXPONENT": form.exponent, "TIMES_T": form.times_r2, **shape}
-
-
-def _columns_of(layout: Layout) -> dict[str, int]:
-    return {"KC": layout.piece, "NK": layout.pieces, "TAIL": layout.tail}
-
-
-def _padded(rows: int) -> int:
-    return -(-rows // PADDING) * PADDING
 
 
 @dataclass(frozen=True)
@@ -310,6 +262,11 @@ class Form:
     unit: float = 1.0
     offset: float = 0.0
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What a fused kernel is compiled for."""
+        return {"FORM": self.kind, "EXPONENT": self.exponent, "TIMES_T": self.times_r2}
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -325,6 +282,11 @@ class Layout:
         """The number of all columns."""
         return self.piece * self.pieces + self.tail
 
+    @property
+    def constants(self) -> dict[str, int]:
+        """What a fused kernel that holds its rows is compiled for."""
+        return {"KC": self.piece, "NK": self.pieces, "TAIL": self.tail}
+
 
 def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
     """The form of a kernel's weight for rows of squared norm up to `largest`, or None if it has none.
@@ -339,7 +301,12 @@ def form_of(kernel: Kernel, weight: Weight, largest: float) -> Form | None:
         return None
     peak, offset, slope, exponent = kernel.power
     if kernel.variable == "dot":
-        return _dot_form(peak, offset, slope, exponent, largest) if weight == "phi" else None
+        bound = offset + slope * largest
+        if weight != "phi" or exponent not in DEGREES or not 0.0 < bound < math.inf:
+            return None
+        scale, factor = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0, peak * bound**exponent
+        form = Form(DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound)
+        return form if math.isfinite(factor) else None
     if offset != 1.0 or math.sqrt(largest * slope) > math.sqrt(LARGEST_NORM):
         return None
     scale = math.sqrt(slope)
@@ -356,22 +323,13 @@ def fits(kernel: Kernel, weights: Iterable[Weight], largest: float, dim: int, *,
     `sides` means that products with right-hand sides are needed, not only sums: then rows must be short enough to be
     held, and nearer to each other.
     """
-    forms = [form_of(kernel, weight, largest) for weight in weights]
-    if not sides or None in forms:
-        return None not in forms
-    near = all(form is None or form.kind == DOT or largest * form.scale**2 <= LARGEST_NORM_WITH_SIDES for form in forms)
-    return near and all(form is None or layout_of(dim, form.kind).held for form in forms)
-
-
-def _dot_form(peak: float, offset: float, slope: float, exponent: float, largest: float) -> Form | None:
-    bound = offset + slope * largest
-    if not 0.0 < bound < math.inf or exponent not in DEGREES:
-        return None
-    scale = LARGEST_ROW / math.sqrt(largest) if largest > 0.0 else 1.0
-    factor = peak * bound**exponent
-    if not math.isfinite(factor):
-        return None
-    return Form(DOT, scale, factor, exponent, unit=slope / (scale**2 * bound), offset=offset / bound)
+    for form in (form_of(kernel, weight, largest) for weight in weights):
+        if form is None:
+            return False
+        near = form.kind == DOT or largest * form.scale**2 <= LARGEST_NORM_WITH_SIDES
+        if sides and not (near and layout_of(dim, form.kind).held):
+            return False
+    return True
 
 
 def layout_of(dim: int, kind: int) -> Layout:
@@ -395,28 +353,27 @@ def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) 
     import torch
 
     n, d = rows.shape
-    out = torch.zeros(padded, layout_of(d, form.kind).columns, dtype=torch.float16, device=rows.device)
-    step = max(1, CONVERTED_AT_ONCE // d)
-    for start in range(0, n, step):
-        part = rows[start : start + step]
-        _fill(out[start : start + len(part)], part.double() * form.scale, form, left=side == "left")
-    return out
+    left = side == "left"
+    whole = torch.zeros(padded, layout_of(d, form.kind).columns, dtype=torch.float16, device=rows.device)
+    for some in cuts(n, max(1, CONVERTED_AT_ONCE // d)):
+        out, scaled = whole[some], rows[some].double() * form.scale
+        if form.kind != DOT:
+            norm = torch.einsum("ij,ij->i", scaled, scaled)[:, None]
+            added = -0.5 * norm if form.kind == GAUSSIAN else norm + (1.0 if left else 0.0)
+            out[:, 3 * d : 3 * d + 6] = 1.0
+            out[:, 3 * d + (0 if left else 3) : 3 * d + (3 if left else 6)] = _halves(added, 3)
+        if left and form.kind == RADIAL:
+            scaled *= -2.0
+        high, low = _halves(scaled, 2).split(d, dim=1)
+        for k, part in enumerate((high, low, high) if left else (low, high, high)):
+            out[:, k * d : (k + 1) * d] = part
+    return whole
 
 
-def _fill(out: Any, scaled: Any, form: Form, *, left: bool) -> None:
-    import torch
-
-    d = scaled.shape[1]
-    if form.kind != DOT:
-        norm = torch.einsum("ij,ij->i", scaled, scaled)[:, None]
-        added = -0.5 * norm if form.kind == GAUSSIAN else norm + (1.0 if left else 0.0)
-        out[:, 3 * d : 3 * d + 6] = 1.0
-        out[:, 3 * d + (0 if left else 3) : 3 * d + (3 if left else 6)] = _halves(added, 3)
-    if left and form.kind == RADIAL:
-        scaled *= -2.0
-    high, low = _halves(scaled, 2).split(d, dim=1)
-    for k, part in enumerate((high, low, high) if left else (low, high, high)):
-        out[:, k * d : (k + 1) * d] = part
+def _operands(x: Any, y: Any, form: Form) -> tuple[Any, ...]:
+    """The left and the right operand, padded to whole tiles of any kernel."""
+    left, right = (-(-len(rows) // PADDING) * PADDING for rows in (x, y))
+    return operand(x, form, "left", left), operand(y, form, "right", right)
 
 
 @dataclass(frozen=True)
@@ -430,11 +387,6 @@ class Sides:
     low: Any
     extra: Any
     unscale: Any
-
-    @property
-    def width(self) -> int:
-        """The number of columns split in halves."""
-        return int(self.high.shape[1])
 
 
 def sides(matrix: Any, padded: int) -> Sides:
@@ -481,51 +433,35 @@ class Matrix(NamedTuple):
     width: int
 
 
-class Runs(NamedTuple):
-    """Row tiles first … last − 1 of every column tile j."""
-
-    j: Units
-    first: Units
-    last: Units
-
-
 def units_of(matrix: Matrix) -> tuple[Units, Units]:
     """Units (j, first, last) of tiles inside the matrix, and of tiles on its edges or diagonal, which need a mask."""
-    clear, masked = _runs(matrix)
-    tiles = sum(int((run.last - run.first).clip(0).sum()) for run in (*clear, *masked))
-    longest = int(np.clip(tiles // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))
-    return _cut(clear, longest), _cut(masked, longest)
-
-
-def _runs(matrix: Matrix) -> tuple[list[Runs], list[Runs]]:
-    """Clear and masked runs of every column tile: up to the diagonal, across it, beyond it, the last rows."""
     j = np.arange(-(-matrix.columns // matrix.width), dtype=np.int32)
     whole, tiles = matrix.rows // matrix.height, -(-matrix.rows // matrix.height)
     above = (j * matrix.width // matrix.height).clip(max=whole)
     below = (-(-((j + 1) * matrix.width) // matrix.height)).clip(max=tiles)
     ragged = (j + 1) * matrix.width > matrix.columns
-    zero, end = np.zeros_like(j), np.full_like(j, tiles)
-    if matrix.symmetric:
-        above = np.where(ragged, 0, above)
-        return [Runs(j, zero, above)], [Runs(j, above, below)]
-    if not matrix.paired:
+    if not matrix.symmetric and not matrix.paired:
         above = below = np.full_like(j, whole)
     above = np.where(ragged, 0, above)
-    below = np.where(ragged, tiles, below)
-    after = np.maximum(below, np.where(ragged, tiles, whole))
-    return [Runs(j, zero, above), Runs(j, below, after)], [Runs(j, above, below), Runs(j, after, end)]
+    # Runs of row tiles first … last − 1 of column tile j: up to the diagonal, across it, beyond it, the last rows.
+    clear, masked = np.array([j, np.zeros_like(j), above]), np.array([j, above, below])
+    if not matrix.symmetric:
+        below = np.where(ragged, tiles, below)
+        after = np.maximum(below, np.where(ragged, tiles, whole))
+        clear = np.hstack([clear, [j, below, after]])
+        masked = np.hstack([[j, above, below], [j, after, np.full_like(j, tiles)]])
+    count = sum(int((last - first).clip(0).sum()) for _, first, last in (clear, masked))
+    longest = int(np.clip(count // WANTED_UNITS, SHORTEST_RUN, LONGEST_RUN))
+    return _cut(clear, longest), _cut(masked, longest)
 
 
-def _cut(runs: list[Runs], longest: int) -> Units:
-    parts = [_pieces(run, longest) for run in runs]
-    units = np.concatenate(parts)
+def _cut(runs: Units, longest: int) -> Units:
+    """The runs in units of at most `longest` row tiles, those of neighbouring column tiles together."""
+    j, first, last = runs
+    counts = -(-(last - first).clip(0) // longest)
+    which = np.repeat(np.arange(len(j)), counts)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    start = first[which] + number * longest
+    units = np.stack([j[which], start, np.minimum(start + longest, last[which])], axis=1)
     order = np.lexsort((units[:, 0], units[:, 1], units[:, 0] // NEIGHBOURS))
     return np.ascontiguousarray(units[order], dtype=np.int32)
-
-
-def _pieces(run: Runs, longest: int) -> Units:
-    counts = -(-(run.last - run.first).clip(0) // longest)
-    which = np.repeat(np.arange(len(run.j)), counts)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-    first = run.first[which] + number * longest
-    return np.stack([run.j[which], first, np.minimum(first + longest, run.last[which])], axis=1).astype(np.int32)
