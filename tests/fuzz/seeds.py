@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from relfit.api import decide
-from relfit.features.sources import FORMATS
+from relfit.util.files import IMAGE_FORMATS
 from relfit.kernels.standard import Gaussian
 from relfit.stats.joint import JointEstimate
 
