@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TextIO, cast
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +43,17 @@ def _blocks(selection: Selection, most: int | None) -> Iterator[Array]:
     with _open_fields(path) as lines:
         rows, positions, names = _table(selection, lines)
         numbered, size = enumerate(rows), None if most is None else max(1, most // len(positions))
-        values = _values(path, itertools.islice(numbered, size), positions, names)
-        if not values:
-            raise InputError(f"{path}: expected rows of numbers, got a header only")
-        while values:
+        header_only = True
+        while values := _values(path, itertools.islice(numbered, size), positions, names):
+            header_only = False
             yield np.frombuffer(values).reshape(-1, len(positions))
-            values = _values(path, itertools.islice(numbered, size), positions, names)
+        if header_only:
+            raise InputError(f"{path}: expected rows of numbers, got a header only")
+
+
+def _read(selection: Selection) -> Array:
+    (rows,) = _blocks(selection, None)
+    return rows
 
 
 def _names(path: Path) -> Fields | None:
@@ -221,9 +225,8 @@ def _is_float(field: str) -> bool:
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
     """The fields of one line after the other."""
     name = path.name.lower()
-    with path.open("rb") as file:
-        binary = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if name.endswith(".gz") else file
-        text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
+    open_text = gzip.open if name.endswith(".gz") else open
+    with open_text(path, "rt", encoding="utf-8-sig", newline="") as text:
         separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
         yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
 
@@ -244,7 +247,7 @@ def _lines(path: Path, text: TextIO) -> Iterator[str]:
 
 TEXT = Format(
     (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-    lambda selection: next(_blocks(selection, None)),
+    _read,
     names=_names,
     parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
     labels=_labels,
