@@ -18,7 +18,7 @@ from relfit.compute.reduce import PATCH_ROWS, LocalBackend, Runtime, Workload, c
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
-from relfit.data.presets import PRESETS, Preset, preset_note
+from relfit.data.presets import PRESETS, Preset
 from relfit.estimators import KINDS
 from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.cost import automatic_estimator, within_budget
@@ -422,7 +422,7 @@ def resolve(data: Data, settings: Settings, opened: Session) -> Plan:
     table = settings.kernel is not None and table_of(settings.kernel) is not None
     notes = (*_score_notes(data), *data.warnings)
     if settings.preset is not None:
-        notes = (preset_note(settings.preset), *notes)
+        notes = (PRESETS[settings.preset].note, *notes)
     if table:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
     elif at is None:

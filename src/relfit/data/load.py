@@ -216,10 +216,8 @@ def _named(models: Any) -> dict[str, Any]:
     for k, model in enumerate(models, 1):
         file = as_file(model)
         # A file name need not be valid text; the name of a model must be.
-        name = (
-            "" if file is None else name_of(file.source).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        )
-        name = name if name.strip() else f"m{k}"
+        name = "" if file is None else name_of(file.source)
+        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if name.strip() else f"m{k}"
         if name in named:
             raise InputError(f"models: two are called {name!r}; give a mapping of different names to models")
         named[name] = model

@@ -13,7 +13,7 @@ import pickletools
 import re
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -61,9 +61,9 @@ def _load_weights(torch: Any, path: Path) -> Any:
         try:
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except (pickle.UnpicklingError, RuntimeError) as error:
-            if not isinstance(error, pickle.UnpicklingError) and "weights_only" not in str(error):
-                raise
-    raise _refusal(path)
+            if isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error):
+                raise _refusal(path) from None
+            raise
 
 
 def _check_archive(path: Path) -> None:
@@ -80,13 +80,12 @@ def _check_archive(path: Path) -> None:
         for name in archive.namelist():
             if name.endswith(".pkl"):
                 with archive.open(name) as stream:
-                    _check_pickle(path, stream)
-
-
-def _check_pickle(path: Path, stream: IO[bytes]) -> None:
-    for code, argument, _ in pickletools.genops(stream):
-        if code.name in ("STACK_GLOBAL", "INST") or (code.name == "GLOBAL" and not _HARMLESS.fullmatch(str(argument))):
-            raise _refusal(path)
+                    codes = ((code.name, str(argument)) for code, argument, _ in pickletools.genops(stream))
+                    if any(
+                        code in ("STACK_GLOBAL", "INST") or (code == "GLOBAL" and not _HARMLESS.fullmatch(argument))
+                        for code, argument in codes
+                    ):
+                        raise _refusal(path)
 
 
 def _refusal(path: Path) -> InputError:

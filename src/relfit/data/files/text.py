@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
-from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, selects_name, separator_hint
+from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, separator_hint
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
@@ -112,7 +112,9 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
             f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
             "without a header"
         )
-    named = selection.columns is not None and selects_name(selection.columns, first)
+    # A selected column such as 1990 that is a field of the first line, and not a position, makes that line a header.
+    selected = {choice.strip() for choice in selection.columns or () if isinstance(choice, str)}
+    named = selected & {field.strip() for field in first} - {str(k) for k in range(len(first))}
     names = first if named or _is_header(path, first) else None
     positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
     rows = _rows(path, lines if names else itertools.chain([first], lines), first)
@@ -225,9 +227,12 @@ def _is_float(field: str) -> bool:
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
     """The fields of one line after the other."""
     name = path.name.lower()
-    open_text = gzip.open if name.endswith(".gz") else open
-    with open_text(path, "rt", encoding="utf-8-sig", newline="") as text:
-        separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+    separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        if name.endswith(".gz")
+        else path.open(encoding="utf-8-sig", newline="")
+    ) as text:
         yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
 
 

@@ -65,10 +65,20 @@ def _open_array(selection: Selection) -> Iterator[Any]:
     store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
     with store:
         array = _selected_array(selection, store)
-        _refuse_codecs(path, array)
+        metadata = array.metadata.to_dict()
+        codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
+        unknown = sorted(codecs - _CODECS)
+        if unknown:
+            raise InputError(
+                f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs"
+            )
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: expected numbers, got an array of {array.dtype}")
-        _check_chunks(path, array)
+        # Missing chunks are filled in, so that metadata alone can claim any size and number of them.
+        require_room(path, math.prod(array.chunks) * array.dtype.itemsize)
+        count = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk)
+        if count > _MOST_CHUNKS:
+            raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger chunks")
         yield array
 
 
@@ -98,22 +108,6 @@ def _arrays(path: Path, zarr: Any, group: Any) -> dict[str, Any]:
             else:
                 waiting.append((f"{parent}{name}/", member))
     raise InputError(f"{path}: expected at most {_MOST_GROUPS} groups, got more; give the folder of the array itself")
-
-
-def _check_chunks(path: Path, array: Any) -> None:
-    """Limit the size and number of chunks: missing chunks are filled in, so that metadata alone can claim any size."""
-    require_room(path, math.prod(array.chunks) * array.dtype.itemsize)
-    count = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk)
-    if count > _MOST_CHUNKS:
-        raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger chunks")
-
-
-def _refuse_codecs(path: Path, array: Any) -> None:
-    metadata = array.metadata.to_dict()
-    codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
-    unknown = sorted(codecs - _CODECS)
-    if unknown:
-        raise InputError(f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs")
 
 
 def _codec_names(metadata: Any) -> Iterator[str]:
