@@ -36,12 +36,12 @@ from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
 from relfit.stats.tests.best_set import BestSet
 from relfit.stats.tests.pair import PairDecision, fixed_relpsi, relative_z
+from relfit.util import __version__
 from relfit.util.arrays import Array
 from relfit.util.checks import check_alpha, check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import reporting
 from relfit.util.random import Seed, make_seed, stream
-from relfit.util.version import __version__
 
 # The published CMMD is this many times the estimate.
 CMMD_FACTOR = 1000.0

@@ -32,12 +32,12 @@ from relfit.kernels.choice import Select, table_of
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Test
+from relfit.util import __version__
 from relfit.util.checks import check_alpha, check_choice, check_margin, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
 from relfit.util.random import Seed, make_seed
-from relfit.util.version import __version__
 
 DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])

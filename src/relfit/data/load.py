@@ -1,8 +1,7 @@
 """The way from what the user gave to `Data`: the reference and the models, checked together.
 
-`load` matches columns by name (`aligned`), turns samples into rows, recognises densities, draws from generators, and
-then looks at all of it at once: dimensions, copies, rows that samples have in common, and what a reader should know
-about them.
+`load` matches columns by name, turns samples into rows, recognises densities, draws from generators, and then looks at
+all of it at once: dimensions, copies, rows that samples have in common, and what a reader should know about them.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ from relfit.data.files import FileRows, as_file, name_of, read_names
 from relfit.data.files.base import separator_hint
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
-from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies, shared_notes
-from relfit.data.samplers import DEFAULT_ROWS, Progress, columns_drawn, recognised_models
+from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
+from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
+from relfit.util.progress import Progress
 from relfit.util.text import is_text, listed
 
 Kind = Literal["samples", "densities", "target"]
@@ -125,10 +125,8 @@ def load(
             dim, count = samples[None].shape[1], len(samples[None])
         else:
             dim, count, all_samples = target.dim or 1, _count_to_draw(named, samples), True
-        has_samples = len(others) < len(named)
-        densities, loadable, drawn = recognised_models(
-            others, dim, count, seed, all_samples=all_samples, has_samples=has_samples, progress=progress
-        )
+        any_rows = len(others) < len(named)
+        densities, loadable, drawn = recognised_models(others, dim, count, seed, all_samples, any_rows, progress)
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
@@ -157,20 +155,23 @@ def _checked(
     if all((x[part] == first).all() for x in samples.values() for part in parts(x.shape)):
         raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
     prints = {name: fingerprint(x) for name, x in samples.items()}
-    model_prints = {name: prints[name] for name in rows}
-    copies = sample_copies(rows, model_prints)
+    copies = sample_copies(rows, prints)
     if densities:
         copies |= score_copies(samples[None], densities)
     distinct = {name: x for name, x in rows.items() if name not in copies}
     shared = {}
     if target is None:
         notes += _constant_columns(samples[None], "the reference")
-        shared = rows_in_common(samples[None], distinct, prints[None], model_prints)
-        notes += tuple(shared_notes(shared, distinct))
+        shared = rows_in_common(samples[None], distinct, prints)
+        notes += tuple(
+            f"{count} of {len(rows[name])} rows of {name!r} also occur in the reference: if the model has seen these "
+            "data, then its discrepancy is too small; compare on data that no model was fitted to"
+            for name, count in shared.items()
+        )
     else:
         for name, x in distinct.items():
             notes += _constant_columns(x, f"model {name!r}")
-    notes += tuple(reordered_copies(distinct, model_prints))
+    notes += tuple(reordered_copies(distinct, prints))
     if densities:
         notes += tuple(score_notes(samples[None], {k: model for k, model in densities.items() if k not in copies}))
     elif target is not None:

@@ -16,7 +16,7 @@ from relfit.compute.rows import LazyRows, StoredRows, parts, written_rows
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
 from relfit.util.arrays import Array, Mask
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance
 
 Floats = NDArray[np.floating[Any]]
 # A function of (n, rng) that returns n new rows.
@@ -24,20 +24,15 @@ Draw = Callable[[int, np.random.Generator], Any]
 
 # The number of rows at which scores are evaluated at once, so that a model's own temporary arrays stay bounded.
 SCORE_BATCH = 65_536
-
 # Products of two scores, and sums of them, must stay within float64.
 LARGEST_SCORE = 1e100
-
-_POSITIVE = "KSD needs a positive density wherever there are data"
-
 # The most rows without a score at which the log density is evaluated too, to explain why.
 _MOST_EXPLAINED = 1000
-
 # The number of rows at which the error of finite differences is estimated.
 _ERROR_ROWS = 64
-
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _COMPARED_ROWS = 256
+_POSITIVE = "KSD needs a positive density wherever there are data"
 
 
 @dataclass(frozen=True)
@@ -159,8 +154,7 @@ def at_level(network: Callable[..., Any], level: float) -> Density:
     """
     if not callable(network):
         raise InputError(f"expected a score network s(x, σ), got {type(network).__name__}")
-    torch = loaded("torch")
-    if torch is not None and isinstance(network, torch.nn.Module):
+    if is_instance(network, "torch.nn", "Module"):
         return Density(score=lambda x: network(x, x.new_full((len(x),), level)), autodiff="torch")
     return Density(score=lambda x: network(x, level))
 
@@ -191,17 +185,17 @@ def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, s
     """Copy → original, the first density that has the same scores at every row of the reference."""
     some = {name: _some_scores(name, model, reference) for name, model in models.items()}
     lazy = isinstance(reference, LazyRows)
+    originals: list[str] = []
     copies: dict[str, str] = {}
     for name, model in models.items():
-        for other in models:
-            if other == name:
-                break
-            if other in copies or not _same_scores([(some[name], some[other])]):
-                continue
+        for other in originals:
             blocks = (reference[part] for part in parts(reference.shape)) if lazy else [reference]
-            if _same_scores((scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks):
+            both = ((scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks)
+            if _same_scores([(some[name], some[other])]) and _same_scores(both):
                 copies[name] = other
                 break
+        else:
+            originals.append(name)
     return copies
 
 
@@ -222,19 +216,16 @@ def _some_scores(name: str, model: Density, reference: Array) -> Array:
         return model.scores(reference[::step])
     except InputError:
         # Evaluated again at every row, so that the error counts the rows of the whole reference.
-        if not isinstance(reference, LazyRows):
-            return scores_of(name, model, reference)[::step]
         with naming(f"model {name!r}"):
+            if not isinstance(reference, LazyRows):
+                return model.scores(reference)[::step]
             for _ in _score_parts(model, reference):
                 pass
         raise
 
 
 def _same_scores(blocks: Iterable[tuple[Array, Array]]) -> bool:
-    """True if the scores of two densities, block by block, differ by rounding only.
-
-    Either relative to the score itself, or to the typical score, whose size depends on the units of the data.
-    """
+    """True if the scores of two densities differ by rounding only, relative to the score or to the typical score."""
     total, count, largest = 0.0, 0, 0.0
     for a, b in blocks:
         size, difference = np.maximum(np.abs(a), np.abs(b)), np.abs(a - b)

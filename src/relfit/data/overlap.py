@@ -45,6 +45,10 @@ class Fingerprint:
         return distinct <= 0.9 * len(self.ordered)
 
 
+# The keys of every sample, and of the reference under None.
+Prints = Mapping[str | None, Fingerprint]
+
+
 def fingerprint(rows: Array) -> Fingerprint:
     """The keys of all rows of an array, of `LazyRows` or of a tensor."""
     # An odd factor for every column.
@@ -58,7 +62,7 @@ def fingerprint(rows: Array) -> Fingerprint:
     return Fingerprint(unsigned, np.sort(unsigned))
 
 
-def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> dict[str, str]:
+def sample_copies(samples: Mapping[str, Array], prints: Prints) -> dict[str, str]:
     """Copy → original, the first sample with the same rows in the same order."""
     first: dict[str, str] = {}
     copies: dict[str, str] = {}
@@ -70,25 +74,20 @@ def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint
     return copies
 
 
-def rows_in_common(
-    reference: Array, samples: Mapping[str, Array], reference_print: Fingerprint, prints: Mapping[str, Fingerprint]
-) -> dict[str, int]:
+def rows_in_common(reference: Array, samples: Mapping[str, Array], prints: Prints) -> dict[str, int]:
     """The number of a sample's rows that also occur in the reference, for every sample that has such rows."""
-    atoms = reference_print.atoms
-    counts = {name: _count_common(prints[name].ordered, reference_print.ordered) for name in samples}
-    return {name: count for name, count in counts.items() if count and (not atoms or _equal(samples[name], reference))}
+    ordered, atoms, counts = prints[None].ordered, prints[None].atoms, {}
+    for name, rows in samples.items():
+        # Both are sorted, so that the searches walk through memory in order.
+        keys = prints[name].ordered
+        nearest = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)]
+        count = int(np.count_nonzero(nearest == keys))
+        if count and (not atoms or _equal(rows, reference)):
+            counts[name] = count
+    return counts
 
 
-def shared_notes(shared: Mapping[str, int], samples: Mapping[str, Array]) -> list[str]:
-    """A note for every sample that holds rows of the reference."""
-    return [
-        f"{count} of {len(samples[name])} rows of {name!r} also occur in the reference: if the model has seen these "
-        "data, then its discrepancy is too small; compare on data that no model was fitted to"
-        for name, count in shared.items()
-    ]
-
-
-def reordered_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> list[str]:
+def reordered_copies(samples: Mapping[str, Array], prints: Prints) -> list[str]:
     """A note for every sample that holds the rows of another in a different order."""
     notes = []
     first: dict[bytes, str] = {}
@@ -100,12 +99,6 @@ def reordered_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerpr
                 "hides the difference between the other and the rest; leave one out"
             )
     return notes
-
-
-def _count_common(keys: Keys, ordered: Keys) -> int:
-    # Both are sorted, so that the searches walk through memory in order.
-    positions = np.searchsorted(ordered, keys)
-    return int(np.count_nonzero(ordered[np.minimum(positions, len(ordered) - 1)] == keys))
 
 
 def _equal(a: Array, b: Array) -> bool:

@@ -30,7 +30,18 @@ class Preset:
         if isinstance(value, Density):
             raise InputError(f"{argument}: a preset compares features, got a Density; give a sample from the model")
         rows = as_rows(argument, value)
-        return unit_rows(argument, rows) if self.unit_length else rows
+        if not self.unit_length:
+            return rows
+        # Divided by the largest entry first: the square of a huge or tiny number would overflow or underflow.
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        zero = largest[:, 0] == 0.0
+        if zero.any():
+            raise InputError(
+                f"{argument}: expected rows that can be scaled to unit length, got only zeros in {int(zero.sum())} of "
+                f"{len(rows)} rows (first: row {int(zero.argmax())})"
+            )
+        scaled = rows / largest
+        return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
 
 
 PRESETS: dict[str, Preset] = {
@@ -55,19 +66,4 @@ def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Ke
     rows = preset.prepare("reference", reference)
     if isinstance(models, Mapping):
         return rows, {key: preset.prepare(f"model {key!r}", model) for key, model in models.items()}, preset.kernel
-    numbered = [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)]
-    return rows, numbered, preset.kernel
-
-
-def unit_rows(argument: str, rows: Array) -> Array:
-    """Each row divided by its length; rows of zeros have no direction and are refused."""
-    # Divided by the largest entry first: the square of a huge or tiny number would overflow or underflow.
-    largest = np.abs(rows).max(axis=1, keepdims=True)
-    zero = largest[:, 0] == 0.0
-    if zero.any():
-        raise InputError(
-            f"{argument}: expected rows that can be scaled to unit length, got only zeros in {int(zero.sum())} of "
-            f"{len(rows)} rows (first: row {int(zero.argmax())})"
-        )
-    scaled = rows / largest
-    return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
+    return rows, [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)], preset.kernel

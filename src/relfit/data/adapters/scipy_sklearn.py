@@ -18,7 +18,7 @@ from scipy.special import logsumexp, softmax
 from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance, loaded
 from relfit.util.text import first_line
 
 # The most entries of the matrix of rows × components that are held at once.
@@ -68,10 +68,7 @@ def scipy_density(value: Any, dim: int) -> Density | None:
 
 def scipy_sampler(value: Any) -> Draw | None:
     """Draws from a frozen distribution or a `gaussian_kde`."""
-    stats = loaded("scipy.stats")
-    if stats is None:
-        return None
-    if isinstance(value, stats.gaussian_kde):
+    if is_instance(value, "scipy.stats", "gaussian_kde"):
         return lambda n, rng: value.resample(n, seed=rng).T
     if type(value).__module__.startswith("scipy.stats") and hasattr(value, "rvs"):
         return lambda n, rng: np.asarray(value.rvs(size=n, random_state=rng)).reshape(n, -1)
@@ -119,10 +116,9 @@ def sklearn_density(value: Any, dim: int) -> Density | None:
     A BayesianGaussianMixture is the mixture of its fitted weights, means and covariances, from which its ``sample``
     draws. (Its ``score_samples`` is a variational bound, and not the log of a density.)
     """
-    mixture, neighbors = loaded("sklearn.mixture"), loaded("sklearn.neighbors")
-    if mixture is not None and isinstance(value, mixture.GaussianMixture | mixture.BayesianGaussianMixture):
+    if is_instance(value, "sklearn.mixture", "GaussianMixture", "BayesianGaussianMixture"):
         fitted, convert = "means_", _mixture
-    elif neighbors is not None and isinstance(value, neighbors.KernelDensity):
+    elif is_instance(value, "sklearn.neighbors", "KernelDensity"):
         fitted, convert = "tree_", _kernel_density
     else:
         return None

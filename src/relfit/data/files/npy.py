@@ -70,23 +70,20 @@ def _read_npz(selection: Selection) -> NDArray[Any]:
     with path.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
         name = one_of(path, list(archive.files), selection.key)
-        _check_compression(path, archive.zip, name)
+        known = archive.zip.NameToInfo
+        member = next(known[entry] for entry in (name, f"{name}.npy") if entry in known)
+        if member.compress_type not in _COMPRESSION:
+            raise InputError(
+                f"{path}: expected an archive written by numpy.savez, got {name!r} compressed by another method; save "
+                "it again"
+            )
+        # The size in the archive's directory is the most that is ever unpacked.
+        require_room(path, member.file_size)
         try:
             array = np.asarray(archive[name])
         except ValueError as error:
             raise _refusal(path, error) from None
     return take_columns(selection, array)
-
-
-def _check_compression(path: Path, archive: zipfile.ZipFile, name: str) -> None:
-    """Check the size in the archive's directory, which is the most that is ever unpacked."""
-    member = next(archive.getinfo(entry) for entry in (name, f"{name}.npy") if entry in archive.NameToInfo)
-    if member.compress_type not in _COMPRESSION:
-        raise InputError(
-            f"{path}: expected an archive written by numpy.savez, got {name!r} compressed by another method; save it "
-            "again"
-        )
-    require_room(path, member.file_size)
 
 
 def _largest_array(path: Path) -> int:

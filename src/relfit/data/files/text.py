@@ -168,8 +168,7 @@ def _is_whole(field: str) -> bool:
 
 def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields]:
     """The rows without blank lines. In a file of one column, a blank line between rows is a missing value."""
-    number = blanks = 0
-    count = len(first)
+    number, blanks, count = 0, 0, len(first)
     for fields in lines:
         if not fields or (len(fields) == 1 and fields[0].isspace()):
             blanks += 1

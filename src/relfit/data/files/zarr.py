@@ -21,14 +21,12 @@ _MOST_CHUNKS = 1_000_000
 _MOST_GROUPS = 100
 _FOLDER_FILES = ("zarr.json", ".zarray", ".zgroup")
 # Codecs that only move or compress bytes. Others may run code: numcodecs has one that unpickles.
-_CODECS = frozenset(
-    {
-        *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
-        *("astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle"),
-        *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
-        *("bytes", "sharding_indexed", "transpose"),
-    }
-)
+_CODECS = {
+    *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
+    *("astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle"),
+    *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
+    *("bytes", "sharding_indexed", "transpose"),
+}
 
 
 def _read(selection: Selection) -> NDArray[Any]:
@@ -90,17 +88,12 @@ def _selected_array(selection: Selection, store: Any) -> Any:
         if selection.key is not None:
             raise InputError(f"{path}: expected a group with an array called {selection.key!r}, got a single array")
         return node
-    arrays = _arrays(path, zarr, node)
-    return arrays[one_of(path, list(arrays), selection.key)]
-
-
-def _arrays(path: Path, zarr: Any, group: Any) -> dict[str, Any]:
-    """Every array by its path. The number of groups is limited, because links can make a group its own member."""
     arrays: dict[str, Any] = {}
-    waiting = [("", group)]
+    waiting = [("", node)]
+    # The number of groups is limited, because links can make a group its own member.
     for _ in range(_MOST_GROUPS):
         if not waiting:
-            return arrays
+            return arrays[one_of(path, list(arrays), selection.key)]
         parent, group = waiting.pop(0)
         for name, member in group.members():
             if isinstance(member, zarr.Array):
