@@ -45,8 +45,8 @@ def check_margin(margin: Any) -> float:
 def check_number(argument: str, value: Any, low: float, high: float, expected: str, *, low_ok: bool = False) -> float:
     """A number between the limits, of which the lower one may be allowed itself."""
     number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    # A whole number may be larger than any float.
-    if not number or not (low < value < min(high, sys.float_info.max) or (low_ok and value == low)):
+    too_large = isinstance(value, int) and value > sys.float_info.max  # whole numbers have no limit of their own
+    if not number or too_large or not (low < value < high or (low_ok and value == low)):
         shown = f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)
         raise InputError(f"{argument}: expected {expected}, got {shown}")
     return float(value)
