@@ -11,7 +11,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from relfit.util.version import __version__
+from relfit.util import __version__
 
 # Where each public name is defined. It is imported when it is first used, so that `import relfit` is quick.
 _HOMES = {

@@ -18,7 +18,7 @@ from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backen
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
-from relfit.data.presets import PRESETS, preset_note
+from relfit.data.presets import PRESETS
 from relfit.estimators import KINDS
 from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.cost import automatic_estimator, within_budget
@@ -33,12 +33,12 @@ from relfit.kernels.precomputed import Precomputed
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Criteria, Test
+from relfit.util import __version__
 from relfit.util.checks import check_alpha, check_choice, check_margin, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda
 from relfit.util.progress import Progress, reporting
 from relfit.util.random import Seed, make_seed
-from relfit.util.version import __version__
 
 DEPENDENCE = ("independent", "shared", "paired", "chain")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -451,7 +451,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     )
     runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
-    preset_notes = () if settings.preset is None else (preset_note(settings.preset),)
+    preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
     notes = (*preset_notes, *_score_notes(data), *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))

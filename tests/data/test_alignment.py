@@ -8,8 +8,7 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.data.align import aligned
-from relfit.data.load import load
+from relfit.data.load import aligned, load
 
 NAMES = ["age", "height", "pulse"]
 # The columns of "good" stand in this order in its file.

@@ -56,7 +56,9 @@ def test_a_score_that_is_wrong_in_some_rows_is_found(x):
 
 def test_all_rows_can_be_checked(x):
     assert found(check_score(Density(score=lambda x: -x, log_prob=normal_log_prob), x, max_rows=1000), "at 300 rows")
-    refused(lambda: check_score(stats.norm(), x[:, 0], max_rows=0), "max_rows: expected a positive whole number, got 0")
+    refused(
+        lambda: check_score(stats.norm(), x[:, 0], max_rows=0), "max_rows: expected a whole number of at least 1, got 0"
+    )
 
 
 def test_non_finite_scores_are_counted(x):

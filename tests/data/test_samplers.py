@@ -103,7 +103,7 @@ def test_bad_samplers_are_named(reference, bad, words):
 def test_a_sampler_must_be_callable():
     with pytest.raises(relfit.InputError, match="function"):
         relfit.Sampler(3)
-    with pytest.raises(relfit.InputError, match="positive"):
+    with pytest.raises(relfit.InputError, match="n: expected a whole number of at least 1, got 0"):
         relfit.draw({"a": normal}, 0)
 
 

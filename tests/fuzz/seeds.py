@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from relfit.api import decide
-from relfit.util.files import IMAGE_FORMATS
 from relfit.kernels.standard import Gaussian
 from relfit.stats.joint import JointEstimate
+from relfit.util.files import IMAGE_FORMATS
 
 ROWS = np.array([[1.0, 2.5], [-3.0, 4e-7], [5.0, 6e12]])
 INSIDE = b"\x00"
@@ -281,7 +281,7 @@ def image_seeds() -> list[bytes]:
     rng = np.random.default_rng(0)
     colours, grey = rng.integers(256, size=(5, 4, 3), dtype=np.uint8), rng.integers(256, size=(6, 6), dtype=np.uint8)
     out = []
-    for form in FORMATS:
+    for form in IMAGE_FORMATS:
         for pixels in (colours, grey):
             stream = io.BytesIO()
             Image.fromarray(pixels).save(stream, form)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from relfit.util.checks import check_alpha, check_choice, check_fraction, check_level
+from relfit.util.checks import check_alpha, check_choice, check_fraction, check_level, check_margin
 from relfit.util.random import make_seed, stream
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -25,6 +25,14 @@ def test_anything_else_is_refused_by_the_name_of_its_argument(value):
     refused(lambda: check_fraction(value), "select_fraction: expected a number between 0 and 1, got ")
     message = refused(lambda: check_level(value), "level: expected a number between 0 and 1, got ")
     assert len(message) < 120
+
+
+@pytest.mark.parametrize("value", [*ODD_VALUES, -1, -1e-9, np.nan, np.inf, 10**400])
+def test_a_margin_is_a_finite_number_of_at_least_0(value):
+    """A whole number may be too large for a float."""
+    refused(lambda: check_margin(value), "margin: expected a number of at least 0, in the units of the discrepancy")
+    assert check_margin(0) == 0.0
+    assert check_margin(np.float32(0.5)) == 0.5
 
 
 @pytest.mark.parametrize("value", [*ODD_VALUES, "", "RelPSI", "relpsi ", 5])

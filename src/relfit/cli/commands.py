@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import click
 
+from relfit.util import __version__
 from relfit.util.errors import RelfitError
 from relfit.util.text import visible
-from relfit.util.version import __version__
 
 DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
 # The file of each command, in the order of the help page.

@@ -20,8 +20,8 @@ from relfit.cli.outputs import say
 from relfit.data.models import Density
 from relfit.kernels.standard import Gaussian
 from relfit.settings import Compute
+from relfit.util import __version__
 from relfit.util.libraries import has_cuda, usable_cores
-from relfit.util.version import __version__
 
 HEALTHY, BROKEN = 0, 1
 NEEDED = ("numpy", "scipy", "threadpoolctl", "click", "rich", "jinja2", "matplotlib", "contourpy")

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.cli.outputs import valid_text
-from relfit.data.align import aligned
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
 from relfit.data.files.base import NoSuchColumn
+from relfit.data.load import aligned
 from relfit.estimators.base import pair_count
 from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from relfit.compute.rows import CastRows, LazyRows, bare_rows, parts, written_ro
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
-from relfit.data.frames import computed, dlpack_array, frame_array, is_tensor, tensor_array
+from relfit.data.frames import computed, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
 from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
@@ -27,7 +28,6 @@ from relfit.util.libraries import loaded
 
 # Squares of differences, and their quotients by the squared bandwidth, must stay within float64.
 LARGEST_VALUE = 1e152
-
 # A file that is read whole, or a chunk of a file, may take the memory budget divided by this.
 _BUDGET_DIVISOR = 8
 # The code of CUDA in the DLPack protocol, which JAX and CuPy support too.
@@ -57,7 +57,16 @@ def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:
     """
     if isinstance(value, LazyRows):
         return value
-    return _checked(argument, _opened(argument, _unwrapped(value), budget))
+    value = _unwrapped(value)
+    file, rows = as_file(value), None
+    numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+    if file is not None:
+        rows = open_rows(file, budget)
+    elif numeric and isinstance(value, np.memmap):
+        rows = _opened_map(two_dimensional(argument, value), budget)
+    elif numeric and type(value) is np.ndarray:
+        rows = CastRows(two_dimensional(argument, value))
+    return _checked(argument, CastRows(as_rows(argument, value)) if rows is None else rows)
 
 
 def resident_rows(argument: str, value: Any, device: str) -> Any:
@@ -82,8 +91,14 @@ def device_of(values: Iterable[Any]) -> str | None:
     """The CUDA device of the first of the values that lives on one; None if all of them live on the host."""
     if loaded("torch") is None:
         return None
-    devices = (_dlpack_device(_unwrapped(value)) for value in values)
-    return next((f"cuda:{number}" for kind, number in devices if kind == _CUDA), None)
+    for value in map(_unwrapped, values):
+        if callable(getattr(value, "__dlpack_device__", None)):
+            # JAX raises one of these for an array that is spread over several devices.
+            with suppress(BufferError, RuntimeError, TypeError, ValueError):
+                kind, number = value.__dlpack_device__()
+                if int(kind) == _CUDA:
+                    return f"cuda:{int(number)}"
+    return None
 
 
 def open_rows(file: FileRows, budget: Budget) -> LazyRows:
@@ -164,41 +179,26 @@ def _converted(value: Any) -> NDArray[Any]:
         return tensor_array(value)
     if not hasattr(value, "__dlpack__"):
         return np.asarray(value)
-    try:
-        # np.asarray would wrap an object without __array__ in an array of one object.
-        return np.asarray(value) if hasattr(value, "__array__") else dlpack_array(value)
-    except TypeError:
-        # CuPy raises this for an array that lives on a device.
-        return dlpack_array(value)
+    # np.asarray would wrap an object without __array__ in an array of one object.
+    if hasattr(value, "__array__"):
+        with suppress(TypeError):  # CuPy raises this for an array that lives on a device.
+            return np.asarray(value)
+    with suppress(TypeError):  # NumPy before 2.1, or a library that implements the first version of the protocol.
+        return np.from_dlpack(value, device="cpu")
+    return np.from_dlpack(value)
 
 
 def _float64(argument: str, array: NDArray[Any]) -> Array:
-    if array.dtype.kind in "biuf" or _is_added_number(array.dtype):
+    # A number type that another library added to NumPy, such as bfloat16 and int4, has kind "V" like records.
+    dtype = array.dtype
+    added = dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
+    if dtype.kind in "biuf" or added:
         # What overflows, or is a signalling NaN, is refused by the check of the values.
         with np.errstate(over="ignore", invalid="ignore"):
             return array.astype(np.float64, copy=False)
     kinds = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
-    kind = kinds.get(array.dtype.kind, "records")
-    raise InputError(f"{argument}: expected numbers, got {kind} (dtype {array.dtype}); convert to float first")
-
-
-def _is_added_number(dtype: np.dtype[Any]) -> bool:
-    """True for a number type that another library added to NumPy: bfloat16 and int4 have kind "V", like records."""
-    return dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
-
-
-def _opened(argument: str, value: Any, budget: Budget) -> LazyRows:
-    file = as_file(value)
-    if file is not None:
-        return open_rows(file, budget)
-    numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
-    if numeric and isinstance(value, np.memmap):
-        mapped = _opened_map(two_dimensional(argument, value), budget)
-        if mapped is not None:
-            return mapped
-    if numeric and type(value) is np.ndarray:
-        return CastRows(two_dimensional(argument, value))
-    return CastRows(as_rows(argument, value))
+    kind = kinds.get(dtype.kind, "records")
+    raise InputError(f"{argument}: expected numbers, got {kind} (dtype {dtype}); convert to float first")
 
 
 def _opened_map(array: Any, budget: Budget) -> LazyRows | None:
@@ -224,18 +224,6 @@ def _mapped_parts(array: Any, base: mmap.mmap) -> Iterator[NDArray[Any]]:
         if hasattr(base, "madvise"):
             # Pages that were read would stay resident; they can be read from the file again.
             base.madvise(mmap.MADV_DONTNEED)
-
-
-def _dlpack_device(value: Any) -> tuple[int, int]:
-    """The kind and number of the device that an array lives on; (0, 0) for values that do not say."""
-    if not callable(getattr(value, "__dlpack_device__", None)):
-        return 0, 0
-    try:
-        kind, number = value.__dlpack_device__()
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        # JAX raises one of these for an array that is spread over several devices.
-        return 0, 0
-    return int(kind), int(number)
 
 
 def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:

@@ -15,8 +15,8 @@ such, so that the caller can tell.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import islice
 from types import FunctionType, MethodType
@@ -27,34 +27,25 @@ from numpy.typing import NDArray
 
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance
 from relfit.util.text import first_line
 
 RowFunction = Callable[..., Any]
 
 LIBRARIES = ("torch", "jax")
-
 # Networks hold many temporary arrays per row, so torch functions are called with at most this many rows at once.
 TORCH_BATCH = 8192
-
 # Rows with neighbours outside the support are tried again with steps this much smaller, this many times in all.
-_SHRINK = 2.0**-6
-_TRIES = 4
-
+_SHRINK, _TRIES = 2.0**-6, 4
 # The tensors of a model lie near its surface; long lists that a function happens to mention are not searched.
-_DEEPEST = 6
-_MOST_ITEMS = 100
+_DEEPEST, _MOST_ITEMS = 6, 100
 
 
 def library_of(function: Any) -> str | None:
     """The library that a function certainly belongs to: torch modules and their methods, `jax.jit` functions."""
-    torch, jax = loaded("torch"), loaded("jax")
-    owner = getattr(function, "__self__", function)
-    if torch is not None and isinstance(owner, torch.nn.Module):
+    if is_instance(getattr(function, "__self__", function), "torch.nn", "Module"):
         return "torch"
-    if jax is not None and isinstance(function, jax.stages.Wrapped):
-        return "jax"
-    return None
+    return "jax" if is_instance(function, "jax.stages", "Wrapped") else None
 
 
 def values(function: RowFunction, library: str | None) -> RowFunction:
@@ -62,7 +53,15 @@ def values(function: RowFunction, library: str | None) -> RowFunction:
     if library is None:
         return function
     _require(library)
-    return _torch_values(function) if library == "torch" else _JaxFunction(lambda x: _over_rows(function, x)(x))
+    if library == "jax":
+        return _JaxFunction(lambda x: _over_rows(function, x)(x))
+    import torch
+
+    def call(x: Array) -> NDArray[Any]:
+        with torch.no_grad(), _evaluation_mode(function):
+            return _in_torch_batches(lambda rows: _call_torch(function, rows), x, function)
+
+    return call
 
 
 def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
@@ -92,18 +91,15 @@ def real(argument: str, raw: Any, shape: tuple[int, ...]) -> NDArray[np.floating
     if array.dtype.kind not in "biuf":
         raise InputError(f"{argument}: expected real numbers, got a {type(raw).__name__} of dtype {array.dtype}")
     if array.shape != shape:
-        raise InputError(f"{argument}: expected shape {shape}, got {array.shape}{_shape_hint(array.shape, shape)}")
+        hint = ""
+        if len(shape) == 1 and array.shape == (*shape, 1):
+            hint = "; drop the last axis, for example with squeeze(-1)"
+        elif array.shape == shape[1:]:
+            hint = "; is it a function of one row? Then give  lambda x: np.array([f(row) for row in x])"
+        elif len(shape) == 1 and array.ndim == 2 and array.shape[0] == shape[0]:
+            hint = "; it must return one number per row, the log density of the whole row"
+        raise InputError(f"{argument}: expected shape {shape}, got {array.shape}{hint}")
     return array if array.dtype.kind == "f" else array.astype(np.float64)
-
-
-def _shape_hint(shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
-    if len(expected) == 1 and shape == (*expected, 1):
-        return "; drop the last axis, for example with squeeze(-1)"
-    if shape == expected[1:]:
-        return "; is it a function of one row? Then give  lambda x: np.array([f(row) for row in x])"
-    if len(expected) == 1 and len(shape) == 2 and shape[0] == expected[0]:
-        return "; it must return one number per row, the log density of the whole row"
-    return ""
 
 
 def finite_gradient(log_prob: RowFunction, x: Array, *, widen: float = 1.0) -> Array:
@@ -185,16 +181,6 @@ def steps_of(x: Array, epsilon: float) -> Array:
     return np.asarray(2.0 ** np.round(np.log2(np.maximum(epsilon**0.25 * scale, resolved))))
 
 
-def _torch_values(function: RowFunction) -> RowFunction:
-    import torch
-
-    def call(x: Array) -> NDArray[Any]:
-        with torch.no_grad(), _evaluation_mode(function):
-            return _in_torch_batches(lambda rows: _call_torch(function, rows), x, function)
-
-    return call
-
-
 def _torch_gradient(log_prob: RowFunction) -> RowFunction:
     """The rows are independent, so that the gradient of the sum of log p holds the gradient of every row."""
     import torch
@@ -202,8 +188,8 @@ def _torch_gradient(log_prob: RowFunction) -> RowFunction:
     def slope(rows: Any) -> Any:
         rows = rows.requires_grad_()
         log_probs = _call_torch(log_prob, rows)
-        if not isinstance(log_probs, torch.Tensor) or tuple(log_probs.shape) != (len(rows),):
-            is_tensor = isinstance(log_probs, torch.Tensor)
+        is_tensor = isinstance(log_probs, torch.Tensor)
+        if not is_tensor or tuple(log_probs.shape) != (len(rows),):
             got = f"shape {tuple(log_probs.shape)}" if is_tensor else f"a {type(log_probs).__name__}"
             raise InputError(f"log_prob: expected a tensor of shape ({len(rows)},) for {len(rows)} rows, got {got}")
         grad = None
@@ -281,26 +267,21 @@ def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
         yield value
         yield from value.parameters()
         yield from value.buffers()
-    for part in _parts(value):
-        yield from _torch_parts(part, depth - 1, seen)
-
-
-def _parts(value: Any) -> list[Any]:
+    parts: Iterable[Any] = ()
     if isinstance(value, MethodType):
-        return [value.__self__]
-    if isinstance(value, FunctionType):
-        try:
+        parts = [value.__self__]
+    elif isinstance(value, FunctionType):
+        with suppress(ValueError):  # a name that has no value yet
             names = inspect.getclosurevars(value)
-        except ValueError:  # a name that has no value yet
-            return []
-        return [*names.nonlocals.values(), *names.globals.values()]
-    if isinstance(value, Mapping):
-        return list(islice(value.values(), _MOST_ITEMS))
-    if isinstance(value, list | tuple):
-        return list(value[:_MOST_ITEMS])
-    if isinstance(value, type) or inspect.ismodule(value):
-        return []
-    return list(getattr(value, "__dict__", {}).values())
+            parts = [*names.nonlocals.values(), *names.globals.values()]
+    elif isinstance(value, Mapping):
+        parts = islice(value.values(), _MOST_ITEMS)
+    elif isinstance(value, list | tuple):
+        parts = value[:_MOST_ITEMS]
+    elif not isinstance(value, type) and not inspect.ismodule(value):
+        parts = getattr(value, "__dict__", {}).values()
+    for part in list(parts):
+        yield from _torch_parts(part, depth - 1, seen)
 
 
 class _JaxFunction:
@@ -357,8 +338,7 @@ def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
 
     d = rows.shape[1]
     count = d + 1  # a number of rows that cannot be mistaken for the number of columns
-    several = jax.ShapeDtypeStruct((count, d), rows.dtype)
-    one = jax.ShapeDtypeStruct((d,), rows.dtype)
+    several, one = (jax.ShapeDtypeStruct(shape, rows.dtype) for shape in ((count, d), (d,)))
     if _jax_shape(function, several) in ((count,), (count, d)) or _jax_shape(function, one) not in ((), (d,)):
         return function
     mapped: RowFunction = jax.vmap(function)
@@ -376,9 +356,6 @@ def _jax_shape(function: RowFunction, argument: Any) -> tuple[int, ...] | None:
 
 def _enable_x64() -> Any:
     import jax
+    from jax import experimental
 
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64()
+    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else experimental.enable_x64()

@@ -21,6 +21,7 @@ from relfit.data.arrays import as_rows
 from relfit.data.autodiff import finite_error, finite_gradient, jacobian, steps_of
 from relfit.data.models import Density, count_rows, not_finite
 from relfit.util.arrays import Array, Mask, Rows
+from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -30,8 +31,7 @@ LogProbs = Callable[[Array], NDArray[Any]]
 
 # A score is called wrong if its error is a larger fraction of the typical score; float32 can show errors above the
 # second number only.
-_TOLERANCE = 1e-4
-_LOW_TOLERANCE = 2e-2
+_TOLERANCE, _LOW_TOLERANCE = 1e-4, 2e-2
 # Finite differences that change by a larger fraction with the step cannot show anything.
 _TOO_ROUGH = 1e-2
 # The fraction of rows at which finite differences count as usual; the others may lie at kinks and edges.
@@ -99,8 +99,7 @@ def check_score(density: Any, x: Any, *, max_rows: int = 200) -> ScoreCheck:
     - the score is -1 times the gradient of log_prob
     """
     rows = as_rows("x", x)
-    if not isinstance(max_rows, int | np.integer) or max_rows < 1:
-        raise InputError(f"max_rows: expected a positive whole number, got {max_rows!r}")
+    check_whole("max_rows", max_rows, 1)
     adapted = adapt(density, rows.shape[1])
     if adapted is None:
         raise InputError(
@@ -145,8 +144,12 @@ def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
     outside = np.zeros(len(x), dtype=bool) if log_probs is None else ~np.isfinite(log_probs)
     bad = not_finite(scores) | outside
     findings = [
-        *_at_rows("log_prob is not finite, so the support does not cover the data,", outside, x),
-        *_at_rows("the score is NaN or infinite", bad & ~outside, x),
+        Finding(f"{what} at {count_rows(rows, x)}", wrong=True)
+        for what, rows in (
+            ("log_prob is not finite, so the support does not cover the data,", outside),
+            ("the score is NaN or infinite", bad & ~outside),
+        )
+        if rows.any()
     ]
     good = np.flatnonzero(~bad)
     if len(good):
@@ -164,10 +167,6 @@ def _check(density: Density, x: Array, max_rows: int) -> ScoreCheck:
         n_rows=len(x),
         n_bad_rows=int(bad.sum()),
     )
-
-
-def _at_rows(what: str, bad: Mask, x: Array) -> list[Finding]:
-    return [Finding(f"{what} at {count_rows(bad, x)}", wrong=True)] if bad.any() else []
 
 
 @dataclass(frozen=True)
@@ -217,18 +216,15 @@ def direction_finding(density: Density, x: Array) -> Finding | None:
     directions = np.random.default_rng(0).choice([-1.0, 1.0], x.shape) * (steps / step)
 
     def slopes_at(rows: Mask, widen: float) -> Array:
-        return _along(density, x[rows], directions[rows], widen * step)[:, None]
+        """(n, 1) the slope at each row along its direction: central differences with one Richardson step."""
+        h = widen * step
+        moved = x[rows] + h * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * directions[rows]
+        f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64).reshape(4, -1, 1)
+        with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
+            return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * h))
 
     along = (scores.astype(np.float64) * directions).sum(axis=1)[:, None]
     return _finding(slopes_at, along, tolerance, by_column=False)
-
-
-def _along(density: Density, x: Array, directions: Array, step: float) -> Array:
-    """(n,) the slope of log_prob at each row along its direction: central differences with one Richardson step."""
-    moved = x + step * np.array([1.0, -1.0, 2.0, -2.0])[:, None, None] * directions
-    f = density.log_probs(moved.reshape(-1, x.shape[1])).astype(np.float64).reshape(4, len(x))
-    with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
-        return np.asarray((8.0 * (f[0] - f[1]) - (f[2] - f[3])) / (12.0 * step))
 
 
 def _tolerance(*dtypes: np.dtype[Any]) -> float:
@@ -248,27 +244,22 @@ def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column:
             f"finite differences of log_prob change by {rough:.0%} with the step, too much to check the score; try "
             "the model in float64"
         )
-    slopes = _beside_kinks(lambda widen: _slopes(slopes_at, usable, widen), scores, slopes, tolerance)
+    for widen in _NARROWER:
+        # Beside a kink only smaller steps stay on one side of it.
+        errors = np.abs(scores - slopes.values)
+        if (errors <= tolerance * slopes.size()).all():
+            break
+        nearer = _slopes(slopes_at, usable, widen)
+        better = np.abs(scores - nearer.values) + nearer.changes < errors + slopes.changes
+        slopes = _Slopes(
+            np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
+        )
     return _agreement(scores, slopes, tolerance, by_column)
 
 
 def _slopes(slopes_at: SlopesAt, rows: Mask, widen: float = 1.0) -> _Slopes:
     slopes = slopes_at(rows, widen)
     return _Slopes(slopes, np.abs(slopes - slopes_at(rows, 2.0 * widen)))
-
-
-def _beside_kinks(again: Callable[[float], _Slopes], scores: Array, slopes: _Slopes, tolerance: float) -> _Slopes:
-    """The slopes, taken with smaller steps where they disagree: beside a kink only these stay on one side of it."""
-    for widen in _NARROWER:
-        errors = np.abs(scores - slopes.values)
-        if (errors <= tolerance * slopes.size()).all():
-            break
-        nearer = again(widen)
-        better = np.abs(scores - nearer.values) + nearer.changes < errors + slopes.changes
-        slopes = _Slopes(
-            np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
-        )
-    return slopes
 
 
 def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool) -> Finding:
@@ -332,8 +323,14 @@ def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
     >>> [(edge.column, round(edge.position, 6), round(edge.drop, 6)) for edge in edges(half_line, x, half_line(x))]
     [(0, 2.0, -1.0)]
     """
-    d = x.shape[1]
-    top = x[log_probs.argmax()]
+    d, top = x.shape[1], x[log_probs.argmax()]
+
+    def log_probs_at(columns: Rows, positions: Array) -> Array:
+        """log p at copies of the top row, each with one column moved to its position."""
+        rows = np.repeat(top[None], len(columns), axis=0)
+        rows[np.arange(len(columns)), columns] = positions
+        return log_prob(rows).astype(np.float64)
+
     columns = np.repeat(np.arange(d), 2)
     span = np.ptp(x, axis=0)
     span = np.where(span > 0.0, span, np.abs(top) + 1.0)
@@ -342,57 +339,39 @@ def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
     outside = np.full(2 * d, np.nan)
     for reach in _REACH:
         positions = ends + reach * directions
-        beyond = ~np.isfinite(log_prob(_moved(top, columns, positions)))
+        beyond = ~np.isfinite(log_probs_at(columns, positions))
         outside = np.where(np.isnan(outside) & beyond, positions, outside)
     ended = ~np.isnan(outside)
     if not ended.any():
         return []
-    columns = columns[ended]
-    positions, heights = _bisected(log_prob, top, columns, outside[ended])
-    drops = float(log_probs.max()) - heights
-    unit = 1e-9 * span[columns]
-    positions = np.round(positions / unit) * unit + 0.0
-    return [Edge(int(k), float(at), float(drop)) for k, at, drop in zip(columns, positions, drops, strict=True)]
-
-
-def _bisected(log_prob: LogProbs, top: Array, columns: Rows, outside: Array) -> tuple[Array, Array]:
-    """The last positions inside the support, and log p there."""
-    inside = top[columns]
-    heights = np.full(len(columns), float(log_prob(top[None])[0]))
+    columns, outside = columns[ended], outside[ended]
+    inside, heights = top[columns], np.full(len(columns), float(log_prob(top[None])[0]))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (inside + outside)
-        log_probs = log_prob(_moved(top, columns, middle)).astype(np.float64)
-        in_support = np.isfinite(log_probs)
+        here = log_probs_at(columns, middle)
+        in_support = np.isfinite(here)
         inside, outside = np.where(in_support, middle, inside), np.where(in_support, outside, middle)
-        heights = np.where(in_support, log_probs, heights)
-    return inside, heights
-
-
-def _moved(row: Array, columns: Rows, positions: Array) -> Array:
-    """Copies of the row, each with one column moved to its position."""
-    rows = np.repeat(row[None], len(columns), axis=0)
-    rows[np.arange(len(columns)), columns] = positions
-    return rows
+        heights = np.where(in_support, here, heights)
+    drops = float(log_probs.max()) - heights
+    unit = 1e-9 * span[columns]
+    positions = np.round(inside / unit) * unit + 0.0
+    return [Edge(int(k), float(at), float(drop)) for k, at, drop in zip(columns, positions, drops, strict=True)]
 
 
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
     all_edges = edges(density.log_probs, x, log_probs)
-    vanishing = [edge for edge in all_edges if edge.drop >= _VANISHED]
-    others = [edge for edge in all_edges if edge.drop < _VANISHED]
     findings = []
-    if vanishing:
-        findings.append(Finding(f"the support ends at {_places(vanishing)}; the density vanishes there, as KSD needs"))
-    if others:
-        findings.append(
-            Finding(
-                f"the support ends at {_places(others)}, and the density does not vanish there, so the KSD of the true "
-                "model is not 0; transform the data to the whole line, or compare samples by MMD",
-                wrong=True,
-            )
-        )
+    for vanishes, meaning in (
+        (True, "; the density vanishes there, as KSD needs"),
+        (
+            False,
+            ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data to "
+            "the whole line, or compare samples by MMD",
+        ),
+    ):
+        some = [edge for edge in all_edges if (edge.drop >= _VANISHED) == vanishes]
+        if some:
+            places = [f"{edge.position:.6g} in column {edge.column}" for edge in some]
+            shown = listed(places, most=_MOST_EDGES, quote=str)
+            findings.append(Finding(f"the support ends at {shown}{meaning}", wrong=not vanishes))
     return findings
-
-
-def _places(edges: list[Edge]) -> str:
-    shown = [f"{edge.position:.6g} in column {edge.column}" for edge in edges]
-    return listed(shown, most=_MOST_EDGES, quote=str)

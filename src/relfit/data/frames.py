@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from relfit.compute.memory import require_room
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance, loaded
 from relfit.util.text import listed
 
 _MOST_COLUMNS = 8
@@ -37,8 +37,7 @@ def computed(argument: str, value: Any) -> Any:
 
 def is_tensor(value: Any) -> bool:
     """True for a torch tensor."""
-    torch = loaded("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return is_instance(value, "torch", "Tensor")
 
 
 def tensor_array(tensor: Any) -> NDArray[Any]:
@@ -51,30 +50,38 @@ def tensor_array(tensor: Any) -> NDArray[Any]:
     return np.asarray(tensor.cpu().numpy(force=True))
 
 
-def dlpack_array(value: Any) -> NDArray[Any]:
-    """An object with ``__dlpack__`` as an array, copied to the CPU if it lives elsewhere."""
-    try:
-        return np.from_dlpack(value, device="cpu")
-    except TypeError:
-        # NumPy before 2.1, or a library that implements the first version of the protocol.
-        return np.from_dlpack(value)
-
-
 def frame_array(argument: str, value: Any) -> Array | None:
     """A data frame or series of numbers as an array; None for any other value."""
-    for convert in (_pandas, _polars, _arrow):
-        array = convert(argument, value)
-        if array is not None:
-            return array
+    if is_instance(value, "pandas", "DataFrame", "Series"):
+        frame = value.to_frame() if is_instance(value, "pandas", "Series") else value
+        types = list(zip(frame.columns, frame.dtypes, strict=True))
+        others = [(str(name), str(dtype)) for name, dtype in types if getattr(dtype, "kind", "O") not in "biuf"]
+        refuse_not_numeric(argument, others)
+        # Missing values of nullable types become NaN, which the check of the rows counts.
+        nullable = any(not isinstance(dtype, np.dtype) for _, dtype in types)
+        return np.asarray(frame.to_numpy(dtype=np.float64, **({"na_value": np.nan} if nullable else {})))
+    if is_instance(value, "polars", "DataFrame", "LazyFrame", "Series"):
+        polars = loaded("polars")
+        frame = value.to_frame() if isinstance(value, polars.Series) else value.lazy().collect()
+        numeric = {name: dtype.is_numeric() or dtype == polars.Boolean for name, dtype in frame.schema.items()}
+        refuse_not_numeric(argument, [(name, str(frame.schema[name])) for name in numeric if not numeric[name]])
+        _refuse_nulls(argument, {column.name: column.null_count() for column in frame.get_columns()})
+        return np.asarray(frame.cast(polars.Float64).to_numpy(order="c"))
+    if is_instance(value, "pyarrow", "Table", "RecordBatch"):
+        table = value if is_instance(value, "pyarrow", "Table") else loaded("pyarrow").Table.from_batches([value])
+        if len(set(table.column_names)) < table.num_columns:
+            # Columns of the same name would be mistaken for each other.
+            table = table.rename_columns([f"{k}: {name}" for k, name in enumerate(table.column_names)])
+        refuse_not_numeric(argument, not_numeric(table.schema, table.column_names))
+        return arrow_rows(argument, table.column_names, table.to_batches(), table.num_rows)
     return None
 
 
 def frame_names(value: Any) -> list[str] | None:
     """The names of a frame's columns; None for any other value. The name of a series is not the name of a column."""
-    polars, pyarrow = loaded("polars"), loaded("pyarrow")
-    if polars is not None and isinstance(value, polars.DataFrame | polars.LazyFrame):
+    if is_instance(value, "polars", "DataFrame", "LazyFrame"):
         return list(value.lazy().collect_schema().names())
-    if pyarrow is not None and isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
+    if is_instance(value, "pyarrow", "Table", "RecordBatch"):
         return list(value.schema.names)
     return list(map(str, value.columns)) if _is_pandas(value) else None
 
@@ -89,75 +96,36 @@ def frame_columns(value: Any, positions: Sequence[int]) -> Any:
 
 def _is_pandas(value: Any) -> bool:
     """True for a data frame of pandas, or of dask, which has the same interface."""
-    libraries = (loaded("pandas"), loaded("dask.dataframe"))
-    return any(library is not None and isinstance(value, library.DataFrame) for library in libraries)
-
-
-def _pandas(argument: str, value: Any) -> Array | None:
-    pandas = loaded("pandas")
-    if pandas is None or not isinstance(value, pandas.DataFrame | pandas.Series):
-        return None
-    frame = value.to_frame() if isinstance(value, pandas.Series) else value
-    types = list(zip(frame.columns, frame.dtypes, strict=True))
-    refuse_not_numeric(
-        argument, [(str(name), str(dtype)) for name, dtype in types if getattr(dtype, "kind", "O") not in "biuf"]
-    )
-    if all(isinstance(dtype, np.dtype) for _, dtype in types):
-        return np.asarray(frame.to_numpy(dtype=np.float64))
-    # Nullable types: missing values become NaN, which the check of the rows counts.
-    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _polars(argument: str, value: Any) -> Array | None:
-    polars = loaded("polars")
-    if polars is None or not isinstance(value, polars.DataFrame | polars.LazyFrame | polars.Series):
-        return None
-    frame = value.to_frame() if isinstance(value, polars.Series) else value.lazy().collect()
-    types = frame.schema.items()
-    refuse_not_numeric(
-        argument, [(name, str(dtype)) for name, dtype in types if not (dtype.is_numeric() or dtype == polars.Boolean)]
-    )
-    _refuse_nulls(argument, {column.name: column.null_count() for column in frame.get_columns()})
-    return np.asarray(frame.cast(polars.Float64).to_numpy(order="c"))
-
-
-def _arrow(argument: str, value: Any) -> Array | None:
-    pyarrow = loaded("pyarrow")
-    if pyarrow is None or not isinstance(value, pyarrow.Table | pyarrow.RecordBatch):
-        return None
-    table = pyarrow.Table.from_batches([value]) if isinstance(value, pyarrow.RecordBatch) else value
-    if len(set(table.column_names)) < table.num_columns:
-        # Columns of the same name would be mistaken for each other.
-        table = table.rename_columns([f"{k}: {name}" for k, name in enumerate(table.column_names)])
-    refuse_not_numeric(argument, not_numeric(table.schema, table.column_names))
-    return arrow_rows(argument, table.column_names, table.to_batches(), table.num_rows)
+    return is_instance(value, "pandas", "DataFrame") or is_instance(value, "dask.dataframe", "DataFrame")
 
 
 def arrow_rows(where: object, names: Sequence[str], batches: Iterable[Any], count: int) -> Array:
     """The columns of these names from record batches with `count` rows in all, as (count, d)."""
     rows: Array | None = None
     done = 0
-    for block in arrow_parts(where, names, batches):
+    for block in arrow_parts(where, names, batches, count):
         if rows is None:
             require_room(where, 8 * count * block.shape[1])
             rows = np.empty((count, block.shape[1]))
         rows[done : done + len(block)] = block
         done += len(block)
-    check_row_count(where, done, count)
     return np.empty((0, len(names))) if rows is None else rows
 
 
-def arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any]) -> Iterator[NDArray[Any]]:
-    """The columns of these names, one batch at a time. Nulls are counted in all batches before they are refused.
+def arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any], count: int | None) -> Iterator[Array]:
+    """The columns of these names, one batch at a time; `count` rows in all, unless that is None.
 
-    A column of lists of one length w, as embeddings are stored, becomes w columns.
+    Nulls are counted in all batches before they are refused. A column of lists of one length w, as embeddings are
+    stored, becomes w columns.
     """
     done, width, nulls = 0, 0, Counter[str]()
     for batch in batches:
         # The sizes and offsets in a file may be wrong, and must not lead past the end of a buffer.
         batch.validate(full=True)
-        columns = {name: _storage(batch.column(name)) for name in names}
-        nulls.update({name: _null_count(column) for name, column in columns.items()})
+        columns = {name: batch.column(name) for name in names}
+        columns = {name: getattr(column, "storage", column) for name, column in columns.items()}
+        for name, column in columns.items():
+            nulls[name] += column.null_count + (column.flatten().null_count if _is_list(column.type) else 0)
         if nulls.total() or not batch.num_rows:
             continue
         block = np.concatenate([_block(where, name, column) for name, column in columns.items()], axis=1)
@@ -166,6 +134,7 @@ def arrow_parts(where: object, names: Sequence[str], batches: Iterable[Any]) -> 
         done, width = done + len(block), block.shape[1]
         yield block
     _refuse_nulls(where, nulls)
+    check_row_count(where, done, count)
 
 
 def check_row_count(where: object, count: int, expected: int | None) -> None:
@@ -207,14 +176,6 @@ def _holds_numbers(type_: Any) -> bool:
 def _is_list(type_: Any) -> bool:
     types = loaded("pyarrow").types
     return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
-
-
-def _storage(column: Any) -> Any:
-    return column.storage if isinstance(column, loaded("pyarrow").ExtensionArray) else column
-
-
-def _null_count(column: Any) -> int:
-    return int(column.null_count + (column.flatten().null_count if _is_list(column.type) else 0))
 
 
 def _block(where: object, name: str, column: Any) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, cast
@@ -18,21 +18,27 @@ import numpy as np
 from relfit.compute.memory import Budget
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
-from relfit.data.align import aligned
 from relfit.data.arrays import as_rows, bounded_rows, device_of, resident_rows
-from relfit.data.files import FileRows, as_file, name_of
-from relfit.data.models import Density, Sample, score_copies, score_notes
-from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies, shared_notes
-from relfit.data.samplers import DEFAULT_ROWS, Progress, columns_drawn, recognised_models
+from relfit.data.files import FileRows, as_file, name_of, read_names
+from relfit.data.files.base import separator_hint
+from relfit.data.frames import frame_columns, frame_names
+from relfit.data.models import Density, Sample, naming, score_copies, score_notes
+from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
+from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.text import is_text
+from relfit.util.progress import Progress
+from relfit.util.text import is_text, listed
 
 Kind = Literal["samples", "densities", "target"]
 ToRows = Callable[[str, Any], Array]
+Names = list[str]
+Positions = Sequence[int]
 
 # The bytes that the checks here need besides the data, and the number of rows from which the median distance is taken.
 _CHECK_BYTES, _MEDIAN_ROWS = 40_000_000, 4_000
+# The most names of columns in an error, and the most letters of each.
+_MOST_NAMES, _LONGEST_NAME = 4, 40
 
 
 @dataclass(frozen=True)
@@ -118,17 +124,16 @@ def load(
         if target is None:
             dim, count = samples[None].shape[1], len(samples[None])
         else:
-            _refuse_density(others)
             dim, count, all_samples = target.dim or 1, _count_to_draw(named, samples), True
-        has_samples = len(others) < len(named)
-        densities, loadable, drawn = recognised_models(
-            others, dim, count, seed, all_samples=all_samples, has_samples=has_samples, progress=progress
-        )
+        any_rows = len(others) < len(named)
+        densities, loadable, drawn = recognised_models(others, dim, count, seed, all_samples, any_rows, progress)
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
     if budget is not None:
-        _check_budget(budget, samples.values())
+        # The checks need two keys for every row, and the rows for the median distance.
+        shapes = [x.shape for x in samples.values()]
+        budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
     return _checked(samples, densities, target, tuple(named), notes, device)
 
 
@@ -146,26 +151,32 @@ def _checked(
     for name, x in rows.items():
         if x.shape[1] != dim:
             raise InputError(f"model {name!r}: expected {dim} columns like the reference, got {x.shape[1]}")
-    _refuse_one_point(samples.values())
+    first = next(iter(samples.values()))[:1]
+    if all((x[part] == first).all() for x in samples.values() for part in parts(x.shape)):
+        raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
     prints = {name: fingerprint(x) for name, x in samples.items()}
-    model_prints = {name: prints[name] for name in rows}
-    copies = sample_copies(rows, model_prints)
+    copies = sample_copies(rows, prints)
     if densities:
         copies |= score_copies(samples[None], densities)
     distinct = {name: x for name, x in rows.items() if name not in copies}
     shared = {}
     if target is None:
         notes += _constant_columns(samples[None], "the reference")
-        shared = rows_in_common(samples[None], distinct, prints[None], model_prints)
-        notes += tuple(shared_notes(shared, distinct))
+        shared = rows_in_common(samples[None], distinct, prints)
+        notes += tuple(
+            f"{count} of {len(rows[name])} rows of {name!r} also occur in the reference: if the model has seen these "
+            "data, then its discrepancy is too small; compare on data that no model was fitted to"
+            for name, count in shared.items()
+        )
     else:
         for name, x in distinct.items():
             notes += _constant_columns(x, f"model {name!r}")
-    notes += tuple(reordered_copies(distinct, model_prints))
+    notes += tuple(reordered_copies(distinct, prints))
     if densities:
         notes += tuple(score_notes(samples[None], {k: model for k, model in densities.items() if k not in copies}))
     elif target is not None:
-        notes += _target_notes(target, next(iter(distinct.values())))
+        with naming("reference"):
+            notes += tuple(f"reference: {note}" for note in target.notes(next(iter(distinct.values()))))
     kept = {name: densities[name] if name in densities else rows[name] for name in names if name not in copies}
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
@@ -204,19 +215,14 @@ def _named(models: Any) -> dict[str, Any]:
         )
     named: dict[str, Any] = {}
     for k, model in enumerate(models, 1):
-        name = _file_name(model) or f"m{k}"
+        file = as_file(model)
+        # A file name need not be valid text; the name of a model must be.
+        name = "" if file is None else name_of(file.source)
+        name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if name.strip() else f"m{k}"
         if name in named:
             raise InputError(f"models: two are called {name!r}; give a mapping of different names to models")
         named[name] = model
     return named
-
-
-def _file_name(model: Any) -> str:
-    """The name that a file gives to a model, as on the command line; empty for other values."""
-    file = as_file(model)
-    # A file name need not be valid text; the name of a model must be.
-    name = "" if file is None else name_of(file.source).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return name if name.strip() else ""
 
 
 def _argument(name: str | None) -> str:
@@ -224,24 +230,20 @@ def _argument(name: str | None) -> str:
 
 
 def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> Density | None:
-    """The reference as a density, if it is one, with as many columns as the models have."""
-    if isinstance(reference, Density):
-        return reference
-    rows = next(iter(samples.values()), None)
-    dim = columns_drawn(next(iter(named.values()))) if rows is None else rows.shape[1]
-    try:
-        return adapt(reference, dim)
-    except InputError as error:
-        raise InputError(f"reference: {error}") from None
-
-
-def _refuse_density(models: Mapping[str, Any]) -> None:
-    for name, model in models.items():
-        if isinstance(model, Density):
-            raise InputError(
-                f"model {name!r}: expected a sample, got a Density; the reference is a density too, and two densities "
-                "cannot be compared without samples"
-            )
+    """The reference as a density, if it is one, with as many columns as the models have; no model may be one too."""
+    target = reference if isinstance(reference, Density) else None
+    if target is None:
+        rows = next(iter(samples.values()), None)
+        dim = columns_drawn(next(iter(named.values()))) if rows is None else rows.shape[1]
+        with naming("reference"):
+            target = adapt(reference, dim)
+    density = next((name for name, model in named.items() if isinstance(model, Density)), None)
+    if target is not None and density is not None:
+        raise InputError(
+            f"model {density!r}: expected a sample, got a Density; the reference is a density too, and two densities "
+            "cannot be compared without samples"
+        )
+    return target
 
 
 def _count_to_draw(named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> int:
@@ -252,19 +254,6 @@ def _count_to_draw(named: Mapping[str, Any], samples: Mapping[str | None, Array]
         if isinstance(value, np.ndarray) or isinstance(samples.get(name), LazyRows)
     ]
     return max(map(len, arrays), default=DEFAULT_ROWS)
-
-
-def _check_budget(budget: Budget, samples: Iterable[Array]) -> None:
-    """Refuse a budget too small for the checks: two keys for every row, and the rows for the median distance."""
-    shapes = [x.shape for x in samples]
-    budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
-
-
-def _refuse_one_point(samples: Iterable[Array]) -> None:
-    pooled = list(samples)
-    first = pooled[0][:1]
-    if all((rows[part] == first).all() for rows in pooled for part in parts(rows.shape)):
-        raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
 
 
 def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:
@@ -278,8 +267,92 @@ def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:
     return (f"{count} of {rows.shape[1]} columns {'is' if count == 1 else 'are'} constant in {where}",)
 
 
-def _target_notes(target: Density, rows: Array) -> tuple[str, ...]:
-    try:
-        return tuple(f"reference: {note}" for note in target.notes(rows))
-    except InputError as error:
-        raise InputError(f"reference: {error}") from None
+def aligned(
+    reference: Any, models: Mapping[str, Any], columns: Mapping[str | None, Positions] | None = None
+) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The reference and the models with columns of the same name in the same position, and a note if any were moved.
+
+    Data frames have names, and so have files with a header unless columns of them were selected. Anything else is
+    matched by position, and so are names that only count. `columns` gives, for some files (the reference under None),
+    the positions of the columns to use.
+    """
+    values: dict[str | None, Any] = dict([(None, reference), *models.items()])
+    if all(isinstance(value, np.ndarray) for value in values.values()):
+        return reference, dict(models), ()
+    columns = columns or {}
+    names = {key: _names(value, columns.get(key)) for key, value in values.items()}
+    if names[None] is None:
+        _refuse_two_orders(values, names)
+    orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
+    taken = {key: _taken(value, columns.get(key), orders[key]) for key, value in values.items()}
+    moved = [str(key) for key, order in orders.items() if order is not None]
+    reference, models = taken[None], {name: taken[name] for name in models}
+    if not moved:
+        return reference, models, ()
+    shown = listed(moved, most=8, quote=repr)
+    return reference, models, (f"columns of {shown} were matched to those of the reference by name, not by position",)
+
+
+def _names(value: Any, columns: Positions | None) -> Names | None:
+    """The names of the columns in use; None if they have none, if some repeat, or if a file's columns were selected."""
+    if isinstance(value, Sample):
+        return _names(value.x, columns)
+    file = as_file(value)
+    if file is not None and file.columns is not None:
+        return None
+    names = frame_names(value) if file is None else read_names(file.source)
+    if names is None:
+        return None
+    names = [name.strip() for name in (names if columns is None else [names[k] for k in columns])]
+    return names if len(set(names)) == len(names) else None
+
+
+def _order(key: str | None, value: Any, names: Names | None, expected: Names | None) -> Positions | None:
+    """The position of each expected name among the names; None if all columns stay where they are."""
+    if names is None or expected is None or names == expected:
+        return None
+    if set(names) == set(expected):
+        position = {name: k for k, name in enumerate(names)}
+        return [position[name] for name in expected]
+    # The names that pandas and polars give to columns without names.
+    counting = [[f"{word}{k}" for k in range(len(some))] for word in ("", "column_") for some in (names, expected)]
+    if names in counting or expected in counting:
+        return None
+    missing, extra = [name for name in expected if name not in names], [name for name in names if name not in expected]
+    differences = ", ".join(
+        f"{listed([name[:_LONGEST_NAME] for name in some], most=_MOST_NAMES, quote=repr)} {what}"
+        for what, some in (("missing", missing), ("extra", extra))
+        if some
+    )
+    hint = separator_hint(names) or separator_hint(expected)
+    advice = "select columns (--columns, columns=), or save without names" if as_file(value) else "or give plain arrays"
+    raise InputError(
+        f"{_where(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
+    )
+
+
+def _refuse_two_orders(values: Mapping[str | None, Any], names: Mapping[str | None, Names | None]) -> None:
+    """Refuse models with the same names in different orders: matched by position, one of them is certainly wrong."""
+    named = {key: columns for key, columns in names.items() if columns is not None}
+    first = next(iter(named), None)
+    for key, columns in named.items():
+        if columns != named[first] and set(columns) == set(named[first]):
+            raise InputError(
+                f"{_where(key, values[key])}: has the columns of {_where(first, values[first])} in another order, and "
+                "the reference has no names to show which is right; give the reference names, or all models one order"
+            )
+
+
+def _taken(value: Any, columns: Positions | None, order: Positions | None) -> Any:
+    positions = columns if order is None else order if columns is None else [columns[k] for k in order]
+    if positions is None:
+        return value
+    if isinstance(value, Sample):
+        return Sample(_taken(value.x, columns, order))
+    file = as_file(value)
+    return frame_columns(value, positions) if file is None else FileRows(file.source, positions)
+
+
+def _where(key: str | None, value: Any) -> str:
+    file = as_file(value)
+    return _argument(key) if file is None else file.source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +16,7 @@ from relfit.compute.rows import LazyRows, StoredRows, parts, written_rows
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
 from relfit.util.arrays import Array, Mask
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance
 
 Floats = NDArray[np.floating[Any]]
 # A function of (n, rng) that returns n new rows.
@@ -24,20 +24,15 @@ Draw = Callable[[int, np.random.Generator], Any]
 
 # The number of rows at which scores are evaluated at once, so that a model's own temporary arrays stay bounded.
 SCORE_BATCH = 65_536
-
 # Products of two scores, and sums of them, must stay within float64.
 LARGEST_SCORE = 1e100
-
-_POSITIVE = "KSD needs a positive density wherever there are data"
-
 # The most rows without a score at which the log density is evaluated too, to explain why.
 _MOST_EXPLAINED = 1000
-
 # The number of rows at which the error of finite differences is estimated.
 _ERROR_ROWS = 64
-
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _COMPARED_ROWS = 256
+_POSITIVE = "KSD needs a positive density wherever there are data"
 
 
 @dataclass(frozen=True)
@@ -90,14 +85,14 @@ class Density:
     def raw_scores(self, x: Array) -> Floats:
         """`scores` in the precision in which they were computed, including NaN and infinities."""
         # Each batch is a copy: a function that works in place must not change the data of the other models.
-        return _joined([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
+        return np.concatenate([real("score", self._score_function(rows.copy()), rows.shape) for rows in _batches(x)])
 
     def log_probs(self, x: Array | LazyRows) -> Floats:
         """The log density at every row of x (n,), up to a constant, in its own precision; −inf outside the support."""
         if self._log_prob_function is None:
             raise InputError("Density: expected log_prob=, got a score only")
         function = self._log_prob_function
-        return _joined([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
+        return np.concatenate([real("log_prob", function(rows.copy()), (len(rows),)) for rows in _batches(x)])
 
     def notes(self, x: Array | LazyRows) -> tuple[str, ...]:
         """What a reader should know about the scores at x; refuses data at which the log density is not finite."""
@@ -159,21 +154,20 @@ def at_level(network: Callable[..., Any], level: float) -> Density:
     """
     if not callable(network):
         raise InputError(f"expected a score network s(x, σ), got {type(network).__name__}")
-    torch = loaded("torch")
-    if torch is not None and isinstance(network, torch.nn.Module):
+    if is_instance(network, "torch.nn", "Module"):
         return Density(score=lambda x: network(x, x.new_full((len(x),), level)), autodiff="torch")
     return Density(score=lambda x: network(x, level))
 
 
 def scores_of(name: str, density: Density, rows: Array) -> Array:
     """The density's scores at these rows; errors name the model."""
-    with _naming_model(name):
+    with naming(f"model {name!r}"):
         return density.scores(rows)
 
 
 def stored_scores(name: str, density: Density, rows: LazyRows, folder: Path) -> StoredRows:
     """The density's scores at all rows, evaluated once, a part at a time, and written to a file in the folder."""
-    with _naming_model(name):
+    with naming(f"model {name!r}"):
         return written_rows(_score_parts(density, rows), folder)
 
 
@@ -190,16 +184,18 @@ def _score_parts(density: Density, rows: LazyRows) -> Iterator[Array]:
 def score_copies(reference: Array, models: Mapping[str, Density]) -> dict[str, str]:
     """Copy → original, the first density that has the same scores at every row of the reference."""
     some = {name: _some_scores(name, model, reference) for name, model in models.items()}
+    lazy = isinstance(reference, LazyRows)
+    originals: list[str] = []
     copies: dict[str, str] = {}
     for name, model in models.items():
-        for other in models:
-            if other == name:
-                break
-            if other in copies or not _same_scores(some[name], some[other]):
-                continue
-            if _same_everywhere({name: model, other: models[other]}, reference):
+        for other in originals:
+            blocks = (reference[part] for part in parts(reference.shape)) if lazy else [reference]
+            both = ((scores_of(name, model, x), scores_of(other, models[other], x)) for x in blocks)
+            if _same_scores([(some[name], some[other])]) and _same_scores(both):
                 copies[name] = other
                 break
+        else:
+            originals.append(name)
     return copies
 
 
@@ -207,7 +203,7 @@ def score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]
     """What a reader should know about the densities' scores at the data, each note with the models it is about."""
     models_with: dict[str, list[str]] = {}
     for name, density in densities.items():
-        with _naming_model(name):
+        with naming(f"model {name!r}"):
             notes = density.notes(reference)
         for note in notes:
             models_with.setdefault(note, []).append(repr(name))
@@ -220,52 +216,37 @@ def _some_scores(name: str, model: Density, reference: Array) -> Array:
         return model.scores(reference[::step])
     except InputError:
         # Evaluated again at every row, so that the error counts the rows of the whole reference.
-        if not isinstance(reference, LazyRows):
-            return scores_of(name, model, reference)[::step]
-        with _naming_model(name):
+        with naming(f"model {name!r}"):
+            if not isinstance(reference, LazyRows):
+                return model.scores(reference)[::step]
             for _ in _score_parts(model, reference):
                 pass
         raise
 
 
-def _same_everywhere(models: Mapping[str, Density], rows: Array) -> bool:
-    """True if two densities have the same scores at all rows."""
-    if not isinstance(rows, LazyRows):
-        first, second = (scores_of(name, model, rows) for name, model in models.items())
-        return _same_scores(first, second)
-
-    def both_scores() -> Iterator[tuple[Array, ...]]:
-        blocks = (rows[part] for part in parts(rows.shape))
-        return (tuple(scores_of(name, model, block) for name, model in models.items()) for block in blocks)
-
-    # Twice: the first pass only measures the typical score.
-    total = sum(float(np.maximum(np.abs(a), np.abs(b)).sum()) for a, b in both_scores())
-    return all(_same_scores(a, b, total / (rows.shape[0] * rows.shape[1])) for a, b in both_scores())
-
-
-def _same_scores(a: Array, b: Array, typical: float | None = None) -> bool:
-    # Relative to the typical score, whose size depends on the units of the data.
-    size = np.maximum(np.abs(a), np.abs(b))
-    least = float(size.mean()) if typical is None else typical
-    return bool(np.all(np.abs(a - b) <= 1e-12 * np.maximum(size, least)))
+def _same_scores(blocks: Iterable[tuple[Array, Array]]) -> bool:
+    """True if the scores of two densities differ by rounding only, relative to the score or to the typical score."""
+    total, count, largest = 0.0, 0, 0.0
+    for a, b in blocks:
+        size, difference = np.maximum(np.abs(a), np.abs(b)), np.abs(a - b)
+        total, count = total + float(size.sum()), count + size.size
+        largest = max(largest, float(difference[difference > 1e-12 * size].max(initial=0.0)))
+    return largest <= 1e-12 * total / count
 
 
 @contextmanager
-def _naming_model(name: str) -> Iterator[None]:
+def naming(argument: str) -> Iterator[None]:
+    """Put the argument that an error is about in front of its message."""
     try:
         yield
     except InputError as error:
-        raise InputError(f"model {name!r}: {error}") from None
+        raise InputError(f"{argument}: {error}") from None
 
 
 def _batches(x: Array | LazyRows) -> Iterator[Array]:
     if isinstance(x, LazyRows):
         return (x[part] for part in parts(x.shape))
     return (x[a : a + SCORE_BATCH] for a in range(0, len(x), SCORE_BATCH))
-
-
-def _joined(batches: list[Floats]) -> Floats:
-    return np.concatenate(batches) if len(batches) > 1 else batches[0]
 
 
 def not_finite(scores: Floats) -> Mask:

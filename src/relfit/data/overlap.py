@@ -36,12 +36,7 @@ class Fingerprint:
     @cached_property
     def digest(self) -> str:
         """A digest of the rows in this order."""
-        return _digest(self.keys)
-
-    @cached_property
-    def contents(self) -> str:
-        """A digest of the rows in any order."""
-        return _digest(self.ordered)
+        return hashlib.sha256(np.ascontiguousarray(self.keys).data).hexdigest()
 
     @property
     def atoms(self) -> bool:
@@ -50,18 +45,24 @@ class Fingerprint:
         return distinct <= 0.9 * len(self.ordered)
 
 
+# The keys of every sample, and of the reference under None.
+Prints = Mapping[str | None, Fingerprint]
+
+
 def fingerprint(rows: Array) -> Fingerprint:
     """The keys of all rows of an array, of `LazyRows` or of a tensor."""
-    factors = _factors(rows.shape[1])
+    # An odd factor for every column.
+    factors = np.random.default_rng(0).integers(2**62, size=rows.shape[1]) * 2 + 1
     if not isinstance(rows, np.ndarray | LazyRows):
         return _device_fingerprint(rows, factors)
-    keys = np.empty(len(rows), np.uint64)
+    keys = np.empty(len(rows), np.int64)
     for part in parts(rows.shape, _VALUES_AT_ONCE):
-        keys[part] = _keys(rows[part], factors)
-    return Fingerprint(keys, np.sort(keys))
+        keys[part] = _keys((rows[part] + 0.0).view(np.int64), factors)
+    unsigned = keys.view(np.uint64)
+    return Fingerprint(unsigned, np.sort(unsigned))
 
 
-def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> dict[str, str]:
+def sample_copies(samples: Mapping[str, Array], prints: Prints) -> dict[str, str]:
     """Copy → original, the first sample with the same rows in the same order."""
     first: dict[str, str] = {}
     copies: dict[str, str] = {}
@@ -73,30 +74,25 @@ def sample_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint
     return copies
 
 
-def rows_in_common(
-    reference: Array, samples: Mapping[str, Array], reference_print: Fingerprint, prints: Mapping[str, Fingerprint]
-) -> dict[str, int]:
+def rows_in_common(reference: Array, samples: Mapping[str, Array], prints: Prints) -> dict[str, int]:
     """The number of a sample's rows that also occur in the reference, for every sample that has such rows."""
-    atoms = reference_print.atoms
-    counts = {name: _count_common(prints[name].ordered, reference_print.ordered) for name in samples}
-    return {name: count for name, count in counts.items() if count and (not atoms or _equal(samples[name], reference))}
+    ordered, atoms, counts = prints[None].ordered, prints[None].atoms, {}
+    for name, rows in samples.items():
+        # Both are sorted, so that the searches walk through memory in order.
+        keys = prints[name].ordered
+        nearest = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)]
+        count = int(np.count_nonzero(nearest == keys))
+        if count and (not atoms or _equal(rows, reference)):
+            counts[name] = count
+    return counts
 
 
-def shared_notes(shared: Mapping[str, int], samples: Mapping[str, Array]) -> list[str]:
-    """A note for every sample that holds rows of the reference."""
-    return [
-        f"{count} of {len(samples[name])} rows of {name!r} also occur in the reference: if the model has seen these "
-        "data, then its discrepancy is too small; compare on data that no model was fitted to"
-        for name, count in shared.items()
-    ]
-
-
-def reordered_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerprint]) -> list[str]:
+def reordered_copies(samples: Mapping[str, Array], prints: Prints) -> list[str]:
     """A note for every sample that holds the rows of another in a different order."""
     notes = []
-    contents: dict[str, str] = {}
+    first: dict[bytes, str] = {}
     for name in samples:
-        twin = contents.setdefault(prints[name].contents, name)
+        twin = first.setdefault(hashlib.sha256(prints[name].ordered.data).digest(), name)
         if twin != name and not prints[name].atoms:
             notes.append(
                 f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of them "
@@ -105,52 +101,25 @@ def reordered_copies(samples: Mapping[str, Array], prints: Mapping[str, Fingerpr
     return notes
 
 
-def _count_common(keys: Keys, ordered: Keys) -> int:
-    # Both are sorted, so that the searches walk through memory in order.
-    positions = np.searchsorted(ordered, keys)
-    return int(np.count_nonzero(ordered[np.minimum(positions, len(ordered) - 1)] == keys))
-
-
 def _equal(a: Array, b: Array) -> bool:
     return a.shape == b.shape and all(bool((a[part] == b[part]).all()) for part in parts(a.shape))
 
 
-def _digest(keys: Keys) -> str:
-    return hashlib.sha256(np.ascontiguousarray(keys).data).hexdigest()
+def _keys(bits: Any, factors: Any) -> Any:
+    """The keys of rows given by the bits of their numbers: NumPy's or torch's signed integers, whose products wrap."""
+    # A right shift of a negative number fills in ones, which the masks remove.
+    mixed = (bits ^ ((bits >> 32) & (2**32 - 1))) * factors
+    mixed ^= (mixed >> 29) & (2**35 - 1)
+    return mixed.sum(axis=1)
 
 
-def _factors(columns: int) -> Keys:
-    """An odd factor for every column."""
-    drawn = np.random.default_rng(0).integers(2**62, size=columns).astype(np.uint64)
-    return np.asarray(drawn * np.uint64(2) + np.uint64(1))
-
-
-def _keys(rows: Array, factors: Keys) -> Keys:
-    bits = (rows + 0.0).view(np.uint64)
-    mixed = (bits ^ (bits >> np.uint64(32))) * factors
-    mixed ^= mixed >> np.uint64(29)
-    return np.asarray(mixed.sum(axis=1, dtype=np.uint64))
-
-
-def _device_fingerprint(rows: Any, factors: Keys) -> Fingerprint:
-    """The same keys for the rows of a tensor.
-
-    A tensor's 64-bit integers are signed: right shifts are masked, and the highest bit is flipped for sorting.
-    """
+def _device_fingerprint(rows: Any, factors: NDArray[np.int64]) -> Fingerprint:
+    """The same keys for the rows of a tensor; torch sorts signed integers, so the highest bit is flipped for that."""
     import torch
 
-    signed = torch.as_tensor(factors.view(np.int64), device=rows.device)
-    chunks = [rows[start : start + _DEVICE_ROWS] for start in range(0, len(rows), _DEVICE_ROWS)]
-    keys = torch.cat([_device_keys(chunk, signed) for chunk in chunks])
+    on_device = torch.as_tensor(factors, device=rows.device)
+    blocks = (rows[start : start + _DEVICE_ROWS].double() + 0.0 for start in range(0, len(rows), _DEVICE_ROWS))
+    keys = torch.cat([_keys(block.contiguous().view(torch.int64), on_device) for block in blocks])
     highest = torch.iinfo(torch.int64).min
     ordered = torch.sort(keys ^ highest).values ^ highest
     return Fingerprint(*(part.cpu().numpy().view(np.uint64) for part in (keys, ordered)))
-
-
-def _device_keys(rows: Any, factors: Any) -> Any:
-    import torch
-
-    bits = (rows.double() + 0.0).contiguous().view(torch.int64)
-    mixed = (bits ^ ((bits >> 32) & (2**32 - 1))) * factors
-    mixed ^= (mixed >> 29) & (2**35 - 1)
-    return mixed.sum(dim=1)

@@ -13,28 +13,40 @@ from relfit.data.models import Density
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian, Polynomial
 from relfit.util.arrays import Array
+from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A kernel, and whether every row is scaled to unit length before it is applied."""
+    """A kernel, whether every row is scaled to unit length before it is applied, and the note that results show."""
 
     kernel: Kernel
     unit_length: bool
-    about: str
+    note: str
 
     def prepare(self, argument: str, value: Any) -> Array:
         """The rows that the kernel is applied to; errors name them by `argument`."""
         if isinstance(value, Density):
             raise InputError(f"{argument}: a preset compares features, got a Density; give a sample from the model")
         rows = as_rows(argument, value)
-        return unit_rows(argument, rows) if self.unit_length else rows
+        if not self.unit_length:
+            return rows
+        # Divided by the largest entry first: the square of a huge or tiny number would overflow or underflow.
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        zero = largest[:, 0] == 0.0
+        if zero.any():
+            raise InputError(
+                f"{argument}: expected rows that can be scaled to unit length, got only zeros in {int(zero.sum())} of "
+                f"{len(rows)} rows (first: row {int(zero.argmax())})"
+            )
+        scaled = rows / largest
+        return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
 
 
 PRESETS: dict[str, Preset] = {
-    "kid": Preset(Polynomial(), False, "the features as they are, kernel (x·y/d + 1)³"),
-    "cmmd": Preset(Gaussian(bandwidth=10.0), True, "rows scaled to unit length, Gaussian kernel with σ = 10"),
+    "kid": Preset(Polynomial(), False, "preset kid: the features as they are, kernel (x·y/d + 1)³"),
+    "cmmd": Preset(Gaussian(10.0), True, "preset cmmd: rows scaled to unit length, Gaussian kernel with σ = 10"),
 }
 
 
@@ -50,39 +62,8 @@ def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Ke
     >>> rows, models, kernel
     (array([[0.6, 0.8]]), {'a': array([[0., 1.]])}, Gaussian(bandwidth=10.0))
     """
-    preset = preset_of(name)
+    preset = PRESETS[check_choice("preset", name, PRESETS)]
     rows = preset.prepare("reference", reference)
     if isinstance(models, Mapping):
         return rows, {key: preset.prepare(f"model {key!r}", model) for key, model in models.items()}, preset.kernel
-    numbered = [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)]
-    return rows, numbered, preset.kernel
-
-
-def preset_of(name: str) -> Preset:
-    """The preset with this name."""
-    if name not in PRESETS:
-        raise InputError(f"preset: expected one of {', '.join(PRESETS)}, got {name!r}")
-    return PRESETS[name]
-
-
-def preset_note(name: str) -> str:
-    """The note in a result that tells a reader how to repeat it.
-
-    >>> preset_note("cmmd")
-    'preset cmmd: rows scaled to unit length, Gaussian kernel with σ = 10'
-    """
-    return f"preset {name}: {preset_of(name).about}"
-
-
-def unit_rows(argument: str, rows: Array) -> Array:
-    """Each row divided by its length; rows of zeros have no direction and are refused."""
-    # Divided by the largest entry first: the square of a huge or tiny number would overflow or underflow.
-    largest = np.abs(rows).max(axis=1, keepdims=True)
-    zero = largest[:, 0] == 0.0
-    if zero.any():
-        raise InputError(
-            f"{argument}: expected rows that can be scaled to unit length, got only zeros in {int(zero.sum())} of "
-            f"{len(rows)} rows (first: row {int(zero.argmax())})"
-        )
-    scaled = rows / largest
-    return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True))
+    return rows, [preset.prepare(f"model 'm{k}'", model) for k, model in enumerate(models, 1)], preset.kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from relfit.data.adapters import SAMPLERS, adapt
 from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
+from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
+from relfit.util.progress import Progress
 from relfit.util.random import Seed, make_seed, stream
-
-Progress = Callable[[int, int], None]
 
 # The number of rows drawn at once: large enough for any generator's own batches, small enough to show progress.
 DRAW_BATCH = 4096
-
 # The number of rows drawn if no sample determines it.
 DEFAULT_ROWS = 1000
 
@@ -51,39 +50,29 @@ def draw(models: Mapping[str, Any], n: int, *, rng: Seed = None) -> dict[str, ND
     >>> rows["normal"].shape, rows["uniform"].shape
     ((50, 1), (50, 1))
     """
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n: expected a positive whole number, got {n!r}")
-    seed = make_seed(rng)
-    return {name: _draw(name, value, int(n), seed) for name, value in models.items()}
+    count, seed = check_whole("n", n, 1), make_seed(rng)
+    return {name: _draw(name, value, count, seed, None) for name, value in models.items()}
 
 
 def recognised_models(
-    models: Mapping[str, Any],
-    dim: int,
-    n: int,
-    seed: int,
-    *,
-    all_samples: bool,
-    has_samples: bool,
-    progress: Progress | None,
+    models: Mapping[str, Any], dim: int, n: int, seed: int, all_samples: bool, any_rows: bool, progress: Progress | None
 ) -> tuple[dict[str, Density], dict[str, Any], tuple[str, ...]]:
     """Models that are not plain rows: the densities among them, the others as rows, and a note if rows were drawn.
 
     Generators are drawn from. A density remains one unless all models must be samples: because MMD was asked for,
-    because the reference is a density, or because another model is a generator or a sample (`has_samples`).
+    because the reference is a density, or because another model is a generator or a sample (`any_rows`).
     """
     recognised = {name: _recognised(name, value, dim) for name, value in models.items()}
     densities = {name: model for name, model in recognised.items() if isinstance(model, Density)}
     samplers = {name: model for name, model in recognised.items() if isinstance(model, Sampler)}
-    has_samples = has_samples or len(densities) + len(samplers) < len(models)
-    mixed = has_samples + bool(densities) + bool(samplers) > 1
-    if mixed:
-        for name in densities:
-            if sampler_of(models[name]) is None:
-                raise InputError(
-                    f"models: expected all samples or all densities, got both, and {name!r} is a density that cannot "
-                    "be sampled; MMD and KSD values cannot be compared, so give rows drawn from it"
-                )
+    has_rows = any_rows or len(densities) + len(samplers) < len(models)
+    mixed = has_rows + bool(densities) + bool(samplers) > 1
+    for name in densities if mixed else ():
+        if sampler_of(models[name]) is None:
+            raise InputError(
+                f"models: expected all samples or all densities, got both, and {name!r} is a density that cannot be "
+                "sampled; MMD and KSD values cannot be compared, so give rows drawn from it"
+            )
     drawn_names = [name for name in models if name in samplers or (name in densities and (mixed or all_samples))]
     if not drawn_names:
         return densities, {name: models[name] for name in models if name not in densities}, ()
@@ -110,11 +99,8 @@ def sampler_of(value: Any) -> Sampler | None:
     """
     if isinstance(value, Sampler):
         return value
-    for recognise in (*SAMPLERS, _sample_method, _function):
-        function = recognise(value)
-        if function is not None:
-            return Sampler(function)
-    return None
+    functions = (recognise(value) for recognise in (*SAMPLERS, _sample_method, _function))
+    return next((Sampler(function) for function in functions if function is not None), None)
 
 
 def draw_rows(name: str, sampler: Sampler, n: int, rng: np.random.Generator, progress: Progress | None = None) -> Array:
@@ -133,7 +119,7 @@ def draw_rows(name: str, sampler: Sampler, n: int, rng: np.random.Generator, pro
     return np.concatenate(batches)
 
 
-def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None = None) -> NDArray[Any]:
+def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -> NDArray[Any]:
     sampler = sampler_of(value)
     if sampler is None:
         what = "a density that cannot be sampled" if isinstance(value, Density) else type(value).__name__
@@ -146,18 +132,17 @@ def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None = 
 
 def _recognised(name: str, value: Any, dim: int) -> Density | Sampler | None:
     """The value as a density or a sampler; None if it can only be rows."""
+    sampler = sampler_of(value)
     if isinstance(value, Sampler) or (inspect.isroutine(value) and _function(value) is not None):
-        return sampler_of(value)
+        return sampler
     try:
         density = adapt(value, dim)
     except InputError as error:
-        sampler = sampler_of(value)
         if sampler is None:
             raise InputError(f"model {name!r}: {error}") from None
         return sampler
     if density is not None:
         return density
-    sampler = sampler_of(value)
     if sampler is None and (value is None or callable(value)):
         raise InputError(
             f"model {name!r}: expected an array, a file or a Density, got {type(value).__name__}; "
@@ -169,9 +154,8 @@ def _recognised(name: str, value: Any, dim: int) -> Density | Sampler | None:
 def _sample_method(value: Any) -> Draw | None:
     method = getattr(value, "sample", None)
     # The method `sample` of arrays, frames and mappings means something else.
-    if not callable(method) or isinstance(value, type | Mapping) or hasattr(value, "__array__"):
-        return None
-    if hasattr(value, "iloc") or hasattr(value, "__dataframe__"):
+    is_table = any(hasattr(value, name) for name in ("__array__", "iloc", "__dataframe__"))
+    if not callable(method) or isinstance(value, type | Mapping) or is_table:
         return None
     required = _required_arguments(method)
     if required == 2:
@@ -180,9 +164,8 @@ def _sample_method(value: Any) -> Draw | None:
 
 
 def _function(value: Any) -> Draw | None:
-    if not callable(value) or isinstance(value, type):
-        return None
-    return value if _required_arguments(value) == 2 else None
+    is_sampler = callable(value) and not isinstance(value, type) and _required_arguments(value) == 2
+    return value if is_sampler else None
 
 
 def _required_arguments(function: Any) -> int | None:

@@ -17,9 +17,9 @@ import scipy
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
 from relfit.stats.tests import TESTS
+from relfit.util import __version__
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
-from relfit.util.version import __version__
 
 SCHEMA = 1
 _ARRAYS = (

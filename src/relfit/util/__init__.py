@@ -1,1 +1,3 @@
-"""Small things every room uses: errors, atomic files, SQLite, progress, random streams, text."""
+"""Small things every room uses: errors, atomic files, SQLite, progress, random streams, text; and the version."""
+
+__version__ = "0.1.0"

@@ -37,10 +37,8 @@ def two_dimensional(where: object, array: Any) -> Any:
     if array.ndim == 1:
         return array[:, None]
     if array.ndim != 2:
-        shape = tuple(array.shape)
-        raise InputError(
-            f"{where}: expected rows and columns, got an array of shape {shape}; flatten each item to one row"
-        )
+        shape = f"an array of shape {tuple(array.shape)}"
+        raise InputError(f"{where}: expected rows and columns, got {shape}; flatten each item to one row")
     return array
 
 

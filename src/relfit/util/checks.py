@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from relfit.util.errors import InputError
+
+_BETWEEN = "a number between 0 and 1"
 
 
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
@@ -20,47 +23,32 @@ def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
 
 def check_alpha(alpha: Any) -> float:
     """The level of a test, which must lie strictly between 0 and 1."""
-    return _between_0_and_1("alpha", alpha)
+    return check_number("alpha", alpha, 0.0, 1.0, _BETWEEN)
 
 
 def check_level(level: Any) -> float:
     """A confidence level, which must lie strictly between 0 and 1."""
-    return _between_0_and_1("level", level)
+    return check_number("level", level, 0.0, 1.0, _BETWEEN)
 
 
 def check_fraction(fraction: Any) -> float:
     """The fraction of rows used for selection, which must lie strictly between 0 and 1."""
-    return _between_0_and_1("select_fraction", fraction)
+    return check_number("select_fraction", fraction, 0.0, 1.0, _BETWEEN)
 
 
 def check_margin(margin: Any) -> float:
     """The largest difference that counts as irrelevant, which must be finite and at least 0."""
-    if not _is_number(margin) or not 0.0 <= margin < float("inf"):
-        raise InputError(
-            f"margin: expected a number of at least 0, in the units of the discrepancy, got {_shown(margin)}"
-        )
-    return float(margin)
-
-
-def _between_0_and_1(argument: str, value: Any) -> float:
-    if not _is_number(value) or not 0.0 < value < 1.0:
-        raise InputError(f"{argument}: expected a number between 0 and 1, got {_shown(value)}")
-    return float(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-
-
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)
+    expected = "a number of at least 0, in the units of the discrepancy"
+    return check_number("margin", margin, 0.0, float("inf"), expected, low_ok=True)
 
 
 def check_number(argument: str, value: Any, low: float, high: float, expected: str, *, low_ok: bool = False) -> float:
     """A number between the limits, of which the lower one may be allowed itself."""
     number = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
-    if not number or not (low < value < high or (low_ok and value == low)):
-        raise InputError(f"{argument}: expected {expected}, got {reprlib.repr(value)}")
+    too_large = isinstance(value, int) and value > sys.float_info.max  # whole numbers have no limit of their own
+    if not number or too_large or not (low < value < high or (low_ok and value == low)):
+        shown = f"{value:g}" if isinstance(value, float | np.floating) else reprlib.repr(value)
+        raise InputError(f"{argument}: expected {expected}, got {shown}")
     return float(value)
 
 

@@ -11,7 +11,7 @@ class RelfitError(Exception):
 
 
 class InputError(RelfitError, ValueError):
-    """An argument or a file cannot be used; the message says which, why and how to mend it."""
+    """An argument or a file cannot be used; the message says which, why and how to fix it."""
 
 
 class BackendUnavailable(RelfitError, ImportError):

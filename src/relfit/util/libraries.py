@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,18 @@ from relfit.util.errors import InputError
 
 
 def loaded(name: str) -> Any:
-    """The library if it has been imported already, else None: without that, no object of the library can exist.
-
-    >>> loaded("a library nobody has") is None
-    True
-    """
+    """The library if it has been imported already, else None: without that, no object of the library can exist."""
     return sys.modules.get(name)
+
+
+def is_instance(value: Any, module: str, *classes: str) -> bool:
+    """True for an object of one of these classes of a library, which is not imported for that.
+
+    >>> is_instance(3, "builtins", "str", "int"), is_instance(3, "a library nobody has", "Array")
+    (True, False)
+    """
+    library = loaded(module)
+    return library is not None and isinstance(value, tuple(getattr(library, name) for name in classes))
 
 
 def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
@@ -32,19 +39,13 @@ def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
     except (ImportError, OSError):
         raise InputError(f"{where}: reading it needs {package}; install it with  pip install {package}") from None
     version = str(getattr(module, "__version__", oldest_text))
-    if _numbers(version) < oldest:
+    # The leading numbers: "2.13.0+cpu" is (2, 13, 0), "3.1rc1" is (3,).
+    if tuple(map(int, takewhile(str.isdecimal, version.partition("+")[0].split(".")))) < oldest:
         raise InputError(
             f"{where}: reading it safely needs {package} {oldest_text} or newer, got {version}; "
             f"install it with  pip install -U {package}"
         )
     return module
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: "2.13.0+cpu" is (2, 13, 0), "3.1rc1" is (3,)."""
-    parts = version.partition("+")[0].split(".")
-    whole = next((k for k, part in enumerate(parts) if not part.isdecimal()), len(parts))
-    return tuple(int(part) for part in parts[:whole])
 
 
 def usable_cores() -> int:

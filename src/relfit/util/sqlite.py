@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from relfit.util.errors import InputError
@@ -35,10 +34,7 @@ class Format:
 
 
 class Database:
-    """An open file of one format; use it as a context manager.
-
-    A file that is not of this format, or not sound, is refused with one InputError.
-    """
+    """An open file of one format, and a context manager; a file of another format, or a damaged one, is refused."""
 
     def __init__(self, path: str | os.PathLike[str], form: Format) -> None:
         self.path = os.fspath(path)
@@ -62,9 +58,7 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -102,7 +96,8 @@ class Database:
             self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         self.connection.execute("PRAGMA synchronous = FULL")
         with self._transaction("EXCLUSIVE" if self.form.exclusive else "IMMEDIATE"):
-            if self._is_empty():
+            tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables and not self._pragma("application_id") and not self._pragma("user_version"):
                 for statement in self.form.create.split(";"):
                     self.connection.execute(statement)
                 self.connection.execute(f"PRAGMA application_id = {self.form.application}")
@@ -110,10 +105,6 @@ class Database:
         self._check()
         if not self.form.exclusive:
             self._use_wal()
-
-    def _is_empty(self) -> bool:
-        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        return not tables and not self._pragma("application_id") and not self._pragma("user_version")
 
     def _check(self) -> None:
         if self._pragma("application_id") != self.form.application:
@@ -125,8 +116,9 @@ class Database:
             )
         fault = self._pragma("quick_check(1)")
         if fault != "ok":
-            first_line = str(fault).strip().replace("\n", " ")
-            raise self._refusal(f"{self.path!r} is damaged ({first_line}); restore a copy or give a new file name")
+            raise self._refusal(
+                f"{self.path!r} is damaged ({str(fault).strip()}); restore a copy or give a new file name"
+            )
 
     def _use_wal(self) -> None:
         """Switch to WAL mode, again and again while the file is busy: SQLite does not wait for this by itself."""

@@ -10,7 +10,6 @@ from typing import Any
 # Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
 _JOINERS = "\u200c\u200d"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_MOST_NAMES = 4
 
 
 def is_text(value: Any) -> bool:
@@ -42,9 +41,7 @@ def quoted(name: str) -> str:
     return shown if re.fullmatch(r"[^\W\d_](?:[^\s,;:'\"]*\w)?", shown) else f"'{shown}'"
 
 
-def listed(
-    names: Sequence[str], last: str = "and", *, most: int = _MOST_NAMES, quote: Callable[[str], str] = quoted
-) -> str:
+def listed(names: Sequence[str], last: str = "and", *, most: int = 4, quote: Callable[[str], str] = quoted) -> str:
     """The names as a list in a sentence, of at most `most` items; "k more" is the last item of a longer list.
 
     `quote` is applied to each name: `quoted` to models in running text, `repr` to names in errors, `str` to phrases

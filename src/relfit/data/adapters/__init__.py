@@ -6,7 +6,7 @@ their library up with `relfit.util.libraries.loaded`: if it has not been importe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -55,16 +55,9 @@ def _log_prob_object(value: Any, dim: int) -> Density | None:
     log_prob = getattr(value, "log_prob", None)
     if not callable(log_prob):
         return None
-    library = next((name for name in LIBRARIES if _differentiates(name, log_prob, dim)), None)
-    return Density(log_prob=log_prob, autodiff=library)
-
-
-def _differentiates(library: str, log_prob: Callable[..., Any], dim: int) -> bool:
-    """True if the library is loaded and can differentiate this function, which is tried at two rows of zeros."""
-    if loaded(library) is None:
-        return False
-    try:
-        gradient(log_prob, library)(np.zeros((2, dim)))
-    except Exception:  # noqa: BLE001  (functions may raise anything for arrays they were not written for)
-        return False
-    return True
+    for library in LIBRARIES:
+        if loaded(library) is not None:
+            with suppress(Exception):  # functions may raise anything for arrays they were not written for
+                gradient(log_prob, library)(np.zeros((2, dim)))
+                return Density(log_prob=log_prob, autodiff=library)
+    return Density(log_prob=log_prob)

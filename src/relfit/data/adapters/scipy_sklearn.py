@@ -18,7 +18,7 @@ from scipy.special import logsumexp, softmax
 from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance, loaded
 from relfit.util.text import first_line
 
 # The most entries of the matrix of rows × components that are held at once.
@@ -68,10 +68,7 @@ def scipy_density(value: Any, dim: int) -> Density | None:
 
 def scipy_sampler(value: Any) -> Draw | None:
     """Draws from a frozen distribution or a `gaussian_kde`."""
-    stats = loaded("scipy.stats")
-    if stats is None:
-        return None
-    if isinstance(value, stats.gaussian_kde):
+    if is_instance(value, "scipy.stats", "gaussian_kde"):
         return lambda n, rng: value.resample(n, seed=rng).T
     if type(value).__module__.startswith("scipy.stats") and hasattr(value, "rvs"):
         return lambda n, rng: np.asarray(value.rvs(size=n, random_state=rng)).reshape(n, -1)
@@ -119,10 +116,9 @@ def sklearn_density(value: Any, dim: int) -> Density | None:
     A BayesianGaussianMixture is the mixture of its fitted weights, means and covariances, from which its ``sample``
     draws. (Its ``score_samples`` is a variational bound, and not the log of a density.)
     """
-    mixture, neighbors = loaded("sklearn.mixture"), loaded("sklearn.neighbors")
-    if mixture is not None and isinstance(value, mixture.GaussianMixture | mixture.BayesianGaussianMixture):
+    if is_instance(value, "sklearn.mixture", "GaussianMixture", "BayesianGaussianMixture"):
         fitted, convert = "means_", _mixture
-    elif neighbors is not None and isinstance(value, neighbors.KernelDensity):
+    elif is_instance(value, "sklearn.neighbors", "KernelDensity"):
         fitted, convert = "tree_", _kernel_density
     else:
         return None
@@ -179,16 +175,14 @@ def _kernel_density(value: Any) -> Density:
     kept = weights > 0.0
     points, heights = points[kept], np.log(weights[kept])
 
-    def score(x: Array) -> Array:
-        distance = cdist(x, points)
-        posterior = softmax(heights - distance / h, axis=1)
+    def score(z: tuple[Array, Array], posterior: Array) -> Array:
+        x, distance = z
         pull = np.divide(posterior, h * distance, out=np.zeros_like(posterior), where=distance > 0.0)
         return np.asarray(pull @ points - pull.sum(axis=1, keepdims=True) * x)
 
-    def log_prob(x: Array) -> Array:
-        return np.asarray(logsumexp(heights - cdist(x, points) / h, axis=1))
-
-    return Density(_in_pieces(score, len(points)), _in_pieces(log_prob, len(points)), points.shape[1])
+    return _mixture_density(
+        lambda x: (x, cdist(x, points)), lambda z: heights - z[1] / h, score, len(points), points.shape[1]
+    )
 
 
 def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
@@ -204,20 +198,13 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
     weights, means, roots = weights[kept], means[kept], roots[kept]
     heights = np.log(weights) + np.linalg.slogdet(roots)[1]
 
-    def whitened(x: Array) -> Array:
-        return np.stack([(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1)
-
-    def log_joint(z: Array) -> Array:
-        return np.asarray(heights - 0.5 * (z**2).sum(axis=2))
-
-    def score(x: Array) -> Array:
-        z = whitened(x)
-        return np.asarray(-np.einsum("nk,nkj,kij->ni", softmax(log_joint(z), axis=1), z, roots, optimize=True))
-
-    def log_prob(x: Array) -> Array:
-        return np.asarray(logsumexp(log_joint(whitened(x)), axis=1))
-
-    return Density(_in_pieces(score, means.size), _in_pieces(log_prob, means.size), means.shape[1])
+    return _mixture_density(
+        lambda x: np.stack([(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1),
+        lambda z: heights - 0.5 * (z**2).sum(axis=2),
+        lambda z, posterior: -np.einsum("nk,nkj,kij->ni", posterior, z, roots, optimize=True),
+        means.size,
+        means.shape[1],
+    )
 
 
 def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
@@ -230,21 +217,26 @@ def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
     # Rows and means are taken relative to one of the means, so that a common offset costs no digits.
     origin = means[0]
     centres = (means[kept] - origin) @ root
-
-    def log_joint(z: Array) -> Array:
-        return np.asarray(heights - 0.5 * cdist(z, centres, "sqeuclidean"))
-
-    def score(x: Array) -> Array:
-        z = (x - origin) @ root
-        return np.asarray((softmax(log_joint(z), axis=1) @ centres - z) @ root.T)
-
-    def log_prob(x: Array) -> Array:
-        return np.asarray(logsumexp(log_joint((x - origin) @ root), axis=1))
-
-    return Density(_in_pieces(score, len(heights)), _in_pieces(log_prob, len(heights)), means.shape[1])
+    return _mixture_density(
+        lambda x: (x - origin) @ root,
+        lambda z: heights - 0.5 * cdist(z, centres, "sqeuclidean"),
+        lambda z, posterior: (posterior @ centres - z) @ root.T,
+        len(heights),
+        means.shape[1],
+    )
 
 
-def _in_pieces(function: Callable[[Array], Array], width: int) -> Callable[[Array], Array]:
-    """The function applied to pieces of the rows, for a function that needs `width` numbers per row."""
+def _mixture_density(
+    transform: Callable[[Array], Any], log_joint: Callable[[Any], Any], score: Callable[..., Any], width: int, dim: int
+) -> Density:
+    """The density Σ_k exp J_k(z), with z = transform(x), J = log_joint(z) (n, K), and score(z, posteriors of J).
+
+    It is evaluated at pieces of the rows, because each row takes `width` numbers.
+    """
     step = max(1, _MOST_ENTRIES // width)
-    return lambda x: np.concatenate([function(x[a : a + step]) for a in range(0, len(x), step)])
+
+    def in_pieces(function: Callable[[Any], Array]) -> Callable[[Array], Array]:
+        return lambda x: np.concatenate([function(transform(x[a : a + step])) for a in range(0, len(x), step)])
+
+    scores = in_pieces(lambda z: score(z, softmax(log_joint(z), axis=1)))
+    return Density(scores, in_pieces(lambda z: logsumexp(log_joint(z), axis=1)), dim)

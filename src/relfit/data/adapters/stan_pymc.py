@@ -13,18 +13,24 @@ import numpy as np
 from relfit.data.models import Density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance
 
 
 def stan_density(value: Any, dim: int) -> Density | None:
     """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of unconstrained parameters."""
-    pystan, bridgestan = loaded("stan.model"), loaded("bridgestan")
-    if pystan is not None and isinstance(value, pystan.Model):
-        _refuse_other_columns(value, dim)
+    if is_instance(value, "stan.model", "Model"):
+        try:
+            _call_pystan(value.log_prob, np.zeros(dim))
+        except RuntimeError as error:
+            if "number of parameters" in str(error):
+                raise InputError(
+                    f"Stan model: expected rows of its unconstrained parameters ({', '.join(value.param_names)}), got "
+                    f"{dim} columns; model.unconstrain_pars turns draws into such rows"
+                ) from None
         return _by_row(
             lambda row: _call_pystan(value.grad_log_prob, row), lambda row: _call_pystan(value.log_prob, row), dim
         )
-    if bridgestan is not None and isinstance(value, bridgestan.StanModel):
+    if is_instance(value, "bridgestan", "StanModel"):
         return _by_row(lambda row: value.log_density_gradient(row)[1], value.log_density, int(value.param_unc_num()))
     return None
 
@@ -32,14 +38,14 @@ def stan_density(value: Any, dim: int) -> Density | None:
 def _by_row(score: Callable[[Array], Any], log_prob: Callable[[Array], Any], dim: int) -> Density:
     """The density of functions of one row. Stan raises where it rejects the parameters: the density is 0 there."""
 
-    def one(function: Callable[[Array], Any], row: Array, rejected: Any) -> Any:
-        try:
-            return function(row)
-        except RuntimeError:
-            return rejected
-
     def call(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
-        return np.array([one(function, row, rejected) for row in np.ascontiguousarray(x)], dtype=np.float64)
+        results = []
+        for row in np.ascontiguousarray(x):
+            try:
+                results.append(function(row))
+            except RuntimeError:
+                results.append(rejected)
+        return np.array(results, dtype=np.float64)
 
     return Density(lambda x: call(score, x, np.full(dim, np.nan)), lambda x: call(log_prob, x, -np.inf), dim)
 
@@ -57,21 +63,9 @@ def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
     return function(row.tolist())
 
 
-def _refuse_other_columns(model: Any, dim: int) -> None:
-    try:
-        _call_pystan(model.log_prob, np.zeros(dim))
-    except RuntimeError as error:
-        if "number of parameters" in str(error):
-            raise InputError(
-                f"Stan model: expected rows of its unconstrained parameters ({', '.join(model.param_names)}), got "
-                f"{dim} columns; model.unconstrain_pars turns draws into such rows"
-            ) from None
-
-
 def pymc_density(value: Any, dim: int) -> Density | None:
     """A ``pymc.Model`` as a density of its value variables, flattened in the order of ``model.value_vars``."""
-    pymc = loaded("pymc")
-    if pymc is None or not isinstance(value, pymc.Model):
+    if not is_instance(value, "pymc", "Model"):
         return None
     size = sum(np.size(part) for part in value.initial_point().values())
 
@@ -81,10 +75,8 @@ def pymc_density(value: Any, dim: int) -> Density | None:
         function.set_extra_values({})
         return function
 
-    def score(x: Array) -> Array:
-        return np.array([compiled()(row)[1] for row in x], dtype=np.float64)
-
-    def log_prob(x: Array) -> Array:
-        return np.array([float(compiled()(row)[0]) for row in x])
-
-    return Density(score, log_prob, int(size))
+    return Density(
+        lambda x: np.array([compiled()(row)[1] for row in x], dtype=np.float64),
+        lambda x: np.array([float(compiled()(row)[0]) for row in x]),
+        int(size),
+    )

@@ -15,7 +15,7 @@ from relfit.data.autodiff import gradient, is_jax_log_density, values
 from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance, loaded
 
 
 def torch_density(value: Any, dim: int) -> Density | None:
@@ -23,12 +23,10 @@ def torch_density(value: Any, dim: int) -> Density | None:
 
     Each is called in its own dtype and on its own device.
     """
-    torch, name = loaded("torch"), type(value).__name__
-    if torch is None:
-        return None
-    if isinstance(value, torch.distributions.Distribution):
+    name = type(value).__name__
+    if is_instance(value, "torch.distributions", "Distribution"):
         return _distribution(lambda: value, dim, "torch")
-    if _is_flow(value):
+    if is_instance(value, "zuko.lazy", "LazyDistribution"):
         flow = _distribution(value, dim, "torch")
         try:
             flow.log_probs(np.zeros((2, dim)))
@@ -37,7 +35,7 @@ def torch_density(value: Any, dim: int) -> Density | None:
                 f"{name}: expected a flow without context; if it needs one, give flow(c) ({error})"
             ) from None
         return flow
-    if not isinstance(value, torch.nn.Module):
+    if not is_instance(value, "torch.nn", "Module"):
         return None
     if not callable(getattr(value, "log_prob", None)):
         raise InputError(
@@ -49,11 +47,12 @@ def torch_density(value: Any, dim: int) -> Density | None:
 
 def torch_sampler(value: Any) -> Draw | None:
     """Draws from a torch distribution or a zuko flow; torch's own random state is left as it was."""
-    torch, is_flow = loaded("torch"), _is_flow(value)
-    if torch is None or not (is_flow or isinstance(value, torch.distributions.Distribution)):
+    is_flow = is_instance(value, "zuko.lazy", "LazyDistribution")
+    if not is_flow and not is_instance(value, "torch.distributions", "Distribution"):
         return None
 
     def draw(n: int, rng: np.random.Generator) -> Any:
+        torch = loaded("torch")
         distribution = value() if is_flow else value
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(int(rng.integers(2**63)))
@@ -62,27 +61,21 @@ def torch_sampler(value: Any) -> Draw | None:
     return draw
 
 
-def _is_flow(value: Any) -> bool:
-    zuko = loaded("zuko")
-    return zuko is not None and isinstance(value, zuko.lazy.LazyDistribution)
-
-
 def jax_density(value: Any, dim: int) -> Density | None:
     """A NumPyro distribution, or a jitted function (n, d) → (n,) or (d,) → (), as a density; None for any other value.
 
     Other functions are ambiguous until they are wrapped: ``Density(log_prob=f, autodiff="jax")``.
     """
-    if _is_numpyro(value):
+    if is_instance(value, "numpyro.distributions", "Distribution"):
         return _distribution(lambda: value, dim, "jax")
-    jax = loaded("jax")
-    if jax is None or not isinstance(value, jax.stages.Wrapped) or not is_jax_log_density(value, dim):
-        return None
-    return Density(log_prob=value, autodiff="jax")
+    if is_instance(value, "jax.stages", "Wrapped") and is_jax_log_density(value, dim):
+        return Density(log_prob=value, autodiff="jax")
+    return None
 
 
 def jax_sampler(value: Any) -> Draw | None:
     """Draws from a NumPyro distribution."""
-    if not _is_numpyro(value):
+    if not is_instance(value, "numpyro.distributions", "Distribution"):
         return None
 
     def draw(n: int, rng: np.random.Generator) -> Any:
@@ -90,11 +83,6 @@ def jax_sampler(value: Any) -> Draw | None:
         return np.asarray(value.sample(key, (n,))).reshape(n, -1)
 
     return draw
-
-
-def _is_numpyro(value: Any) -> bool:
-    distributions = loaded("numpyro.distributions")
-    return distributions is not None and isinstance(value, distributions.Distribution)
 
 
 def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:

@@ -1,9 +1,7 @@
 """Numeric arrays from files. Nothing is ever unpickled, and no library is imported that the file does not need.
 
-To add a format, write one file in this folder that defines its `Format`, and add that value to `FORMATS` below. The
-readers here, reading under a memory budget (`relfit.data.arrays.open_rows`) and the suffixes that the command line
-accepts all follow from that list. Then list the suffix in docs/files.md and add a target to tests/fuzz/targets.py;
-tests fail until both are done.
+A format is one file in this folder that defines a `Format`, and one entry in `FORMATS`: the readers here, reading under
+a memory budget (`relfit.data.arrays.open_rows`) and the command line follow. CONTRIBUTING.md has the recipe.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from relfit.util.errors import InputError
 
 FORMATS: tuple[Format, ...] = (NPY, NPZ, TEXT, PARQUET, ARROW, PT, SAFETENSORS, ZARR)
 SUFFIXES = tuple(suffix for format in FORMATS for suffix in format.suffixes)
-
 _SEVERAL_ARRAYS = tuple(suffix for format in FORMATS if format.several_arrays for suffix in format.suffixes)
 
 
@@ -104,10 +101,8 @@ def find_file(source: str | os.PathLike[str], columns: Any = None) -> tuple[Form
 
 def format_of(path: Path) -> Format | None:
     """The format of a file, by its suffix, or of a folder, also by what it holds; None if it is unknown."""
-    for format in FORMATS:
-        if format.is_folder is not None and format.is_folder(path):
-            return format
-    return next((format for format in FORMATS if path.name.lower().endswith(format.suffixes)), None)
+    folder = next((format for format in FORMATS if format.is_folder is not None and format.is_folder(path)), None)
+    return folder or next((format for format in FORMATS if path.name.lower().endswith(format.suffixes)), None)
 
 
 def split_key(source: str | os.PathLike[str]) -> tuple[Path, str | None]:
@@ -123,9 +118,7 @@ def split_key(source: str | os.PathLike[str]) -> tuple[Path, str | None]:
 def name_of(source: str | os.PathLike[str]) -> str:
     """The name that a file gives to its model: without folder and suffix, but with the name of a selected array."""
     path, key = split_key(source)
-    stem = path.name
-    for suffix in sorted(SUFFIXES, key=len, reverse=True):
-        if stem.lower().endswith(suffix) and len(stem) > len(suffix):
-            stem = stem[: -len(suffix)]
-            break
+    name = path.name
+    suffixes = [suffix for suffix in SUFFIXES if name.lower().endswith(suffix) and len(name) > len(suffix)]
+    stem = name[: len(name) - len(max(suffixes, key=len, default=""))]
     return stem if key is None else f"{stem}:{key}"

@@ -95,16 +95,12 @@ def _read(opened: Open, selection: Selection) -> Array:
 
 def _parts(opened: Open, selection: Selection, _most_bytes: int) -> Iterator[NDArray[Any]]:
     """The selected columns in blocks; neither the whole file nor a row group is held."""
-    path = selection.path
-    with opened(path, True) as (schema, batches, expected):
+    with opened(selection.path, True) as (schema, batches, expected):
         names, positions = _selected(selection, schema)
-        count = 0
-        for block in arrow_parts(path, names, batches(positions)):
-            count += len(block)
+        for block in arrow_parts(selection.path, names, batches(positions), expected):
             yield block
             # Return the memory that pyarrow keeps for later use to the system.
             loaded("pyarrow").default_memory_pool().release_unused()
-        check_row_count(path, count, expected)
 
 
 def _names(opened: Open, path: Path) -> list[str]:

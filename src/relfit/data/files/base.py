@@ -95,11 +95,12 @@ def reading(path: Path) -> Iterator[None]:
     Warnings of the parsers are not shown: they are addressed to the author of the file.
     """
     try:
-        before = _size_and_time(path)
+        before = path.stat()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-        if _size_and_time(path) != before:
+        after = path.stat()
+        if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
             raise InputError(f"{path}: was changed while it was being read; start again")
     except InputError:
         raise
@@ -108,11 +109,6 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(
             f"{path}: cannot be read; it is truncated, damaged or not in the format of its suffix ({reason})"
         ) from None
-
-
-def _size_and_time(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def one_of(path: Path, names: Sequence[str], key: str | None) -> str:
@@ -142,11 +138,18 @@ def parse_columns(columns: Any) -> Columns | None:
     """
     if columns is None:
         return None
+    choices: list[Any] = [columns]
     if isinstance(columns, str):
-        columns = _split(columns)
-    is_number = isinstance(columns, int) and not isinstance(columns, bool)
-    choices = [columns] if is_number else list(columns) if isinstance(columns, Iterable) else []
-    if not choices or not all(_is_choice(choice) for choice in choices):
+        try:
+            choices = [part.strip() for part in next(csv.reader([columns], skipinitialspace=True, strict=True), [])]
+        except csv.Error:
+            choices = []
+    elif isinstance(columns, Iterable):
+        choices = list(columns)
+    if not choices or not all(
+        choice.strip() if isinstance(choice, str) else hasattr(choice, "__index__") and not isinstance(choice, bool)
+        for choice in choices
+    ):
         raise InputError(
             f'columns: expected names, numbers or ranges such as "a,b,3-10", got {reprlib.repr(columns)}; '
             "put a name that contains a comma in double quotes"
@@ -174,52 +177,25 @@ def column_positions(selection: Selection, names: Sequence[str] | None, count: i
     return positions
 
 
-def selects_name(columns: Columns, first_line: Sequence[str]) -> bool:
-    """True if one of the selected columns can only be a name in the file's first line, and not a position.
-
-    >>> selects_name(("1990", "1991"), ["country", "1990", "1991"]), selects_name(("1", "2"), ["a", "1", "2"])
-    (True, False)
-    """
-    fields = {field.strip() for field in first_line}
-    texts = [choice.strip() for choice in columns if isinstance(choice, str)]
-    return any(text in fields and text not in map(str, range(len(first_line))) for text in texts)
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return [part.strip() for part in next(csv.reader([text], skipinitialspace=True, strict=True), [])]
-    except csv.Error:
-        return []
-
-
-def _is_choice(choice: Any) -> bool:
-    if isinstance(choice, str):
-        return bool(choice.strip())
-    return hasattr(choice, "__index__") and not isinstance(choice, bool)
-
-
 def _positions(path: Path, choice: str | int, by_name: Mapping[str, list[int]], count: int) -> Sequence[int]:
-    if isinstance(choice, int):
-        return _range(path, str(choice), choice, choice, count)
-    positions = by_name.get(choice.strip(), [])
+    positions = by_name.get(choice.strip(), []) if isinstance(choice, str) else []
     if len(positions) > 1:
         raise InputError(
             f"{path}: {len(positions)} columns are called {choice!r}; give the number of one of them, counted from 0"
         )
     if positions:
         return positions
-    numbers = _POSITIONS.fullmatch(choice.strip())
-    if numbers is not None:
-        return _range(path, choice, int(numbers[1]), int(numbers[2] or numbers[1]), count)
-    if not by_name:
+    if isinstance(choice, int):
+        first = last = choice
+    elif numbers := _POSITIONS.fullmatch(choice.strip()):
+        first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+    elif not by_name:
         raise NoSuchColumn(
             f"{path}: its columns have no names; give numbers from 0 to {count - 1} instead of {choice!r}"
         )
-    names = listed(list(by_name), most=_MOST_NAMES, quote=repr)
-    raise NoSuchColumn(f"{path}: expected a column called {choice!r}, got {names}{separator_hint(list(by_name))}")
-
-
-def _range(path: Path, choice: str, first: int, last: int, count: int) -> range:
+    else:
+        names = listed(list(by_name), most=_MOST_NAMES, quote=repr)
+        raise NoSuchColumn(f"{path}: expected a column called {choice!r}, got {names}{separator_hint(list(by_name))}")
     if first > last:
         raise InputError(f"{path}: expected a range such as {last}-{first}, got {choice}, which runs backwards")
     if not 0 <= first <= last < count:

@@ -25,17 +25,9 @@ _PICKLE = (
 _COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def _read_npy(selection: Selection) -> NDArray[Any]:
-    return take_columns(selection, _map_npy(selection.path))
-
-
 def _map_npy(path: Path) -> NDArray[Any]:
     """The array, mapped and read-only: its rows are read from the file when they are used, and are not held twice."""
-    start = _start(path)
-    if start.startswith(_ARCHIVE):
-        raise InputError(f"{path}: expected one array, got an archive; rename it to .npz")
-    if start and not start.startswith(_ARRAY):
-        raise InputError(f"{path}: {_PICKLE}")
+    _check_start(path, _ARRAY, _ARCHIVE, "expected one array, got an archive; rename it to .npz")
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except ValueError as error:
@@ -73,32 +65,25 @@ def fortran_parts(
 
 def _read_npz(selection: Selection) -> NDArray[Any]:
     path = selection.path
-    start = _start(path)
-    if start.startswith(_ARRAY):
-        raise InputError(f"{path}: expected an archive, got one array; rename it to .npy")
-    if start and not start.startswith(_ARCHIVE):
-        raise InputError(f"{path}: {_PICKLE}")
+    _check_start(path, _ARCHIVE, _ARRAY, "expected an archive, got one array; rename it to .npy")
     # Opened here, because np.load leaves the file of a damaged archive open.
     with path.open("rb") as stream:
         archive = np.load(stream, allow_pickle=False)
         name = one_of(path, list(archive.files), selection.key)
-        _check_compression(path, archive.zip, name)
+        known = archive.zip.NameToInfo
+        member = next(known[entry] for entry in (name, f"{name}.npy") if entry in known)
+        if member.compress_type not in _COMPRESSION:
+            raise InputError(
+                f"{path}: expected an archive written by numpy.savez, got {name!r} compressed by another method; save "
+                "it again"
+            )
+        # The size in the archive's directory is the most that is ever unpacked.
+        require_room(path, member.file_size)
         try:
             array = np.asarray(archive[name])
         except ValueError as error:
             raise _refusal(path, error) from None
     return take_columns(selection, array)
-
-
-def _check_compression(path: Path, archive: zipfile.ZipFile, name: str) -> None:
-    """Check the size in the archive's directory, which is the most that is ever unpacked."""
-    member = next(archive.getinfo(entry) for entry in (name, f"{name}.npy") if entry in archive.NameToInfo)
-    if member.compress_type not in _COMPRESSION:
-        raise InputError(
-            f"{path}: expected an archive written by numpy.savez, got {name!r} compressed by another method; save it "
-            "again"
-        )
-    require_room(path, member.file_size)
 
 
 def _largest_array(path: Path) -> int:
@@ -108,9 +93,12 @@ def _largest_array(path: Path) -> int:
         return max((member.file_size for member in archive.infolist()), default=0)
 
 
-def _start(path: Path) -> bytes:
+def _check_start(path: Path, mark: bytes, other_mark: bytes, other: str) -> None:
+    """Refuse a file that begins with the mark of the other kind, or with neither; an empty one is refused later."""
     with path.open("rb") as stream:
-        return stream.read(len(_ARRAY))
+        start = stream.read(len(_ARRAY))
+    if start and not start.startswith(mark):
+        raise InputError(f"{path}: {other if start.startswith(other_mark) else _PICKLE}")
 
 
 def _refusal(path: Path, error: ValueError) -> ValueError:
@@ -118,5 +106,5 @@ def _refusal(path: Path, error: ValueError) -> ValueError:
     return InputError(f"{path}: {_PICKLE}") if objects else error
 
 
-NPY = Format((".npy",), _read_npy, open=_open_npy)
+NPY = Format((".npy",), lambda selection: take_columns(selection, _map_npy(selection.path)), open=_open_npy)
 NPZ = Format((".npz",), _read_npz, unpacked_size=_largest_array, several_arrays=True)

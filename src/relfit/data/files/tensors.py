@@ -13,7 +13,7 @@ import pickletools
 import re
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -38,32 +38,24 @@ def _read_pt(selection: Selection) -> NDArray[Any]:
     path, key = selection.path, selection.key
     torch = needed(path, "torch", _OLDEST_TORCH)
     _check_archive(path)
-    content = _load_weights(torch, path)
-    if is_tensor(content) and key is None:
-        return take_columns(selection, _array(path, content))
-    tensors = {name: value for name, value in content.items() if is_tensor(value)} if isinstance(content, dict) else {}
-    tensors = {str(name): value for name, value in tensors.items() if isinstance(name, str | int)}
-    if not tensors:
-        what = "a tensor or a dictionary of tensors" if key is None else f"a dictionary with a tensor called {key!r}"
-        raise InputError(f"{path}: expected {what}, got a {type(content).__name__} without tensors")
-    return take_columns(selection, _array(path, tensors[one_of(path, list(tensors), key)]))
-
-
-def _array(path: Path, tensor: Any) -> NDArray[Any]:
-    # One stored number can stand for any number of equal ones, and a sparse tensor for a large table of zeros.
-    require_room(path, 8 * tensor.numel())
-    return tensor_array(tensor)
-
-
-def _load_weights(torch: Any, path: Path) -> Any:
     # Without the check, torch would follow positions outside a sparse tensor, and the process would crash.
     with torch.sparse.check_sparse_tensor_invariants(True):
         try:
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except (pickle.UnpicklingError, RuntimeError) as error:
-            if not isinstance(error, pickle.UnpicklingError) and "weights_only" not in str(error):
-                raise
-    raise _refusal(path)
+            if isinstance(error, pickle.UnpicklingError) or "weights_only" in str(error):
+                raise _refusal(path) from None
+            raise
+    only = [("", content)] if key is None else []
+    items = content.items() if isinstance(content, dict) else only
+    tensors = {str(name): value for name, value in items if isinstance(name, str | int) and is_tensor(value)}
+    if not tensors:
+        what = "a tensor or a dictionary of tensors" if key is None else f"a dictionary with a tensor called {key!r}"
+        raise InputError(f"{path}: expected {what}, got a {type(content).__name__} without tensors")
+    tensor = tensors[one_of(path, list(tensors), key)]
+    # One stored number can stand for any number of equal ones, and a sparse tensor for a large table of zeros.
+    require_room(path, 8 * tensor.numel())
+    return take_columns(selection, tensor_array(tensor))
 
 
 def _check_archive(path: Path) -> None:
@@ -80,13 +72,12 @@ def _check_archive(path: Path) -> None:
         for name in archive.namelist():
             if name.endswith(".pkl"):
                 with archive.open(name) as stream:
-                    _check_pickle(path, stream)
-
-
-def _check_pickle(path: Path, stream: IO[bytes]) -> None:
-    for code, argument, _ in pickletools.genops(stream):
-        if code.name in ("STACK_GLOBAL", "INST") or (code.name == "GLOBAL" and not _HARMLESS.fullmatch(str(argument))):
-            raise _refusal(path)
+                    codes = ((code.name, str(argument)) for code, argument, _ in pickletools.genops(stream))
+                    if any(
+                        code in ("STACK_GLOBAL", "INST") or (code == "GLOBAL" and not _HARMLESS.fullmatch(argument))
+                        for code, argument in codes
+                    ):
+                        raise _refusal(path)
 
 
 def _refusal(path: Path) -> InputError:

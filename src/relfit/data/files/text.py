@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import itertools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TextIO, cast
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
-from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, selects_name, separator_hint
+from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, separator_hint
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
@@ -44,12 +43,17 @@ def _blocks(selection: Selection, most: int | None) -> Iterator[Array]:
     with _open_fields(path) as lines:
         rows, positions, names = _table(selection, lines)
         numbered, size = enumerate(rows), None if most is None else max(1, most // len(positions))
-        values = _values(path, itertools.islice(numbered, size), positions, names)
-        if not values:
-            raise InputError(f"{path}: expected rows of numbers, got a header only")
-        while values:
+        header_only = True
+        while values := _values(path, itertools.islice(numbered, size), positions, names):
+            header_only = False
             yield np.frombuffer(values).reshape(-1, len(positions))
-            values = _values(path, itertools.islice(numbered, size), positions, names)
+        if header_only:
+            raise InputError(f"{path}: expected rows of numbers, got a header only")
+
+
+def _read(selection: Selection) -> Array:
+    (rows,) = _blocks(selection, None)
+    return rows
 
 
 def _names(path: Path) -> Fields | None:
@@ -108,7 +112,9 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
             f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
             "without a header"
         )
-    named = selection.columns is not None and selects_name(selection.columns, first)
+    # A selected column such as 1990 that is a field of the first line, and not a position, makes that line a header.
+    selected = {choice.strip() for choice in selection.columns or () if isinstance(choice, str)}
+    named = selected & {field.strip() for field in first} - {str(k) for k in range(len(first))}
     names = first if named or _is_header(path, first) else None
     positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
     rows = _rows(path, lines if names else itertools.chain([first], lines), first)
@@ -162,8 +168,7 @@ def _is_whole(field: str) -> bool:
 
 def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields]:
     """The rows without blank lines. In a file of one column, a blank line between rows is a missing value."""
-    number = blanks = 0
-    count = len(first)
+    number, blanks, count = 0, 0, len(first)
     for fields in lines:
         if not fields or (len(fields) == 1 and fields[0].isspace()):
             blanks += 1
@@ -221,10 +226,12 @@ def _is_float(field: str) -> bool:
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
     """The fields of one line after the other."""
     name = path.name.lower()
-    with path.open("rb") as file:
-        binary = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if name.endswith(".gz") else file
-        text = io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
-        separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+    separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        if name.endswith(".gz")
+        else path.open(encoding="utf-8-sig", newline="")
+    ) as text:
         yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
 
 
@@ -244,7 +251,7 @@ def _lines(path: Path, text: TextIO) -> Iterator[str]:
 
 TEXT = Format(
     (".csv", ".csv.gz", ".tsv", ".tsv.gz"),
-    lambda selection: next(_blocks(selection, None)),
+    _read,
     names=_names,
     parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
     labels=_labels,

@@ -21,14 +21,12 @@ _MOST_CHUNKS = 1_000_000
 _MOST_GROUPS = 100
 _FOLDER_FILES = ("zarr.json", ".zarray", ".zgroup")
 # Codecs that only move or compress bytes. Others may run code: numcodecs has one that unpickles.
-_CODECS = frozenset(
-    {
-        *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
-        *("astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle"),
-        *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
-        *("bytes", "sharding_indexed", "transpose"),
-    }
-)
+_CODECS = {
+    *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
+    *("astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle"),
+    *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
+    *("bytes", "sharding_indexed", "transpose"),
+}
 
 
 def _read(selection: Selection) -> NDArray[Any]:
@@ -65,10 +63,20 @@ def _open_array(selection: Selection) -> Iterator[Any]:
     store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
     with store:
         array = _selected_array(selection, store)
-        _refuse_codecs(path, array)
+        metadata = array.metadata.to_dict()
+        codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
+        unknown = sorted(codecs - _CODECS)
+        if unknown:
+            raise InputError(
+                f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs"
+            )
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: expected numbers, got an array of {array.dtype}")
-        _check_chunks(path, array)
+        # Missing chunks are filled in, so that metadata alone can claim any size and number of them.
+        require_room(path, math.prod(array.chunks) * array.dtype.itemsize)
+        count = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk)
+        if count > _MOST_CHUNKS:
+            raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger chunks")
         yield array
 
 
@@ -80,17 +88,12 @@ def _selected_array(selection: Selection, store: Any) -> Any:
         if selection.key is not None:
             raise InputError(f"{path}: expected a group with an array called {selection.key!r}, got a single array")
         return node
-    arrays = _arrays(path, zarr, node)
-    return arrays[one_of(path, list(arrays), selection.key)]
-
-
-def _arrays(path: Path, zarr: Any, group: Any) -> dict[str, Any]:
-    """Every array by its path. The number of groups is limited, because links can make a group its own member."""
     arrays: dict[str, Any] = {}
-    waiting = [("", group)]
+    waiting = [("", node)]
+    # The number of groups is limited, because links can make a group its own member.
     for _ in range(_MOST_GROUPS):
         if not waiting:
-            return arrays
+            return arrays[one_of(path, list(arrays), selection.key)]
         parent, group = waiting.pop(0)
         for name, member in group.members():
             if isinstance(member, zarr.Array):
@@ -98,22 +101,6 @@ def _arrays(path: Path, zarr: Any, group: Any) -> dict[str, Any]:
             else:
                 waiting.append((f"{parent}{name}/", member))
     raise InputError(f"{path}: expected at most {_MOST_GROUPS} groups, got more; give the folder of the array itself")
-
-
-def _check_chunks(path: Path, array: Any) -> None:
-    """Limit the size and number of chunks: missing chunks are filled in, so that metadata alone can claim any size."""
-    require_room(path, math.prod(array.chunks) * array.dtype.itemsize)
-    count = math.prod(-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk)
-    if count > _MOST_CHUNKS:
-        raise InputError(f"{path}: expected at most {_MOST_CHUNKS} chunks, got {count}; save it in larger chunks")
-
-
-def _refuse_codecs(path: Path, array: Any) -> None:
-    metadata = array.metadata.to_dict()
-    codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
-    unknown = sorted(codecs - _CODECS)
-    if unknown:
-        raise InputError(f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs")
 
 
 def _codec_names(metadata: Any) -> Iterator[str]:
