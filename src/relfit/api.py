@@ -145,7 +145,7 @@ def _with_kernel_and_locations(data: Data, plan: Plan) -> tuple[Data, Plan]:
     if plan.select is not None:
         if estimate.dependence == "chain":
             raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
-        held, data = split(data, plan.select.share, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
+        held, data = split(data, plan.select.fraction, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
         plan.kind.check_rows(held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
         plan.kind.check_rows(data, estimate, part="rows left for the test, ")
         plan = _with_kernel_chosen(plan, held, "that were held out from the test")

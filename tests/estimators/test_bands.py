@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from relfit.estimators import ksd, mmd
-from relfit.estimators.bands import STEP, Part, products
+from relfit.estimators.designs import STEP, Part, products
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 

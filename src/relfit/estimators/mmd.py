@@ -12,7 +12,6 @@ import numpy as np
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.data.load import Data
-from relfit.estimators.bands import BandRows, BandValues, Part, band_rows
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -23,9 +22,11 @@ from relfit.estimators.base import (
     PairDesign,
     PairSource,
     in_parts,
+    samples_of,
     second_order,
     shifted,
 )
+from relfit.estimators.designs import BandRows, BandValues, Part, band_rows
 from relfit.estimators.groups import SumsApart, same_group, summed_by_group, sums_within
 from relfit.estimators.kernel import centre_for
 from relfit.estimators.split import row_orders
@@ -34,39 +35,35 @@ from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
-from relfit.util.random import stream
 
 
 def complete(
-    reference: Any,
-    samples: Sequence[Any],
-    kernel: Kernel,
-    dependence: Dependence,
-    runtime: Runtime,
-    *,
-    centre: Array | float = 0.0,
+    reference: Any, samples: Sequence[Any], kernel: Kernel, dependence: Dependence, runtime: Runtime
 ) -> Estimates:
     """MMD² of each sample (m_i, d) to the reference (n, d), with ψ rows.
 
     ``D_i = mean_{c≠c'} k(x_c,x_c') + mean_{a≠b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a)``;
     ``g_i(r_a) = Σ_{b≠a} k(r_a,r_b)/(n−1) − mean_c k(x_c,r_a)`` and f_i likewise for the model's rows.
-    When paired, the cross means leave out c = a, which would bias D by O(1/n). The kernel is that of rows with the
-    `centre` subtracted.
+    When paired, the cross means leave out c = a, which would bias D by O(1/n).
     """
-    paired = dependence == "paired"
+    centre, paired = centre_for(reference, kernel), dependence == "paired"
+    kernel = kernel.moved(centre)
     sums = kernel_sums(kernel, reference, samples, runtime, paired=paired, centre=centre)
     own, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
     within = [p.rows / (len(p.rows) - 1) for p in own]
-    dropped = 1 if paired else 0
-    to_reference = [p.rows / (len(reference) - dropped) for p in cross]
-    from_models = [columns_of(p) / (len(p.rows) - dropped) for p in cross]
+    to_reference = [p.rows / (len(reference) - paired) for p in cross]
+    from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
     values = np.array(
         [x.mean() + within[0].mean() - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]
     )
     g = within[0][:, None] - np.stack(from_models, axis=1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
+    if paired:
+        psi = Psi(centred(g + np.stack(f, axis=1)))
+    else:
+        psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
-    return Estimates(values, _psi(g, f, dependence), _second_order(diagonals, own, cross))
+    return Estimates(values, psi, _second_order(diagonals, own, cross))
 
 
 def kernel_sums(
@@ -78,7 +75,10 @@ def kernel_sums(
     paired: bool = False,
     centre: Array | float = 0.0,
 ) -> list[Sums]:
-    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across."""
+    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across.
+
+    The kernel is that of rows with the `centre` subtracted.
+    """
     models = range(1, 1 + len(samples))
     matrices = [(0, 0), *((k, k) for k in models), *((k, 0) for k in models)]
     sums = matrix_sums(KernelSums(kernel, centre, paired), (reference, *samples), matrices, runtime)
@@ -167,12 +167,6 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
     return np.stack(columns, axis=1)
 
 
-def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
-    if dependence == "paired":
-        return Psi(centred(g + np.stack(f, axis=1)))
-    return Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
-
-
 def columns_of(sums: Sums) -> Array:
     """The column sums of a cross matrix."""
     assert sums.columns is not None  # noqa: S101  (of a cross matrix)
@@ -184,25 +178,25 @@ def _second_order(diagonals: Sequence[Array], own: Sequence[Sums], cross: Sequen
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
     """
-    reference, *models = (_own_part(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True))
-    return reference + np.diag([x + _cross_part(p) for x, p in zip(models, cross, strict=True)])
+    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True))
+    return reference + np.diag([x + _second_order_across(p) for x, p in zip(models, cross, strict=True)])
 
 
-def _own_part(found: Sums, diagonal: Array) -> float:
-    sums = found.rows + diagonal
-    n = len(sums)
-    means, mean = sums / n, float(sums.mean()) / n
-    total = found.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
+def _second_order_within(sums: Sums, diagonal: Array) -> float:
+    rows = sums.rows + diagonal
+    n = len(rows)
+    means, mean = rows / n, float(rows.mean()) / n
+    total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
     on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
     pairs = n * (n - 1)
     return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
 
 
-def _cross_part(found: Sums) -> float:
-    rows, columns = found.rows, columns_of(found)
+def _second_order_across(sums: Sums) -> float:
+    rows, columns = sums.rows, columns_of(sums)
     pairs = len(rows) * len(columns)
     centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
-    total = found.squares - centring + float(rows.sum()) ** 2 / pairs
+    total = sums.squares - centring + float(rows.sum()) ** 2 / pairs
     return 4.0 * max(total, 0.0) / pairs**2
 
 
@@ -216,18 +210,21 @@ def grouped_mmd(
 ) -> Estimates:
     """MMD² of each sample to the reference; `groups` holds codes and counts of the reference, then of each sample.
 
-    Under "paired" groups of one number are one group, and pairs of a model row and a reference row in it are left
-    out too; under "shared" the models' are, and under "independent" no two samples have anything in common.
+    Under "paired" equal group numbers mean the same group in all samples, and pairs of a model row and a reference row
+    in it are left out too. Under "shared" they do in the models only. Under "independent" no two samples have anything
+    in common.
     """
+    centre = centre_for(reference, kernel)
+    reference, samples, kernel = reference - centre, [x - centre for x in samples], kernel.moved(centre)
     rows = (reference, *samples)
-    products = kernel_sums(kernel, reference, samples, runtime)
+    sums = kernel_sums(kernel, reference, samples, runtime)
     own = [
-        _apart_within(kernel, x, codes, product.rows)
-        for x, (codes, _), product in zip(rows, groups, products[: len(rows)], strict=True)
+        _apart_within(kernel, x, codes, matrix.rows)
+        for x, (codes, _), matrix in zip(rows, groups, sums[: len(rows)], strict=True)
     ]
     cross = [
-        _apart_across(kernel, (x, codes), (reference, groups[0][0]), product, dependence == "paired")
-        for x, (codes, _), product in zip(samples, groups[1:], products[len(rows) :], strict=True)
+        _apart_across(kernel, (x, codes), (reference, groups[0][0]), matrix, dependence == "paired")
+        for x, (codes, _), matrix in zip(samples, groups[1:], sums[len(rows) :], strict=True)
     ]
     values = np.array([x.mean + own[0].mean - 2.0 * side.mean for x, (side, _) in zip(own[1:], cross, strict=True)])
     g = 2.0 * own[0].parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
@@ -245,22 +242,22 @@ def _apart_within(kernel: Kernel, x: Array, codes: Rows, sums: Array) -> SumsApa
 
 
 def _apart_across(
-    kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], product: Sums, paired: bool
+    kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], sums: Sums, paired: bool
 ) -> tuple[SumsApart, SumsApart]:
     """The cross sums seen from the model's rows and from the reference's."""
-    (x, own), (r, theirs) = model, reference
-    rows, columns = product.rows.copy(), columns_of(product).copy()
-    if not paired:
-        return SumsApart(rows, np.full(len(x), float(len(r)))), SumsApart(columns, np.full(len(r), float(len(x))))
-    for a, b in same_group(own, theirs):
-        k = kernel.pairs(x[a], r[b])
-        rows[a] -= k
-        np.subtract.at(columns, b, k)
-    count = 1 + int(max(own.max(), theirs.max()))
-    ours, their_sizes = np.bincount(own, minlength=count), np.bincount(theirs, minlength=count)
-    return SumsApart(rows, len(r) - their_sizes[own].astype(float)), SumsApart(
-        columns, len(x) - ours[theirs].astype(float)
-    )
+    (x, x_codes), (r, r_codes) = model, reference
+    rows, columns = sums.rows.copy(), columns_of(sums).copy()
+    # The numbers of rows that the other side has in the same group.
+    same_r, same_x = np.zeros(len(x)), np.zeros(len(r))
+    if paired:
+        for a, b in same_group(x_codes, r_codes):
+            k = kernel.pairs(x[a], r[b])
+            rows[a] -= k
+            np.subtract.at(columns, b, k)
+        count = 1 + int(max(x_codes.max(), r_codes.max()))
+        same_r = np.bincount(r_codes, minlength=count)[x_codes].astype(float)
+        same_x = np.bincount(x_codes, minlength=count)[r_codes].astype(float)
+    return SumsApart(rows, len(r) - same_r), SumsApart(columns, len(x) - same_x)
 
 
 class Samples(Kind):
@@ -294,41 +291,28 @@ class Samples(Kind):
         """Pairs of z = (reference row, model rows), in the paired form whatever the dependence."""
         orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
         centre = centre_for(data.reference, settings.kernel)
-        kernel, arrays = settings.kernel.moved(centre), [(None, data.reference), *data.samples.items()]
+        kernel, samples = settings.kernel.moved(centre), samples_of(data)
 
         def fetch(rows: Rows) -> list[Array]:
-            return [np.asarray(host(x[orders[name][rows]]) - centre) for name, x in arrays]
+            return [np.asarray(host(x[orders[key][rows]]) - centre) for key, x in samples.items()]
 
         n, width = len(data.reference), self.width(data, settings.dependence)
         values = partial(pair_values, kernel)
         return [PairSource(n, len(data.samples), fetch, values, mmd_band_values(kernel), width)]
 
-    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
-        if not isinstance(settings.estimator, PairDesign):
-            return self.complete(data, settings)
-        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
-        return settings.estimator.estimate(source, settings.runtime)
-
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        centre, dependence = centre_for(data.reference, settings.kernel), settings.dependence
-        kernel, samples = settings.kernel.moved(centre), list(data.samples.values())
-        estimates = complete(data.reference, samples, kernel, dependence, settings.runtime, centre=centre)
+        samples, dependence = list(data.samples.values()), settings.dependence
+        estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
         if dependence == "paired" or (settings.estimator.corrected and dependence != "independent"):
             (source,) = self.sources(data, settings, in_order=True)
-            return replace(estimates, second_order=second_order(source, stream(settings.seed, "second order")))
+            return replace(estimates, second_order=second_order(source, settings.seed))
         return estimates
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
-        centre = centre_for(data.reference, settings.kernel)
-        return grouped_mmd(
-            data.reference - centre,
-            [x - centre for x in data.samples.values()],
-            [(groups.codes[key], groups.counts[key]) for key in (None, *data.samples)],
-            settings.kernel.moved(centre),
-            settings.dependence,
-            settings.runtime,
-        )
+        samples = list(data.samples.values())
+        coded = [(groups.codes[key], groups.counts[key]) for key in (None, *data.samples)]
+        return grouped_mmd(data.reference, samples, coded, settings.kernel, settings.dependence, settings.runtime)
 
     def right_hand_sides(self, data: Data) -> int:
         return 0
@@ -348,12 +332,12 @@ def mmd_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
                 return x.weights(y, part, ("phi",))[0]
 
             within = k(reference, reference)
-            out_of = np.empty((len(models), *within.shape))
-            for out, x in zip(out_of, models, strict=True):
+            h = np.empty((len(models), *within.shape))
+            for out, x in zip(h, models, strict=True):
                 np.add(k(x, x), within, out=out)
                 out -= k(x, reference)
                 out -= k(reference, x)
-            return out_of
+            return h
 
         return values
 

@@ -12,7 +12,6 @@ from scipy.linalg import block_diag
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of
-from relfit.estimators.bands import BandValues
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -24,6 +23,7 @@ from relfit.estimators.base import (
     PairSource,
     second_order,
 )
+from relfit.estimators.designs import BandValues
 from relfit.estimators.kernel import centre_of
 from relfit.estimators.ksd import (
     LARGEST,
@@ -38,9 +38,8 @@ from relfit.estimators.ksd import (
 from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
-from relfit.util.random import stream
 
 # With fewer batches their means are too few for a normal approximation.
 FEWEST_BATCHES = 20
@@ -86,12 +85,12 @@ class Target(Kind):
 
         def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
             both = [slice(2 * i, 2 * i + 2) for i in range(len(kernels))]
-            each = [pair_values(own, first[k], second[k]) for own, k in zip(kernels, both, strict=True)]
+            each = [pair_values(moved, first[k], second[k]) for moved, k in zip(kernels, both, strict=True)]
             return np.hstack(each)
 
         def of_window(window: Sequence[Array]) -> BandValues:
-            each = [stein_band_values(own)(window[2 * i : 2 * i + 2]) for i, own in enumerate(kernels)]
-            return lambda part: np.concatenate([of_model(part) for of_model in each])
+            each = [stein_band_values(moved)(window[2 * i : 2 * i + 2]) for i, moved in enumerate(kernels)]
+            return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
 
         count, d = next(iter(samples.values())).shape
         return PairSource(count, len(samples), fetch, values, of_window, 2 * d * len(samples))
@@ -107,27 +106,23 @@ class Target(Kind):
         return _side_by_side(each, shared=settings.dependence == "shared")
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        each = [self._complete(name, x, data, settings) for name, x in data.samples.items()]
+        each = []
+        for name, x in data.samples.items():
+            scores = all_scores(_at_model(name), _target(data), x, settings)
+            # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
+            each.append(complete(x, [scores], settings.kernel, settings.runtime, settings.seed))
         shared = settings.dependence == "shared"
         estimates = _side_by_side(each, shared=shared)
         if shared and settings.estimator.corrected:
             (source,) = self.sources(data, settings, in_order=True)
-            return replace(estimates, second_order=second_order(source, stream(settings.seed, "second order")))
+            return replace(estimates, second_order=second_order(source, settings.seed))
         return estimates
-
-    def _complete(self, name: str, x: Array, data: Data, settings: EstimateSettings) -> Estimates:
-        scores = all_scores(f"target at model {name!r}", _target(data), x, settings)
-        # The same pairs for every model of a size: rows from common random numbers stay together.
-        rng, centre = stream(settings.seed, "second order"), centre_of(x)
-        return complete(x, [scores], settings.kernel.moved(centre), settings.runtime, rng, centre=centre)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         each = []
         for name, x in data.samples.items():
-            scores, centre = _target_scores(name, x, data), centre_of(x)
-            kernel = settings.kernel.moved(centre)
-            codes, count = groups.codes[name], groups.counts[name]
-            each.append(grouped_ksd(x - centre, [scores], codes, count, kernel, settings.runtime))
+            scores, codes, count = _target_scores(name, x, data), groups.codes[name], groups.counts[name]
+            each.append(grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime))
         return _side_by_side(each, shared=settings.dependence == "shared")
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
@@ -144,7 +139,7 @@ class Target(Kind):
 
 
 def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
-    """Estimates of different models as one; what they have in common, if anything, is in the ψ rows alone."""
+    """Estimates of different models as one; only the ψ rows can express what the models have in common."""
     rows = tuple(column for e in each if e.psi.reference is not None for column in e.psi.reference.T)
     second = [e.second_order for e in each if e.second_order is not None]
     covariances = [e.covariance for e in each if e.covariance is not None]
@@ -160,9 +155,7 @@ def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
 def _chains(data: Data, settings: EstimateSettings) -> Estimates:
     values, rows, notes = [], [], []
     for name, x in data.samples.items():
-        centre = centre_of(x)
-        kernel = settings.kernel.moved(centre)
-        chain = chain_ksd(x - centre, _target_scores(name, x, data), kernel, settings.runtime)
+        chain = chain_ksd(x, _target_scores(name, x, data), settings.kernel, settings.runtime)
         batches = len(chain.batch_psi)
         few = "; too few for a reliable standard error, run the chain longer" if batches < FEWEST_BATCHES else ""
         values.append(chain.value)
@@ -179,8 +172,12 @@ def _target(data: Data) -> Density:
     return data.target
 
 
+def _at_model(name: str) -> str:
+    return f"target at model {name!r}"
+
+
 def _target_scores(name: str, x: Array, data: Data) -> Array:
-    return scores_of(f"target at model {name!r}", _target(data), x)
+    return scores_of(_at_model(name), _target(data), x)
 
 
 @dataclass(frozen=True)
@@ -199,12 +196,19 @@ def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> Chai
     Near pairs depend on each other and would bias D; they are left out. The variance of the mean of a
     correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B batches of length L.
     """
-    m = len(x)
-    sums = row_sums(x, [scores], kernel, runtime)[:, 0]
+    m, centre = len(x), centre_of(x)
+    x, kernel = x - centre, kernel.moved(centre)
+    sums = host(row_sums(x, [scores], kernel, runtime))[:, 0]
     tau = autocorrelation_time(sums)
     length = batch_length(m, tau)
-    sums -= _near_sums(x, scores, kernel, length)
-    g = sums * (m / _far_pairs(m, length))
+    near = np.zeros(m)
+    for lag in range(1, length):
+        u = pair_values(kernel, (x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]))[:, 0]
+        near[:-lag] += u
+        near[lag:] += u
+    sums -= near
+    # There are (m − L)(m − L + 1) ordered pairs with |a − b| ≥ L.
+    g = sums * (m / ((m - length) * (m - length + 1)))
     batches = m // length
     psi = centred(g)[: batches * length].reshape(batches, length).mean(axis=1)
     return ChainEstimate(float(g.mean()), psi - psi.mean(), length, tau)
@@ -234,18 +238,3 @@ def autocorrelation_time(series: Array) -> float:
     negative = np.flatnonzero(pairs <= 0.0)
     end = int(negative[0]) if len(negative) else len(pairs)
     return max(1.0, float(2.0 * pairs[:end].sum() - 1.0))
-
-
-def _near_sums(x: Array, scores: Array, kernel: Kernel, length: int) -> Array:
-    """Σ u(x_a, x_b) over 0 < |a − b| < L, for every a."""
-    near = np.zeros(len(x))
-    for lag in range(1, length):
-        u = pair_values(kernel, (x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]))[:, 0]
-        near[:-lag] += u
-        near[lag:] += u
-    return near
-
-
-def _far_pairs(m: int, length: int) -> int:
-    """The number of ordered pairs with |a − b| ≥ L."""
-    return (m - length) * (m - length + 1)
