@@ -20,9 +20,9 @@ from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.base import EstimateSettings, Locations
 from relfit.estimators.designs import Complete, Linear
-from relfit.estimators.groups import split_rows
+from relfit.estimators.groups import split, split_rows
+from relfit.estimators.kernel import MOST_HELD, choose_kernel
 from relfit.estimators.locations import AtLocations, choose_locations, without_used_rows
-from relfit.estimators.split import MOST_HELD, choose_kernel, split
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.results.comparison import Comparison
@@ -167,12 +167,12 @@ def _with_kernel_chosen(plan: Plan, data: Data, which: str) -> Plan:
     estimator = plan.estimate.estimator
     estimator = estimator if isinstance(estimator, Complete) else Complete()
     estimate = replace(plan.estimate, estimator=estimator, locations=None)
-    choice = choose_kernel(data, estimate, plan.candidates, joint_estimate)
     # A target density has no rows.
     sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
     count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    note = choice.note(f"{count} rows{' of each sample' if data.samples else ''} {which}")
-    return replace(plan, estimate=replace(plan.estimate, kernel=choice.kernel), notes=(note, *plan.notes), select=None)
+    rows = f"{count} rows{' of each sample' if data.samples else ''} {which}"
+    kernel, note = choose_kernel(data, estimate, plan.candidates, joint_estimate, rows)
+    return replace(plan, estimate=replace(plan.estimate, kernel=kernel), notes=(note, *plan.notes), select=None)
 
 
 def _decided(parts: _Parts, settings: Settings) -> tuple[JointEstimate, Decision]:

@@ -9,7 +9,8 @@ from refusals import refused
 import relfit
 from relfit.cli import main
 from relfit.data.load import load
-from relfit.estimators.split import MOST_HELD, split
+from relfit.estimators.groups import split
+from relfit.estimators.kernel import MOST_HELD
 from relfit.kernels.choice import Select
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.paper.problems import blobs, draw

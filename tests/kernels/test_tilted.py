@@ -103,7 +103,7 @@ def test_mmd_weights_the_rows(kernel, rng):
     np.testing.assert_allclose(got.psi.reference, psi_r, atol=1e-12)
     for rows, expected in zip(got.psi.models, psi_x, strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-12)
-    squares = [product.squares for product in mmd.kernel_sums(kernel, reference, samples, RUNTIME)]
+    squares = [product.squares for product in mmd.kernel_sums(mmd.KernelSums(kernel), reference, samples, RUNTIME)]
     within = [np.square(_off_diagonal(table.gram(x, x))).sum() for x in (reference, *samples)]
     across = [np.square(table.gram(x, reference)).sum() for x in samples]
     np.testing.assert_allclose(squares, [*within, *across], rtol=1e-12)

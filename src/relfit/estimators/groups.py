@@ -1,4 +1,6 @@
-"""Rows that come in groups: several completions of a prompt, frames of a video.
+"""Which rows belong together: random orders and parts of the rows, and rows in groups.
+
+Rows come in groups when they are, for example, several completions of a prompt or frames of a video.
 
 Rows of one group depend on each other, groups do not. So pairs within a group are left out of every mean, which keeps D
 unbiased, and ψ is summed by group, which makes V right whatever the dependence within.
@@ -23,8 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.compute.rows import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
+from relfit.data.models import Density
 from relfit.estimators.base import (
     Dependence,
     EstimateSettings,
@@ -34,7 +38,6 @@ from relfit.estimators.base import (
     sample_name,
     samples_of,
 )
-from relfit.estimators.split import split, take
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import stream
@@ -69,13 +72,16 @@ def summed_by_group(parts: Array, codes: Rows, count: int) -> Array:
     return count * total
 
 
-def sums_within(values: Callable[[Rows, Rows], Array], codes: Rows, count: int) -> Array:
-    """(n, count) sums over the other rows of each row's own group."""
-    near = np.zeros((len(codes), count))
+def sums_apart(sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows) -> SumsApart:
+    """The sums over pairs of different groups, from the row sums over all pairs (n, …) of one sample.
+
+    `values` gives the kernel at pairs of rows; those within a group are subtracted.
+    """
+    near = np.zeros_like(sums)
     for a, b in same_group(codes, codes):
         different = a != b
         near[a[different]] += values(a[different], b[different])
-    return near
+    return SumsApart(sums - near, len(sums) - np.bincount(codes)[codes].astype(float))
 
 
 def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
@@ -91,6 +97,44 @@ def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
         for cut in range(0, len(rows), PAIR_CHUNK):
             part = rows[cut : cut + PAIR_CHUNK]
             yield part, order[start[x[part]] + k]
+
+
+def split(
+    data: Data, fraction: float, dependence: Dependence, seed: int, purpose: str = "split", most: int | None = None
+) -> tuple[Data, Data]:
+    """Disjoint random parts of every sample: a fraction of the rows, at most `most`, and the rest."""
+    orders = row_orders(data, dependence, seed, purpose)
+    cut = {key: min(max(1, round(fraction * len(order))), most or len(order)) for key, order in orders.items()}
+    return (
+        take(data, {key: order[: cut[key]] for key, order in orders.items()}),
+        take(data, {key: order[cut[key] :] for key, order in orders.items()}),
+    )
+
+
+def row_orders(
+    data: Data, dependence: Dependence, seed: int, purpose: str, *, in_order: bool = False
+) -> dict[str | None, Rows]:
+    """A random order of the rows of the reference (key None) and of every sample, or the given order if `in_order`.
+
+    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor another copy
+    changes a number, and rows made from common random numbers stay together; independent samples may be shuffled alike.
+    The reference uses that stream too if its rows are paired with those of the models.
+    """
+    lengths = {name: len(rows) for name, rows in data.samples.items()}
+    if in_order:
+        return {None: np.arange(len(data.reference)), **{name: np.arange(n) for name, n in lengths.items()}}
+    drawn = {n: stream(seed, purpose, "models").permutation(n) for n in set(lengths.values())}
+    rng = stream(seed, purpose, "models" if dependence == "paired" else "reference")
+    return {None: rng.permutation(len(data.reference)), **{name: drawn[n] for name, n in lengths.items()}}
+
+
+def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
+    """The data with these rows only, of the reference (key None) and of every sample."""
+    models: dict[str, Array | Density] = {
+        name: model if isinstance(model, Density) else some_rows(model, rows[name])
+        for name, model in data.models.items()
+    }
+    return replace(data, reference=some_rows(data.reference, rows[None]), models=models)
 
 
 def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Estimator) -> Groups:

@@ -1,25 +1,30 @@
-"""The kernel with its bandwidth filled in from the data, the centre of the rows, and columns that outweigh others."""
+"""The kernel for the data: its bandwidth, the choice among kernels on held-out rows, columns that outweigh others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from relfit.compute.rows import parts
 from relfit.data.load import Data
-from relfit.estimators.base import Kind, in_parts, sample_name, samples_of
+from relfit.estimators.base import EstimateSettings, Kind, in_parts, sample_name, samples_of
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
 from relfit.kernels.composite import Tilted
 from relfit.kernels.standard import Gaussian
+from relfit.stats.decision import differences
+from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, host
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
 BANDWIDTH_ROWS = 1000
+# More held-out rows than this do not improve a choice, and would cost as much as the test.
+MOST_HELD = 2000
 # A column with more than this fraction of the variance within samples outweighs the others.
 OUTWEIGHS = 0.95
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
@@ -59,6 +64,38 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
         )
     _check_entries(data, resolved)
     return resolved
+
+
+def choose_kernel(
+    data: Data,
+    settings: EstimateSettings,
+    kernels: Sequence[Kernel],
+    estimate: Callable[[Data, EstimateSettings], JointEstimate],
+    rows: str,
+) -> tuple[Kernel, str]:
+    """The kernel that separates the models best, whichever of them it favours, and a note that names these `rows`."""
+    if len(data.models) < 2:
+        raise InputError('kernel="select": expected at least 2 different models to tell apart, got 1; name a kernel')
+    separations = [separation(estimate(data, replace(settings, kernel=kernel))) for kernel in kernels]
+    note = (
+        f"kernel chosen among {len(kernels)} candidates for the largest separation of the models (root mean square of "
+        f"difference over standard error: {max(separations):.2f}, against {min(separations):.2f} for the worst "
+        f"candidate) on {rows}; the kernel also decides which model counts as best"
+    )
+    return kernels[int(np.argmax(separations))], note
+
+
+def separation(joint: JointEstimate) -> float:
+    """``√(mean_{i<j} (D_i − D_j)²/s_ij²)`` over the pairs of models whose difference varies; 0 if none does.
+
+    The square does not depend on which of two models is better: the choice is symmetric in the models.
+
+    >>> separation(JointEstimate(("a", "b"), [0.1, 0.5], [[0.01, 0.0], [0.0, 0.03]]))
+    2.0
+    """
+    pairs = differences(joint)
+    ratios = pairs.ratio[np.triu(pairs.varies, 1)]
+    return float(np.sqrt(np.mean(np.square(ratios)))) if len(ratios) else 0.0
 
 
 def _check_entries(data: Data, kernel: Kernel) -> None:

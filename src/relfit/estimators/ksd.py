@@ -34,9 +34,8 @@ from relfit.estimators.base import (
     shifted,
 )
 from relfit.estimators.designs import BandRows, BandValues, Part, band_rows, products
-from relfit.estimators.groups import SumsApart, summed_by_group, sums_within
+from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of
-from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel, Weight
 from relfit.stats.joint import Psi
 from relfit.util.arrays import Array, Rows, host, library
@@ -116,7 +115,8 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
         return [x[rows] - centre, *(s[rows] for s in scores)]
 
     width = x.shape[1] * (1 + len(scores))
-    source = PairSource(n, len(scores), fetch, partial(pair_values, kernel), stein_band_values(kernel), width)
+    values_of_pairs, band_values = partial(pair_values, kernel), partial(stein_band_values, kernel)
+    source = PairSource(n, len(scores), fetch, values_of_pairs, band_values, width)
     return Estimates(host(values), psi, second_order(source, seed))
 
 
@@ -175,11 +175,9 @@ class SteinSums:
     passes: int = 1
 
     def key(self) -> str:
-        """See `Reduction`."""
         return f"Stein sums {described(self.kernel, self.centre)}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
-        """The rows and all scores."""
         return tuple(range(1 + self.models))
 
     def width(self, sources: Sequence[Any]) -> int:
@@ -187,7 +185,6 @@ class SteinSums:
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        """Rows and their scores, where the backend works."""
         x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
         scores, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
         x, weight, *scores = (backend.array(part) for part in (x, weight, *scores))
@@ -286,22 +283,17 @@ def grouped_ksd(
     def values(a: Rows, b: Rows) -> Array:
         return pair_values(kernel, [part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
 
-    sums = host(row_sums(x, scores, kernel, runtime)) - sums_within(values, codes, len(scores))
-    apart = SumsApart(sums, len(x) - np.bincount(codes)[codes].astype(float))
+    apart = sums_apart(host(row_sums(x, scores, kernel, runtime)), values, codes)
     return Estimates(apart.mean, Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2))))
 
 
-def stein_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
-    """``u_i = φ s·s' − 2φ'(x−x')·(s−s') − 2dφ' − 4r²φ''`` in windows that hold rows, then each model's scores there."""
-
-    def of_window(window: Sequence[Array]) -> BandValues:
-        rows, *scores = window
-        x = band_rows(kernel, rows)
-        if kernel.tilt is not None:
-            scores = [s + kernel.tilt.gradient(rows) for s in scores]
-        return (_radial_bands if x.kernel.unit_rate is None else _gaussian_bands)(x, rows, scores)
-
-    return of_window
+def stein_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
+    """``u_i = φ s·s' − 2φ'(x−x')·(s−s') − 2dφ' − 4r²φ''`` in a window of rows, then each model's scores there."""
+    rows, *scores = window
+    x = band_rows(kernel, rows)
+    if kernel.tilt is not None:
+        scores = [s + kernel.tilt.gradient(rows) for s in scores]
+    return (_radial_bands if x.kernel.unit_rate is None else _gaussian_bands)(x, rows, scores)
 
 
 def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
@@ -374,8 +366,9 @@ class Densities(Kind):
             x = data.reference[order[rows]]
             return [x - centre, *(scores_of(name, density, x) for name, density in data.densities.items())]
 
-        values, width = partial(pair_values, kernel), self.width(data, settings.dependence)
-        return [PairSource(len(order), len(data.densities), fetch, values, stein_band_values(kernel), width)]
+        values, band_values = partial(pair_values, kernel), partial(stein_band_values, kernel)
+        width = self.width(data, settings.dependence)
+        return [PairSource(len(order), len(data.densities), fetch, values, band_values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         x = data.reference

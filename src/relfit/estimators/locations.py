@@ -21,9 +21,9 @@ from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
 from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Locations, sample_name, samples_of
 from relfit.estimators.designs import Complete
-from relfit.estimators.kernel import centre_of
+from relfit.estimators.groups import row_orders, take
+from relfit.estimators.kernel import MOST_HELD, centre_of, separation
 from relfit.estimators.ksd import tilted
-from relfit.estimators.split import MOST_HELD, row_orders, separation, take
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows
@@ -167,22 +167,21 @@ class Chunked:
 
 
 def ume(
-    reference: Chunked,
-    samples: Sequence[Chunked],
-    points: Array,
-    kernel: Kernel,
-    dependence: Dependence,
-    *,
-    whitened: bool = False,
+    reference: Chunked, samples: Sequence[Chunked], locations: Locations, kernel: Kernel, dependence: Dependence
 ) -> Estimates:
-    """UME² of each sample to the reference at the locations (J, d), with ψ rows; unequal sizes allowed.
+    """UME² of each sample to the reference at J locations, with ψ rows; unequal sizes allowed.
 
     It is MMD² under the kernel τ(x)·τ(y) with ``τ(x) = (k(x,v_j))_j/√J``:
     ``D_i = mean_{c≠c'} τ(x_c)·τ(x_c') + mean_{a≠b} τ(r_a)·τ(r_b) − 2 mean_{c,a} τ(x_c)·τ(r_a)``,
-    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. `whitened` takes
-    ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that the locations span (Nyström).
+    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. Whitened
+    locations take ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that they span (Nyström).
     """
-    root = whitening(kernel, points) if whitened else None
+    points, root = locations.points, None
+    if locations.whitened:
+        # A root of the inverse of K, in the directions in which K is more than rounding.
+        values, vectors = np.linalg.eigh(_kernel_values(kernel, points, points))
+        kept = values > SMALLEST_EIGENVALUE * values[-1]
+        root = vectors[:, kept] / np.sqrt(values[kept])
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
 
     def features(x: Chunked) -> Features:
@@ -268,13 +267,6 @@ class _Sample:
         return out
 
 
-def whitening(kernel: Kernel, points: Array) -> Array:
-    """(J, J') a root of the inverse of K = k(v,v'), in the directions in which K is more than rounding."""
-    values, vectors = np.linalg.eigh(_kernel_values(kernel, points, points))
-    kept = values > SMALLEST_EIGENVALUE * values[-1]
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
-
-
 def _kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
     """k(x_a, v_j): (n, J)."""
     t = rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean")
@@ -357,10 +349,10 @@ class _SteinPart:
 
 def at_locations(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
     """UME² or FSSD² of every model at the locations, from the rows that were not used to choose them."""
-    estimates_at = _estimator(data, _rows_left(data, locations), settings, whitened=locations.whitened)
+    estimates_at = _estimator(data, _rows_left(data, locations), settings)
     # The many locations of the Nyström approximation stand for the whole kernel.
     only = "" if locations.whitened else "; the models are compared there only"
-    return replace(estimates_at(locations.points), notes=(locations.note + only,))
+    return replace(estimates_at(locations), notes=(locations.note + only,))
 
 
 def sizes_left(data: Data, locations: Locations) -> tuple[int, ...]:
@@ -411,7 +403,7 @@ def _optimised(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: E
     if len(candidates) < count:
         raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
     estimates_at = _estimator(data, held, settings)
-    each = [estimates_at(candidate[None]) for candidate in candidates]
+    each = [estimates_at(Locations(candidate[None])) for candidate in candidates]
     points = candidates[best_separated(each, count)]
     note = f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: {_left(held)}"
     return Locations(points, held, note)
@@ -446,18 +438,16 @@ def _separation(estimates: Estimates) -> float:
     return separation(JointEstimate(tuple(map(str, range(len(covariance)))), estimates.values, covariance))
 
 
-def _estimator(
-    data: Data, rows: RowsOf, settings: EstimateSettings, *, whitened: bool = False
-) -> Callable[[Array], Estimates]:
+def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable[[Locations], Estimates]:
     """The estimates from these rows as a function of the locations."""
     kernel, dependence = settings.kernel, settings.dependence
     if data.kind == "samples":
         reference, *samples = (Chunked(x, rows.get(key)) for key, x in samples_of(data).items())
-        return lambda points: ume(reference, samples, points, kernel, dependence, whitened=whitened)
+        return lambda locations: ume(reference, samples, locations, kernel, dependence)
     centre = centre_of(data.reference)
     raw = Chunked(data.reference, rows.get(None))
     scores, moved = _scores(data, raw, settings), replace(raw, centre=centre)
-    return lambda points: fssd(moved, scores, points - centre, kernel.moved(centre))
+    return lambda locations: fssd(moved, scores, locations.points - centre, kernel.moved(centre))
 
 
 def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:

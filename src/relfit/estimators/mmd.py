@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,9 +27,8 @@ from relfit.estimators.base import (
     shifted,
 )
 from relfit.estimators.designs import BandRows, BandValues, Part, band_rows
-from relfit.estimators.groups import SumsApart, same_group, summed_by_group, sums_within
+from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_for
-from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
@@ -48,7 +47,7 @@ def complete(
     """
     centre, paired = centre_for(reference, kernel), dependence == "paired"
     kernel = kernel.moved(centre)
-    sums = kernel_sums(kernel, reference, samples, runtime, paired=paired, centre=centre)
+    sums = kernel_sums(KernelSums(kernel, centre, paired), reference, samples, runtime)
     own, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
     within = [p.rows / (len(p.rows) - 1) for p in own]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
@@ -66,22 +65,11 @@ def complete(
     return Estimates(values, psi, _second_order(diagonals, own, cross))
 
 
-def kernel_sums(
-    kernel: Kernel,
-    reference: Any,
-    samples: Sequence[Any],
-    runtime: Runtime,
-    *,
-    paired: bool = False,
-    centre: Array | float = 0.0,
-) -> list[Sums]:
-    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across.
-
-    The kernel is that of rows with the `centre` subtracted.
-    """
+def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
+    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across."""
     models = range(1, 1 + len(samples))
     matrices = [(0, 0), *((k, k) for k in models), *((k, 0) for k in models)]
-    sums = matrix_sums(KernelSums(kernel, centre, paired), (reference, *samples), matrices, runtime)
+    sums = matrix_sums(reduction, (reference, *samples), matrices, runtime)
     return [each.on_host() for each in sums]
 
 
@@ -96,13 +84,13 @@ class _Side:
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Row sums, column sums and Σk² of kernel matrices.
+    """Row sums, column sums and Σk² of kernel matrices of rows with the `centre` subtracted.
 
     For a tilted kernel w(x) w(y) φ: φ @ w with each row times its own weight, and Σk² = w²·(φ² @ w²).
     """
 
     kernel: Kernel
-    centre: Array | float
+    centre: Array | float = 0.0
     paired: bool = False
 
     @property
@@ -111,19 +99,15 @@ class KernelSums:
         return 1 if self.kernel.tilt is None else 2
 
     def key(self) -> str:
-        """See `Reduction`."""
         return f"kernel sums {described(self.kernel, self.centre)} paired={self.paired}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
-        """The samples themselves."""
         return (patch.x,) if patch.x == patch.y else (patch.x, patch.y)
 
     def width(self, sources: Sequence[Any]) -> int:
-        """The columns of the rows, and 1."""
         return int(sources[0].shape[1]) + 1
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        """Rows of one sample, centred and prepared."""
         x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
         if tilt is None:
             return _Side(backend.points(plain, x), np.ones(len(x)))
@@ -200,47 +184,6 @@ def _second_order_across(sums: Sums) -> float:
     return 4.0 * max(total, 0.0) / pairs**2
 
 
-def grouped_mmd(
-    reference: Array,
-    samples: Sequence[Array],
-    groups: Sequence[tuple[Rows, int]],
-    kernel: Kernel,
-    dependence: Dependence,
-    runtime: Runtime,
-) -> Estimates:
-    """MMD² of each sample to the reference; `groups` holds codes and counts of the reference, then of each sample.
-
-    Under "paired" equal group numbers mean the same group in all samples, and pairs of a model row and a reference row
-    in it are left out too. Under "shared" they do in the models only. Under "independent" no two samples have anything
-    in common.
-    """
-    centre = centre_for(reference, kernel)
-    reference, samples, kernel = reference - centre, [x - centre for x in samples], kernel.moved(centre)
-    rows = (reference, *samples)
-    sums = kernel_sums(kernel, reference, samples, runtime)
-    own = [
-        _apart_within(kernel, x, codes, matrix.rows)
-        for x, (codes, _), matrix in zip(rows, groups, sums[: len(rows)], strict=True)
-    ]
-    cross = [
-        _apart_across(kernel, (x, codes), (reference, groups[0][0]), matrix, dependence == "paired")
-        for x, (codes, _), matrix in zip(samples, groups[1:], sums[len(rows) :], strict=True)
-    ]
-    values = np.array([x.mean + own[0].mean - 2.0 * side.mean for x, (side, _) in zip(own[1:], cross, strict=True)])
-    g = 2.0 * own[0].parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
-    f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(own[1:], cross, strict=True)]
-    from_reference = summed_by_group(g, *groups[0])
-    from_models = [summed_by_group(part, *group) for part, group in zip(f, groups[1:], strict=True)]
-    if dependence == "paired":
-        return Estimates(values, Psi(from_reference + np.stack(from_models, axis=1)))
-    return Estimates(values, Psi(from_reference, tuple(from_models), shared=dependence == "shared"))
-
-
-def _apart_within(kernel: Kernel, x: Array, codes: Rows, sums: Array) -> SumsApart:
-    near = sums_within(lambda a, b: kernel.pairs(x[a], x[b])[:, None], codes, 1)[:, 0]
-    return SumsApart(sums - near, len(x) - np.bincount(codes)[codes].astype(float))
-
-
 def _apart_across(
     kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], sums: Sums, paired: bool
 ) -> tuple[SumsApart, SumsApart]:
@@ -297,8 +240,8 @@ class Samples(Kind):
             return [np.asarray(host(x[orders[key][rows]]) - centre) for key, x in samples.items()]
 
         n, width = len(data.reference), self.width(data, settings.dependence)
-        values = partial(pair_values, kernel)
-        return [PairSource(n, len(data.samples), fetch, values, mmd_band_values(kernel), width)]
+        values, band_values = partial(pair_values, kernel), partial(mmd_band_values, kernel)
+        return [PairSource(n, len(data.samples), fetch, values, band_values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         samples, dependence = list(data.samples.values()), settings.dependence
@@ -310,9 +253,31 @@ class Samples(Kind):
         return estimates
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
-        samples = list(data.samples.values())
-        coded = [(groups.codes[key], groups.counts[key]) for key in (None, *data.samples)]
-        return grouped_mmd(data.reference, samples, coded, settings.kernel, settings.dependence, settings.runtime)
+        """Under "paired", pairs of a model row and a reference row in the same group are left out too."""
+        paired, centre = settings.dependence == "paired", centre_for(data.reference, settings.kernel)
+        kernel, keys = settings.kernel.moved(centre), [None, *data.samples]
+        reference, *samples = rows = [x - centre for x in samples_of(data).values()]
+        codes = [groups.codes[key] for key in keys]
+        sums = kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)
+
+        def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
+            return sums_apart(matrix.rows, lambda a, b: kernel.pairs(x[a], x[b]), labels)
+
+        own = [within(*each) for each in zip(rows, codes, sums[: len(rows)], strict=True)]
+        cross = [
+            _apart_across(kernel, (x, labels), (reference, codes[0]), matrix, paired)
+            for x, labels, matrix in zip(samples, codes[1:], sums[len(rows) :], strict=True)
+        ]
+        values = np.array([x.mean + own[0].mean - 2.0 * side.mean for x, (side, _) in zip(own[1:], cross, strict=True)])
+        g = 2.0 * own[0].parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
+        f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(own[1:], cross, strict=True)]
+        psi, *from_models = (
+            summed_by_group(part, labels, groups.counts[key])
+            for part, labels, key in zip([g, *f], codes, keys, strict=True)
+        )
+        if paired:
+            return Estimates(values, Psi(psi + np.stack(from_models, axis=1)))
+        return Estimates(values, Psi(psi, tuple(from_models), shared=settings.dependence == "shared"))
 
     def right_hand_sides(self, data: Data) -> int:
         return 0
@@ -321,24 +286,20 @@ class Samples(Kind):
         return len(data.reference) * (1 + 3 * len(data.samples))
 
 
-def mmd_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
-    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in windows that hold the reference's rows, then each model's."""
+def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
+    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in a window of the reference's rows, then each model's."""
+    reference, *models = (band_rows(kernel, rows) for rows in window)
 
-    def of_window(window: Sequence[Array]) -> BandValues:
-        reference, *models = (band_rows(kernel, rows) for rows in window)
+    def values(part: Part) -> Array:
+        def k(x: BandRows, y: BandRows) -> Array:
+            return x.weights(y, part, ("phi",))[0]
 
-        def values(part: Part) -> Array:
-            def k(x: BandRows, y: BandRows) -> Array:
-                return x.weights(y, part, ("phi",))[0]
+        within = k(reference, reference)
+        h = np.empty((len(models), *within.shape))
+        for out, x in zip(h, models, strict=True):
+            np.add(k(x, x), within, out=out)
+            out -= k(x, reference)
+            out -= k(reference, x)
+        return h
 
-            within = k(reference, reference)
-            h = np.empty((len(models), *within.shape))
-            for out, x in zip(h, models, strict=True):
-                np.add(k(x, x), within, out=out)
-                out -= k(x, reference)
-                out -= k(reference, x)
-            return h
-
-        return values
-
-    return of_window
+    return values

@@ -24,6 +24,7 @@ from relfit.estimators.base import (
     second_order,
 )
 from relfit.estimators.designs import BandValues
+from relfit.estimators.groups import row_orders
 from relfit.estimators.kernel import centre_of
 from relfit.estimators.ksd import (
     LARGEST,
@@ -35,7 +36,6 @@ from relfit.estimators.ksd import (
     row_sums,
     stein_band_values,
 )
-from relfit.estimators.split import row_orders
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host
@@ -89,7 +89,7 @@ class Target(Kind):
             return np.hstack(each)
 
         def of_window(window: Sequence[Array]) -> BandValues:
-            each = [stein_band_values(moved)(window[2 * i : 2 * i + 2]) for i, moved in enumerate(kernels)]
+            each = [stein_band_values(moved, window[2 * i : 2 * i + 2]) for i, moved in enumerate(kernels)]
             return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
 
         count, d = next(iter(samples.values())).shape
@@ -108,7 +108,7 @@ class Target(Kind):
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         each = []
         for name, x in data.samples.items():
-            scores = all_scores(_at_model(name), _target(data), x, settings)
+            scores = all_scores(f"target at model {name!r}", _target(data), x, settings)
             # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
             each.append(complete(x, [scores], settings.kernel, settings.runtime, settings.seed))
         shared = settings.dependence == "shared"
@@ -172,12 +172,8 @@ def _target(data: Data) -> Density:
     return data.target
 
 
-def _at_model(name: str) -> str:
-    return f"target at model {name!r}"
-
-
 def _target_scores(name: str, x: Array, data: Data) -> Array:
-    return scores_of(_at_model(name), _target(data), x)
+    return scores_of(f"target at model {name!r}", _target(data), x)
 
 
 @dataclass(frozen=True)
