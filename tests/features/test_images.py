@@ -9,7 +9,7 @@ from refusals import refused
 
 from relfit.features import sources
 from relfit.features.base import Preparation
-from relfit.features.inception import by_size
+from relfit.features.convolutional import by_size
 from relfit.features.sources import decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.features.base import Extractor, entry_of, load
+from relfit.features.base import Network, entry_of, load
 from relfit.features.sources import Item, list_items
 from relfit.util.errors import InputError
 from relfit.util.files import open_atomic, write_text_atomic
@@ -107,7 +107,7 @@ class Extraction:
 
 def extract_features(
     source: str | os.PathLike[str],
-    model: str | Extractor,
+    model: str | Network,
     output: str | os.PathLike[str],
     *,
     batch: int = 32,
@@ -126,10 +126,10 @@ def extract_features(
 
     Args:
         source: a folder of images or of .txt files, a .txt file (one text a line) or a .jsonl file.
-        model: the name of an extractor, or any `Extractor`.
+        model: the name of an extractor, or any object with the members of `Network`.
         output: the .npy file.
         batch: number of items that are computed at once.
-        limit: use only the first items, at most this many.
+        limit: the largest number of items; the first ones are used.
         field: the field of a .jsonl file that holds the text; None is "text".
         skip_broken: leave out items that cannot be decoded; otherwise the first one ends the run.
         weights: a file or folder of weights, for a model given by name.
@@ -164,42 +164,36 @@ def _check_arguments(source: str | os.PathLike[str], target: Path, batch: int) -
         raise InputError(f"batch: expected at least 1, got {batch}")
 
 
-def _identity(items: Sequence[Item], extractor: Extractor) -> dict[str, str]:
-    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape"))
-    return {
-        "model": extractor.fingerprint,
-        "list of inputs": f"{len(items)} items, names {names.hexdigest()[:12]}",
-    }
+def _identity(items: Sequence[Item], extractor: Network) -> dict[str, str]:
+    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape")).hexdigest()
+    return {"model": extractor.fingerprint, "list of inputs": f"{len(items)} items, names {names[:12]}"}
 
 
-def _verify(partial: Partial, items: Sequence[Item], extractor: Extractor, skip_broken: bool, update: Progress) -> int:
+def _verify(partial: Partial, items: Sequence[Item], extractor: Network, skip_broken: bool, update: Progress) -> int:
     """The number of finished items; each of them must be unchanged."""
     done = 0
     for batch in partial.batches():
         if batch.start != done or len(batch.rows) != 4 * extractor.dim * (len(batch.digests) - len(batch.broken)):
             raise InputError("the partial file is damaged: its batches do not match; delete it to begin again")
         for k, digest in enumerate(batch.digests):
-            _check_unchanged(items[done + k], digest, batch.broken.get(k), skip_broken)
+            if k in batch.broken and not skip_broken:
+                raise InputError(f"{batch.broken[k]} (--skip-broken leaves such items out)")
+            item = items[done + k]
+            try:
+                unchanged = _digest(item.payload()) == digest
+            except InputError:
+                unchanged = digest == ""
+            if not unchanged:
+                raise InputError(
+                    f"{item.name!r}: has changed since an earlier, unfinished run computed its features; put it back, "
+                    "or delete the .partial file to begin again"
+                )
         done += len(batch.digests)
         update(done, len(items))
     return done
 
 
-def _check_unchanged(item: Item, digest: str, broken: str | None, skip_broken: bool) -> None:
-    if broken is not None and not skip_broken:
-        raise InputError(f"{broken} (--skip-broken leaves such items out)")
-    try:
-        now = _digest(item.payload())
-    except InputError:
-        now = ""
-    if now != digest:
-        raise InputError(
-            f"{item.name!r}: has changed since an earlier, unfinished run computed its features; put it back, or "
-            "delete the .partial file to begin again"
-        )
-
-
-def _compute(items: Sequence[Item], start: int, extractor: Extractor, skip_broken: bool) -> Batch:
+def _compute(items: Sequence[Item], start: int, extractor: Network, skip_broken: bool) -> Batch:
     """The features of one batch; a file that cannot even be read has the digest ""."""
     digests, broken, decoded, names = [], {}, [], []
     for k, item in enumerate(items):
@@ -217,7 +211,7 @@ def _compute(items: Sequence[Item], start: int, extractor: Extractor, skip_broke
     return Batch(start, tuple(digests), broken, rows.astype("<f4", copy=False).tobytes())
 
 
-def _features(extractor: Extractor, batch: Sequence[Any], names: Sequence[str]) -> NDArray[np.float32]:
+def _features(extractor: Network, batch: Sequence[Any], names: Sequence[str]) -> NDArray[np.float32]:
     rows = np.asarray(extractor.features(batch), dtype=np.float32)
     if rows.shape != (len(batch), extractor.dim):
         raise InputError(

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,18 +76,17 @@ def _in_folder(folder: Path, kind: Kind) -> list[Item]:
     named = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
     visible = {name.as_posix(): path for name, path in named if not any(part.startswith(".") for part in name.parts)}
     items = [Item(name, path) for name, path in sorted(visible.items()) if path.suffix.lower() in suffixes]
-    if not items:
-        expected = f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"
-        raise InputError(f"{folder}: expected {expected}, got {_held(list(visible.values()))}")
-    return items
-
-
-def _held(files: Sequence[Path]) -> str:
-    if any(path.suffix.lower() in SUFFIXES for path in files):
-        return "images; choose a model for images (relfit features --list)"
-    if any(path.suffix.lower() == ".txt" for path in files):
-        return "texts; choose a model for text (relfit features --list)"
-    return f"{len(files)} other files" if files else "an empty folder"
+    if items:
+        return items
+    expected = f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"
+    endings = {path.suffix.lower() for path in visible.values()}
+    if endings & SUFFIXES:
+        content = "images; choose a model for images (relfit features --list)"
+    elif ".txt" in endings:
+        content = "texts; choose a model for text (relfit features --list)"
+    else:
+        content = f"{len(visible)} other files" if visible else "an empty folder"
+    raise InputError(f"{folder}: expected {expected}, got {content}")
 
 
 def _in_file(path: Path, kind: Kind, field: str) -> list[Item]:
