@@ -208,7 +208,7 @@ def test_dictionaries_and_words(rng):
     assert kernel.describe() == "Gaussian kernel, bandwidth 1.1, tilted by (1 + r²/s²)^−0.7, s = 1.3, about (0.3, -0.2)"
     recorded = kernel_from_dict(KERNELS["functions"].to_dict())
     assert isinstance(recorded, Recorded)
-    assert recorded.describe().endswith("tilted by a weight of its own")
+    assert recorded.describe().endswith("tilted by a custom weight")
     reference, models = data(rng)
     for kernel in (Tilted(), KERNELS["functions"]):
         result = relfit.compare(reference, models, kernel=kernel, rng=0)

@@ -10,7 +10,6 @@ from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete
 from relfit.estimators.locations import CHUNK_NUMBERS
-from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
 
@@ -87,11 +86,21 @@ def duration(seconds: float) -> str:
 
 def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Budget) -> EstimateSettings:
     """The settings with parts so small that the process stays within the budget; too small a budget is refused."""
-    patch = _patch_bytes(data, kind, settings.kernel)
-    fewest = max(_design_bytes(data, kind, settings), patch)
-    memory = budget.working(kept_bytes(data, settings), fewest)
+    d, models, estimator = int(data.reference.shape[1]), len(data.models), settings.estimator
+    most_rows = max([len(data.reference), *(len(x) for x in data.samples.values())])
+    # The smallest patch of all pairs, also where a kernel is chosen on some rows.
+    if kind.smooth:
+        row_bytes = 8 * _KSD_NUMBERS * kind.right_hand_sides(data)
+    else:
+        row_bytes = 8 * (_MMD_NUMBERS if settings.kernel.tilt is None else _TILTED_NUMBERS) * (2 + d)
+    # The least that a pair design, or a discrepancy at locations, can work with.
+    if isinstance(estimator, PairDesign):
+        design_bytes = estimator.fewest_bytes(most_rows, models, kind.width(data, settings.dependence))
+    else:
+        design_bytes = 64 * max(CHUNK_NUMBERS, 64 * d)
+    memory = budget.working(kept_bytes(data, settings), max(design_bytes, _FEWEST_ROWS * row_bytes))
     threads = max(1, min(settings.runtime.threads, memory // (4 * _THREAD)))
-    rows = memory // (patch // _FEWEST_ROWS)
+    rows = memory // row_bytes
     # Whole numbers of tiles waste nothing at the edges; with few tiles the last, small one still helps another thread.
     rows = rows // TILE * TILE if rows > 4 * TILE else rows
     runtime = replace(settings.runtime, memory=memory, threads=threads, patch_rows=rows)
@@ -106,19 +115,3 @@ def kept_bytes(data: Data, settings: EstimateSettings) -> int:
     joined = data.kind == "samples" and isinstance(settings.estimator, PairDesign)
     rows = len(data.models) * n + (0 if joined else sum(lengths))
     return 16 * (n + max(lengths, default=0)) + 8 * (settings.estimator.numbers_kept + kernels - 1) * rows
-
-
-def _design_bytes(data: Data, kind: Kind, settings: EstimateSettings) -> int:
-    """The least that a pair design, or a discrepancy at locations, can work with."""
-    d, rows = int(data.reference.shape[1]), max([len(data.reference), *(len(x) for x in data.samples.values())])
-    if not isinstance(settings.estimator, PairDesign):
-        return 64 * max(CHUNK_NUMBERS, 64 * d)
-    return settings.estimator.fewest_bytes(rows, len(data.models), kind.width(data, settings.dependence))
-
-
-def _patch_bytes(data: Data, kind: Kind, kernel: Kernel) -> int:
-    """The least that all pairs can be worked on with; also where a kernel is chosen on some rows."""
-    if kind.smooth:
-        return 8 * _FEWEST_ROWS * _KSD_NUMBERS * kind.right_hand_sides(data)
-    numbers = _MMD_NUMBERS if kernel.tilt is None else _TILTED_NUMBERS
-    return 8 * _FEWEST_ROWS * numbers * (2 + int(data.reference.shape[1]))

@@ -34,12 +34,8 @@ _NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 def resolve_kernel(data: Data, kind: Kind, kernel: Kernel | None, seed: int) -> tuple[Kernel, str]:
     """The kernel with its bandwidth filled in, and how the bandwidth was chosen: "median" or "given"."""
     chosen = Gaussian() if kernel is None else kernel
-    if not isinstance(chosen, Kernel):
-        raise InputError(
-            f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(kernel).__name__}'
-        )
-    rule = "median" if chosen.needs_median else "given"
     median = _median(data, seed) if chosen.needs_median else 1.0
+    rule = "median" if chosen.needs_median else "given"
     return _resolved(data, kind, chosen, median, seed, rule), rule
 
 

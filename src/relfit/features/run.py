@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.features.base import Network, entry_of, load
 from relfit.features.sources import Item, list_items
@@ -137,13 +136,21 @@ def extract_features(
         progress: None, True, False or a function of (done, total).
     """
     target = Path(output)
-    _check_arguments(source, target, batch)
+    if target.suffix.lower() != ".npy":
+        raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
+        # The next run would take the list of names for one of the folder's texts.
+        raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
+    if batch < 1:
+        raise InputError(f"batch: expected at least 1, got {batch}")
     kind = entry_of(model).kind if isinstance(model, str) else model.kind
     # The source is read first: it is quick, and loading a network is not.
     items = list_items(source, kind, field=field, limit=limit)
     extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
     partial_path = target.with_name(f"{target.name}.partial")
-    with reporting(progress, "extracting") as bar, Partial(partial_path, _identity(items, extractor)) as partial:
+    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape")).hexdigest()
+    identity = {"model": extractor.fingerprint, "list of inputs": f"{len(items)} items, names {names[:12]}"}
+    with reporting(progress, "extracting") as bar, Partial(partial_path, identity) as partial:
         update = bar or (lambda *_: None)
         resumed = _verify(partial, items, extractor, skip_broken, update)
         for start in range(resumed, len(items), batch):
@@ -152,21 +159,6 @@ def extract_features(
         result = _write(partial, items, extractor.dim, target, resumed)
     partial_path.unlink()
     return result
-
-
-def _check_arguments(source: str | os.PathLike[str], target: Path, batch: int) -> None:
-    if target.suffix.lower() != ".npy":
-        raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
-    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
-        # The next run would take the list of names for one of the folder's texts.
-        raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
-    if batch < 1:
-        raise InputError(f"batch: expected at least 1, got {batch}")
-
-
-def _identity(items: Sequence[Item], extractor: Network) -> dict[str, str]:
-    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape")).hexdigest()
-    return {"model": extractor.fingerprint, "list of inputs": f"{len(items)} items, names {names[:12]}"}
 
 
 def _verify(partial: Partial, items: Sequence[Item], extractor: Network, skip_broken: bool, update: Progress) -> int:
@@ -207,20 +199,14 @@ def _compute(items: Sequence[Item], start: int, extractor: Network, skip_broken:
                 raise InputError(f"{error} (--skip-broken leaves such items out)") from None
             broken[k] = str(error)
         digests.append("" if payload is None else _digest(payload))
-    rows = _features(extractor, decoded, names) if decoded else np.empty((0, extractor.dim), np.float32)
-    return Batch(start, tuple(digests), broken, rows.astype("<f4", copy=False).tobytes())
-
-
-def _features(extractor: Network, batch: Sequence[Any], names: Sequence[str]) -> NDArray[np.float32]:
-    rows = np.asarray(extractor.features(batch), dtype=np.float32)
-    if rows.shape != (len(batch), extractor.dim):
-        raise InputError(
-            f"model {extractor.name!r}: expected features of shape {(len(batch), extractor.dim)}, got {rows.shape}"
-        )
+    shape = (len(decoded), extractor.dim)
+    rows = np.asarray(extractor.features(decoded), dtype="<f4") if decoded else np.empty(shape, "<f4")
+    if rows.shape != shape:
+        raise InputError(f"model {extractor.name!r}: expected features of shape {shape}, got {rows.shape}")
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
         raise InputError(f"model {extractor.name!r}: its features of {names[int(bad.argmax())]!r} are not finite")
-    return rows
+    return Batch(start, tuple(digests), broken, rows.tobytes())
 
 
 def _digest(payload: bytes) -> str:
