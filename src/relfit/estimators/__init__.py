@@ -7,12 +7,10 @@ import numpy as np
 from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
-from relfit.estimators.groups import group_counts
 from relfit.estimators.kernel import column_notes
-from relfit.estimators.ksd import Densities
+from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
-from relfit.estimators.target import Target
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.util.text import listed
 
@@ -35,6 +33,10 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     plain = not settings.estimator.corrected and settings.dependence == "independent" and groups is None
     second = estimates.second_order
     note = (settings.note,) if settings.note else ()
+    group_sizes = None
+    if groups is not None:
+        counts = {key: len(np.unique(codes)) for key, codes in groups.codes.items()}
+        group_sizes = (counts.get(None, 0), *(counts[name] for name in data.samples))
     sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
     return JointEstimate(
         tuple(data.models),
@@ -44,7 +46,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         estimates.psi,
         fraction,
         (*note, *estimates.notes, *column_notes(data, settings.kernel)),
-        None if groups is None else group_counts(data, groups),
+        group_sizes,
         second if plain and second is not None and second.ndim == 2 else None,
     )
 

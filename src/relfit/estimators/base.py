@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from relfit.compute.reduce import Runtime
-from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, mixed, positive_part
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
-from relfit.util.random import stream
 
 Dependence = Literal["independent", "shared", "paired", "chain"]
-
-# Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
-# correction (docs/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
-PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 
 
 @dataclass(frozen=True)
@@ -95,18 +89,6 @@ class PairSource:
     width: int = 1
 
 
-def second_order(source: PairSource, seed: int) -> Array:
-    """C/M (l, l), with C the covariance of the values of some random pairs and M = n(n−1)/2 the number of all pairs."""
-    n, size, rng = source.rows, max(16, CHUNK_NUMBERS // source.width), stream(seed, "second order")
-    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
-    a = rng.integers(n, size=count)
-    b = (a + rng.integers(1, n, size=count)) % n
-    chunks = [slice(k, k + size) for k in range(0, count, size)]
-    values = [source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks]
-    spread = np.cov(np.concatenate(values).T).reshape(source.models, source.models)
-    return np.asarray(spread / (n * (n - 1) / 2))
-
-
 def pair_count(reference: int, models: Sequence[int]) -> int:
     """The kernel values that a complete estimate evaluates, from the numbers of rows."""
     return sum(m * (m - 1) // 2 for m in (reference, *models)) + reference * sum(models)
@@ -122,19 +104,6 @@ def samples_of(data: Data) -> dict[str | None, Array]:
 def sample_name(key: str | None) -> str:
     """A key of `samples_of` in an error message."""
     return "reference" if key is None else f"model {key!r}"
-
-
-def shifted(x: Any, centre: Array | float) -> Any:
-    """x − c in float64, on the device where x is."""
-    if isinstance(x, np.ndarray):
-        return x - centre
-    there = x.double()
-    return there if isinstance(centre, float) else there - there.new_tensor(centre)
-
-
-def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
-    """All rows, shifted: at once if they are in memory, otherwise a part at a time."""
-    return (shifted(x[part], centre) for part in (parts(x.shape) if isinstance(x, LazyRows) else [slice(None)]))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from relfit.compute.backend import NumpyBackend, Points
+from relfit.compute.backend import NumpyBackend
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
 from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource
@@ -27,6 +27,7 @@ from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array
 from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
+from relfit.util.random import stream
 
 T = TypeVar("T")
 
@@ -45,6 +46,9 @@ _WINDOW_BYTES, _SLICE_BYTES = 64, 48
 DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
 BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
+# Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
+# correction (docs/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
+PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 VARIANCES = ("auto", "projection", "corrected")
 
 
@@ -86,11 +90,12 @@ class Linear(PairDesign):
     numbers_kept: ClassVar[int] = 2
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
-        return 64 * pairs_at_once(width, 0) * width
+        return _WINDOW_BYTES * STEP * width
 
     def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
         """``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``; an odd last row is left out."""
-        pairs, size = source.rows // 2, pairs_at_once(source.width, runtime.memory)
+        pairs = source.rows // 2
+        size = max(STEP, min(PAIR_CHUNK, runtime.memory // (_WINDOW_BYTES * source.width)))
         parts = []
         for start in range(0, pairs, size):
             first = 2 * np.arange(start, min(start + size, pairs))
@@ -295,6 +300,18 @@ def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
     return Estimates(values, Psi(each - values))
 
 
+def second_order(source: PairSource, seed: int) -> Array:
+    """C/M (l, l), with C the covariance of the values of some random pairs and M = n(n−1)/2 the number of all pairs."""
+    n, size, rng = source.rows, max(16, CHUNK_NUMBERS // source.width), stream(seed, "second order")
+    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
+    a = rng.integers(n, size=count)
+    b = (a + rng.integers(1, n, size=count)) % n
+    chunks = [slice(k, k + size) for k in range(0, count, size)]
+    values = [source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks]
+    spread = np.cov(np.concatenate(values).T).reshape(source.models, source.models)
+    return np.asarray(spread / (n * (n - 1) / 2))
+
+
 def each_part(
     source: PairSource, lags: int, reduce: Callable[[int, Array], T], runtime: Runtime, *, ends: int | None = None
 ) -> Iterator[tuple[int, T]]:
@@ -337,11 +354,6 @@ def slices(width: int, lags: int, runtime: Runtime) -> tuple[int, int]:
     rows = runtime.memory // (2 * _SLICE_BYTES * width)
     size = max(FEWEST_SLICE, lags, min(SLICE_ROWS, rows // _THREADS - lags))
     return size, max(1, min(runtime.threads, rows // (size + lags)))
-
-
-def pairs_at_once(width: int, memory: int) -> int:
-    """Pairs of rows of `width` numbers whose values are evaluated together."""
-    return max(STEP, min(PAIR_CHUNK, memory // (_WINDOW_BYTES * width)))
 
 
 def fewest_window_bytes(width: int, lags: int) -> int:
@@ -426,14 +438,13 @@ def _diagonals(tiles: Array, lags: int) -> Array:
     return as_strided(tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False)
 
 
-@dataclass(frozen=True)
 class BandRows:
     """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the rows, if there is one."""
 
-    kernel: Kernel
-    rows: Array
-    points: Points
-    tilt: Array | None
+    def __init__(self, kernel: Kernel, rows: Array) -> None:
+        self.kernel, self.rows = kernel.untilted, rows
+        self.points = NumpyBackend().points(self.kernel, rows)
+        self.tilt = None if kernel.tilt is None else kernel.tilt.weights(rows)
 
     def argument(self, other: BandRows, part: Part) -> Array:
         """The argument of φ; for an exponential of r², the exponent."""
@@ -460,10 +471,3 @@ class BandRows:
             return values
         partners = sliding_window_view(other.tilt[part.first + 1 : part.last + part.lags], part.lags)
         return np.asarray(values * self.tilt[part.first : part.last, None] * partners)
-
-
-def band_rows(kernel: Kernel, rows: Array) -> BandRows:
-    """Rows prepared for one kernel."""
-    plain = kernel.untilted
-    tilt = None if kernel.tilt is None else kernel.tilt.weights(rows)
-    return BandRows(plain, rows, NumpyBackend().points(plain, rows), tilt)

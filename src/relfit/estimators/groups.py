@@ -29,15 +29,7 @@ from relfit.compute.rows import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
 from relfit.data.models import Density
-from relfit.estimators.base import (
-    Dependence,
-    EstimateSettings,
-    Estimator,
-    Groups,
-    PairDesign,
-    sample_name,
-    samples_of,
-)
+from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, PairDesign, sample_name, samples_of
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import stream
@@ -105,10 +97,8 @@ def split(
     """Disjoint random parts of every sample: a fraction of the rows, at most `most`, and the rest."""
     orders = row_orders(data, dependence, seed, purpose)
     cut = {key: min(max(1, round(fraction * len(order))), most or len(order)) for key, order in orders.items()}
-    return (
-        take(data, {key: order[: cut[key]] for key, order in orders.items()}),
-        take(data, {key: order[cut[key] :] for key, order in orders.items()}),
-    )
+    first = take(data, {key: order[: cut[key]] for key, order in orders.items()})
+    return first, take(data, {key: order[cut[key] :] for key, order in orders.items()})
 
 
 def row_orders(
@@ -158,12 +148,6 @@ def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Esti
             raise InputError(f"groups: expected labels for {who} too, since dependence={dependence!r} joins them")
     independent = {key: np.arange(len(rows)) for key, rows in samples_of(data).items()}
     return _numbered({**independent, **labels_of}, data, dependence)
-
-
-def group_counts(data: Data, groups: Groups) -> tuple[int, ...]:
-    """The numbers of groups, in the order of `JointEstimate.sizes`."""
-    counts = {key: len(np.unique(codes)) for key, codes in groups.codes.items()}
-    return (counts.get(None, 0), *(counts[name] for name in data.samples))
 
 
 def split_rows(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import parts
+from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
-from relfit.estimators.base import EstimateSettings, Kind, in_parts, sample_name, samples_of
+from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
 from relfit.kernels.composite import Tilted
@@ -133,17 +133,11 @@ def _pool(data: Data, seed: int) -> Array:
     rows = np.concatenate(drawn)
     if (rows == rows[0]).all():
         # Nearly all rows are the same: look at the distinct rows instead.
-        rows = np.unique(np.concatenate([rows[:1], *_different(samples.values(), rows[0])]), axis=0)
+        blocks = (np.asarray(host(x[part]), dtype=np.float64) for x in samples.values() for part in parts(x.shape))
+        distinct = [block[(block != rows[0]).any(axis=1)] for block in blocks]
+        rows = np.unique(np.concatenate([rows[:1], *distinct]), axis=0)
         rows = _subsample(rows, BANDWIDTH_ROWS, stream(seed, "bandwidth", "distinct"))
     return rows
-
-
-def _different(samples: Iterable[Array], row: Array) -> Iterator[Array]:
-    """The rows that differ from this one."""
-    for rows in samples:
-        for part in parts(rows.shape):
-            block = np.asarray(host(rows[part]), dtype=np.float64)
-            yield block[(block != row).any(axis=1)]
 
 
 def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
@@ -155,6 +149,19 @@ def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
 def centre_for(rows: Any, kernel: Kernel) -> Array | float:
     """The point to subtract: a shift leaves distances as they are, but not a function of x·y."""
     return centre_of(rows) if kernel.variable == "r2" else 0.0
+
+
+def shifted(x: Any, centre: Array | float) -> Any:
+    """x − c in float64, on the device where x is."""
+    if isinstance(x, np.ndarray):
+        return x - centre
+    there = x.double()
+    return there if isinstance(centre, float) else there - there.new_tensor(centre)
+
+
+def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
+    """All rows, shifted: at once if they are in memory, otherwise a part at a time."""
+    return (shifted(x[part], centre) for part in (parts(x.shape) if isinstance(x, LazyRows) else [slice(None)]))
 
 
 def largest_norm(data: Data, kernel: Kernel) -> float:

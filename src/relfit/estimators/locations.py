@@ -190,8 +190,8 @@ def ume(
         return lambda part: _kernel_values(kernel, x[part], points) @ root
 
     if dependence == "paired":
-        return _paired([_Sample.of(reference, _difference(features(x), features(reference))) for x in samples])
-    ours, *theirs = (_Sample.of(x, features(x)) for x in (reference, *samples))
+        return _paired([_Sample(reference, _difference(features(x), features(reference))) for x in samples])
+    ours, *theirs = (_Sample(x, features(x)) for x in (reference, *samples))
     values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
     f = [x.contributions((x.others - ours.mean)[:, None])[:, 0] for x in theirs]
@@ -211,7 +211,7 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     n, reference = len(reference), replace(reference, width=len(points))
 
     def part_of(part: slice) -> _SteinPart:
-        return _SteinPart.of(kernel, reference[part], scores(part), points)
+        return _SteinPart(kernel, reference[part], scores(part), points)
 
     totals = np.sum([part_of(part).totals() for part in reference.parts()], axis=0)
     g = np.empty((n, len(totals)))
@@ -222,41 +222,19 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     return Estimates(g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2)))
 
 
-@dataclass(frozen=True)
 class _Sample:
-    """The features (n, J) of n rows, a part at a time, with their sum (J,) and second moments Στ_jτ_k (J, J)."""
+    """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and their second moments."""
 
-    rows: Chunked
-    features: Features
-    total: Array
-    second: Array
-
-    @classmethod
-    def of(cls, rows: Chunked, features: Features) -> _Sample:
-        total, second = np.zeros(1), np.zeros((1, 1))
+    def __init__(self, rows: Chunked, features: Features) -> None:
+        n, total, second = len(rows), np.zeros(1), np.zeros((1, 1))
         for part in rows.parts():
             tau = features(part)
             total, second = total + tau.sum(axis=0), second + tau.T @ tau
-        return cls(rows, features, total, second)
-
-    @property
-    def mean(self) -> Array:
-        return np.asarray(self.total / len(self.rows))
-
-    @property
-    def others(self) -> Array:
-        """``Σ_b τ_b/(n−1)``."""
-        return np.asarray(self.total / (len(self.rows) - 1))
-
-    @property
-    def squared_norm(self) -> float:
-        """``mean_{a≠b} τ_a·τ_b``."""
-        n = len(self.rows)
-        return float(self.total @ self.total - np.trace(self.second)) / (n * (n - 1))
-
-    @property
-    def covariance(self) -> Array:
-        return np.asarray(self.second / len(self.rows) - np.outer(self.mean, self.mean))
+        self.rows, self.features = rows, features
+        self.mean: Array = total / n
+        self.others: Array = total / (n - 1)  # Σ_b τ_b/(n−1)
+        self.squared_norm = float(total @ total - np.trace(second)) / (n * (n - 1))  # mean_{a≠b} τ_a·τ_b
+        self.covariance: Array = second / n - np.outer(self.mean, self.mean)
 
     def contributions(self, directions: Array) -> Array:
         """``τ_a·m_i − ‖τ_a‖²/(n−1)`` for every row and direction m_i, `directions` (J, l): (n, l)."""
@@ -293,28 +271,19 @@ def _second_order(a: _Sample, b: _Sample) -> float:
     return 2.0 * float(np.vdot(a.covariance, b.covariance)) / pairs
 
 
-@dataclass(frozen=True)
 class _SteinPart:
     """φ, 2φ' and r² of some rows (n, d) to the locations (J, d), each (n, J), and the models' scores at the rows.
 
     The features s φ + 2φ'·(x − v), (n, J, d) for every model, are never formed for all locations at once.
     """
 
-    rows: Array
-    points: Array
-    scores: Sequence[Array]
-    phi: Array
-    slope: Array
-    r2: Array
-
-    @classmethod
-    def of(cls, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> _SteinPart:
-        scores, weight = tilted(kernel, rows, scores)
-        r2 = cdist(rows, points, "sqeuclidean")
+    def __init__(self, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> None:
+        self.rows, self.points, self.r2 = rows, points, cdist(rows, points, "sqeuclidean")
+        self.scores, weight = tilted(kernel, rows, scores)
         if kernel.tilt is not None:
             weight = weight * kernel.tilt.weights(points)
-        phi, dphi = kernel.untilted.weights(r2, ("phi", "dphi"))
-        return cls(rows, points, scores, phi * weight, 2.0 * dphi * weight, r2)
+        phi, dphi = kernel.untilted.weights(self.r2, ("phi", "dphi"))
+        self.phi, self.slope = phi * weight, 2.0 * dphi * weight
 
     def totals(self) -> Array:
         """The sum of the features of every model: (l, J, d)."""

