@@ -233,7 +233,7 @@ def test_ume_is_refused_for_densities_that_cannot_be_sampled():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"locations": 0}, "locations: expected at least 1, got 0"),
+        ({"locations": 0}, "locations: expected a whole number of at least 1, got 0"),
         ({"locations": "ten"}, "locations: expected a number or an array"),
         ({"locations": [[np.nan, 0.0]]}, "locations: expected finite numbers"),
         ({"choose": "best"}, "choose: expected one of data, optimise"),

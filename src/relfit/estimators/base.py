@@ -73,8 +73,7 @@ class PairSource:
     """Rows for which pairs are evaluated, with all that belongs to them: (reference, models) or (rows, scores).
 
     Attributes:
-        rows: n.
-        models: l.
+        rows, models: the numbers n of rows and l of models.
         fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each model's rows or scores there.
         pair_values: from the arrays of m rows and those of their m partners to the values (m, l).
         band_values: from the arrays of a window of rows to a function that evaluates its pairs (`designs.BandValues`).
@@ -136,7 +135,7 @@ class Estimator(ABC):
     name: ClassVar[str]
     fewest_rows: ClassVar[int] = 20
     fewest_selection_rows: ClassVar[int] = 5
-    # Numbers held for every model and row of the reference, and for every row of a model with contributions of its own.
+    # Numbers held for every model and row of the reference, and for every row of a model that contributes by itself.
     numbers_kept: ClassVar[int]
 
     @property

@@ -26,19 +26,19 @@ DEVICE_CORES = 200
 _THREAD = 8_000_000
 # Rows of the smallest patch of a kernel matrix.
 _FEWEST_ROWS = 64
-# Numbers held for every number of a row of a patch: two prepared sides, and a third in the making; for KSD, the
-# products of all columns with the kernel matrix too.
+# Numbers held for every number of a row of a patch: two prepared sides, and a third that is being prepared; for KSD,
+# the products of all columns with the kernel matrix too.
 _MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
 
 
 def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:
-    """About how long so many kernel values take."""
+    """A rough estimate of the time that this many kernel values take."""
     value = TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides
     return 1e-9 * pairs * value / usable_cores()
 
 
 def band_seconds(values: float, columns: int) -> float:
-    """About how long so many kernel values of a pair design take, scores not counted."""
+    """The same for the kernel values of a pair design; the time for scores is not included."""
     return 1e-9 * values * (BAND_VALUE + BAND_COLUMN * columns) / usable_cores()
 
 
@@ -108,7 +108,7 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
 
 
 def kept_bytes(data: Data, settings: EstimateSettings) -> int:
-    """What is held for every row while the estimate is made: orders, sums, contributions and their temporaries."""
+    """The bytes held for the rows while the estimate is made: orders, sums, contributions and temporary arrays."""
     n, lengths = len(data.reference), [len(x) for x in data.samples.values()]
     kernels = len(settings.kernel.kernels) if isinstance(settings.kernel, Collection) else 1
     # A pair design of samples has contributions of whole rows z = (reference row, model rows).

@@ -34,8 +34,7 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
-REFERENCE = "reference"
-# Pairs of rows evaluated at once: bounds the temporaries.
+# Pairs of rows evaluated at once, so that temporary arrays stay small.
 PAIR_CHUNK = 16_384
 
 
@@ -153,7 +152,7 @@ def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Esti
 def split_rows(
     data: Data, settings: EstimateSettings, fraction: float
 ) -> tuple[tuple[Data, EstimateSettings], tuple[Data, EstimateSettings]]:
-    """Disjoint random parts of every sample, whole groups where there are groups: to select with, and to test with."""
+    """Disjoint random parts of every sample, to select with and to test with; groups are never divided."""
     if settings.groups is None:
         selection, testing = split(data, fraction, settings.dependence, settings.seed)
         return (selection, settings), (testing, settings)
@@ -188,7 +187,7 @@ def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None,
         return {key: group_labels("groups", labels, size) for key, size in sizes.items()}
     labels_of = {}
     for name, values in labels.items():
-        key = None if name == REFERENCE and REFERENCE not in data.names else name
+        key = None if name == "reference" and "reference" not in data.names else name
         if key not in sizes and key not in data.copies:
             raise InputError(f"groups: expected names of samples among the keys, got {reprlib.repr(name)}")
         if key not in data.copies:

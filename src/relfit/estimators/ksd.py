@@ -44,7 +44,7 @@ from relfit.util.errors import InputError
 
 # Beyond this size, fourth powers of the numbers leave float64.
 LARGEST = 1e50
-# Columns count as dependent only when every row is reproduced to this part of the column's size.
+# Columns count as dependent only if every row is reproduced to within this fraction of the column's size.
 TOLERANCE = 1e-13
 # With fewer batches of a chain, their means are too few for a normal approximation.
 FEWEST_BATCHES = 20
@@ -118,8 +118,7 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
         return [x[rows] - centre, *(s[rows] for s in scores)]
 
     width = x.shape[1] * (1 + len(scores))
-    values_of_pairs, band_values = partial(pair_values, kernel), partial(stein_band_values, kernel)
-    source = PairSource(n, len(scores), fetch, values_of_pairs, band_values, width)
+    source = PairSource(n, len(scores), fetch, partial(pair_values, kernel), partial(stein_band_values, kernel), width)
     return Estimates(host(values), psi, second_order(source, seed))
 
 
@@ -149,7 +148,7 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
 
 
 def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[Array], Array]:
-    """Scores and row weights (n, 1) with which the untilted kernel does what the tilted one does with the scores.
+    """Scores and row weights (n, 1) with which the untilted kernel gives the result of the tilted one.
 
     The Stein kernel of w(x) w(y) k(x, y) is w(x) w(y) times that of k with scores s + ∇ log w.
     """
@@ -438,34 +437,33 @@ class Target(Kind):
 
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
         orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
-        each = [{name: x} for name, x in data.samples.items()]
-        together = [data.samples] if settings.dependence == "shared" else each
-        return [self._source(samples, data, orders, settings) for samples in together]
 
-    def _source(
-        self, samples: Mapping[str, Array], data: Data, orders: Mapping[str | None, Rows], settings: EstimateSettings
-    ) -> PairSource:
-        """Samples of one size whose rows are taken in one order, or a single sample."""
-        centres = {name: centre_of(x) for name, x in samples.items()}
-        kernels = [settings.kernel.moved(centre) for centre in centres.values()]
+        def source(samples: Mapping[str, Array]) -> PairSource:
+            """Samples of one size whose rows are taken in one order, or a single sample."""
+            centres = {name: centre_of(x) for name, x in samples.items()}
+            kernels = [settings.kernel.moved(centre) for centre in centres.values()]
+            # Each model has two arrays: its rows and the target's scores at them.
+            both = [slice(2 * i, 2 * i + 2) for i in range(len(samples))]
 
-        def fetch(rows: Rows) -> list[Array]:
-            taken = {name: x[orders[name][rows]] for name, x in samples.items()}
-            return [
-                a for name, x in taken.items() for a in (x - centres[name], _target_scores(name, x, data, settings))
-            ]
+            def fetch(rows: Rows) -> list[Array]:
+                taken = {name: x[orders[name][rows]] for name, x in samples.items()}
+                pairs = [(x - centres[name], _target_scores(name, x, data, settings)) for name, x in taken.items()]
+                return [array for pair in pairs for array in pair]
 
-        def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
-            both = [slice(2 * i, 2 * i + 2) for i in range(len(kernels))]
-            each = [pair_values(moved, first[k], second[k]) for moved, k in zip(kernels, both, strict=True)]
-            return np.hstack(each)
+            def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
+                each = [pair_values(kernel, first[k], second[k]) for kernel, k in zip(kernels, both, strict=True)]
+                return np.hstack(each)
 
-        def of_window(window: Sequence[Array]) -> BandValues:
-            each = [stein_band_values(moved, window[2 * i : 2 * i + 2]) for i, moved in enumerate(kernels)]
-            return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
+            def band_values(window: Sequence[Array]) -> BandValues:
+                each = [stein_band_values(kernel, window[k]) for kernel, k in zip(kernels, both, strict=True)]
+                return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
 
-        count, d = next(iter(samples.values())).shape
-        return PairSource(count, len(samples), fetch, values, of_window, 2 * d * len(samples))
+            count, d = next(iter(samples.values())).shape
+            return PairSource(count, len(samples), fetch, values, band_values, 2 * d * len(samples))
+
+        if settings.dependence == "shared":
+            return [source(data.samples)]
+        return [source({name: x}) for name, x in data.samples.items()]
 
     def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
         estimator = settings.estimator

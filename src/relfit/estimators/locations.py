@@ -27,7 +27,7 @@ from relfit.estimators.ksd import tilted
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows
-from relfit.util.checks import check_choice, check_number
+from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
@@ -71,8 +71,7 @@ class AtLocations:
         check_choice("choose", self.choose, CHOICES)
         check_number("fraction", self.fraction, 0.0, 1.0, "a number between 0 and 1")
         if isinstance(self.locations, int | np.integer) and not isinstance(self.locations, bool):
-            if self.locations < 1:
-                raise InputError(f"locations: expected at least 1, got {self.locations}")
+            check_whole("locations", self.locations, 1)
             return
         if self.locations is None or isinstance(self.locations, bool | float | str):
             raise InputError(f"locations: expected a number or an array (J, d), got {reprlib.repr(self.locations)}")
@@ -86,7 +85,7 @@ class AtLocations:
         return self.locations if isinstance(self.locations, np.ndarray) else None
 
     def count(self, rows: int) -> int:
-        """J, for so many rows of the reference."""
+        """The number J of locations, for this many rows of the reference."""
         return int(self.locations) if self.given is None else len(self.given)
 
 
@@ -132,7 +131,7 @@ class Nystroem(AtLocations):
             super().__post_init__()
 
     def count(self, rows: int) -> int:
-        """J, for so many rows of the reference."""
+        """The number J of locations, for this many rows of the reference."""
         if self.locations is not None:
             return super().count(rows)
         return min(max(FEWEST_LANDMARKS, math.ceil(2.0 * math.sqrt(rows))), MOST_LANDMARKS)

@@ -45,8 +45,8 @@ def complete(
     centre, paired = centre_for(reference, kernel), dependence == "paired"
     kernel = kernel.moved(centre)
     sums = kernel_sums(KernelSums(kernel, centre, paired), reference, samples, runtime)
-    own, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
-    within = [p.rows / (len(p.rows) - 1) for p in own]
+    inner, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
+    within = [p.rows / (len(p.rows) - 1) for p in inner]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
     mean = within[0].mean()
@@ -58,7 +58,7 @@ def complete(
     else:
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
-    return Estimates(values, psi, _second_order(diagonals, own, cross))
+    return Estimates(values, psi, _second_order(diagonals, inner, cross))
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
@@ -149,16 +149,16 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
 
 def columns_of(sums: Sums) -> Array:
     """The column sums of a cross matrix."""
-    assert sums.columns is not None  # noqa: S101  (of a cross matrix)
+    assert sums.columns is not None  # noqa: S101  (cross matrices have them)
     return sums.columns
 
 
-def _second_order(diagonals: Sequence[Array], own: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+def _second_order(diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
     """
-    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True))
+    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(inner, diagonals, strict=True))
     return reference + np.diag([x + _second_order_across(p) for x, p in zip(models, cross, strict=True)])
 
 
@@ -259,14 +259,14 @@ class Samples(Kind):
         def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
             return sums_apart(matrix.rows, lambda a, b: kernel.pairs(x[a], x[b]), labels)
 
-        own = [within(*each) for each in zip(rows, codes, sums[: len(rows)], strict=True)]
+        ours, *theirs = (within(*each) for each in zip(rows, codes, sums[: len(rows)], strict=True))
         cross = [
             _apart_across(kernel, (x, labels), (reference, codes[0]), matrix, paired)
             for x, labels, matrix in zip(samples, codes[1:], sums[len(rows) :], strict=True)
         ]
-        values = np.array([x.mean + own[0].mean - 2.0 * side.mean for x, (side, _) in zip(own[1:], cross, strict=True)])
-        g = 2.0 * own[0].parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
-        f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(own[1:], cross, strict=True)]
+        values = np.array([x.mean + ours.mean - 2.0 * side.mean for x, (side, _) in zip(theirs, cross, strict=True)])
+        g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
+        f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
         psi, *from_models = (
             summed_by_group(part, labels, groups.counts[key])
             for part, labels, key in zip([g, *f], codes, keys, strict=True)

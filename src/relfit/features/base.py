@@ -52,7 +52,7 @@ class Network:
     embed: Callable[[Sequence[Any]], Any]
 
     def features(self, batch: Sequence[Any]) -> Features:
-        """The features of the batch, one row an item."""
+        """The features of the batch, one row per item."""
         return np.asarray(self.embed(batch), dtype=np.float32)
 
 
@@ -207,21 +207,20 @@ def digest_of(paths: Iterable[Path]) -> str:
     return whole.hexdigest()[:16]
 
 
-def forward(function: Callable[[Any], Any], inputs: Any) -> Features:
-    """``function(inputs)`` without gradients, in full float32 and repeatable, as a host array (n, dim)."""
+def forward(function: Callable[[Any], Any], inputs: Any, device: str) -> Features:
+    """``function(inputs)`` on the device, without gradients, in full float32 and repeatable, as a host array (n, dim).
+
+    `inputs` is a host array, or an object of torch or transformers that can be moved to the device.
+    """
     torch = torch_library()
     flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+    tensors = torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs
     try:
         with torch.inference_mode(), flags:
-            rows = function(inputs)
+            rows = function(tensors.to(device))
     except torch.OutOfMemoryError:
         raise InputError("batch: the device has too little memory for it; use a smaller one (--batch)") from None
     return np.asarray(rows.flatten(1).float().cpu().numpy(), dtype=np.float32)
-
-
-def forward_arrays(function: Callable[[Any], Any], arrays: NDArray[Any], device: str) -> Features:
-    """`forward` of a host array, moved to the device first."""
-    return forward(function, torch_library().from_numpy(arrays).to(device))
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ def image_network(
     """The extractor that prepares images and applies `function`, a network with its weights in `files`, to them."""
 
     def embed(images: Sequence[Any]) -> Features:
-        return forward_arrays(function, preparation.arrays(images), device)
+        return forward(function, preparation.arrays(images), device)
 
     numbers = " ".join(f"{value:g}" for value in (*preparation.mean, *preparation.std))
     fingerprint = f"{name} sha256:{digest_of(files)} {preparation.size} {preparation.filter.lower()} {numbers}"

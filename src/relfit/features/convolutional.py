@@ -22,7 +22,7 @@ from relfit.features.base import (
     Preparation,
     digest_of,
     fit_state,
-    forward_arrays,
+    forward,
     image_network,
     library,
     pick_device,
@@ -64,7 +64,7 @@ def load_fidelity(name: str, weights: str | None, device: str) -> Network:
     network = module.FeatureExtractorInceptionV3("inception-v3-compat", ["2048"], str(path)).to(place)
 
     def embed(images: Sequence[Any]) -> Features:
-        return by_size(lambda arrays: forward_arrays(lambda x: network(x)[0], arrays, place), images)
+        return by_size(lambda arrays: forward(lambda x: network(x)[0], arrays, place), images)
 
     return Network(name, "images", entry.dim, f"{name} sha256:{digest_of([path])} resized by the network", embed)
 

@@ -113,14 +113,14 @@ def extract_features(
     device: str = "auto",
     progress: Any = None,
 ) -> Extraction:
-    """Write the features of the images or texts in `source` to `output`, one row an item, in float32.
+    """Write the features of the images or texts in `source` to `output`, one row per item, in float32.
 
     Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed resumes where it stopped when
     it is started again, and is refused if the model, the list of items or a finished item has changed. The items' names
     are written beside the features, to ``OUTPUT`` with the ending .names.txt.
 
     Args:
-        source: a folder of images or of .txt files, a .txt file (one text a line) or a .jsonl file.
+        source: a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file.
         model: the name of an extractor, or any object with the members of `Network`.
         output: the .npy file.
         batch: number of items that are computed at once.

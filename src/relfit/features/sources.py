@@ -1,4 +1,4 @@
-"""The items to extract features from: images or texts of a folder, or of a file with one text or JSON object a line.
+"""The items to extract features from: images or texts of a folder, or of a file with one text or JSON object per line.
 
 Any of these files may be broken or hostile.
 """
@@ -26,7 +26,6 @@ LARGE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 10_000
 # Only formats that Pillow decodes itself; EPS, for example, would start another program.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
-DEFAULT_FIELD = "text"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def list_items(
     """The images or texts of a source, in a fixed order; the first `limit` of them.
 
     Folders are searched with their subfolders, hidden files left out, and sorted by path. A .txt file holds one
-    text a line (blank lines are left out), a .jsonl file one object a line with the text in `field`.
+    text per line (blank lines are left out), a .jsonl file one object per line with the text in `field`.
     """
     path = Path(source)
     if limit is not None and limit < 1:
@@ -65,7 +64,7 @@ def list_items(
         raise InputError(f"{path}: no such file or folder")
     if field is not None and path.suffix.lower() != ".jsonl":
         raise InputError(f"field: only .jsonl files have fields, got {str(path)!r}; leave --field out")
-    items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or DEFAULT_FIELD)
+    items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or "text")
     if not items:
         raise InputError(f"{path}: expected at least one text, got none")
     return tuple(items[:limit])
@@ -110,7 +109,7 @@ def _field(path: Path, number: int, line: str, field: str) -> str:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected one JSON object a line ({str(error)[:80]})") from None
+        raise InputError(f"{where}: expected one JSON object per line ({str(error)[:80]})") from None
     if not isinstance(value, dict) or field not in value:
         came = ", ".join(list(value)[:8]) if isinstance(value, dict) else f"a {type(value).__name__}"
         raise InputError(f"{where}: expected an object with the field {field!r}, got {came or 'none'}; use --field")
@@ -133,7 +132,7 @@ def decode(name: str, payload: bytes) -> Any:
     """The image in these bytes as RGB, its first frame if it has several; transparency is dropped.
 
     Raises:
-        InputError: naming the image, where it is broken, too large or of more than 8 bits a channel.
+        InputError: naming the image, where it is broken, too large or of more than 8 bits per channel.
     """
     image_module = library("PIL.Image", "pip install pillow")
     try:
@@ -162,4 +161,4 @@ def _refuse_unusable(name: str, image: Any, size: int) -> None:
             f"image {name!r}: expected at most {MOST_PIXELS // 10**6} million pixels, got {width} × {height}; shrink it"
         )
     if image.mode[0] in "IF":
-        raise InputError(f"image {name!r}: expected 8 bits a channel, got mode {image.mode!r}; convert it to 8 bits")
+        raise InputError(f"image {name!r}: expected 8 bits per channel, got mode {image.mode!r}; convert it to 8 bits")

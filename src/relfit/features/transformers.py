@@ -79,7 +79,7 @@ def load_minilm(name: str, weights: str | None, device: str) -> Network:
 
     def embed(texts: Sequence[str]) -> Features:
         tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
-        return forward(mean_of_words, tokens.to(place))
+        return forward(mean_of_words, tokens, place)
 
     fingerprint = f"{name} sha256:{digest_of(_model_files(folder))} {MAX_TOKENS} tokens"
     return Network(name, "text", int(model.config.hidden_size), fingerprint, embed)

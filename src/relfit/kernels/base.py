@@ -153,7 +153,7 @@ class Kernel(ABC):
         return True
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form that `kernel_from_dict` reads back; of a kernel that is not `writable`, the description."""
+        """A JSON-able form that `kernel_from_dict` reads back; only the description if the kernel is not `writable`."""
         if not self.writable:
             return {"type": "Recorded", "words": self.describe()}
         return {"type": type(self).__name__} | {f.name: _jsonable(getattr(self, f.name)) for f in fields(self)}

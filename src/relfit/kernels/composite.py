@@ -93,7 +93,7 @@ class Decay:
         return replace(self, centre=_numbers(self._centre - by))
 
     def describe(self) -> str:
-        """The formula with its numbers; of a centre with many columns, the first three."""
+        """The formula with its numbers, at most three of them for the centre."""
         scale = self.scale if isinstance(self.scale, str) else f"{self.scale:.3g}"
         if isinstance(self.centre, tuple):
             more = ", …" if len(self.centre) > 3 else ""
