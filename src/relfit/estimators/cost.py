@@ -54,9 +54,9 @@ def automatic_estimator(
     seconds = complete_seconds(pair_count(len(data.reference), lengths), d, kind.right_hand_sides(data))
     if device:
         seconds *= usable_cores() / DEVICE_CORES
-    cores = usable_cores()
+    rows, cores = max(sizes), usable_cores()
     place = "a CUDA device" if device else "1 core" if cores == 1 else f"{cores} cores"
-    where = f"for {max(sizes):,} rows, {len(data.models)} models and {d} columns on {place}"
+    where = f"for {rows:,} rows, {len(data.models)} models and {d} columns on {place}"
     complete = 'estimator="auto": the complete one, '
     if seconds <= LONGEST:
         return Complete(), f"{complete}because all pairs take about {duration(seconds)} {where}"
@@ -69,7 +69,6 @@ def automatic_estimator(
     reason = next((words for words, holds in reasons.items() if holds), None)
     if reason is not None:
         return Complete(), f"{complete}about {duration(seconds)}, because there is no other {reason}"
-    rows = max(sizes)
     lags = max(DEFAULT_LAGS, min(int(LONGEST / band_seconds(kind.bands(data), d)), (rows - 1) // 2))
     why = f'estimator="auto": the incomplete one, because all pairs would take about {duration(seconds)} {where}'
     return Incomplete(pairs=rows * lags), why

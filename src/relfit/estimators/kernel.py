@@ -22,6 +22,7 @@ from relfit.util.arrays import Array, host
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
+EstimateFunction = Callable[[Data, EstimateSettings], JointEstimate]
 BANDWIDTH_ROWS = 1000
 # More held-out rows than this do not improve a choice, and would cost as much as the test.
 MOST_HELD = 2000
@@ -63,11 +64,7 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
 
 
 def choose_kernel(
-    data: Data,
-    settings: EstimateSettings,
-    kernels: Sequence[Kernel],
-    estimate: Callable[[Data, EstimateSettings], JointEstimate],
-    rows: str,
+    data: Data, settings: EstimateSettings, kernels: Sequence[Kernel], estimate: EstimateFunction, rows: str
 ) -> tuple[Kernel, str]:
     """The kernel that separates the models best, whichever of them it favours, and a note that names these `rows`."""
     if len(data.models) < 2:

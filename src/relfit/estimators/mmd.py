@@ -253,7 +253,7 @@ class Samples(Kind):
         paired, centre = settings.dependence == "paired", centre_for(data.reference, settings.kernel)
         kernel, keys = settings.kernel.moved(centre), [None, *data.samples]
         reference, *samples = rows = [x - centre for x in samples_of(data).values()]
-        codes = [groups.codes[key] for key in keys]
+        codes, counts = [groups.codes[key] for key in keys], [groups.counts[key] for key in keys]
         sums = kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)
 
         def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
@@ -267,10 +267,7 @@ class Samples(Kind):
         values = np.array([x.mean + ours.mean - 2.0 * side.mean for x, (side, _) in zip(theirs, cross, strict=True)])
         g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
         f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
-        psi, *from_models = (
-            summed_by_group(part, labels, groups.counts[key])
-            for part, labels, key in zip([g, *f], codes, keys, strict=True)
-        )
+        psi, *from_models = map(summed_by_group, [g, *f], codes, counts)
         if paired:
             return Estimates(values, Psi(psi + np.stack(from_models, axis=1)))
         return Estimates(values, Psi(psi, tuple(from_models), shared=settings.dependence == "shared"))

@@ -208,12 +208,10 @@ def digest_of(paths: Iterable[Path]) -> str:
 
 
 def forward(function: Callable[[Any], Any], inputs: Any, device: str) -> Features:
-    """``function(inputs)`` on the device, without gradients, in full float32 and repeatable, as a host array (n, dim).
-
-    `inputs` is a host array, or an object of torch or transformers that can be moved to the device.
-    """
+    """``function(inputs)`` on the device, without gradients, in full float32 and repeatable: a host array (n, dim)."""
     torch = torch_library()
     flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+    # Images come as arrays, tokens as tensors.
     tensors = torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs
     try:
         with torch.inference_mode(), flags:
