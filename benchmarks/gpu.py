@@ -199,7 +199,7 @@ def ksd_times(sizes, repeats):
             runtime = Runtime(relfit_backend(way))
 
             def estimate(runtime=runtime, x=x, scores=scores, kernel=kernel):
-                return ksd.complete(x, scores, kernel, runtime, np.random.default_rng(0))
+                return ksd.complete(x, scores, kernel, runtime, 0)
 
             found[way] = estimate()
             seconds, memory = measured(estimate, repeats if way == "triton" else 3)

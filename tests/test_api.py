@@ -8,7 +8,7 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.estimators.split import row_orders, split
+from relfit.estimators.groups import row_orders, split
 
 OPTIONS = [
     {"test": "relpsi"},

@@ -17,9 +17,9 @@ from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
 from relfit.estimators.designs import Complete, Linear
-from relfit.estimators.groups import split_rows
+from relfit.estimators.groups import split, split_rows
+from relfit.estimators.kernel import MOST_HELD, choose_kernel
 from relfit.estimators.locations import choose_locations, without_used_rows
-from relfit.estimators.split import MOST_HELD, choose_kernel, split
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.results.comparison import Comparison, comparison
@@ -132,7 +132,7 @@ def _ready(plan: Plan) -> Plan:
     """The plan for the rows that are left once the kernel and the locations have been chosen, if they are to be."""
     data, estimate = plan.data, plan.estimate
     if plan.select is not None:
-        held, data = split(data, plan.select.share, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
+        held, data = split(data, plan.select.fraction, estimate.dependence, estimate.seed, "kernel", most=MOST_HELD)
         plan.kind.check_rows(held, replace(estimate, estimator=Complete()), part="rows held out for the kernel, ")
         plan.kind.check_rows(data, estimate, part="rows left for the test, ")
         kernel, note = _chosen_kernel(replace(plan, data=held), "that were held out from the test")
@@ -148,11 +148,11 @@ def _chosen_kernel(plan: Plan, which: str) -> tuple[Kernel, str]:
     data, estimator = plan.data, plan.estimate.estimator
     complete = estimator if isinstance(estimator, Complete) else Complete()
     estimate = replace(plan.estimate, estimator=complete, locations=None)
-    choice = choose_kernel(data, estimate, plan.candidates, joint_estimate)
     # A target density has no rows.
     sizes = sorted({len(rows) for rows in (data.reference, *data.samples.values()) if len(rows)})
     count = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    return choice.kernel, choice.note(f"{count} rows{' of each sample' if data.samples else ''} {which}")
+    rows = f"{count} rows{' of each sample' if data.samples else ''} {which}"
+    return choose_kernel(data, estimate, plan.candidates, joint_estimate, rows)
 
 
 def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:

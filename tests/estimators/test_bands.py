@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from relfit.estimators import ksd, mmd
-from relfit.estimators.bands import STEP, Part, products
+from relfit.estimators.designs import STEP, Part, products
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
@@ -38,7 +38,7 @@ def test_products_are_those_of_the_pairs(part, rng):
 def test_mmd_bands_are_the_values_of_the_pairs(name, part, rng):
     window = [rng.normal(0.2 * k, 1, (40, 3)) for k in range(3)]
     a, b = pairs_of(part)
-    got = mmd.mmd_band_values(KERNELS[name])(window)(part)
+    got = mmd.mmd_band_values(KERNELS[name], window)(part)
     expected = mmd.pair_values(KERNELS[name], [x[a] for x in window], [x[b] for x in window])
     np.testing.assert_allclose(got.reshape(2, -1).T, expected, atol=1e-13 * np.abs(expected).max())
 
@@ -48,7 +48,7 @@ def test_mmd_bands_are_the_values_of_the_pairs(name, part, rng):
 def test_ksd_bands_are_the_values_of_the_pairs(name, part, rng):
     window = [rng.normal(size=(40, 3)) for _ in range(3)]
     a, b = pairs_of(part)
-    got = ksd.stein_band_values(KERNELS[name])(window)(part)
+    got = ksd.stein_band_values(KERNELS[name], window)(part)
     expected = ksd.pair_values(KERNELS[name], [x[a] for x in window], [x[b] for x in window])
     np.testing.assert_allclose(got.reshape(2, -1).T, expected, atol=1e-12)
 
@@ -59,6 +59,6 @@ def test_rows_far_out_keep_their_digits(kernel, rng):
     x = 1e5 + np.arange(12.0)[:, None] + 0.1 * rng.normal(size=(12, 1))
     part = Part(0, 8, 3)
     a, b = pairs_of(part)
-    got = mmd.mmd_band_values(kernel)([x, x + 0.5])(part).ravel()
+    got = mmd.mmd_band_values(kernel, [x, x + 0.5])(part).ravel()
     expected = mmd.pair_values(kernel, (x[a], x[a] + 0.5), (x[b], x[b] + 0.5))[:, 0]
     np.testing.assert_allclose(got, expected, atol=1e-14)

@@ -3,7 +3,7 @@ import pytest
 from oracle import dense
 
 from relfit.compute.reduce import Runtime
-from relfit.estimators.target import autocorrelation_time, batch_length, chain_ksd
+from relfit.estimators.ksd import autocorrelation_time, batch_length, chain_ksd
 from relfit.kernels.standard import Gaussian
 
 

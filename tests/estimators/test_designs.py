@@ -1,4 +1,5 @@
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
     n = 31
     x = rng.normal(size=(n, 2))
     scores = [rng.normal(size=(n, 2)) for _ in range(2)]
-    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], stein_band_values(IMQ()))
+    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], partial(stein_band_values, IMQ()))
     got = designs.incomplete(source, 15, RUNTIME)
     values, g = dense.ksd(x, scores, IMQ())
     np.testing.assert_allclose(got.values, values, atol=1e-13)
@@ -144,7 +145,7 @@ def test_block_values_by_a_plain_loop(size, blocks, rng, monkeypatch):
 
 def test_blocks_of_two_are_the_linear_estimate(rng):
     reference, x = rng.normal(size=(2, 40, 2))
-    source = band_source(40, 1, lambda rows: [reference[rows], x[rows]], mmd_band_values(Gaussian(1.0)))
+    source = band_source(40, 1, lambda rows: [reference[rows], x[rows]], partial(mmd_band_values, Gaussian(1.0)))
     got = designs.block(source, 2, RUNTIME)
     z, m = np.vstack([reference, x]), 40
     k = dense.gram(Gaussian(1.0), z, z)

@@ -6,6 +6,7 @@ import pytest
 from relfit.compute.reduce import Runtime
 from relfit.estimators import locations as at
 from relfit.estimators import mmd
+from relfit.estimators.base import Locations
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
@@ -19,7 +20,7 @@ KERNELS = {
 
 
 def ume(reference, samples, points, kernel, dependence="independent"):
-    return at.ume(at.Chunked(reference), [at.Chunked(x) for x in samples], points, kernel, dependence)
+    return at.ume(at.Chunked(reference), [at.Chunked(x) for x in samples], Locations(points), kernel, dependence)
 
 
 def fssd(reference, scores, points, kernel):
@@ -77,7 +78,7 @@ def test_nystroem_with_all_rows_as_locations_is_the_mmd(name, rng):
     reference, samples = rng.normal(size=(20, 3)), [rng.normal(0.5, 1.0, (m, 3)) for m in (15, 20)]
     points = np.concatenate([reference, *samples])
     found = at.ume(
-        at.Chunked(reference), [at.Chunked(x) for x in samples], points, kernel, "independent", whitened=True
+        at.Chunked(reference), [at.Chunked(x) for x in samples], Locations(points, whitened=True), kernel, "independent"
     )
     expected = mmd.complete(reference, samples, kernel, "independent", Runtime())
     np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-8)
@@ -90,7 +91,8 @@ def test_nystroem_at_one_location_is_ume_over_k():
     reference, x, point = rng.normal(size=(30, 2)), rng.normal(size=(30, 2)), np.zeros((1, 2))
     one = ume(reference, [x], point, Gaussian(1.0)).values
     for points in (point, np.zeros((3, 2))):
-        found = at.ume(at.Chunked(reference), [at.Chunked(x)], points, Gaussian(1.0), "independent", whitened=True)
+        locations = Locations(points, whitened=True)
+        found = at.ume(at.Chunked(reference), [at.Chunked(x)], locations, Gaussian(1.0), "independent")
         np.testing.assert_allclose(found.values, one, rtol=1e-12)
 
 

@@ -40,7 +40,8 @@ def test_every_test_finds_the_far_model(test, measure, choose):
     left = 500 - used
     assert result.sizes[0] == (left - round(0.25 * left) if test == "relmulti" else left)
     said = " ".join(result.warnings)
-    assert f"{used} rows of {'each sample' if measure == 'ume' else 'the reference'}, used for that, left" in said
+    sample = "each sample" if measure == "ume" else "the reference"
+    assert f"{used} rows of {sample}, used for this, are left out of the test" in said
     again = relfit.Comparison.from_json(result.to_json())
     np.testing.assert_array_equal(again.locations, result.locations)
 
@@ -199,7 +200,7 @@ def test_scores_are_asked_for_once_where_they_fit_in_memory():
         ({"discrepancy": "fssd"}, r"discrepancy='fssd': expected densities \(relfit.Density\) as models, got samples"),
         ({"discrepancy": relfit.UME(locations=np.zeros((2, 3)))}, "locations: expected 2 columns .*, got 3"),
         ({"discrepancy": relfit.UME(locations=700)}, "reference: expected at least 20 rows .*left for the test"),
-        ({"discrepancy": relfit.UME(choose="optimise", share=0.01)}, "reference: expected at least 20 rows .*held out"),
+        ({"discrepancy": relfit.UME(choose="optimise", fraction=0.01)}, "reference: expected at least 20 .*held out"),
         ({"discrepancy": relfit.UME(relfit.Gaussian(1.0)), "kernel": relfit.IMQ()}, "kernel: expected it once"),
         (
             {"discrepancy": "ume", "groups": {"reference": np.arange(300)}},
@@ -232,12 +233,12 @@ def test_ume_is_refused_for_densities_that_cannot_be_sampled():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"locations": 0}, "locations: expected at least 1, got 0"),
+        ({"locations": 0}, "locations: expected a whole number of at least 1, got 0"),
         ({"locations": "ten"}, "locations: expected a number or an array"),
         ({"locations": [[np.nan, 0.0]]}, "locations: expected finite numbers"),
         ({"choose": "best"}, "choose: expected one of data, optimise"),
-        ({"share": 1.5}, "share: expected a number between 0 and 1"),
-        ({"locations": [[0.0]], "choose": "optimise"}, "choose: the locations are given already"),
+        ({"fraction": 1.5}, "fraction: expected a number between 0 and 1"),
+        ({"locations": [[0.0]], "choose": "optimise"}, "choose: cannot be combined with given locations"),
     ],
 )
 def test_values_are_checked_when_made(given, message):
@@ -249,8 +250,8 @@ def test_values_are_checked_when_made(given, message):
             relfit.Nystroem(**given)
     with pytest.raises(relfit.InputError, match='choose: expected "data" for Nystroem'):
         relfit.Nystroem(choose="optimise")
-    with pytest.raises(relfit.InputError, match="share: expected a number between 0 and 1"):
-        relfit.Nystroem(share=7.0)
+    with pytest.raises(relfit.InputError, match="fraction: expected a number between 0 and 1"):
+        relfit.Nystroem(fraction=7.0)
 
 
 def test_one_model_cannot_be_told_apart():

@@ -9,7 +9,8 @@ from refusals import refused
 import relfit
 from relfit.cli import main
 from relfit.data.load import load
-from relfit.estimators.split import MOST_HELD, split
+from relfit.estimators.groups import split
+from relfit.estimators.kernel import MOST_HELD
 from relfit.kernels.choice import Select
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.paper.problems import blobs, draw
@@ -76,7 +77,7 @@ def test_rows_that_are_tested_have_no_part_in_the_choice(data):
     assert second.discrepancy[0] > 2 * first.discrepancy[0]
 
 
-def test_relmulti_chooses_on_its_selection_share(data):
+def test_relmulti_chooses_on_its_selection_rows(data):
     reference, models = data
     selection, testing = split(load(reference, models, seed=5), 0.25, "independent", 5)
     result = relfit.compare(reference, models, kernel=Select(CANDIDATES), test="relmulti", rng=5)
@@ -154,8 +155,8 @@ def test_refusals(data):
     refused(lambda: Select((Gaussian(),)), "candidates of Select", "two kernels", "got 1")
     refused(lambda: Select((Gaussian(), "imq")), "candidates of Select", "str")
     refused(lambda: Select((Gaussian(), Gaussian())), "candidates of Select", "twice")
-    for share in (0.0, 1.0, "half", True):
-        refused(lambda share=share: Select(share=share), "share of Select")
+    for fraction in (0.0, 1.0, "half", True):
+        refused(lambda fraction=fraction: Select(fraction=fraction), "fraction of Select")
     refused(lambda: relfit.compare(reference, models, kernel="choose"), "kernel", '"select"', "got 'choose'")
     small = {name: x[:60] for name, x in models.items()}
     refused(lambda: relfit.compare(reference, small, kernel="select"), "'P1'", "at least 20", "held out", "got 12")

@@ -9,7 +9,7 @@ from refusals import refused
 
 from relfit.features import sources
 from relfit.features.base import Preparation
-from relfit.features.inception import by_size
+from relfit.features.convolutional import by_size
 from relfit.features.sources import decode
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -68,7 +68,7 @@ def test_formats_that_start_programs_are_not_opened(tmp_path):
 
 
 def test_sixteen_bits_are_refused(png):
-    refused(lambda: decode("deep.png", png(np.full((4, 4), 40_000, np.uint16))), "deep.png", "8 bits a channel")
+    refused(lambda: decode("deep.png", png(np.full((4, 4), 40_000, np.uint16))), "deep.png", "8 bits per channel")
 
 
 def test_preparation_is_the_formula():

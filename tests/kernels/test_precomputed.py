@@ -66,7 +66,7 @@ def test_matrices_can_be_chosen_from(pooled):
     """The identity, under which all distinct items are equally unlike, separates nothing."""
     _, _, kernel = pooled
     blind = Precomputed(np.eye(165))
-    result = relfit.compare(60, [60, 45], kernel=Select((blind, kernel), share=0.5), rng=0)
+    result = relfit.compare(60, [60, 45], kernel=Select((blind, kernel), fraction=0.5), rng=0)
     assert result.kernel is kernel
     refused(lambda: relfit.compare(60, [60, 45], kernel=Select((blind, Gaussian()))), "kernel matrices", "some of each")
 

@@ -103,7 +103,7 @@ def test_mmd_weights_the_rows(kernel, rng):
     np.testing.assert_allclose(got.psi.reference, psi_r, atol=1e-12)
     for rows, expected in zip(got.psi.models, psi_x, strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-12)
-    squares = [product.squares for product in mmd.kernel_sums(kernel, reference, samples, RUNTIME)]
+    squares = [product.squares for product in mmd.kernel_sums(mmd.KernelSums(kernel), reference, samples, RUNTIME)]
     within = [np.square(_off_diagonal(table.gram(x, x))).sum() for x in (reference, *samples)]
     across = [np.square(table.gram(x, reference)).sum() for x in samples]
     np.testing.assert_allclose(squares, [*within, *across], rtol=1e-12)
@@ -208,7 +208,7 @@ def test_dictionaries_and_words(rng):
     assert kernel.describe() == "Gaussian kernel, bandwidth 1.1, tilted by (1 + r²/s²)^−0.7, s = 1.3, about (0.3, -0.2)"
     recorded = kernel_from_dict(KERNELS["functions"].to_dict())
     assert isinstance(recorded, Recorded)
-    assert recorded.describe().endswith("tilted by a weight of its own")
+    assert recorded.describe().endswith("tilted by a custom weight")
     reference, models = data(rng)
     for kernel in (Tilted(), KERNELS["functions"]):
         result = relfit.compare(reference, models, kernel=kernel, rng=0)

@@ -7,12 +7,10 @@ import numpy as np
 from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
-from relfit.estimators.groups import group_counts
 from relfit.estimators.kernel import column_notes
-from relfit.estimators.ksd import Densities
+from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
-from relfit.estimators.target import Target
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.util.text import listed
 
@@ -30,11 +28,15 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         else:
             estimates = kind.estimate(data, settings)
         covariance = estimates.corrected if settings.estimator.corrected else estimates.projection
-        share = estimates.second_order_share()
+        fraction = estimates.second_order_fraction()
     # V holds the second-order part twice, and it is known off the diagonal too.
     plain = not settings.estimator.corrected and settings.dependence == "independent" and groups is None
     second = estimates.second_order
     note = (settings.note,) if settings.note else ()
+    group_sizes = None
+    if groups is not None:
+        counts = {key: len(np.unique(codes)) for key, codes in groups.codes.items()}
+        group_sizes = (counts.get(None, 0), *(counts[name] for name in data.samples))
     sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
     return JointEstimate(
         tuple(data.models),
@@ -42,51 +44,48 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         covariance,
         sizes if settings.locations is None else sizes_left(data, settings.locations),
         estimates.psi,
-        share,
+        fraction,
         (*note, *estimates.notes, *column_notes(data, settings.kernel)),
-        None if groups is None else group_counts(data, groups),
+        group_sizes,
         second if plain and second is not None and second.ndim == 2 else None,
     )
 
 
-# ψ rows of two samples with a larger cosine are those of nearly the same rows.
+# A larger cosine of the ψ rows of two samples means that the samples are nearly the same rows.
 NEAR_COPY = 0.99
 _MOST_PAIRS = 3
 
 
 def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str]:
-    """What a reader should know about an estimate made with these settings."""
+    """Notes for the reader about an estimate made with these settings."""
     notes = [*joint.notes, *size_notes(joint)]
     if not joint.covariance.any():
         notes.append(
-            "the kernel takes one value on all pairs of rows, so no model can be told from another; "
-            "choose a bandwidth near the median distance"
+            "the kernel takes one value on all pairs of rows, so the models cannot be told apart; choose a bandwidth "
+            "near the median distance"
         )
-    if joint.near_degeneracy is not None:
-        close = [
-            name for name, share in zip(joint.names, joint.near_degeneracy, strict=True) if share > NEAR_DEGENERATE
-        ]
-        if close:
-            fits, its, error, it = (
-                ("fit", "their", "errors are", "them") if len(close) > 1 else ("fits", "its", "error is", "it")
-            )
-            remedy = "; the linear and incomplete estimators do not have this weakness, but need more rows"
-            notes.append(
-                f"{listed(close)} {fits} so well that {its} standard {error} overstated; the test is conservative for "
-                f"{it} and can miss real differences{remedy if settings.locations is None else ''}"
-            )
+    fractions = () if joint.near_degeneracy is None else joint.near_degeneracy
+    close = [name for name, fraction in zip(joint.names, fractions, strict=False) if fraction > NEAR_DEGENERATE]
+    if close:
+        plural = ("fit", "their", "errors are", "them")
+        fits, its, error, it = plural if len(close) > 1 else ("fits", "its", "error is", "it")
+        remedy = "; the linear and incomplete estimators do not have this weakness, but need more rows"
+        notes.append(
+            f"{listed(close)} {fits} so well that {its} standard {error} overstated; the test is conservative for "
+            f"{it} and can miss real differences{remedy if settings.locations is None else ''}"
+        )
     if settings.dependence == "independent" and settings.estimator.name == "complete":
         notes += _near_copies(joint)
     return notes
 
 
 def size_notes(joint: JointEstimate) -> list[str]:
-    """A note where there are too many models for the covariance to be trusted."""
+    """A note if there are too many models for the covariance to be trusted."""
     sizes, what = (joint.sizes, "rows") if joint.groups is None else (joint.groups, "groups")
-    # A reference of no rows is a density: the covariance is then diagonal and needs no rows per model.
+    # A reference without rows is a density: the covariance is then diagonal and needs no rows per model.
     if sizes is None or not sizes[0] or len(joint.names) <= sizes[0] / 5:
         return []
-    # With a single size the rows are the items that losses were measured on, and not those of a reference.
+    # With a single size the rows are the items that losses were measured on; there is no reference.
     whose = "reference " if len(sizes) > 1 else ""
     return [
         f"{len(joint.names)} models are many for {sizes[0]} {whose}{what}: their covariance is noisy and the "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from relfit.compute.reduce import Runtime
-from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, mixed, positive_part
@@ -19,10 +18,6 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 
 Dependence = Literal["independent", "shared", "paired", "chain"]
-
-# Pairs of rows that estimate the second-order part: enough for a share that is compared with 0.3, and for a correction
-# (docs/estimators.md has the simulation); and numbers fetched at once, which stay near the processor.
-PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 
 
 @dataclass(frozen=True)
@@ -33,8 +28,8 @@ class Estimates:
         values: (l,) the estimates.
         psi: the first-order contribution of every row.
         second_order: the part of the covariance (l, l), or of each variance (l,) where no more is known, that remains
-            when a model equals the data (complete estimators only). Its share of the whole variance tells how far the
-            normal approximation can be trusted.
+            when a model equals the data (complete estimators only). The fraction of the whole variance that it makes up
+            tells how far the normal approximation can be trusted.
         notes: sentences for the reader.
         covariance: the covariance of the estimates where it is not that of the ψ rows.
     """
@@ -58,13 +53,19 @@ class Estimates:
         whole = self.projection
         return self.second_order + positive_part(whole - 2.0 * self.second_order, mixed(self.second_order, whole))
 
-    def second_order_share(self) -> Array | None:
+    @property
+    def second_order_variances(self) -> Array:
+        """(l,) the second-order part of each variance; 0 if it is not known."""
+        if self.second_order is None:
+            return np.zeros(len(self.values))
+        return np.diag(self.second_order) if self.second_order.ndim == 2 else self.second_order
+
+    def second_order_fraction(self) -> Array | None:
         """(l,) ρ_i = S2_ii/V_ii of the uncorrected covariance, which holds the second-order part twice."""
         if self.second_order is None:
             return None
-        own = np.diag(self.second_order) if self.second_order.ndim == 2 else self.second_order
         variance = np.diag(self.projection)
-        return np.divide(own, variance, out=np.zeros(len(variance)), where=variance > 0.0)
+        return np.divide(self.second_order_variances, variance, out=np.zeros(len(variance)), where=variance > 0.0)
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,11 @@ class PairSource:
     """Rows for which pairs are evaluated, with all that belongs to them: (reference, models) or (rows, scores).
 
     Attributes:
-        rows: n.
-        models: l.
+        rows, models: the numbers n of rows and l of models.
         fetch: from m positions in 0..n−1 to arrays of m rows each: the data's, then each model's rows or scores there.
         pair_values: from the arrays of m rows and those of their m partners to the values (m, l).
         band_values: from the arrays of a window of rows to a function that evaluates its pairs (`designs.BandValues`).
-        width: the numbers of one row in all those arrays.
+        width: the number of entries of one row in all those arrays together.
     """
 
     rows: int
@@ -88,48 +88,28 @@ class PairSource:
     width: int = 1
 
 
-def second_order(source: PairSource, rng: np.random.Generator) -> Array:
-    """C/M (l, l), with C the covariance of the values of some random pairs and M = n(n−1)/2 the number of all pairs."""
-    n, size = source.rows, max(16, CHUNK_NUMBERS // source.width)
-    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
-    a = rng.integers(n, size=count)
-    b = (a + rng.integers(1, n, size=count)) % n
-    values = [
-        source.pair_values(source.fetch(a[k : k + size]), source.fetch(b[k : k + size])) for k in range(0, count, size)
-    ]
-    return second_order_of(np.concatenate(values), n)
-
-
-def second_order_of(h: Array, rows: int) -> Array:
-    """C/M (l, l) from the values h (pairs, l)."""
-    spread = np.cov(h.T).reshape(h.shape[1], h.shape[1])
-    return np.asarray(spread / (rows * (rows - 1) / 2))
-
-
 def pair_count(reference: int, models: Sequence[int]) -> int:
     """The kernel values that a complete estimate evaluates, from the numbers of rows."""
     return sum(m * (m - 1) // 2 for m in (reference, *models)) + reference * sum(models)
 
 
-def shifted(x: Any, centre: Array | float) -> Any:
-    """x − c in float64, on the device where x is."""
-    if isinstance(x, np.ndarray):
-        return x - centre
-    there = x.double()
-    return there if isinstance(centre, float) else there - there.new_tensor(centre)
+def samples_of(data: Data) -> dict[str | None, Array]:
+    """The rows of the reference (key None), unless it is a density, and of every sample."""
+    samples: dict[str | None, Array] = {None: data.reference} if data.target is None else {}
+    samples.update(data.samples)
+    return samples
 
 
-def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
-    """All rows, shifted: in one piece where they are in memory, otherwise a part at a time."""
-    cut = parts(x.shape) if isinstance(x, LazyRows) else [slice(None)]
-    return (shifted(x[part], centre) for part in cut)
+def sample_name(key: str | None) -> str:
+    """A key of `samples_of` in an error message."""
+    return "reference" if key is None else f"model {key!r}"
 
 
 @dataclass(frozen=True)
 class Groups:
     """Group numbers 0, 1, … of every row of the reference (key None) and of every sample.
 
-    Samples that belong together (shared or paired) number their groups in common; `counts` says how many there are.
+    Samples that belong together (shared or paired) number their groups in common; `counts` holds the numbers of groups.
     """
 
     codes: dict[str | None, Rows]
@@ -138,9 +118,9 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Locations:
-    """J locations (J, d), and the numbers of the rows that were used up for them (key None: the reference's).
+    """J locations (J, d), and the numbers of the rows that were used to choose them (key None: the reference's).
 
-    `whitened` says that they are those of the Nyström approximation, `note` how they were chosen.
+    `whitened` is True for the Nyström approximation; `note` says how the locations were chosen.
     """
 
     points: Array
@@ -153,9 +133,9 @@ class Estimator(ABC):
     """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of one design."""
 
     name: ClassVar[str]
-    fewest_rows: ClassVar[int]
-    fewest_selection_rows: ClassVar[int]
-    # Numbers held for every model and row of the reference, and for every row of a model with contributions of its own.
+    fewest_rows: ClassVar[int] = 20
+    fewest_selection_rows: ClassVar[int] = 5
+    # Numbers held for every model and row of the reference, and for every row of a model that contributes by itself.
     numbers_kept: ClassVar[int]
 
     @property
@@ -163,7 +143,7 @@ class Estimator(ABC):
         """True if the second-order part of the covariance is to be counted once."""
         return False
 
-    def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most have none to refuse)
+    def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)
         """Refuse options that do not fit samples of this size and a joint covariance of so many models."""
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
@@ -189,12 +169,12 @@ class EstimateSettings:
         kernel: the kernel, with its bandwidth.
         estimator: the design.
         dependence: how the rows of different samples belong together.
-        seed: of all random streams.
+        seed: the seed of all random streams.
         runtime: where and how the sums are computed.
-        groups: which rows belong together; None where all are independent.
-        locations: those of UME, FSSD and Nyström.
+        groups: which rows belong together; None if all are independent.
+        locations: the locations of UME, FSSD and Nyström.
         folder: where scores that do not fit into memory are written.
-        note: how the estimator was chosen, where it was.
+        note: how the estimator was chosen, if it was chosen automatically.
     """
 
     kernel: Kernel
@@ -212,7 +192,7 @@ class Kind(ABC):
     """How the models are given, and what follows from it: samples, densities, or samples for a target density.
 
     Attributes:
-        words: the kind in an error message.
+        words: the kind as error messages name it.
         discrepancies: the discrepancies that compare models of this kind; the first is the default.
         smooth: True if the kernel's derivatives are needed.
         largest: beyond this size, powers of distances leave float64.
@@ -235,7 +215,7 @@ class Kind(ABC):
 
     @abstractmethod
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
-        """The rows that pair designs take, in random order unless `in_order`; one source for models in common."""
+        """The rows that pair designs take, in random order unless `in_order`; one source for models taken together."""
 
     @abstractmethod
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
@@ -245,9 +225,12 @@ class Kind(ABC):
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         """The estimate over all pairs of rows in different groups; its ψ rows are groups."""
 
-    @abstractmethod
     def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
         """The estimate by the design in the settings."""
+        if not isinstance(settings.estimator, PairDesign):
+            return self.complete(data, settings)
+        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
+        return settings.estimator.estimate(source, settings.runtime)
 
     def check_rows(self, data: Data, settings: EstimateSettings, *, selection: bool = False, part: str = "") -> None:
         """Refuse samples too small for the normal approximation, and designs that do not fit their sizes.
@@ -257,16 +240,14 @@ class Kind(ABC):
         estimator = settings.estimator
         fewest = estimator.fewest_selection_rows if selection else estimator.fewest_rows
         why = f"{part}{estimator.name} estimator"
-        sizes = {f"model {name!r}": len(rows) for name, rows in data.samples.items()}
-        if data.target is None:
-            sizes = {"reference": len(data.reference), **sizes}
-        for sample, rows in sizes.items():
-            require_rows(sample, rows, fewest, why)
-        if settings.groups is not None:
-            for key, codes in settings.groups.codes.items():
-                count, sample = len(np.unique(codes)), "reference" if key is None else f"model {key!r}"
-                if count < fewest:
-                    raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
+        sizes = {key: len(rows) for key, rows in samples_of(data).items()}
+        for key, rows in sizes.items():
+            require_rows(sample_name(key), rows, fewest, why)
+        groups = {} if settings.groups is None else settings.groups.codes
+        for key, codes in groups.items():
+            count, sample = len(np.unique(codes)), sample_name(key)
+            if count < fewest:
+                raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
         models = self.models_together(data, settings.dependence)
         for rows in sorted(set(sizes.values())):
             estimator.check_rows(rows, models, selection=selection)
@@ -276,7 +257,7 @@ class Kind(ABC):
         return len(data.models)
 
     def width(self, data: Data, dependence: Dependence) -> int:
-        """The numbers that a row of a pair design has, with all that belongs to it."""
+        """The number of entries in a row of a pair design, with the models' rows or scores that belong to it."""
         return int(data.reference.shape[1]) * (1 + len(data.models))
 
     @abstractmethod

@@ -10,7 +10,6 @@ from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete
 from relfit.estimators.locations import CHUNK_NUMBERS
-from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
 
@@ -27,19 +26,19 @@ DEVICE_CORES = 200
 _THREAD = 8_000_000
 # Rows of the smallest patch of a kernel matrix.
 _FEWEST_ROWS = 64
-# Numbers held for every number of a row of a patch: two prepared sides, and a third in the making; for KSD, the
-# products of all columns with the kernel matrix too.
+# Numbers held for every number of a row of a patch: two prepared sides, and a third that is being prepared; for KSD,
+# the products of all columns with the kernel matrix too.
 _MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
 
 
 def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:
-    """About how long so many kernel values take."""
+    """A rough estimate of the time that this many kernel values take."""
     value = TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides
     return 1e-9 * pairs * value / usable_cores()
 
 
 def band_seconds(values: float, columns: int) -> float:
-    """About how long so many kernel values of a pair design take, scores not counted."""
+    """The same for the kernel values of a pair design; the time for scores is not included."""
     return 1e-9 * values * (BAND_VALUE + BAND_COLUMN * columns) / usable_cores()
 
 
@@ -55,9 +54,9 @@ def automatic_estimator(
     seconds = complete_seconds(pair_count(len(data.reference), lengths), d, kind.right_hand_sides(data))
     if device:
         seconds *= usable_cores() / DEVICE_CORES
-    cores = usable_cores()
+    rows, cores = max(sizes), usable_cores()
     place = "a CUDA device" if device else "1 core" if cores == 1 else f"{cores} cores"
-    where = f"for {max(sizes):,} rows, {len(data.models)} models and {d} columns on {place}"
+    where = f"for {rows:,} rows, {len(data.models)} models and {d} columns on {place}"
     complete = 'estimator="auto": the complete one, '
     if seconds <= LONGEST:
         return Complete(), f"{complete}because all pairs take about {duration(seconds)} {where}"
@@ -70,7 +69,6 @@ def automatic_estimator(
     reason = next((words for words, holds in reasons.items() if holds), None)
     if reason is not None:
         return Complete(), f"{complete}about {duration(seconds)}, because there is no other {reason}"
-    rows = max(sizes)
     lags = max(DEFAULT_LAGS, min(int(LONGEST / band_seconds(kind.bands(data), d)), (rows - 1) // 2))
     why = f'estimator="auto": the incomplete one, because all pairs would take about {duration(seconds)} {where}'
     return Incomplete(pairs=rows * lags), why
@@ -87,11 +85,21 @@ def duration(seconds: float) -> str:
 
 def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Budget) -> EstimateSettings:
     """The settings with parts so small that the process stays within the budget; too small a budget is refused."""
-    patch = _patch_bytes(data, kind, settings.kernel)
-    fewest = max(_design_bytes(data, kind, settings), patch)
-    memory = budget.working(kept_bytes(data, settings), fewest)
+    d, models, estimator = int(data.reference.shape[1]), len(data.models), settings.estimator
+    most_rows = max([len(data.reference), *(len(x) for x in data.samples.values())])
+    # The smallest patch of all pairs, also where a kernel is chosen on some rows.
+    if kind.smooth:
+        row_bytes = 8 * _KSD_NUMBERS * kind.right_hand_sides(data)
+    else:
+        row_bytes = 8 * (_MMD_NUMBERS if settings.kernel.tilt is None else _TILTED_NUMBERS) * (2 + d)
+    # The least that a pair design, or a discrepancy at locations, can work with.
+    if isinstance(estimator, PairDesign):
+        design_bytes = estimator.fewest_bytes(most_rows, models, kind.width(data, settings.dependence))
+    else:
+        design_bytes = 64 * max(CHUNK_NUMBERS, 64 * d)
+    memory = budget.working(kept_bytes(data, settings), max(design_bytes, _FEWEST_ROWS * row_bytes))
     threads = max(1, min(settings.runtime.threads, memory // (4 * _THREAD)))
-    rows = memory // (patch // _FEWEST_ROWS)
+    rows = memory // row_bytes
     # Whole numbers of tiles waste nothing at the edges; with few tiles the last, small one still helps another thread.
     rows = rows // TILE * TILE if rows > 4 * TILE else rows
     runtime = replace(settings.runtime, memory=memory, threads=threads, patch_rows=rows)
@@ -99,26 +107,10 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
 
 
 def kept_bytes(data: Data, settings: EstimateSettings) -> int:
-    """What is held for every row while the estimate is made: orders, sums, contributions and their temporaries."""
+    """The bytes held for the rows while the estimate is made: orders, sums, contributions and temporary arrays."""
     n, lengths = len(data.reference), [len(x) for x in data.samples.values()]
     kernels = len(settings.kernel.kernels) if isinstance(settings.kernel, Collection) else 1
     # A pair design of samples has contributions of whole rows z = (reference row, model rows).
     joined = data.kind == "samples" and isinstance(settings.estimator, PairDesign)
     rows = len(data.models) * n + (0 if joined else sum(lengths))
     return 16 * (n + max(lengths, default=0)) + 8 * (settings.estimator.numbers_kept + kernels - 1) * rows
-
-
-def _design_bytes(data: Data, kind: Kind, settings: EstimateSettings) -> int:
-    """The least that a pair design, or a discrepancy at locations, can work with."""
-    d, rows = int(data.reference.shape[1]), max([len(data.reference), *(len(x) for x in data.samples.values())])
-    if not isinstance(settings.estimator, PairDesign):
-        return 64 * max(CHUNK_NUMBERS, 64 * d)
-    return settings.estimator.fewest_bytes(rows, len(data.models), kind.width(data, settings.dependence))
-
-
-def _patch_bytes(data: Data, kind: Kind, kernel: Kernel) -> int:
-    """The least that all pairs can be worked on with; also where a kernel is chosen on some rows."""
-    if kind.smooth:
-        return 8 * _FEWEST_ROWS * _KSD_NUMBERS * kind.right_hand_sides(data)
-    numbers = _MMD_NUMBERS if kernel.tilt is None else _TILTED_NUMBERS
-    return 8 * _FEWEST_ROWS * numbers * (2 + int(data.reference.shape[1]))

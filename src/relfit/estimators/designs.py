@@ -1,6 +1,9 @@
 """Which pairs of rows are used: all of them, or those of a cheaper design.
 
-The rows of a cheaper design come a window at a time: memory is bounded, and every row is fetched once.
+The rows of a cheaper design come a window at a time, so that memory is bounded and every row is fetched once. Its pairs
+(a, a+1), …, (a, a+R) form a band of a kernel matrix, evaluated by small matrix products: differences of rows, pair by
+pair, would read 2d numbers for every pair; in a product of eight rows with the rows that follow them, each row is read
+once for all of its pairs.
 """
 
 from __future__ import annotations
@@ -10,27 +13,32 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
+from relfit.compute.backend import NumpyBackend
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
-from relfit.estimators.bands import STEP, Part
 from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource
+from relfit.kernels.base import Kernel, Weight
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array
 from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
+from relfit.util.random import stream
 
 T = TypeVar("T")
 
-# A window's rows, for which scores are evaluated together, and the numbers they hold: 32 MB.
+# Rows multiplied at once: more would evaluate many pairs outside the band, fewer would leave BLAS idle.
+STEP = 8
+# The rows of a window, for which scores are evaluated together, and the numbers they hold: 32 MB.
 WINDOW_ROWS, WINDOW_NUMBERS = 16_384, 4_000_000
-# Rows prepared for the kernel together, by one thread, and pairs evaluated at once: near the processor.
+# Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough for its cache.
 SLICE_ROWS, PAIR_CHUNK = 512, 16_384
 FEWEST_SLICE = 32
-# Threads that slices are made small enough for.
+# Slices are made small enough for this many threads.
 _THREADS = 4
 # Bytes for each number of a window, which is fetched and put together in half of the memory, and of a slice.
 _WINDOW_BYTES, _SLICE_BYTES = 64, 48
@@ -38,6 +46,9 @@ _WINDOW_BYTES, _SLICE_BYTES = 64, 48
 DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
 BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
+# Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
+# correction (docs/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
+PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 VARIANCES = ("auto", "projection", "corrected")
 
 
@@ -53,8 +64,6 @@ class Complete(Estimator):
     variance: str = "auto"
 
     name: ClassVar[str] = "complete"
-    fewest_rows: ClassVar[int] = 20
-    fewest_selection_rows: ClassVar[int] = 5
     numbers_kept: ClassVar[int] = 6
 
     def __post_init__(self) -> None:
@@ -81,11 +90,12 @@ class Linear(PairDesign):
     numbers_kept: ClassVar[int] = 2
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
-        return 64 * pairs_at_once(width, 0) * width
+        return _WINDOW_BYTES * STEP * width
 
     def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
         """``D = mean h`` over the M = ⌊n/2⌋ pairs and ``V = cov(h)/M``; an odd last row is left out."""
-        pairs, size = source.rows // 2, pairs_at_once(source.width, runtime.memory)
+        pairs = source.rows // 2
+        size = max(STEP, min(PAIR_CHUNK, runtime.memory // (_WINDOW_BYTES * source.width)))
         parts = []
         for start in range(0, pairs, size):
             first = 2 * np.arange(start, min(start + size, pairs))
@@ -120,9 +130,16 @@ class Block(PairDesign):
             check_whole("blocks", self.blocks, 1)
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
+        """Refuse blocks of one row, and too few blocks for the joint covariance of so many models."""
         block_size(rows, models, self.blocks)
-        if not selection:
-            check_blocks(rows, models, self.blocks)
+        fewest, each = BLOCKS_PER_MODEL * models, f"{BLOCKS_PER_MODEL} for each of {models} models"
+        if not selection and self.blocks is None and rows < 2 * fewest:
+            raise InputError(
+                f'estimator="block": expected at least {2 * fewest} rows (blocks of two, {each}), got {rows}; '
+                'use estimator="complete"'
+            )
+        if not selection and self.blocks is not None and self.blocks < fewest:
+            raise InputError(f"blocks: expected at least {fewest} ({each}), got {self.blocks}")
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         return fewest_window_bytes(width, block_size(rows, models, self.blocks) - 1)
@@ -148,8 +165,6 @@ class Incomplete(PairDesign):
     shuffle: bool = field(default=True, kw_only=True)
 
     name: ClassVar[str] = "incomplete"
-    fewest_rows: ClassVar[int] = 20
-    fewest_selection_rows: ClassVar[int] = 5
     numbers_kept: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
@@ -181,40 +196,28 @@ def lags_of(rows: int, pairs: int | None) -> int:
     >>> lags_of(1000, 10_000), lags_of(1000, None), lags_of(21, None)
     (10, 25, 10)
     """
-    wanted = DEFAULT_LAGS if pairs is None else math.floor(pairs / rows + 0.5)
-    if wanted < 1:
+    lags = DEFAULT_LAGS if pairs is None else math.floor(pairs / rows + 0.5)
+    if lags < 1:
         raise InputError(
             f'pairs: expected at least {rows} (one for every row), got {pairs}; for fewer use estimator="linear"'
         )
-    return min(wanted, (rows - 1) // 2)
+    return min(lags, (rows - 1) // 2)
 
 
 def block_size(rows: int, models: int, blocks: int | None) -> int:
-    """The rows b = ⌊n/B⌋ of a block; as many blocks as there is room for are used, B or a few more.
+    """The number of rows b = ⌊n/B⌋ of a block; all blocks of that size that fit are used, B or a few more.
 
-    By default B is √n, and no fewer than 40 or 5 for each model.
+    By default B is √n, but at least 40 and at least 5 for each model.
 
     >>> block_size(10_000, 3, None), block_size(10_000, 3, 500)
     (100, 20)
     """
     most = rows // 2
-    wanted = min(max(math.isqrt(rows), FEWEST_BLOCKS, BLOCKS_PER_MODEL * models), most) if blocks is None else blocks
-    if wanted > most:
-        raise InputError(f"blocks: expected at most {most} for {rows} rows (of two rows or more each), got {blocks}")
-    return rows // wanted
-
-
-def check_blocks(rows: int, models: int, blocks: int | None) -> None:
-    """Refuse too few blocks for the joint covariance of so many models."""
-    fewest = BLOCKS_PER_MODEL * models
-    each = f"{BLOCKS_PER_MODEL} for each of {models} models"
-    if blocks is None and rows < 2 * fewest:
-        raise InputError(
-            f'estimator="block": expected at least {2 * fewest} rows (blocks of two, {each}), got {rows}; '
-            'use estimator="complete"'
-        )
-    if blocks is not None and blocks < fewest:
-        raise InputError(f"blocks: expected at least {fewest} ({each}), got {blocks}")
+    if blocks is None:
+        return rows // min(max(math.isqrt(rows), FEWEST_BLOCKS, BLOCKS_PER_MODEL * models), most)
+    if blocks > most:
+        raise InputError(f"blocks: expected at most {most} for {rows} rows (two rows or more per block), got {blocks}")
+    return rows // blocks
 
 
 def incomplete(source: PairSource, lags: int, runtime: Runtime) -> Estimates:
@@ -230,13 +233,13 @@ def incomplete(source: PairSource, lags: int, runtime: Runtime) -> Estimates:
     def reduce(_: int, h: Array) -> tuple[Array, Array, Array]:
         flat = h.reshape(len(h), -1)
         mean = flat.mean(axis=1)
-        own = _row_sums(h)
+        sums = _row_sums(h)
         flat -= mean[:, None]
-        return own, mean, flat @ flat.T
+        return sums, mean, flat @ flat.T
 
-    for a, (own, mean, part) in each_part(source, lags, reduce, runtime):
-        totals[:, a : a + own.shape[1]] += own
-        counts.append((own.shape[1] - lags) * lags)
+    for a, (sums, mean, part) in each_part(source, lags, reduce, runtime):
+        totals[:, a : a + sums.shape[1]] += sums
+        counts.append((sums.shape[1] - lags) * lags)
         means.append(mean)
         scatter += part
     totals[:, :lags] += totals[:, n:]
@@ -268,19 +271,19 @@ def regular_covariance(projection: Array, spread: Array, rows: int, pairs: int) 
 
     With h = θ + (first-order parts) + …, σ² = Cov h, and P = ψᵀψ/(n(n−1)), C = the covariance of h over the pairs:
     ``E P = ((n−4) V + nσ²/M)/(n−1)`` and ``E C = σ² − V``, so that ``V̂ = ((n−1)P − (n/M)C)/(n − 4 + n/M)`` is
-    unbiased for V. P alone counts the pairs' own noise σ²/M twice. What V holds beyond that noise is no less than 0,
-    so it is estimated by the positive part of ``V̂ − C/M``. With disjoint pairs this is C/(M−1), exactly.
+    unbiased for V. P alone counts the pairs' own noise σ²/M twice. What V holds beyond that noise is at least 0, so it
+    is estimated by the positive part of ``V̂ − C/M``. With disjoint pairs the result is exactly C/(M−1).
     """
-    own = spread / pairs
-    unbiased = ((rows - 1) * projection - rows * own) / (rows - 4 + rows / pairs)
-    return positive_part(unbiased - own, mixed(own, projection)) + own
+    noise = spread / pairs
+    unbiased = ((rows - 1) * projection - rows * noise) / (rows - 4 + rows / pairs)
+    return positive_part(unbiased - noise, mixed(noise, projection)) + noise
 
 
 def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
-    """The complete estimate in each of B = n/b blocks of b rows that follow each other.
+    """The complete estimate in each of B = n/b blocks of b consecutive rows: B·b(b−1)/2 pairs.
 
-    D is the mean of the block values; they are independent, so ``V = cov(block values)/B``, and the values less
-    their mean are the ψ rows. B·b(b−1)/2 pairs.
+    D is the mean of the block values. They are independent, so ``V = cov(block values)/B``, and the values minus
+    their mean are the ψ rows.
     """
     blocks = source.rows // size
     totals = np.zeros((blocks, source.models))
@@ -297,23 +300,35 @@ def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
     return Estimates(values, Psi(each - values))
 
 
+def second_order(source: PairSource, seed: int) -> Array:
+    """C/M (l, l), with C the covariance of the values of some random pairs and M = n(n−1)/2 the number of all pairs."""
+    n, size, rng = source.rows, max(16, CHUNK_NUMBERS // source.width), stream(seed, "second order")
+    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
+    a = rng.integers(n, size=count)
+    b = (a + rng.integers(1, n, size=count)) % n
+    chunks = [slice(k, k + size) for k in range(0, count, size)]
+    values = [source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks]
+    spread = np.cov(np.concatenate(values).T).reshape(source.models, source.models)
+    return np.asarray(spread / (n * (n - 1) / 2))
+
+
 def each_part(
     source: PairSource, lags: int, reduce: Callable[[int, Array], T], runtime: Runtime, *, ends: int | None = None
 ) -> Iterator[tuple[int, T]]:
     """(a, reduce(a, h)) for parts of the rows, with h (l, rows, lags) the values of the pairs of row a and those after.
 
-    Pairs of the last rows reach around to the first. `ends` says that no pair is wanted across a multiple of it:
-    h then has fewer lags where none of its rows needs more. Slices run on threads and come in the rows' order.
+    Pairs of the last rows reach around to the first. With `ends`, no pair across a multiple of it is needed: h then has
+    fewer lags where none of its rows needs more. Slices run on threads and come in the rows' order.
     """
 
-    def of_slice(start: int, arrays: Sequence[Array]) -> list[tuple[int, T]]:
+    def slice_results(start: int, arrays: Sequence[Array]) -> list[tuple[int, T]]:
         values = source.band_values(arrays)
         parts = _parts(start, start + len(arrays[0]) - lags, lags, ends)
         return [(start + part.first, reduce(start + part.first, values(part))) for part in parts]
 
-    def of_window(start: int, window: Sequence[Array], executor: Executor | None) -> Iterator[tuple[int, T]]:
+    def window_results(start: int, window: Sequence[Array], executor: Executor | None) -> Iterator[tuple[int, T]]:
         def call(first: int) -> tuple[Any, ...]:
-            return of_slice, start + first, [array[first : first + size + lags] for array in window]
+            return slice_results, start + first, [array[first : first + size + lags] for array in window]
 
         with closing(local_results(range(0, len(window[0]) - lags, size), call, executor)) as computed:
             for _, results in computed:
@@ -324,30 +339,25 @@ def each_part(
     with local_executor(source.rows * lags, threads if runtime.executor is None else 1) as executor:
         for start, window in windows(source, lags, runtime.memory):
             stop = start + len(window[0]) - lags
-            yield from of_window(start, window, executor)
-            # Otherwise it would still be held while the next one is fetched.
+            yield from window_results(start, window, executor)
+            # Otherwise the window would still be held while the next one is fetched.
             window.clear()
             if runtime.progress is not None:
                 runtime.progress(stop, source.rows)
 
 
 def slices(width: int, lags: int, runtime: Runtime) -> tuple[int, int]:
-    """The rows of a slice and the number of threads: half of the memory holds what they make of their slices.
+    """The rows of a slice and the number of threads: half of the memory holds what the threads compute from slices.
 
-    The size does not depend on how many threads there are, which therefore change no bit of the answer.
+    The size does not depend on the number of threads, which therefore changes no bit of the answer.
     """
     rows = runtime.memory // (2 * _SLICE_BYTES * width)
     size = max(FEWEST_SLICE, lags, min(SLICE_ROWS, rows // _THREADS - lags))
     return size, max(1, min(runtime.threads, rows // (size + lags)))
 
 
-def pairs_at_once(width: int, memory: int) -> int:
-    """Pairs of rows of `width` numbers whose values are evaluated together."""
-    return max(STEP, min(PAIR_CHUNK, memory // (_WINDOW_BYTES * width)))
-
-
 def fewest_window_bytes(width: int, lags: int) -> int:
-    """What the smallest windows and slices of rows of `width` numbers take."""
+    """The memory that the smallest windows and slices of rows of `width` numbers take."""
     window = _WINDOW_BYTES * (max(STEP, lags) + 2 * lags)
     return width * max(window, 2 * _SLICE_BYTES * (max(FEWEST_SLICE, lags) + lags))
 
@@ -355,7 +365,7 @@ def fewest_window_bytes(width: int, lags: int) -> int:
 def windows(source: PairSource, lags: int, memory: int = DEFAULT_MEMORY) -> Iterator[tuple[int, list[Array]]]:
     """(start, arrays) of windows that follow each other; each holds its rows and the `lags` rows after them.
 
-    The rows that a window shares with the next are handed on, so that each is fetched (and its scores are evaluated)
+    The rows that two windows have in common are carried over, so that each is fetched (and its scores are evaluated)
     once, and no more than a window and 2·lags rows are held.
     """
     n = source.rows
@@ -376,12 +386,88 @@ def windows(source: PairSource, lags: int, memory: int = DEFAULT_MEMORY) -> Iter
 
 
 def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
+    """The rows start..stop−1 in parts of about PAIR_CHUNK pairs."""
     size = max(STEP, PAIR_CHUNK // lags // STEP * STEP)
-    cuts = [(a, min(a + size, stop)) for a in range(start, stop, size)]
-    found = [Part(a - start, b - start, lags if ends is None else min(lags, _needed(a, b, ends))) for a, b in cuts]
-    return [part for part in found if part.lags]
+    parts = []
+    for a in range(start, stop, size):
+        b, needed = min(a + size, stop), lags
+        if ends is not None:
+            # The largest lag that stays before the next multiple of `ends`, for any of the rows a..b−1.
+            needed = min(lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends)
+        if needed:
+            parts.append(Part(a - start, b - start, needed))
+    return parts
 
 
-def _needed(a: int, b: int, ends: int) -> int:
-    """The largest lag that stays before the next multiple of `ends`, for the rows a..b−1."""
-    return ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends
+class Part(NamedTuple):
+    """The pairs (a, a+r), first ≤ a < last, r = 1..lags, of a window that holds at least last + lags rows."""
+
+    first: int
+    last: int
+    lags: int
+
+
+BandValues = Callable[[Part], Array]
+"""The values h_i of the pairs of a part, for each model: (l, last−first, lags)."""
+
+
+def products(left: Array, right: Array, part: Part) -> Array:
+    """``left_a · right_{a+r}``: (last−first, lags), from left (n, c) and right (c, n).
+
+    >>> x = np.arange(4.0)[:, None]
+    >>> products(x, x.T, Part(0, 2, 2))
+    array([[0., 0.],
+           [2., 3.]])
+    """
+    first, last, lags = part
+    whole = (last - first) // STEP * STEP
+    out = np.empty((last - first, lags))
+    if whole:
+        few = left[first : first + whole].reshape(-1, STEP, left.shape[1])
+        many = sliding_window_view(right[:, first + 1 : first + whole + lags], STEP + lags - 1, axis=1)[:, ::STEP]
+        out[:whole] = _diagonals(few @ many.transpose(1, 0, 2), lags).reshape(whole, lags)
+    if first + whole < last:
+        rest = left[first + whole : last] @ right[:, first + whole + 1 : last + lags]
+        out[whole:] = _diagonals(rest[None], lags)[0]
+    return out
+
+
+def _diagonals(tiles: Array, lags: int) -> Array:
+    """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows, lags)."""
+    group, row, column = tiles.strides
+    return as_strided(tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False)
+
+
+class BandRows:
+    """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the rows, if there is one."""
+
+    def __init__(self, kernel: Kernel, rows: Array) -> None:
+        self.kernel, self.rows = kernel.untilted, rows
+        self.points = NumpyBackend().points(self.kernel, rows)
+        self.tilt = None if kernel.tilt is None else kernel.tilt.weights(rows)
+
+    def argument(self, other: BandRows, part: Part) -> Array:
+        """The argument of φ; for an exponential of r², the exponent."""
+        rate = self.kernel.unit_rate
+        if not self.points.by_differences and not other.points.by_differences:
+            t = products(self.points.left, other.points.right, part)
+            return t if self.kernel.variable == "dot" or rate is not None else np.maximum(t, 0.0, out=t)
+        # The rows are so far out that products of them would lose their digits.
+        first, last, lags = part
+        unit = 1.0 if rate is None else self.kernel.length
+        gaps = ((self.rows[first:last] - other.rows[first + r : last + r]) / unit for r in range(1, lags + 1))
+        r2 = np.stack([np.einsum("ij,ij->i", gap, gap) for gap in gaps], axis=1)
+        return r2 if rate is None else rate * r2
+
+    def weights(self, other: BandRows, part: Part, which: Sequence[Weight]) -> tuple[Array, ...]:
+        """The functions named in `which` at the pairs (x_a, y_{a+r})."""
+        t = self.argument(other, part)
+        weights = self.kernel.weights(t, which) if self.kernel.unit_rate is None else (np.exp(t, out=t),)
+        return tuple(self.tilted(other, part, w) for w in weights)
+
+    def tilted(self, other: BandRows, part: Part, values: Array) -> Array:
+        """The values times w(x_a) w(y_{a+r}), if there is a weight."""
+        if self.tilt is None or other.tilt is None:
+            return values
+        partners = sliding_window_view(other.tilt[part.first + 1 : part.last + part.lags], part.lags)
+        return np.asarray(values * self.tilt[part.first : part.last, None] * partners)

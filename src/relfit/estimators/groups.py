@@ -1,4 +1,6 @@
-"""Rows that come in groups: several completions of a prompt, frames of a video.
+"""Which rows belong together: random orders and parts of the rows, and rows in groups.
+
+Rows come in groups when they are, for example, several completions of a prompt or frames of a video.
 
 Rows of one group depend on each other, groups do not. So pairs within a group are left out of every mean, which keeps D
 unbiased, and ψ is summed by group, which makes V right whatever the dependence within.
@@ -16,29 +18,29 @@ With one row per group all this is the usual estimate.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.compute.rows import some_rows
 from relfit.data.arrays import group_labels
 from relfit.data.load import Data
-from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, PairDesign
-from relfit.estimators.split import split, take
+from relfit.data.models import Density
+from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, PairDesign, sample_name, samples_of
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
-REFERENCE = "reference"
-# Pairs of rows evaluated at once: bounds the temporaries.
+# Pairs of rows evaluated at once, so that temporary arrays stay small.
 PAIR_CHUNK = 16_384
 
 
 @dataclass(frozen=True)
 class SumsApart:
-    """Sums of a kernel over pairs of different groups, seen from one side's rows, and in how many pairs each row is."""
+    """For every row of one side, the sum of a kernel over its pairs with other groups, and the number of those."""
 
     sums: Array
     others: Array
@@ -54,25 +56,23 @@ class SumsApart:
         return np.asarray((self.sums - others * self.mean) / self.others.sum())
 
 
-def by_group(values: Array, codes: Rows, count: int) -> Array:
-    """ψ_g = G U_g (count, l) for the mean of rows: contributions (n, l), centred over n, summed by group."""
-    return summed_by_group((values - values.mean(axis=0)) / len(values), codes, count)
-
-
 def summed_by_group(parts: Array, codes: Rows, count: int) -> Array:
-    """G times the sum of each group's contributions: (count, …)."""
+    """ψ_g = G U_g (count, …): G times the sum of the contributions of each group's rows."""
     total = np.zeros((count, *parts.shape[1:]))
     np.add.at(total, codes, parts)
     return count * total
 
 
-def sums_within(values: Callable[[Rows, Rows], Array], codes: Rows, count: int) -> Array:
-    """(n, count) sums over the other rows of each row's own group."""
-    near = np.zeros((len(codes), count))
+def sums_apart(sums: Array, values: Callable[[Rows, Rows], Array], codes: Rows) -> SumsApart:
+    """The sums over pairs of different groups, from the row sums over all pairs (n, …) of one sample.
+
+    `values` gives the kernel at pairs of rows; those within a group are subtracted.
+    """
+    near = np.zeros_like(sums)
     for a, b in same_group(codes, codes):
         different = a != b
         near[a[different]] += values(a[different], b[different])
-    return near
+    return SumsApart(sums - near, len(sums) - np.bincount(codes)[codes].astype(float))
 
 
 def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
@@ -90,7 +90,43 @@ def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
             yield part, order[start[x[part]] + k]
 
 
-def make_groups(given: Any, data: Data, dependence: Dependence, estimator: Estimator) -> Groups:
+def split(
+    data: Data, fraction: float, dependence: Dependence, seed: int, purpose: str = "split", most: int | None = None
+) -> tuple[Data, Data]:
+    """Disjoint random parts of every sample: a fraction of the rows, at most `most`, and the rest."""
+    orders = row_orders(data, dependence, seed, purpose)
+    cut = {key: min(max(1, round(fraction * len(order))), most or len(order)) for key, order in orders.items()}
+    first = take(data, {key: order[: cut[key]] for key, order in orders.items()})
+    return first, take(data, {key: order[cut[key] :] for key, order in orders.items()})
+
+
+def row_orders(
+    data: Data, dependence: Dependence, seed: int, purpose: str, *, in_order: bool = False
+) -> dict[str | None, Rows]:
+    """A random order of the rows of the reference (key None) and of every sample, or the given order if `in_order`.
+
+    All models draw theirs from one stream, so that neither the order of the models, nor their names, nor another copy
+    changes a number, and rows made from common random numbers stay together; independent samples may be shuffled alike.
+    The reference uses that stream too if its rows are paired with those of the models.
+    """
+    lengths = {name: len(rows) for name, rows in data.samples.items()}
+    if in_order:
+        return {None: np.arange(len(data.reference)), **{name: np.arange(n) for name, n in lengths.items()}}
+    drawn = {n: stream(seed, purpose, "models").permutation(n) for n in set(lengths.values())}
+    rng = stream(seed, purpose, "models" if dependence == "paired" else "reference")
+    return {None: rng.permutation(len(data.reference)), **{name: drawn[n] for name, n in lengths.items()}}
+
+
+def take(data: Data, rows: Mapping[str | None, Rows]) -> Data:
+    """The data with these rows only, of the reference (key None) and of every sample."""
+    models: dict[str, Array | Density] = {
+        name: model if isinstance(model, Density) else some_rows(model, rows[name])
+        for name, model in data.models.items()
+    }
+    return replace(data, reference=some_rows(data.reference, rows[None]), models=models)
+
+
+def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Estimator) -> Groups:
     """Group numbers from labels: an array for rows that all belong together, or a mapping of names to labels.
 
     The reference's labels have the key "reference" (or None, where a model has that name). Samples left out of the
@@ -103,112 +139,78 @@ def make_groups(given: Any, data: Data, dependence: Dependence, estimator: Estim
         raise InputError('groups: cannot be combined with dependence="chain", which has its own batches; leave one out')
     if estimator.corrected:
         raise InputError('groups: cannot be combined with variance="corrected"; use variance="projection"')
-    labels = _labels(given, data, dependence)
-    codes: dict[str | None, Rows] = {}
+    labels_of = _labels(labels, data, dependence)
     for family in _families(data, dependence):
-        missing = [key for key in family if key not in labels]
+        missing = [key for key in family if key not in labels_of]
         if len(family) > 1 and missing:
-            who = "the reference" if missing[0] is None else f"model {missing[0]!r}"
+            who = "the reference" if missing[0] is None else sample_name(missing[0])
             raise InputError(f"groups: expected labels for {who} too, since dependence={dependence!r} joins them")
-        found = [labels.get(key, np.arange(_size(data, key))) for key in family]
-        codes.update(zip(family, _numbered(found), strict=True))
-    return Groups(codes, _counts(codes, data, dependence))
-
-
-def group_counts(data: Data, groups: Groups) -> tuple[int, ...]:
-    """The numbers of groups, in the order of `JointEstimate.sizes`."""
-    counts = {key: len(np.unique(codes)) for key, codes in groups.codes.items()}
-    return (counts.get(None, 0), *(counts[name] for name in data.samples))
+    independent = {key: np.arange(len(rows)) for key, rows in samples_of(data).items()}
+    return _numbered({**independent, **labels_of}, data, dependence)
 
 
 def split_rows(
     data: Data, settings: EstimateSettings, fraction: float
 ) -> tuple[tuple[Data, EstimateSettings], tuple[Data, EstimateSettings]]:
-    """Disjoint random parts of every sample, whole groups where there are groups: to select with, and to test with."""
+    """Disjoint random parts of every sample, to select with and to test with; groups are never divided."""
     if settings.groups is None:
         selection, testing = split(data, fraction, settings.dependence, settings.seed)
         return (selection, settings), (testing, settings)
-    chosen = _chosen_groups(data, settings, settings.groups, fraction)
-    first, second = (
-        {key: np.flatnonzero(np.isin(codes, chosen[key]) == wanted) for key, codes in settings.groups.codes.items()}
-        for wanted in (True, False)
-    )
-    return _part(data, settings, settings.groups, first), _part(data, settings, settings.groups, second)
+    groups, dependence = settings.groups, settings.dependence
+    first: dict[str | None, Rows] = {}
+    second: dict[str | None, Rows] = {}
+    for key, codes in groups.codes.items():
+        # Samples that belong together draw the same groups, as they draw the same rows in `row_orders`.
+        common = "reference" if key is None and dependence != "paired" else "models"
+        order = stream(settings.seed, "split", common).permutation(groups.counts[key])
+        selected = np.isin(codes, order[: max(1, round(fraction * len(order)))])
+        first[key], second[key] = np.flatnonzero(selected), np.flatnonzero(~selected)
+
+    def part(rows: dict[str | None, Rows]) -> tuple[Data, EstimateSettings]:
+        numbered = _numbered({key: codes[rows[key]] for key, codes in groups.codes.items()}, data, dependence)
+        return take(data, {None: np.arange(0), **rows}), replace(settings, groups=numbered)
+
+    return part(first), part(second)
 
 
-def _labels(given: Any, data: Data, dependence: Dependence) -> dict[str | None, Any]:
-    if isinstance(given, Mapping):
-        return _named_labels(given, data)
-    together = data.kind == "densities" or dependence == "paired" or (data.kind == "target" and dependence == "shared")
-    if not together:
-        raise InputError(
-            f"groups: expected each sample's own labels, since not all share their groups (dependence {dependence}), "
-            f"got one list for all ({type(given).__name__}); name a column of every file, or in Python give a mapping "
-            '{"reference": labels, "model": labels}'
-        )
-    keys: list[str | None] = [*([] if data.kind == "target" else [None]), *data.samples]
-    return {key: group_labels("groups", given, _size(data, key)) for key in keys}
-
-
-def _named_labels(given: Mapping[Any, Any], data: Data) -> dict[str | None, Any]:
-    out: dict[str | None, Any] = {}
-    for name, labels in given.items():
-        key = None if name == REFERENCE and REFERENCE not in data.names else name
-        sampled = (key is None and data.target is None) or key in data.samples or key in data.copies
-        if not sampled:
+def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None, NDArray[Any]]:
+    """The labels of every sample that has some."""
+    sizes = {key: len(rows) for key, rows in samples_of(data).items()}
+    if not isinstance(labels, Mapping):
+        together = data.kind == "densities" or dependence == "paired"
+        if not together and not (data.kind == "target" and dependence == "shared"):
+            raise InputError(
+                "groups: expected labels for each sample, since not all samples have their groups in common "
+                f"(dependence {dependence}), got one list for all ({type(labels).__name__}); name a column of every "
+                'file, or in Python give a mapping {"reference": labels, "model": labels}'
+            )
+        return {key: group_labels("groups", labels, size) for key, size in sizes.items()}
+    labels_of = {}
+    for name, values in labels.items():
+        key = None if name == "reference" and "reference" not in data.names else name
+        if key not in sizes and key not in data.copies:
             raise InputError(f"groups: expected names of samples among the keys, got {reprlib.repr(name)}")
         if key not in data.copies:
-            out[key] = group_labels(f"groups of {name!r}", labels, _size(data, key))
-    return out
+            labels_of[key] = group_labels(f"groups of {name!r}", values, sizes[key])
+    return labels_of
 
 
 def _families(data: Data, dependence: Dependence) -> list[list[str | None]]:
-    """Which samples number their groups in common."""
-    reference: list[str | None] = [] if data.target is not None else [None]
-    models: list[str | None] = list(data.samples)
+    """The samples that number their groups in common."""
+    keys = list(samples_of(data))
     if dependence == "paired":
-        return [[*reference, *models]]
+        return [keys]
     if dependence == "shared":
-        return [part for part in (reference, models) if part]
-    return [[key] for key in (*reference, *models)]
+        return [[None], keys[1:]] if data.target is None and keys[1:] else [keys]
+    return [[key] for key in keys]
 
 
-def _counts(codes: Mapping[str | None, Rows], data: Data, dependence: Dependence) -> dict[str | None, int]:
-    out: dict[str | None, int] = {}
+def _numbered(labels: Mapping[str | None, NDArray[Any]], data: Data, dependence: Dependence) -> Groups:
+    """Labels as whole numbers from 0; within a family the same label has the same number."""
+    groups = Groups({}, {})
     for family in _families(data, dependence):
-        count = 1 + max(int(codes[key].max()) for key in family)
-        out.update(dict.fromkeys(family, count))
-    return out
-
-
-def _numbered(labels: Sequence[NDArray[Any]]) -> list[Rows]:
-    """Labels of several samples as whole numbers from 0, the same number for the same label."""
-    numbers = np.unique(np.concatenate(labels), return_inverse=True)[1]
-    return np.split(numbers, np.cumsum([len(part) for part in labels])[:-1])
-
-
-def _size(data: Data, key: str | None) -> int:
-    return len(data.reference) if key is None else len(data.samples[key])
-
-
-def _chosen_groups(data: Data, settings: EstimateSettings, groups: Groups, fraction: float) -> dict[str | None, Rows]:
-    """Groups of the selection share: drawn once for samples that belong together, as rows are in `row_orders`."""
-    chosen: dict[str | None, Rows] = {}
-    for family in _families(data, settings.dependence):
-        for key in family:
-            count = groups.counts[key]
-            own = "reference" if key is None and settings.dependence != "paired" else "models"
-            order = stream(settings.seed, "split", own).permutation(count)
-            chosen[key] = order[: max(1, round(fraction * count))]
-    return chosen
-
-
-def _part(
-    data: Data, settings: EstimateSettings, groups: Groups, rows: Mapping[str | None, Rows]
-) -> tuple[Data, EstimateSettings]:
-    codes: dict[str | None, Rows] = {}
-    for family in _families(data, settings.dependence):
-        kept = [groups.codes[key][rows[key]] for key in family]
-        codes.update(zip(family, _numbered(kept), strict=True))
-    part = take(data, {None: np.arange(0), **rows})
-    return part, replace(settings, groups=Groups(codes, _counts(codes, data, settings.dependence)))
+        numbers = np.unique(np.concatenate([labels[key] for key in family]), return_inverse=True)[1]
+        ends = np.cumsum([len(labels[key]) for key in family])[:-1]
+        groups.codes.update(zip(family, np.split(numbers, ends), strict=True))
+        groups.counts.update(dict.fromkeys(family, 1 + int(numbers.max())))
+    return groups

@@ -1,40 +1,42 @@
-"""The kernel with its bandwidth filled in from the data, the centre of the rows, and columns that outweigh others."""
+"""The kernel for the data: its bandwidth, the choice among kernels on held-out rows, columns that outweigh others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from relfit.compute.rows import parts
+from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
-from relfit.estimators.base import Kind, in_parts
+from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
 from relfit.kernels.composite import Tilted
 from relfit.kernels.standard import Gaussian
+from relfit.stats.decision import differences
+from relfit.stats.joint import JointEstimate
 from relfit.util.arrays import Array, host
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
+EstimateFunction = Callable[[Data, EstimateSettings], JointEstimate]
 BANDWIDTH_ROWS = 1000
-# A column with more than this part of the variance within samples outweighs the others.
+# More held-out rows than this do not improve a choice, and would cost as much as the test.
+MOST_HELD = 2000
+# A column with more than this fraction of the variance within samples outweighs the others.
 OUTWEIGHS = 0.95
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
 _NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 
 
 def resolve_kernel(data: Data, kind: Kind, kernel: Kernel | None, seed: int) -> tuple[Kernel, str]:
-    """The kernel with its bandwidth filled in, and the rule it came by ("median" or "given")."""
+    """The kernel with its bandwidth filled in, and how the bandwidth was chosen: "median" or "given"."""
     chosen = Gaussian() if kernel is None else kernel
-    if not isinstance(chosen, Kernel):
-        raise InputError(
-            f'kernel: expected a relfit kernel such as Gaussian() or IMQ(), or "select", got {type(kernel).__name__}'
-        )
-    rule = "median" if chosen.needs_median else "given"
     median = _median(data, seed) if chosen.needs_median else 1.0
+    rule = "median" if chosen.needs_median else "given"
     return _resolved(data, kind, chosen, median, seed, rule), rule
 
 
@@ -61,6 +63,34 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
     return resolved
 
 
+def choose_kernel(
+    data: Data, settings: EstimateSettings, kernels: Sequence[Kernel], estimate: EstimateFunction, rows: str
+) -> tuple[Kernel, str]:
+    """The kernel that separates the models best, whichever of them it favours, and a note that names these `rows`."""
+    if len(data.models) < 2:
+        raise InputError('kernel="select": expected at least 2 different models to tell apart, got 1; name a kernel')
+    separations = [separation(estimate(data, replace(settings, kernel=kernel))) for kernel in kernels]
+    note = (
+        f"kernel chosen among {len(kernels)} candidates for the largest separation of the models (root mean square of "
+        f"difference over standard error: {max(separations):.2f}, against {min(separations):.2f} for the worst "
+        f"candidate) on {rows}; the kernel also decides which model counts as best"
+    )
+    return kernels[int(np.argmax(separations))], note
+
+
+def separation(joint: JointEstimate) -> float:
+    """``√(mean_{i<j} (D_i − D_j)²/s_ij²)`` over the pairs of models whose difference varies; 0 if none does.
+
+    The square does not depend on which of two models is better: the choice is symmetric in the models.
+
+    >>> separation(JointEstimate(("a", "b"), [0.1, 0.5], [[0.01, 0.0], [0.0, 0.03]]))
+    2.0
+    """
+    pairs = differences(joint)
+    ratios = pairs.ratio[np.triu(pairs.varies, 1)]
+    return float(np.sqrt(np.mean(np.square(ratios)))) if len(ratios) else 0.0
+
+
 def _check_entries(data: Data, kernel: Kernel) -> None:
     """Refuse numbers whose kernel values, or sums of their squares, would leave float64."""
     most = kernel.largest_entry(data.reference.shape[1])
@@ -68,22 +98,18 @@ def _check_entries(data: Data, kernel: Kernel) -> None:
         return
     if not most > 0.0:
         raise InputError(f"kernel: expected an offset whose power stays within float64, got {kernel.describe()}")
-    named = {"reference": data.reference, **{f"model {name!r}": rows for name, rows in data.samples.items()}}
-    for argument, rows in named.items():
-        largest = max((_largest(rows[part]) for part in parts(rows.shape)), default=0.0)
+    for key, rows in samples_of(data).items():
+        chunks = (rows[part] for part in parts(rows.shape))
+        largest = max((max(-float(chunk.min()), float(chunk.max())) for chunk in chunks), default=0.0)
         if largest > most:
             raise InputError(
-                f"{argument}: expected numbers below {most:.3g} in size for the {kernel.describe()}, got {largest:g}; "
-                "rescale the data"
+                f"{sample_name(key)}: expected numbers below {most:.3g} in size for the {kernel.describe()}, got "
+                f"{largest:g}; rescale the data"
             )
 
 
-def _largest(rows: Array) -> float:
-    return max(-float(rows.min()), float(rows.max()))
-
-
 def centre_of(rows: Array) -> Array:
-    """The median of some rows: far-off data lose their offset by it, and an outlier cannot move it."""
+    """The median of some rows: subtracting it removes a large offset of the data, and an outlier cannot move it."""
     step = max(1, len(rows) // BANDWIDTH_ROWS)
     return np.asarray(np.median(np.asarray(host(rows[::step]), dtype=np.float64), axis=0))
 
@@ -95,27 +121,20 @@ def _median(data: Data, seed: int) -> float:
 
 def _pool(data: Data, seed: int) -> Array:
     """Some rows of the reference and of every sample, in proportion to their numbers."""
-    pool = [data.reference, *data.samples.values()]
-    keys = ["reference", *("models" for _ in data.samples)]
-    share = BANDWIDTH_ROWS / sum(len(rows) for rows in pool)
+    samples = samples_of(data)
+    fraction = BANDWIDTH_ROWS / sum(len(rows) for rows in samples.values())
     drawn = [
-        _subsample(rows, share * len(rows), stream(seed, "bandwidth", key))
-        for rows, key in zip(pool, keys, strict=True)
+        _subsample(rows, fraction * len(rows), stream(seed, "bandwidth", "reference" if key is None else "models"))
+        for key, rows in samples.items()
     ]
     rows = np.concatenate(drawn)
     if (rows == rows[0]).all():
-        # Nearly all rows are one atom: look at the distinct rows instead.
-        rows = np.unique(np.concatenate([rows[:1], *_different(pool, rows[0])]), axis=0)
+        # Nearly all rows are the same: look at the distinct rows instead.
+        blocks = (np.asarray(host(x[part]), dtype=np.float64) for x in samples.values() for part in parts(x.shape))
+        distinct = [block[(block != rows[0]).any(axis=1)] for block in blocks]
+        rows = np.unique(np.concatenate([rows[:1], *distinct]), axis=0)
         rows = _subsample(rows, BANDWIDTH_ROWS, stream(seed, "bandwidth", "distinct"))
     return rows
-
-
-def _different(pool: Sequence[Array], row: Array) -> Iterator[Array]:
-    """The rows that differ from this one."""
-    for rows in pool:
-        for part in parts(rows.shape):
-            block = np.asarray(host(rows[part]), dtype=np.float64)
-            yield block[(block != row).any(axis=1)]
 
 
 def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
@@ -129,36 +148,49 @@ def centre_for(rows: Any, kernel: Kernel) -> Array | float:
     return centre_of(rows) if kernel.variable == "r2" else 0.0
 
 
+def shifted(x: Any, centre: Array | float) -> Any:
+    """x − c in float64, on the device where x is."""
+    if isinstance(x, np.ndarray):
+        return x - centre
+    there = x.double()
+    return there if isinstance(centre, float) else there - there.new_tensor(centre)
+
+
+def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
+    """All rows, shifted: at once if they are in memory, otherwise a part at a time."""
+    return (shifted(x[part], centre) for part in (parts(x.shape) if isinstance(x, LazyRows) else [slice(None)]))
+
+
 def largest_norm(data: Data, kernel: Kernel) -> float:
     """The largest ‖x − c‖² of all rows, with c as the estimators choose it."""
-    samples = [rows for rows in (data.reference, *data.samples.values()) if len(rows)]
+    samples = list(samples_of(data).values())
     centre = centre_for(samples[0], kernel)
     return max(float((part**2).sum(axis=1).max()) for rows in samples for part in in_parts(rows, centre))
 
 
 def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
-    """A sentence where one of several columns that vary holds nearly all of the variance and the kernel is radial.
+    """A sentence if one of several columns that vary holds nearly all of the variance and the kernel is radial.
 
-    The quartiles must say so too: an outlier can hold a variance, but not a median distance.
+    The quartiles must agree: an outlier can dominate a variance, but not a median distance.
     """
     if kernel.variable != "r2" or data.reference.shape[1] < 2:
         return ()
-    samples = [rows for rows in (data.reference, *data.samples.values()) if len(rows)]
-    unit = float(np.abs(_some(samples[0])).max()) or 1.0
-    spreads = [_spreads(_some(rows) / unit) for rows in samples]
+    samples = list(samples_of(data).values())
+    unit = float(np.abs(_evenly_spaced(samples[0])).max()) or 1.0
+    spreads = [_spreads(_evenly_spaced(rows) / unit) for rows in samples]
     variance, between, varies = (np.mean(part, axis=0) for part in zip(*spreads, strict=True))
-    first, share = _largest_share(variance)
-    if share <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
+    first, total = int(np.argmax(variance)), float(variance.sum())
+    fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
+    if fraction <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
         return ()
     return (
-        f"column {first} (counted from 0) holds {math.floor(1000.0 * share) / 10.0:g}% of the variance, so the other "
-        "columns barely affect the kernel; if the units differ, standardise the columns, with one scaling for all "
-        "samples",
+        f"column {first} (counted from 0) holds {math.floor(1000.0 * fraction) / 10.0:g}% of the variance, so the "
+        "other columns barely affect the kernel; if the units differ, standardise the columns, with one scaling for "
+        "all samples",
     )
 
 
-def _some(rows: Any) -> Array:
-    """Some rows of a sample, evenly spaced."""
+def _evenly_spaced(rows: Any) -> Array:
     count = min(_MOST_ROWS, max(_FEWEST_ROWS, _NUMBERS // rows.shape[1]))
     return np.asarray(host(rows[:: max(1, len(rows) // count)]), dtype=np.float64)
 
@@ -168,8 +200,3 @@ def _spreads(rows: Array) -> tuple[Array, Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
         quartiles = np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0))
         return rows.var(axis=0), quartiles**2, rows.min(axis=0) < rows.max(axis=0)
-
-
-def _largest_share(parts: Array) -> tuple[int, float]:
-    first, total = int(np.argmax(parts)), float(parts.sum())
-    return first, float(parts[first]) / total if 0.0 < total < math.inf else 0.0

@@ -1,4 +1,5 @@
-"""Squared kernel Stein discrepancy of several densities to one reference, all from one pass over the kernel.
+"""Squared kernel Stein discrepancy: of several densities to one reference, all from one pass over the kernel, and of
+samples or Markov chains to a target density.
 
 ``u_i(x,y) = s_i(x)·s_i(y) k + s_i(x)·∇_y k + ∇_x k·s_i(y) + tr ∇_x∇_y k`` with k = φ(r²), where
 ∇_x k = 2φ'(x−y), ∇_y k = −2φ'(x−y) and tr ∇_x∇_y k = −2dφ' − 4r²φ''.
@@ -9,20 +10,20 @@ differ in one unit share the others. A kernel matrix times their independent col
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import block_diag, qr, solve_triangular
 
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
-from relfit.estimators.bands import BandRows, BandValues, Part, band_rows, products
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -32,23 +33,22 @@ from relfit.estimators.base import (
     Kind,
     PairDesign,
     PairSource,
-    second_order,
-    shifted,
 )
-from relfit.estimators.groups import SumsApart, summed_by_group, sums_within
-from relfit.estimators.kernel import centre_of
-from relfit.estimators.split import row_orders
+from relfit.estimators.designs import BandRows, BandValues, Part, products, second_order
+from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
+from relfit.estimators.kernel import centre_of, shifted
 from relfit.kernels.base import Kernel, Weight
-from relfit.stats.joint import Psi
+from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host, library
 from relfit.util.errors import InputError
-from relfit.util.random import stream
 
 # Beyond this size, fourth powers of the numbers leave float64.
 LARGEST = 1e50
-# Columns count as dependent only when every row is reproduced to this part of the column's size.
+# Columns count as dependent only if every row is reproduced to within this fraction of the column's size.
 TOLERANCE = 1e-13
-# Below this saving the search is not worth its cost.
+# With fewer batches of a chain, their means are too few for a normal approximation.
+FEWEST_BATCHES = 20
+# The search for dependent columns pays off only if at most this fraction of the columns remains.
 WORTHWHILE = 0.8
 
 
@@ -65,9 +65,9 @@ class Columns:
 
 
 def independent_columns(matrix: Array) -> Columns:
-    """Some columns of the matrix (n, c) that the others are combinations of; all of them where that saves little.
+    """Some columns of the matrix (n, c) that the others are combinations of; all of them if that saves little.
 
-    A matrix on a device is left as it is: there products cost less than the search.
+    A matrix on a device is left as it is: there, products cost less than the search.
     """
     n, c = matrix.shape
     whole = Columns(matrix)
@@ -85,7 +85,7 @@ def independent_columns(matrix: Array) -> Columns:
     coefficients[:, order[rank:]] = solve_triangular(triangle[:rank, :rank], triangle[:rank, rank:])
     basis = matrix[:, order[:rank]]
     coefficients *= scale / scale[order[:rank], None]
-    # The rows looked at may agree by accident: keep the short form only if every row does.
+    # The rows examined may agree by accident: keep the short form only if every row agrees.
     if np.abs(basis @ coefficients - matrix).max(axis=0) @ (1.0 / _sizes(matrix)) > 100.0 * TOLERANCE * c:
         return whole
     return Columns(np.ascontiguousarray(basis), coefficients)
@@ -97,38 +97,45 @@ def _sizes(matrix: Array) -> Array:
     return np.where(largest == 0.0, 1.0, largest)
 
 
-def complete(
-    reference: Any,
-    scores: Sequence[Any],
-    kernel: Kernel,
-    runtime: Runtime,
-    rng: np.random.Generator,
-    *,
-    centre: Array | float = 0.0,
-) -> Estimates:
-    """KSD² of each model, scores (n, d) at the reference rows (n, d), with ψ rows.
+def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, seed: int) -> Estimates:
+    """KSD² of each model, scores (n, d) at the reference rows x (n, d), with ψ rows.
 
     ``g_i(x_a) = Σ_{b≠a} u_i(x_a,x_b)/(n−1)``, D_i = mean g_i and ψ = 2(g − ḡ)·(n−1)/(n−2): the factor
     makes ψᵀψ/(n(n−1)) the jackknife covariance, which the plain projection falls short of by
-    ((n−2)/(n−1))². The kernel is that of rows with the `centre` subtracted.
+    ((n−2)/(n−1))². The second-order part comes from random pairs of rows.
     """
-    n = len(reference)
-    g = _row_sums(reference, scores, kernel, runtime, centre) / (n - 1)
+    n, centre = len(x), centre_of(x)
+    kernel = kernel.moved(centre)
+    g = row_sums(x, scores, kernel, runtime, centre=centre) / (n - 1)
     values = g.mean(axis=0)
     psi = Psi(host((g - values) * (2.0 * (n - 1) / (n - 2))))
-    return Estimates(host(values), psi, _second_order(reference, scores, kernel, rng, centre))
+    # From a device the rows and all of their scores are fetched together.
+    joined = library(x).hstack([shifted(x, centre), *scores]) if hasattr(x, "is_cuda") else None
+
+    def fetch(rows: Rows) -> list[Array]:
+        if joined is not None:
+            return np.hsplit(host(joined[rows]), 1 + len(scores))
+        return [x[rows] - centre, *(s[rows] for s in scores)]
+
+    width = x.shape[1] * (1 + len(scores))
+    source = PairSource(n, len(scores), fetch, partial(pair_values, kernel), partial(stein_band_values, kernel), width)
+    return Estimates(host(values), psi, second_order(source, seed))
 
 
-def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *, centre: Array | float = 0.0) -> Array:
-    """Σ_{b≠a} u_i(x_a, x_b) for every row and model: (n, l)."""
-    return host(_row_sums(x, scores, kernel, runtime, centre))
+def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *, centre: Array | float = 0.0) -> Any:
+    """Σ_{b≠a} u_i(x_a, x_b) for every row and model (n, l), as an array of the backend if it is a single patch.
+
+    The kernel is that of rows with the `centre` subtracted.
+    """
+    reduction = SteinSums(kernel, centre, len(scores))
+    return matrix_sums(reduction, (x, *scores), [(0, 0)], runtime)[0].rows
 
 
 def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
     """u_i(x_a, y_a) for paired rows: (pairs, l). `first` and `second` hold rows, then each model's scores at them."""
-    (x, *own_scores), (y, *their_scores) = first, second
-    s, left = tilted(kernel, x, own_scores)
-    t, right = tilted(kernel, y, their_scores)
+    (x, *x_scores), (y, *y_scores) = first, second
+    s, left = tilted(kernel, x, x_scores)
+    t, right = tilted(kernel, y, y_scores)
     gap = x - y
     r2 = np.einsum("ij,ij->i", gap, gap)
     phi, dphi, r2ddphi = kernel.untilted.weights(r2, ("phi", "dphi", "r2ddphi"))
@@ -141,7 +148,7 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
 
 
 def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[Array], Array]:
-    """Scores and row weights (n, 1) with which the untilted kernel does what the tilted one does with the scores.
+    """Scores and row weights (n, 1) with which the untilted kernel gives the result of the tilted one.
 
     The Stein kernel of w(x) w(y) k(x, y) is w(x) w(y) times that of k with scores s + ∇ log w.
     """
@@ -151,15 +158,9 @@ def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[
     return [s + slope for s in scores], kernel.tilt.weights(x)[:, None]
 
 
-def _row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, centre: Array | float) -> Array:
-    """`row_sums`, where the backend works if that is a single patch."""
-    measure = SteinSums(kernel, centre, len(scores))
-    return matrix_sums(measure, (x, *scores), [(0, 0)], runtime)[0].rows
-
-
 @dataclass(frozen=True)
 class _Side:
-    """Some rows prepared: `columns` to be multiplied with the kernel matrix, and what makes sums of the products."""
+    """Prepared rows: `columns` to be multiplied with the kernel matrix; `finish` makes row sums of the products."""
 
     points: Points
     columns: Mapping[Weight, Columns]
@@ -176,11 +177,9 @@ class SteinSums:
     passes: int = 1
 
     def key(self) -> str:
-        """See `Reduction`."""
         return f"Stein sums {described(self.kernel, self.centre)}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
-        """The rows and all scores."""
         return tuple(range(1 + self.models))
 
     def width(self, sources: Sequence[Any]) -> int:
@@ -188,10 +187,9 @@ class SteinSums:
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        """Rows and their scores, where the backend works."""
         x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
-        given, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
-        x, weight, *scores = (backend.array(part) for part in (x, weight, *given))
+        scores, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
+        x, weight, *scores = (backend.array(part) for part in (x, weight, *scores))
         gaussian = plain.unit_rate is not None
         right, finish = _gaussian_columns(x, scores, plain) if gaussian else _general_columns(x, scores)
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
@@ -207,11 +205,11 @@ class SteinSums:
 
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """Σ_b u_i(x_a, x_b) over the rows b of the other side."""
-        found = products[0]
-        rows = x.finish({w: part.expand(found.rows[w]) for w, part in y.columns.items()})
-        if not found.columns:
+        (product,) = products
+        rows = x.finish({w: part.expand(product.rows[w]) for w, part in y.columns.items()})
+        if not product.columns:
             return Sums(rows)
-        return Sums(rows, y.finish({w: part.expand(found.columns[w]) for w, part in x.columns.items()}))
+        return Sums(rows, y.finish({w: part.expand(product.columns[w]) for w, part in x.columns.items()}))
 
 
 Prepared = tuple[dict[Weight, Array], Callable[[Mapping[Weight, Array]], Array]]
@@ -231,8 +229,8 @@ def _gaussian_columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prep
     def finish(products: Mapping[Weight, Array]) -> Array:
         ones, kx, kc, kv = _split(products["phi"], d, len(scores))
         shared = 4.0 * gamma**2 * _dots(x, kx)
-        own = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
-        out: Array = own + shared[:, None] + c * ones + kc
+        of_models = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
+        out: Array = of_models + shared[:, None] + c * ones + kc
         return out
 
     return {"phi": arrays.hstack([arrays.ones_like(x[:, :1]), x, c, *v])}, finish
@@ -243,11 +241,8 @@ def _general_columns(x: Array, scores: Sequence[Array]) -> Prepared:
     d, arrays = x.shape[1], library(x)
     xs = arrays.stack([_dots(x, s) for s in scores], axis=1)
     one = arrays.ones_like(x[:, :1])
-    right: dict[Weight, Array] = {
-        "phi": arrays.hstack(scores),
-        "dphi": arrays.hstack([one, x, xs, *scores]),
-        "r2ddphi": one,
-    }
+    dphi = arrays.hstack([one, x, xs, *scores])
+    right: dict[Weight, Array] = {"phi": arrays.hstack(scores), "dphi": dphi, "r2ddphi": one}
 
     def finish(products: Mapping[Weight, Array]) -> Array:
         phi_s = arrays.hsplit(products["phi"], len(scores))
@@ -266,7 +261,7 @@ def _general_columns(x: Array, scores: Sequence[Array]) -> Prepared:
 
 
 def _split(product: Array, d: int, models: int) -> tuple[Array, Array, Array, Sequence[Array]]:
-    """The columns of 1, of x, of one number a model and of one vector a model."""
+    """The columns of 1, of x, of one number for each model and of one vector for each model."""
     vectors = library(product).hsplit(product[:, 1 + d + models :], models)
     return product[:, :1], product[:, 1 : 1 + d], product[:, 1 + d : 1 + d + models], vectors
 
@@ -277,23 +272,6 @@ def _dots(a: Array, b: Array) -> Array:
     return out
 
 
-def _second_order(
-    x: Any, scores: Sequence[Any], kernel: Kernel, rng: np.random.Generator, centre: Array | float
-) -> Array:
-    """C/M (l, l), with C the covariance of (u_1..u_l) over random pairs and M the number of pairs."""
-    values, width = partial(pair_values, kernel), x.shape[1] * (1 + len(scores))
-    source = PairSource(len(x), len(scores), _fetcher(x, scores, centre), values, stein_band_values(kernel), width)
-    return second_order(source, rng)
-
-
-def _fetcher(x: Any, scores: Sequence[Any], centre: Array | float) -> Callable[[Rows], list[Array]]:
-    """Rows of x, shifted, and of the scores, on the host; from a device all of them come in one piece."""
-    if not hasattr(x, "is_cuda"):
-        return lambda rows: [x[rows] - centre, *(s[rows] for s in scores)]
-    joined = library(x).hstack([shifted(x, centre), *scores])
-    return lambda rows: np.hsplit(host(joined[rows]), 1 + len(scores))
-
-
 def grouped_ksd(
     x: Array, scores: Sequence[Array], codes: Rows, count: int, kernel: Kernel, runtime: Runtime
 ) -> Estimates:
@@ -301,27 +279,23 @@ def grouped_ksd(
 
     ψ has the jackknife factor (G−1)/(G−2) of `complete`, with groups in place of rows.
     """
-    arrays = (x, *scores)
+    centre = centre_of(x)
+    x, kernel = x - centre, kernel.moved(centre)
 
     def values(a: Rows, b: Rows) -> Array:
-        return pair_values(kernel, [part[a] for part in arrays], [part[b] for part in arrays])
+        return pair_values(kernel, [part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
 
-    sums = row_sums(x, scores, kernel, runtime) - sums_within(values, codes, len(scores))
-    apart = SumsApart(sums, len(x) - np.bincount(codes)[codes].astype(float))
+    apart = sums_apart(host(row_sums(x, scores, kernel, runtime)), values, codes)
     return Estimates(apart.mean, Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2))))
 
 
-def stein_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
-    """``u_i = φ s·s' − 2φ'(x−x')·(s−s') − 2dφ' − 4r²φ''`` in windows that hold rows, then each model's scores there."""
-
-    def of_window(window: Sequence[Array]) -> BandValues:
-        rows, *scores = window
-        x = band_rows(kernel, rows)
-        if kernel.tilt is not None:
-            scores = [s + kernel.tilt.gradient(rows) for s in scores]
-        return (_radial_bands if x.kernel.unit_rate is None else _gaussian_bands)(x, rows, scores)
-
-    return of_window
+def stein_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
+    """``u_i = φ s·s' − 2φ'(x−x')·(s−s') − 2dφ' − 4r²φ''`` in a window of rows, then each model's scores there."""
+    rows, *scores = window
+    x = BandRows(kernel, rows)
+    if kernel.tilt is not None:
+        scores = [s + kernel.tilt.gradient(rows) for s in scores]
+    return (_radial_bands if x.kernel.unit_rate is None else _gaussian_bands)(x, rows, scores)
 
 
 def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
@@ -337,11 +311,11 @@ def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandVa
         exponent = x.argument(x, part)  # −γr²
         phi = x.tilted(x, part, np.exp(exponent))
         exponent *= 2.0 * gamma
-        values_of = np.empty((len(sides), *phi.shape))
-        for out, side in zip(values_of, sides, strict=True):
+        u = np.empty((len(sides), *phi.shape))
+        for out, side in zip(u, sides, strict=True):
             np.add(products(*side, part), exponent, out=out)
             out *= phi
-        return values_of
+        return u
 
     return values
 
@@ -354,20 +328,20 @@ def _radial_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValu
         phi, dphi, r2ddphi = x.weights(x, part, ("phi", "dphi", "r2ddphi"))
         trace = -2.0 * rows.shape[1] * dphi - 4.0 * r2ddphi
         dphi = 2.0 * dphi
-        values_of = np.empty((len(sides), *phi.shape))
-        for out, s, side in zip(values_of, scores, sides, strict=True):
+        u = np.empty((len(sides), *phi.shape))
+        for out, s, side in zip(u, scores, sides, strict=True):
             np.multiply(products(s, s.T, part), phi, out=out)
             out += products(*side, part) * dphi
             out += trace
-        return values_of
+        return u
 
     return values
 
 
-def _with_sums(left: Array, right: Array, own: Array) -> tuple[Array, Array]:
-    """Sides whose products are left_a·right_b + own_a + own_b."""
-    ones = np.ones(len(own))
-    return np.column_stack([left, own, ones]), np.column_stack([right, ones, own]).T
+def _with_sums(left: Array, right: Array, c: Array) -> tuple[Array, Array]:
+    """Sides whose products are left_a·right_b + c_a + c_b."""
+    ones = np.ones(len(c))
+    return np.column_stack([left, c, ones]), np.column_stack([right, ones, c]).T
 
 
 class Densities(Kind):
@@ -394,26 +368,19 @@ class Densities(Kind):
             x = data.reference[order[rows]]
             return [x - centre, *(scores_of(name, density, x) for name, density in data.densities.items())]
 
-        values, width = partial(pair_values, kernel), self.width(data, settings.dependence)
-        return [PairSource(len(order), len(data.densities), fetch, values, stein_band_values(kernel), width)]
-
-    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
-        if not isinstance(settings.estimator, PairDesign):
-            return self.complete(data, settings)
-        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
-        return settings.estimator.estimate(source, settings.runtime)
+        values, band_values = partial(pair_values, kernel), partial(stein_band_values, kernel)
+        width = self.width(data, settings.dependence)
+        return [PairSource(len(order), len(data.densities), fetch, values, band_values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        x, centre = data.reference, centre_of(data.reference)
+        x = data.reference
         scores = [all_scores(name, density, x, settings) for name, density in data.densities.items()]
-        rng = stream(settings.seed, "second order")
-        return complete(x, scores, settings.kernel.moved(centre), settings.runtime, rng, centre=centre)
+        return complete(x, scores, settings.kernel, settings.runtime, settings.seed)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
-        scores = [scores_of(name, density, data.reference) for name, density in data.densities.items()]
-        centre = centre_of(data.reference)
-        rows, kernel = data.reference - centre, settings.kernel.moved(centre)
-        return grouped_ksd(rows, scores, groups.codes[None], groups.counts[None], kernel, settings.runtime)
+        x, codes, count = data.reference, groups.codes[None], groups.counts[None]
+        scores = [scores_of(name, density, x) for name, density in data.densities.items()]
+        return grouped_ksd(x, scores, codes, count, settings.kernel, settings.runtime)
 
     def right_hand_sides(self, data: Data) -> int:
         return (1 + int(data.reference.shape[1])) * (1 + len(data.models))
@@ -423,7 +390,7 @@ class Densities(Kind):
 
 
 def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) -> Any:
-    """The scores at all rows: in memory, or in a file where the rows are in one."""
+    """The scores at all rows: in memory, or in a file if the rows are in files."""
     if isinstance(x, LazyRows) and settings.folder is not None:
         return stored_scores(name, density, x, settings.folder)
     return scores_of(name, density, x)
@@ -445,3 +412,191 @@ def check_continuous(argument: str, rows: Array) -> None:
         raise InputError(
             f"{argument}: expected numbers below {LARGEST:g} in size for KSD, got {largest:g}; rescale the data"
         )
+
+
+class Target(Kind):
+    """Samples compared with a target density, by KSD²: which sampler or approximation is closest to it?"""
+
+    words = "a density as the reference"
+    discrepancies = ("ksd",)
+    smooth = True
+    largest = LARGEST
+
+    def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
+        if dependence == "paired":
+            raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
+        if dependence == "chain" and isinstance(estimator, PairDesign):
+            raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
+        if dependence == "chain" and estimator.corrected:
+            raise InputError(
+                'variance="corrected": cannot be combined with a chain, whose variance comes from batches; leave it out'
+            )
+        for name, x in data.samples.items():
+            check_continuous(f"model {name!r}", x)
+        self.check_shared({len(x) for x in data.samples.values()}, dependence, grouped=grouped)
+
+    def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
+        orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
+
+        def source(samples: Mapping[str, Array]) -> PairSource:
+            """Samples of one size whose rows are taken in one order, or a single sample."""
+            centres = {name: centre_of(x) for name, x in samples.items()}
+            kernels = [settings.kernel.moved(centre) for centre in centres.values()]
+            # Each model has two arrays: its rows and the target's scores at them.
+            both = [slice(2 * i, 2 * i + 2) for i in range(len(samples))]
+
+            def fetch(rows: Rows) -> list[Array]:
+                taken = {name: x[orders[name][rows]] for name, x in samples.items()}
+                pairs = [(x - centres[name], _target_scores(name, x, data, settings)) for name, x in taken.items()]
+                return [array for pair in pairs for array in pair]
+
+            def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
+                each = [pair_values(kernel, first[k], second[k]) for kernel, k in zip(kernels, both, strict=True)]
+                return np.hstack(each)
+
+            def band_values(window: Sequence[Array]) -> BandValues:
+                each = [stein_band_values(kernel, window[k]) for kernel, k in zip(kernels, both, strict=True)]
+                return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
+
+            count, d = next(iter(samples.values())).shape
+            return PairSource(count, len(samples), fetch, values, band_values, 2 * d * len(samples))
+
+        if settings.dependence == "shared":
+            return [source(data.samples)]
+        return [source({name: x}) for name, x in data.samples.items()]
+
+    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
+        estimator = settings.estimator
+        if settings.dependence == "chain":
+            return _chains(data, settings)
+        if not isinstance(estimator, PairDesign):
+            return self.complete(data, settings)
+        sources = self.sources(data, settings, in_order=not estimator.shuffle)
+        each = [estimator.estimate(source, settings.runtime) for source in sources]
+        return _side_by_side(each, shared=settings.dependence == "shared")
+
+    def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
+        each = []
+        for name, x in data.samples.items():
+            scores = _target_scores(name, x, data, settings)
+            # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
+            each.append(complete(x, [scores], settings.kernel, settings.runtime, settings.seed))
+        shared = settings.dependence == "shared"
+        estimates = _side_by_side(each, shared=shared)
+        if shared and settings.estimator.corrected:
+            (source,) = self.sources(data, settings, in_order=True)
+            return replace(estimates, second_order=second_order(source, settings.seed))
+        return estimates
+
+    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
+        each = []
+        for name, x in data.samples.items():
+            scores, codes, count = _target_scores(name, x, data, settings), groups.codes[name], groups.counts[name]
+            each.append(grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime))
+        return _side_by_side(each, shared=settings.dependence == "shared")
+
+    def models_together(self, data: Data, dependence: Dependence) -> int:
+        return len(data.models) if dependence == "shared" else 1
+
+    def width(self, data: Data, dependence: Dependence) -> int:
+        return 2 * int(data.reference.shape[1]) * self.models_together(data, dependence)
+
+    def right_hand_sides(self, data: Data) -> int:
+        return 2 * (1 + int(data.reference.shape[1]))
+
+    def bands(self, data: Data) -> int:
+        return 2 * sum(len(x) for x in data.samples.values())
+
+
+def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
+    """Estimates of different models as one; only the ψ rows can express what the models have in common."""
+    rows = tuple(column for e in each if e.psi.reference is not None for column in e.psi.reference.T)
+    second = [e.second_order for e in each if e.second_order is not None]
+    covariances = [e.covariance for e in each if e.covariance is not None]
+    return Estimates(
+        np.concatenate([e.values for e in each]),
+        Psi(None, rows, shared=shared),
+        block_diag(*second) if second else None,
+        each[0].notes,
+        block_diag(*covariances) if covariances else None,
+    )
+
+
+def _chains(data: Data, settings: EstimateSettings) -> Estimates:
+    values, rows, notes = [], [], []
+    for name, x in data.samples.items():
+        chain = chain_ksd(x, _target_scores(name, x, data, settings), settings.kernel, settings.runtime)
+        batches = len(chain.batch_psi)
+        few = "; too few for a reliable standard error, run the chain longer" if batches < FEWEST_BATCHES else ""
+        values.append(chain.value)
+        rows.append(chain.batch_psi)
+        notes.append(
+            f"chain {name!r}: autocorrelation time {chain.autocorrelation_time:.3g}, {batches} batches of "
+            f"{chain.batch_length} draws{few}"
+        )
+    return Estimates(np.array(values), Psi(None, tuple(rows)), None, tuple(notes))
+
+
+def _target_scores(name: str, x: Array, data: Data, settings: EstimateSettings) -> Any:
+    assert data.target is not None  # noqa: S101  (the kind of data was checked)
+    return all_scores(f"target at model {name!r}", data.target, x, settings)
+
+
+@dataclass(frozen=True)
+class ChainEstimate:
+    """KSD² of one chain, its ψ averaged over batches, and how the batches were chosen."""
+
+    value: float
+    batch_psi: Array
+    batch_length: int
+    autocorrelation_time: float
+
+
+def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> ChainEstimate:
+    """KSD² from the pairs of draws (m, d) at least one batch length apart, with ψ as batch means.
+
+    Near pairs depend on each other and would bias D; they are left out. The variance of the mean of a
+    correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B batches of length L.
+    """
+    m, centre = len(x), centre_of(x)
+    x, kernel = x - centre, kernel.moved(centre)
+    sums = host(row_sums(x, [scores], kernel, runtime))[:, 0]
+    tau = autocorrelation_time(sums)
+    length = batch_length(m, tau)
+    near = np.zeros(m)
+    for lag in range(1, length):
+        u = pair_values(kernel, (x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]))[:, 0]
+        near[:-lag] += u
+        near[lag:] += u
+    sums -= near
+    # There are (m − L)(m − L + 1) ordered pairs with |a − b| ≥ L.
+    g = sums * (m / ((m - length) * (m - length + 1)))
+    batches = m // length
+    psi = centred(g)[: batches * length].reshape(batches, length).mean(axis=1)
+    return ChainEstimate(float(g.mean()), psi - psi.mean(), length, tau)
+
+
+def batch_length(m: int, tau: float) -> int:
+    """``L = ⌈m^{1/3} τ^{2/3}⌉``: the order that balances the bias and the variance of batch means."""
+    return int(min(max(1, math.ceil(m ** (1 / 3) * tau ** (2 / 3))), max(1, m // 4)))
+
+
+def autocorrelation_time(series: Array) -> float:
+    """τ = 1 + 2Σρ_k of a stationary series (m,), the sum ended by Geyer's initial positive sequence rule.
+
+    >>> white = np.random.default_rng(0).normal(size=4000)
+    >>> 0.7 < autocorrelation_time(white) < 1.4
+    True
+    """
+    centre = series - series.mean()
+    m = len(centre)
+    size = 1 << (2 * m - 1).bit_length()
+    spectrum = np.fft.rfft(centre, size)
+    covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:m]
+    if covariance[0] <= 0.0:
+        return 1.0
+    rho = covariance / covariance[0]
+    pairs = rho[: m // 2 * 2].reshape(-1, 2).sum(axis=1)
+    negative = np.flatnonzero(pairs <= 0.0)
+    end = int(negative[0]) if len(negative) else len(pairs)
+    return max(1.0, float(2.0 * pairs[:end].sum() - 1.0))

@@ -19,21 +19,35 @@ from relfit.compute.rows import LazyRows, some_rows
 from relfit.data.arrays import as_rows
 from relfit.data.load import Data, require_rows
 from relfit.data.models import scores_of, stored_scores
-from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Locations
+from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Locations, sample_name, samples_of
 from relfit.estimators.designs import Complete
-from relfit.estimators.kernel import centre_of
+from relfit.estimators.groups import row_orders, take
+from relfit.estimators.kernel import MOST_HELD, centre_of, separation
 from relfit.estimators.ksd import tilted
-from relfit.estimators.split import MOST_HELD, row_orders, separation, take
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows
-from relfit.util.checks import check_choice
+from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
 CHOICES = ("data", "optimise")
-# Landmarks of the Nyström approximation that none asked for: 2√n, within these.
+# The default number of landmarks of the Nyström approximation is 2√n, within these limits.
 FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 500
+# Numbers in one array of a part of the rows: 2 MB.
+CHUNK_NUMBERS = 2**18
+# An eigenvalue of the kernel matrix of the locations below this fraction of the largest counts as 0.
+SMALLEST_EIGENVALUE = 1e-10
+# Rows whose pairs measure the second-order variance of FSSD.
+SECOND_ORDER_ROWS = 500
+# Locations that are tried when they are optimised; twice as many as are to be chosen, if that is more.
+CANDIDATES = 100
+# All scores are kept between the two passes over the rows if they are no more numbers than this: 64 MB.
+MOST_SCORES = 2**23
+
+Features = Callable[[slice], Array]
+Scores = Callable[[slice], Sequence[Array]]
+RowsOf = Mapping[str | None, Rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,28 +56,27 @@ class AtLocations:
 
     Args:
         kernel: None is Gaussian with the median bandwidth.
-        locations: their number J, or the locations themselves, an array (J, d) that these data had no part in.
+        locations: their number J, or the locations themselves, an array (J, d) chosen without these data.
         choose: "data" draws them from the rows, "optimise" picks those at which the models are best told apart on
-            rows held out. Either way the rows used leave the sample.
-        share: of the rows, at most 2,000 of each sample, that "optimise" holds out.
+            held-out rows. Either way the rows used are left out of the test.
+        fraction: the fraction of the rows that "optimise" holds out, at most 2,000 rows of each sample.
     """
 
     kernel: Kernel | None = None
     locations: Any = 10
     choose: str = "data"
-    share: float = 0.2
+    fraction: float = 0.2
 
     def __post_init__(self) -> None:
         check_choice("choose", self.choose, CHOICES)
-        _check_share(self.share)
+        check_number("fraction", self.fraction, 0.0, 1.0, "a number between 0 and 1")
         if isinstance(self.locations, int | np.integer) and not isinstance(self.locations, bool):
-            if self.locations < 1:
-                raise InputError(f"locations: expected at least 1, got {self.locations}")
+            check_whole("locations", self.locations, 1)
             return
         if self.locations is None or isinstance(self.locations, bool | float | str):
             raise InputError(f"locations: expected a number or an array (J, d), got {reprlib.repr(self.locations)}")
         if self.choose != "data":
-            raise InputError("choose: the locations are given already; leave it out, or give their number only")
+            raise InputError("choose: cannot be combined with given locations; leave it out, or give only their number")
         object.__setattr__(self, "locations", as_rows("locations", self.locations))
 
     @property
@@ -72,13 +85,8 @@ class AtLocations:
         return self.locations if isinstance(self.locations, np.ndarray) else None
 
     def count(self, rows: int) -> int:
-        """J, for so many rows of the reference."""
+        """The number J of locations, for this many rows of the reference."""
         return int(self.locations) if self.given is None else len(self.given)
-
-
-def _check_share(share: Any) -> None:
-    if not isinstance(share, float) or not 0.0 < share < 1.0:
-        raise InputError(f"share: expected a number between 0 and 1, got {reprlib.repr(share)}")
 
 
 class UME(AtLocations):
@@ -96,7 +104,7 @@ class FSSD(AtLocations):
 
     ``FSSD² = mean_j ‖E[s(r) k(r,v_j) + ∇_r k(r,v_j)]‖²/d`` over the data r, with s the density's score.
 
-    >>> FSSD(locations=5, choose="optimise").share
+    >>> FSSD(locations=5, choose="optimise").fraction
     0.2
     """
 
@@ -105,9 +113,9 @@ class FSSD(AtLocations):
 class Nystroem(AtLocations):
     """Squared MMD under the kernel that J locations span: an approximation of MMD that is linear in the rows.
 
-    ``k(x,y) ≈ k(x,v) K⁻¹ k(v,y)`` with K = k(v,v'). With J well above √n it is the MMD itself, for all its tests can
-    tell; with few locations models that are tied in MMD may not be tied in it. Without `locations` J is 2√n, at
-    least 20 and at most 500. They are given or drawn, never optimised.
+    ``k(x,y) ≈ k(x,v) K⁻¹ k(v,y)`` with K = k(v,v'). With J well above √n no test can tell it from the MMD itself; with
+    few locations, models that are tied in MMD may not be tied in it. Without `locations` J is 2√n, at least 20 and at
+    most 500. The locations are given or drawn, never optimised.
 
     >>> Nystroem().count(10_000)
     200
@@ -118,12 +126,12 @@ class Nystroem(AtLocations):
     def __post_init__(self) -> None:
         if self.choose != "data":
             raise InputError(f'choose: expected "data" for Nystroem, got {reprlib.repr(self.choose)}')
-        _check_share(self.share)
+        check_number("fraction", self.fraction, 0.0, 1.0, "a number between 0 and 1")
         if self.locations is not None:
             super().__post_init__()
 
     def count(self, rows: int) -> int:
-        """J, for so many rows of the reference."""
+        """The number J of locations, for this many rows of the reference."""
         if self.locations is not None:
             return super().count(rows)
         return min(max(FEWEST_LANDMARKS, math.ceil(2.0 * math.sqrt(rows))), MOST_LANDMARKS)
@@ -132,22 +140,11 @@ class Nystroem(AtLocations):
 AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "nystroem": Nystroem, "fssd": FSSD}
 
 
-Features = Callable[[slice], Array]
-Scores = Callable[[slice], Sequence[Array]]
-
-# Numbers in one array of a part of the rows: 2 MB.
-CHUNK_NUMBERS = 2**18
-# Of the largest, what counts as 0 in the kernel matrix of the locations.
-SMALLEST_EIGENVALUE = 1e-10
-# Rows whose pairs measure the second-order variance of FSSD.
-SECOND_ORDER_ROWS = 500
-
-
 @dataclass(frozen=True, eq=False)
 class Chunked:
-    """The rows (n, d) of one sample, or those numbered `kept`, less a `centre`; read a part at a time, never copied.
+    """The rows (n, d) of one sample, or those numbered `kept`, minus a `centre`; read a part at a time, never copied.
 
-    `width` is the number of features that will be made of a row.
+    `width` is the number of features of a row.
     """
 
     rows: Array
@@ -163,40 +160,44 @@ class Chunked:
         return rows if self.centre is None else rows - self.centre
 
     def parts(self) -> Iterator[slice]:
-        """Consecutive parts of the rows, in each of which the rows and their features are few numbers."""
+        """Consecutive parts of the rows, so small that the rows of one and their features are few numbers."""
         size = max(64, CHUNK_NUMBERS // max(16, self.width, self.rows.shape[1]))
         return (slice(a, min(a + size, len(self))) for a in range(0, len(self), size))
 
 
 def ume(
-    reference: Chunked,
-    samples: Sequence[Chunked],
-    points: Array,
-    kernel: Kernel,
-    dependence: Dependence,
-    *,
-    whitened: bool = False,
+    reference: Chunked, samples: Sequence[Chunked], locations: Locations, kernel: Kernel, dependence: Dependence
 ) -> Estimates:
-    """UME² of each sample to the reference at the locations (J, d), with ψ rows; unequal sizes allowed.
+    """UME² of each sample to the reference at J locations, with ψ rows; unequal sizes allowed.
 
     It is MMD² under the kernel τ(x)·τ(y) with ``τ(x) = (k(x,v_j))_j/√J``:
     ``D_i = mean_{c≠c'} τ(x_c)·τ(x_c') + mean_{a≠b} τ(r_a)·τ(r_b) − 2 mean_{c,a} τ(x_c)·τ(r_a)``,
-    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. `whitened` takes
-    ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that the locations span (Nyström).
+    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. Whitened
+    locations take ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that they span (Nyström).
     """
-    root = whitening(kernel, points) if whitened else None
+    points, root = locations.points, None
+    if locations.whitened:
+        # A root of the inverse of K, in the directions in which K is more than rounding.
+        values, vectors = np.linalg.eigh(_kernel_values(kernel, points, points))
+        kept = values > SMALLEST_EIGENVALUE * values[-1]
+        root = vectors[:, kept] / np.sqrt(values[kept])
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
-    own, *others = (_embedding(kernel, x, points, root) for x in (reference, *samples))
+
+    def features(x: Chunked) -> Features:
+        if root is None:
+            return lambda part: _kernel_values(kernel, x[part], points) / np.sqrt(len(points))
+        return lambda part: _kernel_values(kernel, x[part], points) @ root
+
     if dependence == "paired":
-        return _paired([_Sample.of(reference, _difference(features, own)) for features in others])
-    ours, *theirs = (_Sample.of(x, f) for x, f in zip((reference, *samples), (own, *others), strict=True))
+        return _paired([_Sample(reference, _difference(features(x), features(reference))) for x in samples])
+    ours, *theirs = (_Sample(x, features(x)) for x in (reference, *samples))
     values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
     f = [x.contributions((x.others - ours.mean)[:, None])[:, 0] for x in theirs]
     psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     each = np.array([_second_order(x, x) + 2.0 * _second_order(x, ours) for x in theirs])
     common = _second_order(ours, ours)
-    # The variances of models from common random numbers are these; their second-order covariances are not known.
+    # For models from common random numbers only the variances are known, not the second-order covariances.
     return Estimates(values, psi, each + common if dependence == "shared" else np.diag(each) + common)
 
 
@@ -209,7 +210,7 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     n, reference = len(reference), replace(reference, width=len(points))
 
     def part_of(part: slice) -> _SteinPart:
-        return _SteinPart.of(kernel, reference[part], scores(part), points)
+        return _SteinPart(kernel, reference[part], scores(part), points)
 
     totals = np.sum([part_of(part).totals() for part in reference.parts()], axis=0)
     g = np.empty((n, len(totals)))
@@ -220,41 +221,19 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     return Estimates(g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2)))
 
 
-@dataclass(frozen=True)
 class _Sample:
-    """The features (n, J) of n rows, a part at a time, with their sum (J,) and second moments Στ_jτ_k (J, J)."""
+    """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and their second moments."""
 
-    rows: Chunked
-    features: Features
-    total: Array
-    second: Array
-
-    @classmethod
-    def of(cls, rows: Chunked, features: Features) -> _Sample:
-        total, second = np.zeros(1), np.zeros((1, 1))
+    def __init__(self, rows: Chunked, features: Features) -> None:
+        n, total, second = len(rows), np.zeros(1), np.zeros((1, 1))
         for part in rows.parts():
             tau = features(part)
             total, second = total + tau.sum(axis=0), second + tau.T @ tau
-        return cls(rows, features, total, second)
-
-    @property
-    def mean(self) -> Array:
-        return np.asarray(self.total / len(self.rows))
-
-    @property
-    def others(self) -> Array:
-        """``Σ_b τ_b/(n−1)``."""
-        return np.asarray(self.total / (len(self.rows) - 1))
-
-    @property
-    def squared_norm(self) -> float:
-        """``mean_{a≠b} τ_a·τ_b``."""
-        n = len(self.rows)
-        return float(self.total @ self.total - np.trace(self.second)) / (n * (n - 1))
-
-    @property
-    def covariance(self) -> Array:
-        return np.asarray(self.second / len(self.rows) - np.outer(self.mean, self.mean))
+        self.rows, self.features = rows, features
+        self.mean: Array = total / n
+        self.others: Array = total / (n - 1)  # Σ_b τ_b/(n−1)
+        self.squared_norm = float(total @ total - np.trace(second)) / (n * (n - 1))  # mean_{a≠b} τ_a·τ_b
+        self.covariance: Array = second / n - np.outer(self.mean, self.mean)
 
     def contributions(self, directions: Array) -> Array:
         """``τ_a·m_i − ‖τ_a‖²/(n−1)`` for every row and direction m_i, `directions` (J, l): (n, l)."""
@@ -265,13 +244,6 @@ class _Sample:
         return out
 
 
-def whitening(kernel: Kernel, points: Array) -> Array:
-    """(J, J') a root of the inverse of K = k(v,v'), in the directions in which K is not 0 but for rounding."""
-    values, vectors = np.linalg.eigh(_kernel_values(kernel, points, points))
-    kept = values > SMALLEST_EIGENVALUE * values[-1]
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
-
-
 def _kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
     """k(x_a, v_j): (n, J)."""
     t = rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean")
@@ -279,13 +251,6 @@ def _kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
     if kernel.tilt is None:
         return values
     return np.asarray(values * kernel.tilt.weights(rows)[:, None] * kernel.tilt.weights(points))
-
-
-def _embedding(kernel: Kernel, rows: Chunked, points: Array, root: Array | None) -> Features:
-    """The features ``k(x_a, v)/√J``, or ``k(x_a, v) @ root``, of a part of the rows."""
-    if root is None:
-        return lambda part: _kernel_values(kernel, rows[part], points) / np.sqrt(len(points))
-    return lambda part: _kernel_values(kernel, rows[part], points) @ root
 
 
 def _difference(model: Features, reference: Features) -> Features:
@@ -305,28 +270,19 @@ def _second_order(a: _Sample, b: _Sample) -> float:
     return 2.0 * float(np.vdot(a.covariance, b.covariance)) / pairs
 
 
-@dataclass(frozen=True)
 class _SteinPart:
     """φ, 2φ' and r² of some rows (n, d) to the locations (J, d), each (n, J), and the models' scores at the rows.
 
-    The features s φ + 2φ'·(x − v), (n, J, d) for every model, are never formed but for a few rows.
+    The features s φ + 2φ'·(x − v), (n, J, d) for every model, are never formed for all locations at once.
     """
 
-    rows: Array
-    points: Array
-    scores: Sequence[Array]
-    phi: Array
-    slope: Array
-    r2: Array
-
-    @classmethod
-    def of(cls, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> _SteinPart:
-        scores, weight = tilted(kernel, rows, scores)
-        r2 = cdist(rows, points, "sqeuclidean")
+    def __init__(self, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> None:
+        self.rows, self.points, self.r2 = rows, points, cdist(rows, points, "sqeuclidean")
+        self.scores, weight = tilted(kernel, rows, scores)
         if kernel.tilt is not None:
             weight = weight * kernel.tilt.weights(points)
-        phi, dphi = kernel.untilted.weights(r2, ("phi", "dphi"))
-        return cls(rows, points, scores, phi * weight, 2.0 * dphi * weight, r2)
+        phi, dphi = kernel.untilted.weights(self.r2, ("phi", "dphi"))
+        self.phi, self.slope = phi * weight, 2.0 * dphi * weight
 
     def totals(self) -> Array:
         """The sum of the features of every model: (l, J, d)."""
@@ -345,99 +301,77 @@ class _SteinPart:
             columns.append(along.sum(axis=1))
         return np.stack(columns, axis=1)
 
-    def features(self, score: Array, j: int) -> Array:
-        """One model's features at one location: (n, d)."""
-        return np.asarray(self.phi[:, j, None] * score + self.slope[:, j, None] * (self.rows - self.points[j]))
-
     def second_moments(self) -> Array:
         """``ζ_ij = mean_{a≠b} (τ̃_a·τ̃_b)_i (τ̃_a·τ̃_b)_j`` of the centred features: (l, l)."""
         n = len(self.rows)
-        flat = np.stack([self._gram(s).ravel() for s in self.scores])
+        grams = np.zeros((len(self.scores), n, n))
+        for gram, score in zip(grams, self.scores, strict=True):
+            for j, point in enumerate(self.points):
+                tau = self.phi[:, j, None] * score + self.slope[:, j, None] * (self.rows - point)
+                tau -= tau.mean(axis=0)
+                gram += tau @ tau.T
+            np.fill_diagonal(gram, 0.0)
+        flat = grams.reshape(len(grams), -1)
         return np.asarray(flat @ flat.T / (n * (n - 1)))
-
-    def _gram(self, score: Array) -> Array:
-        """``τ̃_a·τ̃_b`` for a ≠ b, and 0 for a = b: (n, n); the features of all locations together would be large."""
-        gram = np.zeros((len(self.rows),) * 2)
-        for j in range(len(self.points)):
-            tau = self.features(score, j)
-            tau -= tau.mean(axis=0)
-            gram += tau @ tau.T
-        np.fill_diagonal(gram, 0.0)
-        return gram
-
-
-RowsOf = Mapping[str | None, Rows]
-
-# Locations that are tried when they are optimised; twice as many as are wanted, if that is more.
-CANDIDATES = 100
-# All scores are kept between the two passes over the rows if they are no more numbers than this: 64 MB.
-MOST_SCORES = 2**23
 
 
 def at_locations(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
-    """UME² or FSSD² of every model at the locations, from the rows that were not used up for them."""
-    measured = _measuring(data, _rows_left(data, locations), settings, whitened=locations.whitened)
-    # With as many locations as Nyström takes the models are compared by the kernel, wherever they differ.
+    """UME² or FSSD² of every model at the locations, from the rows that were not used to choose them."""
+    estimates_at = _estimator(data, _rows_left(data, locations), settings)
+    # The many locations of the Nyström approximation stand for the whole kernel.
     only = "" if locations.whitened else "; the models are compared there only"
-    return replace(measured(locations.points), notes=(locations.note + only,))
+    return replace(estimates_at(locations), notes=(locations.note + only,))
 
 
-def sizes_left(data: Data, locations: Locations | None) -> tuple[int, ...]:
+def sizes_left(data: Data, locations: Locations) -> tuple[int, ...]:
     """The numbers of rows tested: of the reference, then of each sample."""
-    used = {} if locations is None else locations.left_out
-    return tuple(len(x) - len(used.get(key, ())) for key, x in _samples(data).items())
+    return tuple(len(x) - len(locations.left_out.get(key, ())) for key, x in samples_of(data).items())
 
 
 def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations]:
-    """The data without the rows that were used up for the locations, and the locations by themselves."""
+    """The data without the rows that were used to choose the locations, and the locations by themselves."""
     if not locations.left_out:
         return data, locations
     return take(data, _rows_left(data, locations)), replace(locations, left_out={})
 
 
 def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSettings) -> Locations:
-    """The locations given, drawn from the rows, or chosen on rows held out; the models' order changes nothing."""
-    if discrepancy.given is not None:
-        return replace(_given(data, discrepancy.given), whitened=isinstance(discrepancy, Nystroem))
+    """The locations given, drawn from the rows, or chosen on held-out rows; the models' order changes nothing."""
+    points, whitened = discrepancy.given, isinstance(discrepancy, Nystroem)
+    if points is not None:
+        columns = data.reference.shape[1]
+        if points.shape[1] != columns:
+            raise InputError(f"locations: expected {columns} columns like the reference, got {points.shape[1]}")
+        return Locations(points, {}, f"{_counted(points)} given", whitened)
     orders = row_orders(data, settings.dependence, settings.seed, "locations")
-    found = (_drawn if discrepancy.choose == "data" else _chosen)(data, discrepancy, orders, settings)
-    for key, left in zip(_samples(data), sizes_left(data, found), strict=True):
-        require_rows(_who(key), left, Complete.fewest_rows, "left for the test once the locations are chosen")
-    return found
+    if discrepancy.choose == "optimise":
+        locations = _optimised(data, discrepancy, orders, settings)
+    else:
+        # Half of the locations are rows of the reference, the others rows of any models.
+        count = discrepancy.count(len(data.reference))
+        rows = count if not data.samples else -(-count // 2)
+        used = {key: order[:rows] for key, order in orders.items()}
+        points = _pooled(data, used, count, settings.seed)
+        source = "from the reference" if not data.samples else "half from the reference, half from the models"
+        locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}", whitened)
+    for key, left in zip(samples_of(data), sizes_left(data, locations), strict=True):
+        require_rows(sample_name(key), left, Complete.fewest_rows, "left for the test once the locations are chosen")
+    return locations
 
 
-def _given(data: Data, points: Array) -> Locations:
-    if points.shape[1] != data.reference.shape[1]:
-        raise InputError(
-            f"locations: expected {data.reference.shape[1]} columns like the reference, got {points.shape[1]}"
-        )
-    return Locations(points, {}, f"{_counted(points)} given")
-
-
-def _drawn(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings) -> Locations:
-    """Half of the locations are rows of the reference and half rows of the models, whichever the draw finds."""
-    count = discrepancy.count(len(data.reference))
-    rows = count if not data.samples else -(-count // 2)
-    used = {key: order[:rows] for key, order in orders.items()}
-    points = _pooled(data, used, count, settings.seed)
-    source = "from the reference" if not data.samples else "half from the reference, half from the models"
-    note = f"{_counted(points)} drawn {source}: {_left(used)}"
-    return Locations(points, used, note, whitened=isinstance(discrepancy, Nystroem))
-
-
-def _chosen(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings) -> Locations:
-    """Of held-out rows those that, taken one after another, separate the models best on all the held-out rows."""
+def _optimised(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: EstimateSettings) -> Locations:
+    """The held-out rows that, taken one after another, separate the models best on all the held-out rows."""
     if len(data.models) < 2:
         raise InputError('choose="optimise": expected at least 2 different models to tell apart, got 1')
-    held = {key: order[: min(MOST_HELD, round(discrepancy.share * len(order)))] for key, order in orders.items()}
+    held = {key: order[: min(MOST_HELD, round(discrepancy.fraction * len(order)))] for key, order in orders.items()}
     for key, rows in held.items():
-        require_rows(_who(key), len(rows), Complete.fewest_rows, "share held out for the locations")
+        require_rows(sample_name(key), len(rows), Complete.fewest_rows, "held out for the locations")
     count = discrepancy.count(len(data.reference))
     candidates = _pooled(data, held, max(CANDIDATES, 2 * count), settings.seed)
     if len(candidates) < count:
         raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
-    measured = _measuring(data, held, settings)
-    each = [measured(candidate[None]) for candidate in candidates]
+    estimates_at = _estimator(data, held, settings)
+    each = [estimates_at(Locations(candidate[None])) for candidate in candidates]
     points = candidates[best_separated(each, count)]
     note = f"{_counted(points)} chosen among {len(candidates)} for telling the models apart: {_left(held)}"
     return Locations(points, held, note)
@@ -452,9 +386,9 @@ def best_separated(each: Sequence[Estimates], count: int) -> list[int]:
     taken: list[int] = []
     best = None
     for _ in range(count):
-        found = {i: e if best is None else _sum(best, e) for i, e in enumerate(each) if i not in taken}
-        taken.append(max(found, key=lambda i: _separation(found[i])))
-        best = found[taken[-1]]
+        sums = {i: e if best is None else _sum(best, e) for i, e in enumerate(each) if i not in taken}
+        taken.append(max(sums, key=lambda i: _separation(sums[i])))
+        best = sums[taken[-1]]
     return taken
 
 
@@ -463,89 +397,69 @@ def _sum(a: Estimates, b: Estimates) -> Estimates:
     assert b.psi.reference is not None  # noqa: S101
     models = tuple(x + y for x, y in zip(a.psi.models, b.psi.models, strict=True))
     psi = Psi(a.psi.reference + b.psi.reference, models, a.psi.shared)
-    second = np.square(np.sqrt(_own_second_order(a)) + np.sqrt(_own_second_order(b)))
+    second = np.square(np.sqrt(a.second_order_variances) + np.sqrt(b.second_order_variances))
     return Estimates(a.values + b.values, psi, second)
 
 
-def _own_second_order(estimates: Estimates) -> Array:
-    second = estimates.second_order
-    assert second is not None  # noqa: S101  (U-statistics of all pairs have one)
-    return np.diag(second) if second.ndim == 2 else second
+def _separation(estimates: Estimates) -> float:
+    covariance = estimates.psi.covariance() + np.diag(estimates.second_order_variances)
+    return separation(JointEstimate(tuple(map(str, range(len(covariance)))), estimates.values, covariance))
 
 
-def _separation(found: Estimates) -> float:
-    covariance = found.psi.covariance() + np.diag(_own_second_order(found))
-    return separation(JointEstimate(tuple(map(str, range(len(found.values)))), found.values, covariance))
-
-
-def _measuring(
-    data: Data, rows: RowsOf, settings: EstimateSettings, *, whitened: bool = False
-) -> Callable[[Array], Estimates]:
+def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable[[Locations], Estimates]:
     """The estimates from these rows as a function of the locations."""
     kernel, dependence = settings.kernel, settings.dependence
     if data.kind == "samples":
-        reference, *samples = (Chunked(x, rows.get(key)) for key, x in _samples(data).items())
-        return lambda points: ume(reference, samples, points, kernel, dependence, whitened=whitened)
+        reference, *samples = (Chunked(x, rows.get(key)) for key, x in samples_of(data).items())
+        return lambda locations: ume(reference, samples, locations, kernel, dependence)
     centre = centre_of(data.reference)
     raw = Chunked(data.reference, rows.get(None))
-    scores = _scores(data, raw, settings)
-    moved = replace(raw, centre=centre)
-    return lambda points: fssd(moved, scores, points - centre, kernel.moved(centre))
+    scores, moved = _scores(data, raw, settings), replace(raw, centre=centre)
+    return lambda locations: fssd(moved, scores, locations.points - centre, kernel.moved(centre))
 
 
-def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Callable[[slice], list[Array]]:
+def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
+    """The scores of every model at a part of the rows, from a file, from memory or evaluated anew."""
     if isinstance(data.reference, LazyRows) and settings.folder is not None:
-        folder, all_rows = (
-            settings.folder,
-            data.reference if rows.kept is None else some_rows(data.reference, rows.kept),
-        )
-        stored = [stored_scores(name, density, all_rows, folder) for name, density in data.densities.items()]
+        x = data.reference if rows.kept is None else some_rows(data.reference, rows.kept)
+        stored = [stored_scores(name, density, x, settings.folder) for name, density in data.densities.items()]
         return lambda part: [scores[part] for scores in stored]
-    kept: dict[tuple[int, int, int | None], list[Array]] | None = {}
-    if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
-        kept = None
 
-    def scores(part: slice) -> list[Array]:
+    def evaluated(part: slice) -> list[Array]:
+        return [scores_of(name, density, rows[part]) for name, density in data.densities.items()]
+
+    if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
+        return evaluated
+    kept: dict[tuple[int, int, int | None], list[Array]] = {}
+
+    def remembered(part: slice) -> list[Array]:
         key = (part.start, part.stop, part.step)
-        if kept is None or key not in kept:
-            found = [scores_of(name, density, rows[part]) for name, density in data.densities.items()]
-            if kept is None:
-                return found
-            kept[key] = found
+        if key not in kept:
+            kept[key] = evaluated(part)
         return kept[key]
 
-    return scores
+    return remembered
 
 
 def _pooled(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
-    """At most `count` of these rows, half of them the reference's; of the models, any, in an order without their names.
+    """At most `count` of these rows, half of them from the reference, the others from any models.
 
     A model's row is as likely to be taken as any other's of its size, and the draw sees sorted rows, so that neither
     the order nor the names of the models change it.
     """
     if not data.samples:
         return data.reference[rows[None][:count]]
-    own = data.reference[rows[None][: -(-count // 2)]]
-    theirs = np.concatenate([x[rows[name][:count]] for name, x in data.samples.items()])
-    theirs = theirs[np.lexsort(theirs.T[::-1])]
-    wanted = min(count // 2, len(theirs))
-    drawn = stream(seed, "locations", "models' rows").choice(len(theirs), wanted, replace=False)
-    return np.concatenate([own, theirs[drawn]])
-
-
-def _samples(data: Data) -> dict[str | None, Array]:
-    out: dict[str | None, Array] = {None: data.reference}
-    out.update(data.samples)
-    return out
+    from_reference = data.reference[rows[None][: -(-count // 2)]]
+    pool = np.concatenate([x[rows[name][:count]] for name, x in data.samples.items()])
+    pool = pool[np.lexsort(pool.T[::-1])]
+    size = min(count // 2, len(pool))
+    drawn = stream(seed, "locations", "models' rows").choice(len(pool), size, replace=False)
+    return np.concatenate([from_reference, pool[drawn]])
 
 
 def _rows_left(data: Data, locations: Locations) -> dict[str | None, Rows]:
     used = locations.left_out
-    return {key: np.delete(np.arange(len(x)), used[key]) for key, x in _samples(data).items() if key in used}
-
-
-def _who(key: str | None) -> str:
-    return "reference" if key is None else f"model {key!r}"
+    return {key: np.delete(np.arange(len(x)), used[key]) for key, x in samples_of(data).items() if key in used}
 
 
 def _counted(points: Array) -> str:
@@ -556,4 +470,5 @@ def _left(used: RowsOf) -> str:
     counts = sorted({len(rows) for rows in used.values()})
     count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     rows = "1 row" if counts == [1] else f"{count} rows"
-    return f"{rows} of {'each sample' if len(used) > 1 else 'the reference'}, used for that, left the test"
+    sample = "each sample" if len(used) > 1 else "the reference"
+    return f"{rows} of {sample}, used for this, {'is' if counts == [1] else 'are'} left out of the test"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from relfit.data.arrays import as_rows, group_labels
 from relfit.data.files import read_names
 from relfit.data.frames import frame_names
-from relfit.estimators.groups import by_group
+from relfit.estimators.groups import summed_by_group
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.errors import InputError
 
@@ -26,7 +26,7 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
         losses: (n, l) losses of l models on the same n items: negative log-likelihoods of held-out rows, errors on
             benchmark questions, forecast losses; or a mapping of names to n losses; or a data frame or a file with a
             column for each model, and no others.
-        names: l names; where not given, a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
+        names: l names; by default a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
         groups: n labels of items that belong together (questions about one text, days of one week).
 
     ``D = mean of the rows``, ``V = cov(losses)/n``: items are taken as independent, models as paired by item. With
@@ -45,7 +45,8 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
             raise InputError(f"losses: expected as many losses for every model, got {lengths}")
         losses = np.hstack(list(columns.values())) if columns else []
     elif names is None:
-        names = _column_names(losses)
+        columns_of = read_names(losses) if isinstance(losses, str | os.PathLike) else frame_names(losses)
+        names = None if columns_of is None else [name.strip() for name in columns_of]
     rows = as_rows("losses", losses)
     n, count = rows.shape
     if n < FEWEST_ITEMS:
@@ -55,21 +56,17 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
         raise InputError(f"names: expected {count}, one per column of losses, got {len(labels)}")
     _refuse_counts(rows, labels)
     values = rows.mean(axis=0)
-    psi, counted = Psi(rows - values), None
+    psi, group_sizes = Psi(rows - values), None
     if groups is not None:
-        psi = _grouped(rows, groups)
-        counted = (len(psi.reference),) if psi.reference is not None else None
-    return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=counted, measure="loss")
-
-
-def _column_names(losses: Any) -> list[str] | None:
-    """The names of a file's or a frame's columns; None where they have none."""
-    found = read_names(losses) if isinstance(losses, str | os.PathLike) else frame_names(losses)
-    return None if found is None else [name.strip() for name in found]
+        group_names, codes = np.unique(group_labels("groups", groups, n), return_inverse=True)
+        if len(group_names) < FEWEST_ITEMS:
+            raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
+        psi, group_sizes = Psi(summed_by_group((rows - values) / n, codes, len(group_names))), (len(group_names),)
+    return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=group_sizes, measure="loss")
 
 
 def _refuse_counts(rows: NDArray[np.float64], labels: Sequence[str]) -> None:
-    """Refuse a column that grows by 1 from item to item: it numbers them, and is nobody's loss."""
+    """Refuse a column that grows by 1 from item to item: it numbers the items, and is not a model's loss."""
     counts = (np.diff(rows, axis=0) == 1.0).all(axis=0)
     if counts.any():
         k = int(counts.argmax())
@@ -77,10 +74,3 @@ def _refuse_counts(rows: NDArray[np.float64], labels: Sequence[str]) -> None:
             f"losses: expected a model's losses in every column, got {rows[0, k]:g}, {rows[1, k]:g}, {rows[2, k]:g}, … "
             f"in {labels[k]!r}, which numbers the items; leave that column out (of a frame, frame.drop(columns=...))"
         )
-
-
-def _grouped(rows: NDArray[np.float64], groups: Any) -> Psi:
-    kinds, codes = np.unique(group_labels("groups", groups, len(rows)), return_inverse=True)
-    if len(kinds) < FEWEST_ITEMS:
-        raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(kinds)}")
-    return Psi(by_group(rows, codes, len(kinds)))

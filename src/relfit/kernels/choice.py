@@ -10,6 +10,7 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.precomputed import Precomputed
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array
+from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 
 # Bandwidths that `Select` tries by default, as multiples of the median distance.
@@ -23,21 +24,19 @@ class Select:
     Args:
         candidates: kernels to choose from; None is Gaussians with 1/8, 1/4, 1/2, 1 and 2 times the median distance as
             bandwidth.
-        share: the fraction of the rows that is held out, between 0 and 1.
+        fraction: the fraction of the rows that is held out, between 0 and 1.
 
-    >>> Select((Gaussian(1.0), Gaussian(2.0)), share=0.3).share
+    >>> Select((Gaussian(1.0), Gaussian(2.0)), fraction=0.3).fraction
     0.3
     """
 
     candidates: tuple[Kernel, ...] | None = None
-    share: float = 0.2
+    fraction: float = 0.2
 
     def __post_init__(self) -> None:
         if self.candidates is not None:
             object.__setattr__(self, "candidates", _kernels("candidates of Select", self.candidates))
-        is_number = isinstance(self.share, int | float) and not isinstance(self.share, bool)
-        if not is_number or not 0.0 < self.share < 1.0:
-            raise InputError(f"share of Select: expected a number between 0 and 1, got {self.share!r}")
+        check_number("fraction of Select", self.fraction, 0.0, 1.0, "a number between 0 and 1")
 
     @property
     def needs_median(self) -> bool:

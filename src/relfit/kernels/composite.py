@@ -13,16 +13,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from relfit.kernels.base import (
-    Kernel,
-    Length,
-    ScaledKernel,
-    SharedWork,
-    Variable,
-    Weight,
-    check_length,
-    check_positive,
-)
+from relfit.kernels.base import Kernel, Length, ScaledKernel, SharedWork, Variable, Weight, check_length, check_positive
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host, library
 from relfit.util.errors import InputError
@@ -35,7 +26,7 @@ Centre = Length | tuple[float, ...]
 class MultiScale(ScaledKernel, SharedWork):
     """``k = Σ_f exp(−r²/(2(fb)²))``: Gaussians whose bandwidths are multiples of b (a number or "median").
 
-    It is sensitive to differences at several scales at once; a single median bandwidth is to coarse ones only.
+    It is sensitive to differences at several scales at once; a single median bandwidth sees only coarse ones.
 
     >>> MultiScale((1.0, 2.0), 1.0).phi(np.array([0.0, 8.0])).round(4)
     array([2.    , 0.3862])
@@ -102,7 +93,7 @@ class Decay:
         return replace(self, centre=_numbers(self._centre - by))
 
     def describe(self) -> str:
-        """The formula with its numbers; of a centre with many columns, the first three."""
+        """The formula with its numbers, at most three of them for the centre."""
         scale = self.scale if isinstance(self.scale, str) else f"{self.scale:.3g}"
         if isinstance(self.centre, tuple):
             more = ", …" if len(self.centre) > 3 else ""
@@ -138,7 +129,7 @@ class Functions:
     origin: Array | float = field(default=0.0, compare=False)
 
     def describe(self) -> str:
-        return "a weight of its own"
+        return "a custom weight"
 
     def weights(self, rows: Array) -> Array:
         return np.exp(_checked("log_weight", self.log_weight, rows + self.origin, (len(rows),)))

@@ -32,7 +32,7 @@ class Radial(ScaledKernel):
     """``k = φ(r²/s²)`` with a φ of your own, a function of arrays of squared distances.
 
     KSD needs φ' and φ'' too: give them, or let a library differentiate φ. They are compared with differences of φ
-    once, when the kernel is made. It is not checked that φ gives a positive definite kernel in your dimension.
+    once, when the kernel is made. Whether φ gives a positive definite kernel in your dimension is not checked.
 
     Args:
         profile: φ.
@@ -149,7 +149,7 @@ def _numbers(name: str, function: Profile, u: Array) -> Array:
             out = np.asarray(function(u.copy()), dtype=np.float64)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         first = str(error).partition("\n")[0]
-        raise InputError(f"{name} of Radial: expected a function of an array of r², it failed: {first}") from None
+        raise InputError(f"{name} of Radial: expected a function of an array of r², but it failed: {first}") from None
     bad = ~np.isfinite(out)
     if out.shape != u.shape or bad.any():
         came = f"shape {out.shape}" if out.shape != u.shape else f"{out[bad][0]} at {u[bad][0]:g}"

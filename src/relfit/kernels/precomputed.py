@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
@@ -62,19 +62,14 @@ class Precomputed(Kernel):
     def describe(self) -> str:
         return f"kernel matrix of {len(self.matrix)} items"
 
-    def inputs(self, reference: Any, models: Any) -> tuple[Rows, Any]:
-        """The reference and the models as arrays of row numbers of the matrix."""
-        values = list(models.values()) if isinstance(models, Mapping) else list(models)
-        names = list(models) if isinstance(models, Mapping) else [f"m{k}" for k in range(1, len(values) + 1)]
-        labels = ["reference", *(f"model {name!r}" for name in names)]
-        first, *others = self._numbered(labels, [reference, *values])
-        return first, dict(zip(names, others, strict=True))
-
-    def _numbered(self, labels: Sequence[str], values: Sequence[Any]) -> list[Rows]:
-        """The row numbers of each sample, which is a count of items or an array of row numbers."""
+    def inputs(self, reference: Any, models: Any) -> tuple[Rows, dict[str, Rows]]:
+        """The reference and the models, which are counts of items or row numbers, as row numbers of the matrix."""
+        named = dict(models) if isinstance(models, Mapping) else {f"m{k}": model for k, model in enumerate(models, 1)}
+        labels, values = ["reference", *(f"model {name!r}" for name in named)], [reference, *named.values()]
         is_count = [isinstance(value, int | np.integer) and not isinstance(value, bool) for value in values]
         if not any(is_count):
-            return [self._checked(label, value) for label, value in zip(labels, values, strict=True)]
+            first, *others = (self._checked(label, value) for label, value in zip(labels, values, strict=True))
+            return first, dict(zip(named, others, strict=True))
         if not all(is_count):
             odd = is_count.index(False)
             raise InputError(
@@ -87,7 +82,8 @@ class Precomputed(Kernel):
                 f"reference and models: expected numbers of items that add up to the {len(self.matrix)} rows of the "
                 f"kernel matrix, got {' + '.join(str(value) for value in values)} = {ends[-1]}"
             )
-        return list(np.split(np.arange(len(self.matrix)), ends[:-1]))
+        first, *others = np.split(np.arange(len(self.matrix)), ends[:-1])
+        return first, dict(zip(named, others, strict=True))
 
     def _checked(self, label: str, value: Any) -> Rows:
         rows = np.asarray(value)

@@ -11,6 +11,7 @@ import numpy as np
 
 from relfit.kernels.base import Kernel, Length, Power, ScaledKernel, SharedWork, Variable, Weight, check_positive
 from relfit.util.arrays import Array, library
+from relfit.util.checks import check_number, check_whole
 from relfit.util.errors import InputError
 
 # Variances (of UME, of tilted kernels) sum the fourth powers of kernel values, which must stay within float64.
@@ -55,8 +56,7 @@ class IMQ(ScaledKernel, SharedWork):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.exponent, int | float) and -math.inf < self.exponent < 0):
-            raise InputError(f"exponent of IMQ: expected a number below 0, got {self.exponent!r}")
+        check_number("exponent of IMQ", self.exponent, -math.inf, 0.0, "a number below 0")
 
     @property
     def power(self) -> Power:
@@ -173,10 +173,8 @@ class Polynomial(Kernel):
     smooth: ClassVar[bool] = False  # KSD is written for radial kernels
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int) or self.degree < 1:
-            raise InputError(f"degree of Polynomial: expected a whole number of at least 1, got {self.degree!r}")
-        if isinstance(self.offset, str) or not 0.0 <= self.offset < np.inf:
-            raise InputError(f"offset of Polynomial: expected a number of at least 0, got {self.offset!r}")
+        check_whole("degree of Polynomial", self.degree, 1)
+        check_number("offset of Polynomial", self.offset, 0.0, np.inf, "a number of at least 0", low_ok=True)
         if self.scale is not None:
             check_positive("scale of Polynomial", self.scale)
 

@@ -25,7 +25,7 @@ from relfit.data.overlap import fingerprint
 from relfit.estimators import joint_estimate
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
-from relfit.estimators.split import split
+from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled

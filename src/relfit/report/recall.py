@@ -18,7 +18,7 @@ from scipy.stats import ks_2samp
 from relfit.data.load import Data, is_rows, load
 from relfit.data.models import Density
 from relfit.data.presets import PRESETS
-from relfit.estimators.split import row_orders
+from relfit.estimators.groups import row_orders
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.kernels.custom import Recorded
