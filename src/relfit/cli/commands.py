@@ -24,7 +24,7 @@ COMMANDS = {
     "pair": "compare",
     "plan": "plan",
     "report": "report",
-    "rerun": "rerun",
+    "rerun": "report",
     "features": "features",
     "demo": "demo",
     "reproduce": "reproduce",
@@ -72,7 +72,9 @@ def run(args: Sequence[str] | None = None) -> int:
         status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=typed)
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
-        return _refuse(f"{' '.join(error.format_message().split())}{_help_hint(error)}")
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = "" if context is None else f" (see {context.command_path} --help)"
+        return _refuse(f"{' '.join(error.format_message().split())}{hint}")
     except RelfitError as error:
         return _refuse(str(error))
     except MemoryError as error:
@@ -89,8 +91,3 @@ def run(args: Sequence[str] | None = None) -> int:
 def _refuse(message: str) -> int:
     print(f"relfit: error: {visible(message)}", file=sys.stderr)
     return BAD_INPUT
-
-
-def _help_hint(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return "" if context is None else f" (see {context.command_path} --help)"

@@ -22,8 +22,7 @@ from relfit.cli.options import (
     select_test,
 )
 from relfit.cli.outputs import check_outputs, say, say_written, shell_command, typed_command, write_json
-from relfit.cli.report import ITEMS, REFERENCE, check_item_counts, read_items
-from relfit.cli.rerun import without_outputs
+from relfit.cli.report import ITEMS, REFERENCE, check_item_counts, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
 from relfit.cli.workers import running
 from relfit.results.serial import as_json

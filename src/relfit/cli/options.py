@@ -12,7 +12,7 @@ from relfit.compute.backend import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete
-from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.estimators.locations import AT_LOCATIONS
 from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Select
@@ -28,19 +28,16 @@ _DEFAULTS = {item.name: item.default for record in (Settings, Compute, Complete)
 _OWNERS = {"pairs": "incomplete", "blocks": "block", "variance": "complete"}
 
 
-class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4 only
-    name = "median|NUMBER"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "median":
-            return value
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 0.0 < number < float("inf"):
-            self.fail(f'expected "median" or a positive number, got {value!r}', param, ctx)
-        return number
+def _bandwidth(value: str) -> str | float:
+    if value == "median":
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise click.BadParameter(f'expected "median" or a positive number, got {value!r}')
+    return number
 
 
 TEST = opt(
@@ -77,7 +74,7 @@ SELECT_FRACTION = opt(
 BANDWIDTH = opt(
     "--bandwidth median|NUMBER",
     "Bandwidth of the kernel: a number, or the median distance between rows.  [default: median; 1 for imq]",
-    type=_Bandwidth(),
+    type=_bandwidth,
 )
 PRESET = opt(
     "--preset",
@@ -150,9 +147,7 @@ data_options = together(
         "Estimator",
         ESTIMATOR,
         opt(
-            "--pairs NUMBER",
-            f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]",
-            type=int,
+            "--pairs NUMBER", f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]", type=int
         ),
         opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
         opt(
@@ -196,17 +191,16 @@ data_options = together(
 
 def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
     """The options of the command line as those of `compare` and `compare_pair`."""
+    name, locations = params["discrepancy"], params["locations"]
+    if locations is not None and name not in AT_LOCATIONS:
+        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
     return {
         **pilot_options(params),
-        "discrepancy": _discrepancy(params["discrepancy"], params["locations"]),
+        "discrepancy": name if locations is None else AT_LOCATIONS[name](locations=locations),
         "alpha": params["alpha"],
         "margin": params["margin"],
         "compute": Compute(
-            backend=params["backend"],
-            precision=params["precision"],
-            executor=executor,
-            checkpoint=params["checkpoint"],
-            memory=params["memory"],
+            executor=executor, **{name: params[name] for name in ("backend", "precision", "checkpoint", "memory")}
         ),
     }
 
@@ -255,11 +249,3 @@ def _kernel(name: str | None, length: Any, preset: str | None) -> Kernel | Selec
         return Select()
     kernel = NAMED[name or "gaussian"]
     return kernel if length is None else replace(kernel, **{kernel.length_field: length})
-
-
-def _discrepancy(name: str, locations: int | None) -> str | AtLocations:
-    if locations is None:
-        return name
-    if name not in AT_LOCATIONS:
-        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
-    return AT_LOCATIONS[name](locations=locations)

@@ -105,7 +105,9 @@ def plan_command(
     REFERENCE and MODELs are the pilot's files, as in relfit compare. Without files, --gap, --standard-error and
     --pilot-rows say what to assume.
     """
-    form = _form(plot_path)
+    form = "png" if plot_path is None else plot_path.rpartition(".")[2].lower()
+    if form not in PICTURES:
+        raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
     chosen = [select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
     pilot, notes = (_assumed(gaps, params), ()) if gaps else _measured(reference, models, params)
@@ -122,15 +124,6 @@ def plan_command(
     if json_path != "-":
         say(str(result))
     return 0
-
-
-def _form(plot_path: str | None) -> str:
-    if plot_path is None:
-        return "png"
-    form = plot_path.rpartition(".")[2].lower()
-    if form not in PICTURES:
-        raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
-    return form
 
 
 def _assumed(gaps: Sequence[str], params: dict[str, Any]) -> Assumed:
@@ -160,6 +153,5 @@ def _measured(
         raise InputError(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
-    named, options = named_models(models, params["names"]), pilot_options(params)
-    inputs = read_inputs(reference, named, params)
-    return estimate(inputs.reference, inputs.models, groups=inputs.groups, **options), inputs.notes
+    inputs = read_inputs(reference, named_models(models, params["names"]), params)
+    return estimate(inputs.reference, inputs.models, groups=inputs.groups, **pilot_options(params)), inputs.notes
