@@ -18,18 +18,9 @@ from relfit.util.text import visible
 from relfit.util.version import __version__
 
 DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
-# The file of each command, in the order of the help page.
-COMMANDS = {
-    "compare": "compare",
-    "pair": "compare",
-    "plan": "plan",
-    "report": "report",
-    "rerun": "report",
-    "features": "features",
-    "demo": "demo",
-    "reproduce": "reproduce",
-    "doctor": "doctor",
-}
+# In the order of the help page, and the files of those that are not in one of their own name.
+COMMANDS = ("compare", "pair", "plan", "report", "rerun", "features", "demo", "reproduce", "doctor")
+FILES = {"pair": "compare", "rerun": "report"}
 
 
 class _Commands(click.Group):
@@ -41,7 +32,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"relfit.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"relfit.cli.{FILES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, opt, section, together
+from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, section, together
 from relfit.compute.backend import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
@@ -40,6 +40,12 @@ def _bandwidth(value: str) -> str | float:
     return number
 
 
+def _setting(declaration: str, help: str, **more: Any) -> Decorator:
+    """An option with the default of the field of the same name."""
+    name = declaration.split()[0].removeprefix("--")
+    return opt(declaration, help, default=_DEFAULTS[name], **more)
+
+
 TEST = opt(
     "--test",
     "How the models are compared. best-set finds those that could be the best; relpsi selects the best one and tests "
@@ -47,18 +53,12 @@ TEST = opt(
     choices=TESTS,
     default=DEFAULT.name,
 )
-ALPHA = opt(
-    "--alpha LEVEL",
-    "Level of the test, which is the error rate that you allow.",
-    type=float,
-    default=_DEFAULTS["alpha"],
-)
-MARGIN = opt(
+ALPHA = _setting("--alpha LEVEL", "Level of the test, which is the error rate that you allow.", type=float)
+MARGIN = _setting(
     "--margin DELTA",
     "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say which models are "
     "equivalent within DELTA.",
     type=float,
-    default=_DEFAULTS["margin"],
 )
 CORRECTION = opt(
     "--correction",
@@ -82,12 +82,11 @@ PRESET = opt(
     "unit length.",
     choices=PRESETS,
 )
-ESTIMATOR = opt(
+ESTIMATOR = _setting(
     "--estimator",
     f"Which pairs of rows are used. complete: all of them; linear: n/2; block: those within blocks; incomplete: "
     f"{DEFAULT_LAGS} for each row; auto: chosen by the size of the data.",
     choices=[*ESTIMATORS, "auto"],
-    default=_DEFAULTS["estimator"],
 )
 
 input_options = section(
@@ -104,12 +103,11 @@ input_options = section(
         "--groups COLUMN|FILE",
         "Rows with the same label belong together. The labels are a column of every file or, for paired rows, a file.",
     ),
-    opt(
+    _setting(
         "--dependence",
         "How the samples depend on each other. shared: the models used the same prompts or random numbers; paired: "
         "their rows match those of the reference too; chain: each sample is a Markov chain.",
         choices=DEPENDENCE,
-        default=_DEFAULTS["dependence"],
     ),
 )
 other_options = section(
@@ -122,12 +120,11 @@ data_options = together(
     input_options,
     section(
         "Discrepancy and kernel",
-        opt(
+        _setting(
             "--discrepancy",
             "How far a model is from the data. auto is mmd for samples and ksd for densities; ume, nystroem and fssd "
             "compare at some locations only, in linear time.",
             choices=["auto", "mmd", "ksd", *AT_LOCATIONS],
-            default=_DEFAULTS["discrepancy"],
         ),
         opt(
             "--locations NUMBER",
@@ -150,28 +147,23 @@ data_options = together(
             "--pairs NUMBER", f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]", type=int
         ),
         opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
-        opt(
+        _setting(
             "--variance",
             "With complete, how the variance is estimated. projection, which auto stands for, is conservative for "
             "models close to the data; corrected counts its second-order part only once.",
             choices=VARIANCES,
-            default=_DEFAULTS["variance"],
         ),
     ),
     section(
         "Computation",
-        opt(
+        _setting(
             "--backend",
             "Library that computes the kernel. triton uses fused kernels on a CUDA device, in single precision; auto "
             "decides by where the data are and by their size.",
             choices=BACKENDS,
-            default=_DEFAULTS["backend"],
         ),
-        opt(
-            "--precision",
-            "Precision of the kernel's values; sums are always in double precision.",
-            choices=PRECISIONS,
-            default=_DEFAULTS["precision"],
+        _setting(
+            "--precision", "Precision of the kernel's values; sums are always in double precision.", choices=PRECISIONS
         ),
         opt(
             "--memory SIZE",

@@ -9,19 +9,8 @@ from typing import Any
 import click
 
 from relfit.api import estimate, plan
+from relfit.cli import options
 from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.options import (
-    ALPHA,
-    BANDWIDTH,
-    CORRECTION,
-    ESTIMATOR,
-    PRESET,
-    SELECT_FRACTION,
-    input_options,
-    other_options,
-    pilot_options,
-    select_test,
-)
 from relfit.cli.outputs import check_outputs, say, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
@@ -55,9 +44,9 @@ PICTURES = ("png", "svg", "pdf")
         choices=TESTS,
         multiple=True,
     ),
-    ALPHA,
-    CORRECTION,
-    SELECT_FRACTION,
+    options.ALPHA,
+    options.CORRECTION,
+    options.SELECT_FRACTION,
 )
 @section(
     "Assumed gaps instead of files",
@@ -72,13 +61,13 @@ PICTURES = ("png", "svg", "pdf")
     opt("--correlation R", "Correlation of the discrepancies of two models.  [default: 0]", type=float),
 )
 @section("Output", JSON, opt("--plot PATH", "Draw the power curves in a .png, .svg or .pdf file.", dest="plot_path"))
-@input_options
+@options.input_options
 @section(
     "Estimate of the pilot",
     opt("--kernel", "The kernel.  [default: gaussian]", choices=NAMED),
-    BANDWIDTH,
-    PRESET,
-    ESTIMATOR,
+    options.BANDWIDTH,
+    options.PRESET,
+    options.ESTIMATOR,
 )
 @section(
     "Simulation",
@@ -89,7 +78,7 @@ PICTURES = ("png", "svg", "pdf")
         default=1000,
     ),
 )
-@other_options
+@options.other_options
 def plan_command(
     reference: str | None,
     models: Sequence[str],
@@ -109,12 +98,13 @@ def plan_command(
     if form not in PICTURES:
         raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
-    chosen = [select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
+    chosen = [options.select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
     pilot, notes = (_assumed(gaps, params), ()) if gaps else _measured(reference, models, params)
     if gaps and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
     question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
-    result = plan(pilot, tests=chosen, rng=params["seed"], progress=pilot_options(params)["progress"], **question)
+    progress = options.pilot_options(params)["progress"]
+    result = plan(pilot, tests=chosen, rng=params["seed"], progress=progress, **question)
     result = replace(result, notes=(*notes, *result.notes))
     if plot_path is not None:
         from relfit.report.plots import picture
@@ -154,4 +144,5 @@ def _measured(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
     inputs = read_inputs(reference, named_models(models, params["names"]), params)
-    return estimate(inputs.reference, inputs.models, groups=inputs.groups, **pilot_options(params)), inputs.notes
+    joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **options.pilot_options(params))
+    return joint, inputs.notes

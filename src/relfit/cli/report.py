@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -204,28 +204,22 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
     """How two results of one command differ, in words, and True if settings, verdicts and rounded numbers agree."""
     if before.to_json() == after.to_json():
         return "Agrees: every number is the same.", True
-    settings = [
-        f"{name} was {getattr(before, name)!r} and is {getattr(after, name)!r}"
-        for name in _SETTINGS
-        if getattr(before, name) != getattr(after, name)
-    ]
-    verdicts = [
-        f"{name!r} was {'worse' if a else 'not worse'} and is {'worse' if b else 'not worse'}"
-        for name, a, b in zip(before.names, before.worse, after.worse, strict=True)
-        if a != b
-    ]
+    words = {True: "worse", False: "not worse"}
+    pairs = zip(before.names, before.worse, after.worse, strict=True)
+    settings = _changes((name, repr(getattr(before, name)), repr(getattr(after, name))) for name in _SETTINGS)
+    verdicts = _changes((repr(name), words[bool(a)], words[bool(b)]) for name, a, b in pairs)
+    versions = _changes((name, before.versions.get(name), now) for name, now in after.versions.items())
     scale = max(float(np.abs(before.discrepancy).max()), float(before.standard_error.max()))
     moved = float(np.abs(after.discrepancy - before.discrepancy).max()) / (scale or 1.0)
     pvalue = float(np.abs(after.pvalue - before.pvalue).max())
     numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {pvalue:.2g}"
-    versions = [
-        f"{name} was {before.versions.get(name)} and is {version}"
-        for name, version in after.versions.items()
-        if before.versions.get(name) != version
-    ]
     same = not settings and not verdicts and moved <= ROUNDING and pvalue <= ROUNDING
     head = "Agrees to rounding" if same else "Differs"
     return f"{head}: {'; '.join([*settings, *verdicts, numbers, *versions])}.", same
+
+
+def _changes(pairs: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
+    return [f"{name} was {before} and is {after}" for name, before, after in pairs if before != after]
 
 
 def without_outputs(arguments: Sequence[str]) -> list[str]:

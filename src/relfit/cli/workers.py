@@ -81,7 +81,9 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     for number in handled:
         signal.signal(number, _exit)
     try:
-        with _Processes(workers, get_context("spawn"), _ignore_interrupts) as pool:
+        # An interrupt at the terminal reaches every process; the main process handles it.
+        ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)
+        with _Processes(workers, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
             try:
                 yield pool
             except BaseException:
@@ -96,11 +98,6 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 def _exit(number: int, _frame: Any) -> None:
     raise SystemExit(128 + number)
-
-
-def _ignore_interrupts() -> None:
-    """An interrupt at the terminal reaches every process; the main process handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

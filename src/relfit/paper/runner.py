@@ -321,33 +321,22 @@ def _reporting(
 ) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of trials that have been stored since its last call."""
     lines = progress is None and not sys.stderr.isatty()
+    already, start, last = done, time.monotonic(), time.monotonic()
     with progress_bars.reporting(not lines if progress is None else progress, experiment) as bar:
-        report = _line_writer(experiment, done) if lines else bar
         if progress is None and bar is not None:
             # What was stored before must not count as speed.
             bar(done, total)
 
         def advance(count: int) -> None:
-            nonlocal done
+            nonlocal done, last
             done += count
-            if report is not None:
-                report(done, total)
+            if bar is not None:
+                bar(done, total)
+            now = time.monotonic()
+            if lines and (done == total or now - last >= LINE_SECONDS):
+                last = now
+                left = (now - start) * (total - done) / max(done - already, 1)
+                line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
+                print(line, file=sys.stderr, flush=True)
 
         yield advance
-
-
-def _line_writer(experiment: str, already: int) -> Progress:
-    """Write a line when LINE_SECONDS have passed since the last one, and at the end."""
-    start = last = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < LINE_SECONDS and done < total:
-            return
-        last = now
-        left = (now - start) * (total - done) / max(done - already, 1)
-        line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
-        print(line, file=sys.stderr, flush=True)
-
-    return report

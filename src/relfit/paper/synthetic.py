@@ -17,32 +17,10 @@ from scipy.spatial.distance import cdist
 from scipy.stats import kstest
 
 from relfit import Gaussian, MultiScale, compare, compare_pair
-from relfit.paper import experiment
+from relfit.paper import experiment, problems
 from relfit.paper.drawing import BLUE, FAINT, INK, LOOKS, RED, add_legend, draw_curve, draw_level, dress, new_figure
-from relfit.paper.experiment import (
-    ALPHA,
-    Cell,
-    Check,
-    Decision,
-    Experiment,
-    Point,
-    Results,
-    Row,
-    Setting,
-    curve,
-    relmulti,
-)
-from relfit.paper.problems import (
-    Problem,
-    blobs,
-    calibration_1d,
-    draw,
-    mean_shift_l10,
-    mean_shift_pair,
-    problem_of,
-    rbm,
-    rbm_l7,
-)
+from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Point, Results, Row, Setting, curve
+from relfit.paper.problems import Problem, draw, problem_of
 from relfit.util.arrays import Array
 
 # A test: the discrepancy that it uses, and its options.
@@ -73,7 +51,11 @@ CALIBRATION_SIZE = 500
 KS_LEVEL = 0.01
 SAME = ("duplicate of", "indistinguishable")
 
-OPTIONS = {"RelPSI": {"test": "relpsi"}, "RelMulti 50%": relmulti(0.5), "RelMulti 25%": relmulti(0.25)}
+OPTIONS = {
+    "RelPSI": {"test": "relpsi"},
+    "RelMulti 50%": experiment.relmulti(0.5),
+    "RelMulti 25%": experiment.relmulti(0.25),
+}
 MANY_TESTS = {f"{name}-{kind.upper()}": (kind, OPTIONS[name]) for kind in ("mmd", "ksd") for name in OPTIONS}
 MANY_SIZES, QUICK_MANY_SIZES = (200, 500, 1000, 1500, 2000), (200, 500)
 MANY_EPSILONS, QUICK_MANY_EPSILONS = (0.18, 0.19, 0.2, 0.22), (0.18, 0.2)
@@ -81,7 +63,7 @@ MANY_EPSILONS, QUICK_MANY_EPSILONS = (0.18, 0.19, 0.2, 0.22), (0.18, 0.2)
 
 def rbm_pair(epsilon: float) -> Problem:
     """RBMs with B[0,0] moved by ε (P1) and .3 (P2)."""
-    return rbm([epsilon, TURN])
+    return problems.rbm([epsilon, TURN])
 
 
 def pair_trial(make: Callable[..., Problem], tests: Tests, setting: Setting, seed: int) -> dict[str, Any]:
@@ -130,7 +112,7 @@ def pair_figure(title: str, label: str, tests: Tests, results: Results) -> Figur
     if moving:
         axes[0].axvline(TURN, color=FAINT, linewidth=0.8, zorder=0)
     if tests is BLOBS_TESTS:
-        reference, samples = draw(blobs(), 400, seed=0)
+        reference, samples = draw(problems.blobs(), 400, seed=0)
         panels = {"R": (reference, FAINT), "P1": (samples["P1"], RED), "P2": (samples["P2"], BLUE)}
         for k, (name, (rows, colour)) in enumerate(panels.items()):
             axes[1].scatter(rows[:, 0] + 18.0 * k, rows[:, 1], s=3, color=colour, linewidths=0)
@@ -181,7 +163,7 @@ def calibration_settings(_quick: bool) -> list[Setting]:
 
 def calibration_trial(setting: Setting, seed: int) -> dict[str, Any]:
     """One draw: RelPSI's p-value of the model that was not selected, for MMD and KSD."""
-    problem = calibration_1d(setting["mu1"], setting["mu2"])
+    problem = problems.calibration_1d(setting["mu1"], setting["mu2"])
     # Fresh draws for each panel: with those of another one KSD would test the same numbers again.
     reference, samples = draw(problem, setting["n"], len(PANELS) * seed + list(PANELS).index(setting["panel"]))
     models: dict[str, Any] = {"mmd": samples, "ksd": problem.densities()}
@@ -353,7 +335,7 @@ FIGURE_1 = (
         title="Figure 1a: mean shift, d = 10, two equally good models",
         settings=experiment.grid("n", PAIR_SIZES, QUICK_PAIR_SIZES),
         trials=(300, 20),
-        trial=partial(pair_trial, mean_shift_pair, SIX),
+        trial=partial(pair_trial, problems.mean_shift_pair, SIX),
         table=mean_shift_table,
         figure=partial(pair_figure, "Mean shift, d = 10: both models equally good", "Sample size n", SIX),
         checks=mean_shift_checks,
@@ -363,7 +345,7 @@ FIGURE_1 = (
         title="Figure 1b: blobs, d = 2, P1 worse than P2 at a small scale",
         settings=experiment.grid("n", PAIR_SIZES, QUICK_PAIR_SIZES),
         trials=(300, 10),
-        trial=partial(pair_trial, blobs, BLOBS_TESTS),
+        trial=partial(pair_trial, problems.blobs, BLOBS_TESTS),
         table=partial(pair_table, BLOBS_TESTS),
         figure=partial(pair_figure, "Blobs, d = 2: P1 is worse", "Sample size n", BLOBS_TESTS),
         checks=blobs_checks,
@@ -395,7 +377,7 @@ APPENDIX = (
         title="Appendix: mean shift, ten models, nine of them tied",
         settings=experiment.grid("n", MANY_SIZES, QUICK_MANY_SIZES),
         trials=(300, 10),
-        trial=partial(many_trial, mean_shift_l10),
+        trial=partial(many_trial, problems.mean_shift_l10),
         table=many_table,
         figure=partial(many_figure, "Mean shift, l = 10", "Sample size n"),
         checks=many_mean_shift_checks,
@@ -405,7 +387,7 @@ APPENDIX = (
         title="Appendix: RBM, seven models, one moves past the best",
         settings=experiment.grid("epsilon", MANY_EPSILONS, QUICK_MANY_EPSILONS, n=RBM_SIZE),
         trials=(300, 8),
-        trial=partial(many_trial, rbm_l7),
+        trial=partial(many_trial, problems.rbm_l7),
         table=many_table,
         figure=partial(many_figure, "RBM, l = 7", "Perturbation ε of P1"),
         checks=many_rbm_checks,
