@@ -32,7 +32,9 @@ def sections(name: str) -> dict[str, list[tuple[str, str]]]:
     command = cli.get_command(click.Context(cli), name)
     with click.Context(command, info_name=name) as context:
         listed = command.sections(context)
-    own = {title: [record for record in records if record[0] != "--help"] for title, records in listed.items()}
+    own = {
+        title: [record for record in records if not record[0].endswith("--help")] for title, records in listed.items()
+    }
     return {title: records for title, records in own.items() if records}
 
 

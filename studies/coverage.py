@@ -217,7 +217,8 @@ def _bounds(joint, theta, seed):
     for level in (LEVEL, (1.0 + LEVEL) / 2.0):
         lower, upper = regret_bounds(plain, level, rng=source, draws=DRAWS)
         held.append(((lower <= regret).all(), (upper >= regret - 2e-12).all()))
-    out["best-set"] = {"lower": float(held[0][0]), "upper": float(held[0][1]), "interval": float(all(held[1]))}
+    (lower_held, upper_held), both_held = held
+    out["best-set"] = {"lower": float(lower_held), "upper": float(upper_held), "interval": float(all(both_held))}
     if seed % EVERY == 0:
         for test in TESTS:
             interval = decide(joint, test=test, alpha=ALPHA, rng=seed).confidence_interval(LEVEL)

@@ -57,7 +57,7 @@ def case(name):
 
 def of_problem(problem, **options):
     """A problem of `relfit.paper.problems`, all samples of n rows."""
-    scores = {name: problem.score(name) for name in problem.models}
+    scores = {name: problem.models[name].score for name in problem.models}
     return Case(problem.dim, problem.best, problem.worse, lambda n, seed: draw(problem, n, seed), scores, options)
 
 

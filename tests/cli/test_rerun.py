@@ -7,7 +7,7 @@ import pytest
 
 from relfit.api import compare
 from relfit.cli import main
-from relfit.cli.rerun import agreement, without_outputs
+from relfit.cli.report import agreement, without_outputs
 from relfit.results.comparison import Comparison
 
 
@@ -71,9 +71,9 @@ def test_rounding_agrees():
     rng = np.random.default_rng(0)
     result = compare(rng.normal(size=(40, 1)), [rng.normal(size=(40, 1)), rng.normal(2, 1, (40, 1))], rng=0)
     moved = Comparison.from_dict({**result.to_dict(), "discrepancy": (result.discrepancy * (1 + 1e-12)).tolist()})
-    lines, same = agreement(result, moved)
+    sentence, same = agreement(result, moved)
     assert same
-    assert lines[0].startswith("Agrees to rounding")
+    assert sentence.startswith("Agrees to rounding")
 
 
 def test_code_is_not_run_unless_allowed(folder, capsys):

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
-from relfit.paper import tpr, uniform
+from relfit.paper import tpr
 from relfit.paper.experiment import Cell, Point, bounded, curve, level_kept, tidy
-from relfit.paper.many_models import false_discoveries, false_positives, true_positives
+from relfit.paper.synthetic import (
+    CALIBRATED,
+    calibration_checks,
+    calibration_table,
+    false_discoveries,
+    false_positives,
+    true_positives,
+)
 
 
 def cell(setting, **verdicts):
@@ -82,7 +89,7 @@ def panel(pvalues, status, mu=(0.5, -0.5)):
     outcomes = [
         {
             "decisions": [
-                {"test": t, "model": "P1", "worse": p <= 0.05, "pvalue": p, "status": status} for t in uniform.TESTS
+                {"test": t, "model": "P1", "worse": p <= 0.05, "pvalue": p, "status": status} for t in CALIBRATED
             ]
         }
         for p in pvalues
@@ -92,13 +99,13 @@ def panel(pvalues, status, mu=(0.5, -0.5)):
 
 def test_pvalues_off_the_diagonal_fail_the_check():
     even = (np.arange(100) + 0.5) / 100
-    assert all(check.ok for check in uniform.checks([panel(even, [])]))
-    assert not any(check.ok for check in uniform.checks([panel(even**2, [])]))
+    assert all(check.ok for check in calibration_checks([panel(even, [])]))
+    assert not any(check.ok for check in calibration_checks([panel(even**2, [])]))
 
 
 def test_one_density_must_be_called_so():
     same = panel([1.0] * 5, ["duplicate of P1"], (2.5, 2.5))
-    assert uniform.checks([same])[1].ok
-    assert uniform.table([same])[1]["says"] == "indistinguishable"
+    assert calibration_checks([same])[1].ok
+    assert calibration_table([same])[1]["says"] == "indistinguishable"
     silent = panel([1.0] * 5, [], (2.5, 2.5))
-    assert not uniform.checks([silent])[1].ok
+    assert not calibration_checks([silent])[1].ok

@@ -45,7 +45,7 @@ def population_ksd(problem, bandwidth, x, weights=None):
         np.fill_diagonal(kernel, 0.0)
         weights = np.full(len(x), 1.0 / np.sqrt(len(x) * (len(x) - 1)))
     kernel *= weights[:, None] * weights
-    deltas = [problem.score(name)(x) - problem.reference.score(x) for name in problem.models]
+    deltas = [problem.models[name].score(x) - problem.reference.score(x) for name in problem.models]
     return np.array([np.sum(delta * (kernel @ delta)) for delta in deltas])
 
 
@@ -59,7 +59,7 @@ def test_score_is_the_gradient_of_the_log_density(problem):
         log_density = problem.models[name].log_density
         shifts = step * np.eye(problem.dim)
         differences = [(log_density(x + s) - log_density(x - s)) / (2 * step) for s in shifts]
-        np.testing.assert_allclose(problem.score(name)(x), np.stack(differences, 1), rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(problem.models[name].score(x), np.stack(differences, 1), rtol=1e-6, atol=1e-7)
 
 
 def test_rbm_density_is_the_sum_over_latent_states():
@@ -137,7 +137,7 @@ def test_stein_identity_of_the_exact_rbm_sampler():
     """E s(y) = 0 and E y s(y)ᵀ = −I: the sampler and the score belong to the same density."""
     problem = problems.rbm([0.6])
     y = problem.models["P1"].sample(20_000, np.random.default_rng(5))
-    s = problem.score("P1")(y)
+    s = problem.models["P1"].score(y)
     products = y[:, :, None] * s[:, None, :]
     assert np.abs(s.mean(0) / (s.std(0) / np.sqrt(len(y)))).max() < 5
     assert np.abs((products.mean(0) + np.eye(20)) / (products.std(0) / np.sqrt(len(y)))).max() < 5
@@ -211,7 +211,7 @@ def test_candidates_are_samples_or_densities_with_the_same_reference():
     np.testing.assert_array_equal(by_score[0], reference)
     for name in problem.models:
         np.testing.assert_array_equal(by_sample[1][name], samples[name])
-        np.testing.assert_array_equal(by_score[1][name].scores(reference), problem.score(name)(reference))
+        np.testing.assert_array_equal(by_score[1][name].scores(reference), problem.models[name].score(reference))
 
 
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)

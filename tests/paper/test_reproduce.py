@@ -16,7 +16,6 @@ from dataclasses import replace
 import pytest
 
 from relfit.cli import main
-from relfit.paper import fig1
 from relfit.paper.experiment import Check
 from relfit.paper.reproduce import CATALOGUE, STORE, named, reproduce, template, write_document
 from relfit.util.errors import InputError
@@ -117,7 +116,7 @@ def test_equal_densities_are_called_so(quick):
 
 def test_the_pair_is_tested_in_the_papers_direction():
     """Blobs: P1 is the worse one, so "P1 is no worse than P2" is the hypothesis that falls."""
-    decisions = {d["test"]: d for d in fig1.blobs_trial({"n": 500}, 0)["decisions"]}
+    decisions = {d["test"]: d for d in CATALOGUE["fig1-blobs"].trial({"n": 500}, 0)["decisions"]}
     assert decisions["RelKSD"]["worse"]
     assert decisions["RelKSD"]["model"] == "P1"
 

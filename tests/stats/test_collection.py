@@ -95,7 +95,7 @@ def test_the_order_of_models_and_kernels_changes_nothing_but_noise(n, kind):
     reference, models = draw(problem, n, 4)
     models = {**models, "P3": models["P1"] * 1.05}
     if kind == "densities":
-        models = {name: relfit.Density(score=problem.score(name), dim=2) for name in problem.models}
+        models = {name: relfit.Density(score=model.score, dim=2) for name, model in problem.models.items()}
     options = {"test": "best-set", "rng": 2}
     first = relfit.compare(reference, models, kernel=KERNELS, **options)
     turned = {name: models[name] for name in reversed(models)}

@@ -18,18 +18,9 @@ from relfit.util.errors import RelfitError
 from relfit.util.text import visible
 
 DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
-# The file of each command, in the order of the help page.
-COMMANDS = {
-    "compare": "compare",
-    "pair": "compare",
-    "plan": "plan",
-    "report": "report",
-    "rerun": "rerun",
-    "features": "features",
-    "demo": "demo",
-    "reproduce": "reproduce",
-    "doctor": "doctor",
-}
+# In the order of the help page, and the files of those that are not in one of their own name.
+COMMANDS = ("compare", "pair", "plan", "report", "rerun", "features", "demo", "reproduce", "doctor")
+FILES = {"pair": "compare", "rerun": "report"}
 
 
 class _Commands(click.Group):
@@ -41,7 +32,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"relfit.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"relfit.cli.{FILES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
@@ -75,7 +66,9 @@ def run(args: Sequence[str] | None = None) -> int:
         status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=typed)
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
-        return _refuse(f"{' '.join(error.format_message().split())}{_help_hint(error)}")
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = "" if context is None else f" (see {context.command_path} --help)"
+        return _refuse(f"{' '.join(error.format_message().split())}{hint}")
     except RelfitError as error:
         return _refuse(str(error))
     except MemoryError as error:
@@ -92,8 +85,3 @@ def run(args: Sequence[str] | None = None) -> int:
 def _refuse(message: str) -> int:
     print(f"relfit: error: {visible(message)}", file=sys.stderr)
     return BAD_INPUT
-
-
-def _help_hint(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return "" if context is None else f" (see {context.command_path} --help)"

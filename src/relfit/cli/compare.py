@@ -10,20 +10,10 @@ from typing import Any
 import click
 
 from relfit.api import compare, compare_pair
+from relfit.cli import options
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
-from relfit.cli.options import (
-    ALPHA,
-    CORRECTION,
-    MARGIN,
-    SELECT_FRACTION,
-    TEST,
-    comparing_options,
-    data_options,
-    select_test,
-)
 from relfit.cli.outputs import check_outputs, say, say_written, shell_command, typed_command, write_json
-from relfit.cli.report import ITEMS, REFERENCE, check_item_counts, read_items
-from relfit.cli.rerun import without_outputs
+from relfit.cli.report import ITEMS, REFERENCE, check_item_counts, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
 from relfit.cli.workers import running
 from relfit.results.serial import as_json
@@ -55,7 +45,7 @@ DONE, GATE_FAILED = 0, 1
     ),
     *ITEMS,
 )
-@section("Test", TEST, ALPHA, MARGIN, CORRECTION, SELECT_FRACTION)
+@section("Test", options.TEST, options.ALPHA, options.MARGIN, options.CORRECTION, options.SELECT_FRACTION)
 @section(
     "Gate for continuous integration",
     opt(
@@ -65,7 +55,7 @@ DONE, GATE_FAILED = 0, 1
     opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
     opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),
 )
-@data_options
+@options.data_options
 def compare_command(
     reference: str,
     models: Sequence[str],
@@ -96,13 +86,13 @@ def compare_command(
     check_outputs(outputs, [reference, *models])
     _check_items(html_path, params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
-    test = select_test(params["test"], params["select_fraction"])
+    test = options.select_test(params["test"], params["select_fraction"])
     inputs = read_inputs(reference, named, params)
     if items is not None:
         check_item_counts(items, inputs.reference, inputs.models)
     with running(params) as executor:
-        options = {"test": test, "correction": params["correction"], **comparing_options(params, executor)}
-        result = compare(inputs.reference, inputs.models, groups=inputs.groups, **options)
+        settings = {"test": test, "correction": params["correction"], **options.comparing_options(params, executor)}
+        result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
     command = typed_command()
     recorded = None if command is None else tuple(without_outputs(command))
     result = replace(result, warnings=(*inputs.notes, *result.warnings), command=recorded)
@@ -153,10 +143,10 @@ def compare_command(
         choices=["z", "relpsi"],
         default="z",
     ),
-    ALPHA,
-    MARGIN,
+    options.ALPHA,
+    options.MARGIN,
 )
-@data_options
+@options.data_options
 def pair_command(reference: str, a: str, b: str, json_path: str | None, **params: Any) -> int:
     """Test whether model A is significantly worse than model B.
 
@@ -169,8 +159,8 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     check_outputs({"--json": json_path, "--checkpoint": params["checkpoint"]}, [reference, a, b])
     inputs = read_inputs(reference, named, params)
     with running(params) as executor:
-        options = {"test": params["test"], "groups": inputs.groups, **comparing_options(params, executor)}
-        result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **options)
+        settings = {"test": params["test"], "groups": inputs.groups, **options.comparing_options(params, executor)}
+        result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **settings)
     result = replace(result, warnings=(*inputs.notes, *result.warnings))
     write_json(result.to_json(), json_path)
     if json_path != "-":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import click
 import numpy as np
@@ -50,25 +50,10 @@ def generate(images: Array, labels: NDArray[np.uint8], count: int, seed: int) ->
     return {name: np.clip(make(stream(seed, "demo", name)), 0.0, 1.0) for name, make in makers.items()}
 
 
-def introduction(seed: int) -> str:
-    """What is compared, in two lines."""
-    train, _, reference = split_digits(seed)
-    return (
-        f"{len(train)} images of handwritten digits trained six simple generators; {len(reference)} other images, "
-        "which no generator has seen, are the reference.\n"
-        f"Each generator made {len(reference)} images. Which of them are significantly worse than the best one?"
-    )
-
-
 def problem(seed: int = 0) -> tuple[Array, dict[str, Array]]:
     """The reference images (n, 64), and as many of each generator."""
     train, labels, reference = split_digits(seed)
     return reference, generate(train, labels, len(reference), seed)
-
-
-def pictures(reference: Array, models: Mapping[str, Array]) -> dict[str, list[Array]]:
-    """The rows as images of 8 × 8 pixels, as `Comparison.report` takes its items."""
-    return {name: list(rows.reshape(-1, 8, 8)) for name, rows in {"reference": reference, **models}.items()}
 
 
 def run(seed: int = 0) -> Comparison:
@@ -125,9 +110,7 @@ def _independent_pixels(images: Array, count: int, rng: np.random.Generator) -> 
 
 @click.command("demo", cls=SectionedCommand)
 @section(
-    "Options",
-    opt("--html PATH", "Write the report to this file.", dest="html_path", default="relfit-demo.html"),
-    SEED,
+    "Options", opt("--html PATH", "Write the report to this file.", dest="html_path", default="relfit-demo.html"), SEED
 )
 def demo_command(html_path: str, seed: int) -> int:
     """Compare six generators of handwritten digits and write a report.
@@ -139,9 +122,15 @@ def demo_command(html_path: str, seed: int) -> int:
 
     check_outputs({"--html": html_path}, [])
     result = run(seed)
-    data = problem(seed)
-    result.report(html_path, data, items=pictures(*data), command=shell_command(typed_command()))
-    say(introduction(seed) + "\n")
+    reference, models = problem(seed)
+    # The rows as images of 8 × 8 pixels.
+    items = {name: list(rows.reshape(-1, 8, 8)) for name, rows in {"reference": reference, **models}.items()}
+    result.report(html_path, (reference, models), items=items, command=shell_command(typed_command()))
+    say(
+        f"{len(digits()[0]) - len(reference)} images of handwritten digits trained six simple generators; "
+        f"{len(reference)} other images, which no generator has seen, are the reference.\n"
+        f"Each generator made {len(reference)} images. Which of them are significantly worse than the best one?\n"
+    )
     say(styled(result))
     say(f"{error_words(result)}\n\nReport: {html_path}")
     return 0

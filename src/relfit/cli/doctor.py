@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -150,23 +150,19 @@ def _installed(name: str, module: str, purpose: str, *, optional: bool = False) 
 
 def _error(backend: str, device: str) -> float:
     """The largest distance of the backend's values from those derived by hand."""
+
+    def placed(rows: NDArray[np.float64]) -> Any:
+        # torch computes where the data are.
+        if device != "cuda":
+            return rows
+        import torch
+
+        return torch.as_tensor(rows, device=device)
+
     reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
-    models = {"at 0": np.zeros((ROWS, 1)), "the reference": reference.copy()}
-    values = [
-        *_values(_placed(reference, device), {name: _placed(x, device) for name, x in models.items()}, backend),
-        *_values(_placed(reference - 0.5, device), {"normal": Density(score=lambda x: -x)}, backend),
-    ]
-    return float(np.abs(np.array(values) - np.array([*known_mmd(), known_ksd()])).max())
-
-
-def _values(reference: Any, models: Mapping[str, Any], backend: str) -> NDArray[np.float64]:
-    return estimate(reference, models, kernel=Gaussian(1.0), rng=0, compute=Compute(backend=backend)).values
-
-
-def _placed(rows: NDArray[np.float64], device: str) -> Any:
-    """The rows on the device, because torch computes where the data are."""
-    if device != "cuda":
-        return rows
-    import torch
-
-    return torch.as_tensor(rows, device=device)
+    samples = {"at 0": placed(np.zeros((ROWS, 1))), "the reference": placed(reference.copy())}
+    density = {"normal": Density(score=lambda x: -x)}
+    options: dict[str, Any] = {"kernel": Gaussian(1.0), "rng": 0, "compute": Compute(backend=backend)}
+    mmd = estimate(placed(reference), samples, **options).values
+    ksd = estimate(placed(reference - 0.5), density, **options).values
+    return float(np.abs(np.array([*mmd, *ksd]) - np.array([*known_mmd(), known_ksd()])).max())

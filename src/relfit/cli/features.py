@@ -10,7 +10,7 @@ import click
 from relfit.cli.outputs import check_outputs, say
 from relfit.cli.sections import AT_LEAST_1, PROGRESS, SectionedCommand, flag, opt, section
 from relfit.features.base import EXTRACTORS
-from relfit.features.run import Extraction, extract_features
+from relfit.features.run import extract_features
 
 _SHOWN_BROKEN = 3
 
@@ -61,16 +61,12 @@ def features_command(source: str, model: str, output: str, **settings: Any) -> i
     """
     names = os.path.splitext(output)[0] + ".names.txt"  # noqa: PTH122  (only the ending changes)
     check_outputs({"--output": output, "names of --output": names}, [source])
-    say(_summary(model, extract_features(source, model, output, **settings)))
-    return 0
-
-
-def _summary(model: str, result: Extraction) -> str:
-    lines = [f"{result.path}: {result.rows} rows of {result.dim} features ({model}); names in {result.names_path}"]
+    result = extract_features(source, model, output, **settings)
+    say(f"{result.path}: {result.rows} rows of {result.dim} features ({model}); names in {result.names_path}")
     if result.resumed:
-        lines.append(f"{result.resumed} items were finished by an earlier run.")
+        say(f"{result.resumed} items were finished by an earlier run.")
     if result.broken:
         shown = ", ".join(repr(name) for name in list(result.broken)[:_SHOWN_BROKEN])
         more = len(result.broken) - _SHOWN_BROKEN
-        lines.append(f"Left out {len(result.broken)} broken: {shown}{f' and {more} more' if more > 0 else ''}.")
-    return "\n".join(lines)
+        say(f"Left out {len(result.broken)} broken: {shown}{f' and {more} more' if more > 0 else ''}.")
+    return 0

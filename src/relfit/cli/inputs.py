@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,15 +46,22 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     What is neither a file name nor the name of a Python object is left as it is.
     """
     columns, rows, groups = params["columns"], params.get("rows"), params.get("groups")
-    if params.get("memory") is not None:
-        return _unread(reference, models, columns, rows, groups)
+    in_parts = params.get("memory") is not None
     labels: Any = None
     others: Mapping[str | None, Sequence[int]] = {}
-    if groups is not None:
+    if in_parts:
+        for option, value in (("--rows", rows), ("--groups", groups)):
+            if value is not None:
+                reason = "expected without --memory, which takes whole files; leave out one of the two"
+                raise InputError(f"{option}: {reason}")
+    elif groups is not None:
         if rows is not None:
             raise InputError("--rows: draws single rows, which --groups forbids; shorten the files themselves")
         labels, others = read_groups(reference, models, groups)
     opened = {name: _opened(source, columns) for name, source in models.items()}
+    if in_parts:
+        # The files themselves, which are opened under the budget of memory.
+        return Inputs(_opened(reference, columns), opened)
     first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {})
     inputs = Inputs(_read(first), {name: _read(source) for name, source in rest.items()}, notes, labels)
     if rows is not None:
@@ -63,16 +70,12 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     if verbose is None and sys.stderr.isatty():
         verbose = expected_seconds(inputs, params["estimator"]) > LONG_RUN
     if verbose:
-        _print_sizes(inputs)
+        named = {"reference": inputs.reference, **{f"model {quoted(name)}": x for name, x in inputs.models.items()}}
+        for sample, x in named.items():
+            if isinstance(x, np.ndarray) and x.ndim:
+                size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
+                print(f"relfit: {sample}: {size}", file=sys.stderr)
     return inputs
-
-
-def _unread(reference: Any, models: Mapping[str, Any], columns: str | None, rows: Any, groups: Any) -> Inputs:
-    """The files themselves, which are opened under the budget of memory."""
-    for option, value in (("--rows", rows), ("--groups", groups)):
-        if value is not None:
-            raise InputError(f"{option}: expected without --memory, which takes whole files; leave out one of the two")
-    return Inputs(_opened(reference, columns), {name: _opened(source, columns) for name, source in models.items()})
 
 
 def read_groups(
@@ -83,7 +86,15 @@ def read_groups(
     files = {key: source for key, source in samples if isinstance(source, str) and not names_object(source)}
     there = os.path.exists(groups)  # noqa: PTH110  (Path.exists raises for names that are too long)
     if there and format_of(Path(groups)) is not None:
-        _refuse_both(groups, files.values())
+        for source in files.values():
+            names: Sequence[str] = ()
+            with suppress(InputError):  # raised when the file is read
+                names = read_names(source) or ()
+            if groups in (name.strip() for name in names):
+                raise InputError(
+                    f"--groups: {groups} is a file, and a column of {source} too; write ./{groups} for the file, or "
+                    "rename one of the two"
+                )
         return read_labels(groups), {}
     try:
         both = {key: split_labels(source, groups) for key, source in files.items()}
@@ -93,32 +104,16 @@ def read_groups(
     return {key: labels for key, (labels, _) in both.items()}, {key: others for key, (_, others) in both.items()}
 
 
-def _refuse_both(groups: str, files: Iterable[str]) -> None:
-    """Refuse a name that is a file of labels and a column as well."""
-    for source in files:
-        names: Sequence[str] = ()
-        with suppress(InputError):  # raised when the file is read
-            names = read_names(source) or ()
-        if groups in (name.strip() for name in names):
-            raise InputError(
-                f"--groups: {groups} is a file, and a column of {source} too; write ./{groups} for the file, or rename "
-                "one of the two"
-            )
-
-
 def named_models(models: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Name → file, in the order given."""
     if names and len(names) != len(models):
         raise InputError(f"--name: expected one for each of the {len(models)} models, got {len(names)}")
-    chosen = [valid_text(name) for name in names or [_default_name(model) for model in models]]
+    default = [model.rpartition(":")[2] if names_object(model) else name_of(model) for model in models]
+    chosen = [valid_text(name) for name in names or default]
     for name in chosen:
         if chosen.count(name) > 1:
             raise InputError(f"two models are called {name!r}; tell them apart with --name, once for each model")
     return dict(zip(chosen, models, strict=True))
-
-
-def _default_name(model: str) -> str:
-    return model.rpartition(":")[2] if names_object(model) else name_of(model)
 
 
 def check_inputs(reference: str, models: Sequence[str]) -> None:
@@ -158,7 +153,12 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     joins in where its rows are paired with them.
     """
     reference, models = inputs.reference, inputs.models
-    _check_same_rows(reference, models, dependence)
+    if dependence == "chain":
+        raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
+    together = [*models.values(), *([reference] if dependence == "paired" else [])]
+    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray)})
+    if dependence in ("shared", "paired") and len(lengths) > 1:
+        raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
 
     def drawn(value: Any, purpose: str) -> Any:
         if _count(value) <= rows:
@@ -176,26 +176,8 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     )
 
 
-def _check_same_rows(reference: Any, models: Mapping[str, Any], dependence: str) -> None:
-    """Refuse files of different lengths where rows that belong together are drawn together."""
-    if dependence == "chain":
-        raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
-    together = [*models.values(), *([reference] if dependence == "paired" else [])]
-    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray)})
-    if dependence in ("shared", "paired") and len(lengths) > 1:
-        raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
-
-
 def _count(value: Any) -> int:
     return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
-
-
-def _print_sizes(inputs: Inputs) -> None:
-    models = [(f"model {quoted(name)}", value) for name, value in inputs.models.items()]
-    for sample, x in [("reference", inputs.reference), *models]:
-        if isinstance(x, np.ndarray) and x.ndim:
-            size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
-            print(f"relfit: {sample}: {size}", file=sys.stderr)
 
 
 def names_object(text: str) -> bool:
@@ -219,19 +201,18 @@ def load_object(text: str) -> Any:
     3.141592653589793
     """
     head, _, name = text.rpartition(":")
-    module = _run_file(Path(head)) if head.endswith(".py") else _import(head, name)
+    if head.endswith(".py"):
+        module = _run_file(Path(head))
+    else:
+        try:
+            module = importlib.import_module(head)
+        except Exception as error:
+            file = Path(*head.split(".")).with_suffix(".py")
+            hint = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
+            raise InputError(f"{head}: cannot be imported ({type(error).__name__}: {error}){hint}") from error
     if not hasattr(module, name):
         raise InputError(f"{text}: {head} has no object called {name!r}")
     return getattr(module, name)
-
-
-def _import(module: str, name: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except Exception as error:
-        file = Path(*module.split(".")).with_suffix(".py")
-        hint = f"; or write {file}:{name}" if isinstance(error, ModuleNotFoundError) and file.is_file() else ""
-        raise InputError(f"{module}: cannot be imported ({type(error).__name__}: {error}){hint}") from error
 
 
 def _run_file(path: Path) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, opt, section, together
+from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, section, together
 from relfit.compute.backend import BACKENDS, PRECISIONS
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete
-from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.estimators.locations import AT_LOCATIONS
 from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Select
@@ -28,19 +28,22 @@ _DEFAULTS = {item.name: item.default for record in (Settings, Compute, Complete)
 _OWNERS = {"pairs": "incomplete", "blocks": "block", "variance": "complete"}
 
 
-class _Bandwidth(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.4 only
-    name = "median|NUMBER"
+def _bandwidth(value: str) -> str | float:
+    if value == "median":
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise click.BadParameter(f'expected "median" or a positive number, got {value!r}')
+    return number
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "median":
-            return value
-        try:
-            number = float(value)
-        except ValueError:
-            number = 0.0
-        if not 0.0 < number < float("inf"):
-            self.fail(f'expected "median" or a positive number, got {value!r}', param, ctx)
-        return number
+
+def _setting(declaration: str, help: str, **more: Any) -> Decorator:
+    """An option with the default of the field of the same name."""
+    name = declaration.split()[0].removeprefix("--")
+    return opt(declaration, help, default=_DEFAULTS[name], **more)
 
 
 TEST = opt(
@@ -50,18 +53,12 @@ TEST = opt(
     choices=TESTS,
     default=DEFAULT.name,
 )
-ALPHA = opt(
-    "--alpha LEVEL",
-    "Level of the test, which is the error rate that you allow.",
-    type=float,
-    default=_DEFAULTS["alpha"],
-)
-MARGIN = opt(
+ALPHA = _setting("--alpha LEVEL", "Level of the test, which is the error rate that you allow.", type=float)
+MARGIN = _setting(
     "--margin DELTA",
     "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say which models are "
     "equivalent within DELTA.",
     type=float,
-    default=_DEFAULTS["margin"],
 )
 CORRECTION = opt(
     "--correction",
@@ -77,7 +74,7 @@ SELECT_FRACTION = opt(
 BANDWIDTH = opt(
     "--bandwidth median|NUMBER",
     "Bandwidth of the kernel: a number, or the median distance between rows.  [default: median; 1 for imq]",
-    type=_Bandwidth(),
+    type=_bandwidth,
 )
 PRESET = opt(
     "--preset",
@@ -85,12 +82,11 @@ PRESET = opt(
     "unit length.",
     choices=PRESETS,
 )
-ESTIMATOR = opt(
+ESTIMATOR = _setting(
     "--estimator",
     f"Which pairs of rows are used. complete: all of them; linear: n/2; block: those within blocks; incomplete: "
     f"{DEFAULT_LAGS} for each row; auto: chosen by the size of the data.",
     choices=[*ESTIMATORS, "auto"],
-    default=_DEFAULTS["estimator"],
 )
 
 input_options = section(
@@ -107,12 +103,11 @@ input_options = section(
         "--groups COLUMN|FILE",
         "Rows with the same label belong together. The labels are a column of every file or, for paired rows, a file.",
     ),
-    opt(
+    _setting(
         "--dependence",
         "How the samples depend on each other. shared: the models used the same prompts or random numbers; paired: "
         "their rows match those of the reference too; chain: each sample is a Markov chain.",
         choices=DEPENDENCE,
-        default=_DEFAULTS["dependence"],
     ),
 )
 other_options = section(
@@ -125,12 +120,11 @@ data_options = together(
     input_options,
     section(
         "Discrepancy and kernel",
-        opt(
+        _setting(
             "--discrepancy",
             "How far a model is from the data. auto is mmd for samples and ksd for densities; ume, nystroem and fssd "
             "compare at some locations only, in linear time.",
             choices=["auto", "mmd", "ksd", *AT_LOCATIONS],
-            default=_DEFAULTS["discrepancy"],
         ),
         opt(
             "--locations NUMBER",
@@ -150,33 +144,26 @@ data_options = together(
         "Estimator",
         ESTIMATOR,
         opt(
-            "--pairs NUMBER",
-            f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]",
-            type=int,
+            "--pairs NUMBER", f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]", type=int
         ),
         opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
-        opt(
+        _setting(
             "--variance",
             "With complete, how the variance is estimated. projection, which auto stands for, is conservative for "
             "models close to the data; corrected counts its second-order part only once.",
             choices=VARIANCES,
-            default=_DEFAULTS["variance"],
         ),
     ),
     section(
         "Computation",
-        opt(
+        _setting(
             "--backend",
             "Library that computes the kernel. triton uses fused kernels on a CUDA device, in single precision; auto "
             "decides by where the data are and by their size.",
             choices=BACKENDS,
-            default=_DEFAULTS["backend"],
         ),
-        opt(
-            "--precision",
-            "Precision of the kernel's values; sums are always in double precision.",
-            choices=PRECISIONS,
-            default=_DEFAULTS["precision"],
+        _setting(
+            "--precision", "Precision of the kernel's values; sums are always in double precision.", choices=PRECISIONS
         ),
         opt(
             "--memory SIZE",
@@ -196,17 +183,16 @@ data_options = together(
 
 def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
     """The options of the command line as those of `compare` and `compare_pair`."""
+    name, locations = params["discrepancy"], params["locations"]
+    if locations is not None and name not in AT_LOCATIONS:
+        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
     return {
         **pilot_options(params),
-        "discrepancy": _discrepancy(params["discrepancy"], params["locations"]),
+        "discrepancy": name if locations is None else AT_LOCATIONS[name](locations=locations),
         "alpha": params["alpha"],
         "margin": params["margin"],
         "compute": Compute(
-            backend=params["backend"],
-            precision=params["precision"],
-            executor=executor,
-            checkpoint=params["checkpoint"],
-            memory=params["memory"],
+            executor=executor, **{name: params[name] for name in ("backend", "precision", "checkpoint", "memory")}
         ),
     }
 
@@ -255,11 +241,3 @@ def _kernel(name: str | None, length: Any, preset: str | None) -> Kernel | Selec
         return Select()
     kernel = NAMED[name or "gaussian"]
     return kernel if length is None else replace(kernel, **{kernel.length_field: length})
-
-
-def _discrepancy(name: str, locations: int | None) -> str | AtLocations:
-    if locations is None:
-        return name
-    if name not in AT_LOCATIONS:
-        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
-    return AT_LOCATIONS[name](locations=locations)

@@ -9,19 +9,8 @@ from typing import Any
 import click
 
 from relfit.api import estimate, plan
+from relfit.cli import options
 from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.options import (
-    ALPHA,
-    BANDWIDTH,
-    CORRECTION,
-    ESTIMATOR,
-    PRESET,
-    SELECT_FRACTION,
-    input_options,
-    other_options,
-    pilot_options,
-    select_test,
-)
 from relfit.cli.outputs import check_outputs, say, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
@@ -55,9 +44,9 @@ PICTURES = ("png", "svg", "pdf")
         choices=TESTS,
         multiple=True,
     ),
-    ALPHA,
-    CORRECTION,
-    SELECT_FRACTION,
+    options.ALPHA,
+    options.CORRECTION,
+    options.SELECT_FRACTION,
 )
 @section(
     "Assumed gaps instead of files",
@@ -72,13 +61,13 @@ PICTURES = ("png", "svg", "pdf")
     opt("--correlation R", "Correlation of the discrepancies of two models.  [default: 0]", type=float),
 )
 @section("Output", JSON, opt("--plot PATH", "Draw the power curves in a .png, .svg or .pdf file.", dest="plot_path"))
-@input_options
+@options.input_options
 @section(
     "Estimate of the pilot",
     opt("--kernel", "The kernel.  [default: gaussian]", choices=NAMED),
-    BANDWIDTH,
-    PRESET,
-    ESTIMATOR,
+    options.BANDWIDTH,
+    options.PRESET,
+    options.ESTIMATOR,
 )
 @section(
     "Simulation",
@@ -89,7 +78,7 @@ PICTURES = ("png", "svg", "pdf")
         default=1000,
     ),
 )
-@other_options
+@options.other_options
 def plan_command(
     reference: str | None,
     models: Sequence[str],
@@ -105,14 +94,17 @@ def plan_command(
     REFERENCE and MODELs are the pilot's files, as in relfit compare. Without files, --gap, --standard-error and
     --pilot-rows say what to assume.
     """
-    form = _form(plot_path)
+    form = "png" if plot_path is None else plot_path.rpartition(".")[2].lower()
+    if form not in PICTURES:
+        raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
-    chosen = [select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
+    chosen = [options.select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
     pilot, notes = (_assumed(gaps, params), ()) if gaps else _measured(reference, models, params)
     if gaps and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
     question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
-    result = plan(pilot, tests=chosen, rng=params["seed"], progress=pilot_options(params)["progress"], **question)
+    progress = options.pilot_options(params)["progress"]
+    result = plan(pilot, tests=chosen, rng=params["seed"], progress=progress, **question)
     result = replace(result, notes=(*notes, *result.notes))
     if plot_path is not None:
         from relfit.report.plots import picture
@@ -122,15 +114,6 @@ def plan_command(
     if json_path != "-":
         say(str(result))
     return 0
-
-
-def _form(plot_path: str | None) -> str:
-    if plot_path is None:
-        return "png"
-    form = plot_path.rpartition(".")[2].lower()
-    if form not in PICTURES:
-        raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
-    return form
 
 
 def _assumed(gaps: Sequence[str], params: dict[str, Any]) -> Assumed:
@@ -160,6 +143,6 @@ def _measured(
         raise InputError(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
-    named, options = named_models(models, params["names"]), pilot_options(params)
-    inputs = read_inputs(reference, named, params)
-    return estimate(inputs.reference, inputs.models, groups=inputs.groups, **options), inputs.notes
+    inputs = read_inputs(reference, named_models(models, params["names"]), params)
+    joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **options.pilot_options(params))
+    return joint, inputs.notes

@@ -1,15 +1,18 @@
-"""The command `relfit report`: a finished result as a table, a page or a paragraph."""
+"""Commands about a finished result: `relfit report` shows it, `relfit rerun` repeats it and compares the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import io
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from relfit.cli.inputs import named_models, read_inputs
+from relfit.cli.inputs import named_models, names_object, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command
 from relfit.cli.sections import HTML, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
@@ -20,7 +23,15 @@ from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
 
 REFERENCE = "reference"
-FORMATS = ("text", "latex", "markdown", "csv", "methods", "bibtex")
+# What --format prints; "text" is the table as compare prints it.
+FORMATS: dict[str, Callable[[Comparison], str]] = {
+    "text": str,
+    "latex": Comparison.to_latex,
+    "markdown": Comparison.to_markdown,
+    "csv": lambda comparison: comparison.to_csv().rstrip("\n"),
+    "methods": Comparison.methods_text,
+    "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
+}
 ITEMS = (
     opt(
         "--items NAME=SOURCE",
@@ -30,6 +41,20 @@ ITEMS = (
     ),
     opt("--field FIELD", "With --items, the field of .jsonl files that holds the text."),
 )
+AGREES, DIFFERS = 0, 1
+# Rounding on another machine may change a discrepancy by this fraction of the largest one, and a p-value by as much.
+ROUNDING = 1e-8
+# What the verdicts mean. A file in which one of these was changed by hand does not belong to its command.
+_SETTINGS = ("best", "alpha", "margin", "test", "correction", "measure")
+# Options that say what is written or shown, or where the work is done, and that change no number. A checkpoint is one
+# of them, because it would answer with the sums of the first run, and a file must not say which cluster to call.
+_FLAGS = ("--progress", "--no-progress", "--verbose", "--quiet")
+_WITH_VALUE = (
+    *("--json", "--html", "--junit", "--gate", "--gate-against", "--items", "--field", "--show"),
+    *("--checkpoint", "--workers", "--cluster"),
+)
+# What a command that is read from a file may not ask for, as click names it.
+_FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "workers", "cluster")
 
 
 @click.command(
@@ -71,14 +96,20 @@ def report_command(
     """
     check_outputs({"--html": html_path}, [result, *data])
     comparison = read_result(result)
-    rows = _read_rows(comparison, data, columns)
+    rows = None
+    if data:
+        if len(data) - 1 != len(comparison.names):
+            raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(data) - 1}")
+        named = named_models(data[1:], comparison.names)
+        inputs = read_inputs(data[0], named, {"columns": columns, "verbose": False})
+        rows = inputs.reference, inputs.models
     if html_path is None and (data or items):
         raise InputError("REFERENCE: data files and --items are for the page; give --html PATH too")
     if html_path is not None:
         contents = read_items(items, field, dict(zip((REFERENCE, *comparison.names), data, strict=False)))
         comparison.report(html_path, rows, items=contents, command=shell_command(comparison.command))
     if form != "text":
-        say_utf8(_PRINTED[form](comparison))
+        say_utf8(FORMATS[form](comparison))
     elif html_path is not None:
         say_written(Report=html_path)
     else:
@@ -86,15 +117,6 @@ def report_command(
 
         say(styled(comparison))
     return 0
-
-
-_PRINTED: dict[str, Callable[[Comparison], str]] = {
-    "latex": Comparison.to_latex,
-    "markdown": Comparison.to_markdown,
-    "csv": lambda comparison: comparison.to_csv().rstrip("\n"),
-    "methods": Comparison.methods_text,
-    "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
-}
 
 
 def read_result(path: str) -> Comparison:
@@ -122,7 +144,12 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
         name, separator, source = pair.partition("=")
         if not separator or name not in files:
             raise InputError(f"--items: expected NAME=SOURCE with the name of a model or {REFERENCE!r}, got {pair!r}")
-        contents[name] = _contents(source, field, split_key(files[name])[0])
+        images = Path(source).is_dir() and not any(Path(source).rglob("*.txt"))
+        items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
+        rows = split_key(files[name])[0]
+        listed = rows.with_name(f"{rows.stem}.names.txt")
+        kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
+        contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
     return contents
 
 
@@ -134,24 +161,112 @@ def check_item_counts(items: Mapping[str, Sequence[Any]], reference: Any, models
     check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray)})
 
 
-def _contents(source: str, field: str | None, rows: Path) -> list[Any]:
-    """The items of a source, in the order of the rows that were made from them."""
-    images = Path(source).is_dir() and not any(Path(source).rglob("*.txt"))
-    items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
-    names = rows.with_name(f"{rows.stem}.names.txt")
-    if names.is_file():
-        kept = names.read_text(encoding="utf-8").splitlines()
-        if set(kept) <= set(items):
-            return [items[name] for name in kept]
-    return list(items.values())
+@click.command("rerun", cls=SectionedCommand, epilog="\b\nExample:\n  relfit rerun result.json")
+@click.argument("result", metavar="RESULT.json")
+@section(
+    "Options",
+    opt(
+        "--run-code",
+        "Allow inputs given as module:object or file.py:object, whose code is run. Use it only for files you trust.",
+        is_flag=True,
+    ),
+)
+@click.pass_context
+def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
+    """Repeat the comparison that RESULT.json records and say whether the answer is the same.
+
+    Run it in the folder of the first run, because files are found under the names that were typed then. Exit status 1
+    if the answer differs, 2 if the files do.
+    """
+    before = read_result(result)
+    arguments = _command(result, before, run_code)
+    _check_harmless(context, result, arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "result.json")
+        # Before the other arguments: after a "--" among them it would be taken for file names.
+        typed = [arguments[0], "--json", out, *arguments[1:]]
+        with redirect_stdout(io.StringIO()):
+            context.find_root().command.main(typed, prog_name="relfit", standalone_mode=False, obj=typed)
+        after = read_result(out)
+    if before.names != after.names:
+        raise InputError(f"{result}: its command compares other models than it names; it cannot be repeated")
+    then, now = _digests(before), _digests(after)
+    changed = [name for name, digest in then.items() if digest is not None and now.get(name) != digest]
+    if changed:
+        are = f"{', '.join(changed)} {'is' if len(changed) == 1 else 'are'}"
+        raise InputError(f"{result}: {are} no longer what was compared then; it cannot be repeated")
+    sentence, same = agreement(before, after)
+    say(sentence)
+    return AGREES if same else DIFFERS
 
 
-def _read_rows(comparison: Comparison, files: Sequence[str], columns: str | None) -> tuple[Any, Any] | None:
-    if not files:
-        return None
-    reference, *models = files
-    if len(models) != len(comparison.names):
-        raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(models)}")
-    named = named_models(models, comparison.names)
-    inputs = read_inputs(reference, named, {"columns": columns, "verbose": False})
-    return inputs.reference, inputs.models
+def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
+    """How two results of one command differ, in words, and True if settings, verdicts and rounded numbers agree."""
+    if before.to_json() == after.to_json():
+        return "Agrees: every number is the same.", True
+    words = {True: "worse", False: "not worse"}
+    pairs = zip(before.names, before.worse, after.worse, strict=True)
+    settings = _changes((name, repr(getattr(before, name)), repr(getattr(after, name))) for name in _SETTINGS)
+    verdicts = _changes((repr(name), words[bool(a)], words[bool(b)]) for name, a, b in pairs)
+    versions = _changes((name, before.versions.get(name), now) for name, now in after.versions.items())
+    scale = max(float(np.abs(before.discrepancy).max()), float(before.standard_error.max()))
+    moved = float(np.abs(after.discrepancy - before.discrepancy).max()) / (scale or 1.0)
+    pvalue = float(np.abs(after.pvalue - before.pvalue).max())
+    numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {pvalue:.2g}"
+    same = not settings and not verdicts and moved <= ROUNDING and pvalue <= ROUNDING
+    head = "Agrees to rounding" if same else "Differs"
+    return f"{head}: {'; '.join([*settings, *verdicts, numbers, *versions])}.", same
+
+
+def _changes(pairs: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
+    return [f"{name} was {before} and is {after}" for name, before, after in pairs if before != after]
+
+
+def without_outputs(arguments: Sequence[str]) -> list[str]:
+    """The command as typed, without what it writes and where the work is done."""
+    kept: list[str] = []
+    skip = False
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return [*kept, *arguments[position:]]
+        name, equals, _ = argument.partition("=")
+        if skip:
+            skip = False
+        elif name in _WITH_VALUE:
+            skip = not equals
+        elif name not in _FLAGS:
+            kept.append(argument)
+    return kept
+
+
+def _command(path: str, result: Comparison, run_code: bool) -> list[str]:
+    if not result.command:
+        raise InputError(f"{path}: holds no command to repeat: it was made in Python, or by an older version of relfit")
+    if result.command[0] != "compare":
+        raise InputError(f"{path}: expected a result of relfit compare, got one of relfit {result.command[0]!r:.40}")
+    arguments = without_outputs(result.command)
+    objects = [argument for argument in arguments[1:] if names_object(argument)]
+    if objects and not run_code:
+        raise InputError(f"{path}: would run the code of {objects[0]!r}; if you trust the file, add --run-code")
+    return arguments
+
+
+def _check_harmless(context: click.Context, path: str, arguments: Sequence[str]) -> None:
+    """Refuse a command that would write files or call a cluster, with options that only click can tell from values."""
+    group = context.find_root().command
+    compare = group.get_command(context, "compare") if isinstance(group, click.Group) else None
+    if compare is None:
+        raise InputError("rerun: there is no command called compare")
+    params = compare.make_context("compare", list(arguments[1:]), resilient_parsing=True).params
+    forbidden = [name for name in _FORBIDDEN if params.get(name)]
+    if forbidden:
+        option = f"--{forbidden[0].removesuffix('_path')}"
+        raise InputError(f"{path}: its command asks for {option}, which no recorded command does; nothing was run")
+
+
+def _digests(result: Comparison) -> Mapping[str, Any]:
+    digests = result.inputs or {}
+    return {
+        "the reference": digests.get("reference"),
+        **{f"model {name!r}": value for name, value in digests.get("models", {}).items()},
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,12 +11,6 @@ from relfit.cli.outputs import check_outputs, say
 from relfit.cli.sections import AT_LEAST_1, SectionedCommand, flag, opt, section
 from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
-
-if TYPE_CHECKING:
-    from relfit.paper.data import DataOptions
-    from relfit.paper.experiment import Experiment
-    from relfit.paper.reproduce import Report
-
 
 DONE, CHECK_FAILED = 0, 1
 
@@ -75,7 +69,9 @@ def reproduce_command(
     check_outputs({"--docs": docs}, [])
     data_options = DataOptions(Path(data) if data else None, Path(features) if features else None, download)
     experiments = named(name)
-    _check_used(data_options, experiments)
+    for option in data_options.names():
+        if not any(option in experiment.data_options for experiment in experiments):
+            raise InputError(f"{option}: {experiments[0].name} does not use it; leave it out")
     folder = out or ("reproduction-quick" if quick else "reproduction")
     shown = False if progress is False else None
     failed = 0
@@ -89,23 +85,11 @@ def reproduce_command(
                     raise
                 say(f"Skipped {absent}\n")
                 continue
-            say(f"{experiment.name} · {experiment.title}\n{_summary(report)}")
+            checks = "\n".join(map(str, report.checks))
+            files = f"{report.trials} trials, {report.seconds:.0f} s of processor time. Files: {report.folder}"
+            say(f"{experiment.name} · {experiment.title}\n\n{report.table}\n{checks}\n{files}\n")
             failed += sum(not check.ok for check in report.checks)
     if docs is not None:
         write_document(folder, docs)
         say(f"Page: {docs}")
     return CHECK_FAILED if failed else DONE
-
-
-def _check_used(data_options: DataOptions, experiments: list[Experiment]) -> None:
-    """Refuse an option that no experiment of the run uses."""
-    for option in data_options.names():
-        if not any(option in experiment.data_options for experiment in experiments):
-            raise InputError(f"{option}: {experiments[0].name} does not use it; leave it out")
-
-
-def _summary(report: Report) -> str:
-    """The table, the checks and where the files are."""
-    checks = "\n".join(map(str, report.checks))
-    files = f"{report.trials} trials, {report.seconds:.0f} s of processor time. Files: {report.folder}"
-    return f"\n{report.table}\n{checks}\n{files}\n"

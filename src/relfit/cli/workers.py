@@ -29,25 +29,20 @@ ANSWER_TIMEOUT = 10
 def running(params: dict[str, Any]) -> Iterator[Any]:
     """The executor that the options name; an interrupt says what a checkpoint holds."""
     workers, cluster, checkpoint = params["workers"], params["cluster"], params["checkpoint"]
+    if workers is not None and cluster is not None:
+        raise InputError("--workers: expected without --cluster, whose workers run already")
     try:
-        with _executor(workers, cluster) as executor:
+        with cluster_client(cluster) if workers is None else _processes(workers) as executor:
             yield executor
     except (KeyboardInterrupt, WorkersLost):
         if checkpoint is not None:
-            print(f"relfit: {_progress(checkpoint)}; the same command resumes from there", file=sys.stderr)
+            try:
+                done, known = finished_patches(checkpoint)
+                state = f"{checkpoint} holds {done} finished parts of {known}"
+            except RelfitError:
+                state = f"{checkpoint} could not be read"
+            print(f"relfit: {state}; the same command resumes from there", file=sys.stderr)
         raise
-
-
-@contextmanager
-def _executor(workers: int | None, cluster: str | None) -> Iterator[Any]:
-    if workers is not None and cluster is not None:
-        raise InputError("--workers: expected without --cluster, whose workers run already")
-    if workers is not None:
-        with _processes(workers) as processes:
-            yield processes
-    else:
-        with cluster_client(cluster) as client:
-            yield client
 
 
 class _Processes(ProcessPoolExecutor):
@@ -77,28 +72,25 @@ class _Processes(ProcessPoolExecutor):
 
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of processes; an error ends them at once, without waiting for their work."""
-    with _ended_by_signals(), _Processes(workers, get_context("spawn"), _ignore_interrupts) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in active_children():
-                process.terminate()
-            raise
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM, which a cancelled job gets, into an exception, so that the processes end too."""
+    """A pool of processes; an error or a signal ends them at once, without waiting for their work."""
+    # SIGTERM, which a cancelled job gets, becomes an exception, so that the processes end too. Only the main thread may
+    # set handlers, and a signal that is ignored, as under nohup, stays ignored.
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # Only the main thread may set handlers; a signal that is ignored, as under nohup, stays ignored.
     main = threading.current_thread() is threading.main_thread()
     handled = [number for number in numbers if main and signal.getsignal(number) == signal.SIG_DFL]
     for number in handled:
         signal.signal(number, _exit)
     try:
-        yield
+        # An interrupt at the terminal reaches every process; the main process handles it.
+        ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)
+        with _Processes(workers, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
+            try:
+                yield pool
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in active_children():
+                    process.terminate()
+                raise
     finally:
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
@@ -106,11 +98,6 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _exit(number: int, _frame: Any) -> None:
     raise SystemExit(128 + number)
-
-
-def _ignore_interrupts() -> None:
-    """An interrupt at the terminal reaches every process; the main process handles it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -127,7 +114,10 @@ def cluster_client(address: str | None) -> Iterator[Any]:
         ) from None
     try:
         # A client that finds no scheduler waits for it once more when it is deleted, so both are tried first.
-        _check_port(address)
+        parts = urlsplit(address if "://" in address else f"tcp://{address}")
+        if not parts.hostname or not parts.port:
+            raise ValueError("no port")
+        socket.create_connection((parts.hostname, parts.port), ANSWER_TIMEOUT).close()
         asyncio.run(_check_scheduler(distributed, address))
         client = distributed.Client(address, timeout=ANSWER_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -139,25 +129,8 @@ def cluster_client(address: str | None) -> Iterator[Any]:
         yield client
 
 
-def _check_port(address: str) -> None:
-    """Raise an error if the address accepts no connection."""
-    parts = urlsplit(address if "://" in address else f"tcp://{address}")
-    if not parts.hostname or not parts.port:
-        raise ValueError("no port")
-    socket.create_connection((parts.hostname, parts.port), ANSWER_TIMEOUT).close()
-
-
 async def _check_scheduler(distributed: Any, address: str) -> None:
     """Raise an error if it is not Dask that answers: a client would wait for its greeting forever."""
     options = distributed.Security().get_connection_args("client")
     comm = await asyncio.wait_for(distributed.core.connect(address, ANSWER_TIMEOUT, **options), ANSWER_TIMEOUT)
     await comm.close()
-
-
-def _progress(path: str) -> str:
-    """The finished parts that a checkpoint holds, in words."""
-    try:
-        done, known = finished_patches(path)
-    except RelfitError:
-        return f"{path} could not be read"
-    return f"{path} holds {done} finished parts of {known}"

@@ -12,8 +12,7 @@ import copy
 import io
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,26 +23,13 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from relfit import IMQ, Density, Gaussian, compare, decide, estimate
 from relfit.data.adapters import adapt
 from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
 from relfit.paper.drawing import FAINT, INK, draw_bars
-from relfit.paper.experiment import (
-    ALPHA,
-    Cell,
-    Check,
-    Decision,
-    Experiment,
-    Rate,
-    Results,
-    Row,
-    Setting,
-    library,
-    relmulti,
-)
-from relfit.paper.table1 import SCORES, beside, mean_of, rejected, selected, unjudged, verdicts
+from relfit.paper.experiment import ALPHA, Cell, Check, Experiment, Results, Row, Setting, library, relmulti
+from relfit.paper.table1 import KEYS, beside, mean_of, rejected, unjudged, verdicts
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
@@ -88,8 +74,8 @@ PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))
 NLL_REACH = dict(zip(LINEUP, (0.05, 0.05, 0.05, 0.05, 0.08), strict=True))
 PAPER = {
     ("RelPSI", "rej."): dict(zip(LINEUP, (0.42, 0.28, 0.02, 0.26, 0.0), strict=True)),
-    ("RelPSI", "sel."): dict(zip(LINEUP, (0.0, 0.01, 0.62, 0.01, 0.36), strict=True)),
     ("RelMulti", "rej."): dict(zip(LINEUP, (0.22, 0.07, 0.0, 0.04, 0.0), strict=True)),
+    ("RelPSI", "sel."): dict(zip(LINEUP, (0.0, 0.01, 0.62, 0.01, 0.36), strict=True)),
     ("RelMulti", "sel."): dict(zip(LINEUP, (0.0, 0.08, 0.38, 0.03, 0.51), strict=True)),
 }
 
@@ -123,27 +109,21 @@ def trained(name: str, flow: Flow, rows: Array, folder: Path, log: Log) -> Any:
     torch = library(name, "torch", "torch zuko")
     key = digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())
     path = folder / f"flow-{key}.pt"
-    network = build(name, flow)
-    state = _stored_state(torch, network, path, log) if path.exists() else None
-    if state is None:
-        network = build(name, flow)
+    network, stored = build(name, flow), path.exists()
+    if stored:
+        try:
+            # Only the weights are read: code in the file is never run.
+            network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        except Exception as error:  # noqa: BLE001 - torch's reader raises many kinds of errors
+            log(f"{path.name} is damaged ({type(error).__name__}); training it again")
+            network, stored = build(name, flow), False
+    if not stored:
         state = train(name, network, flow, rows, log)
         buffer = io.BytesIO()
         torch.save(state, buffer)
         write_bytes_atomic(path, buffer.getvalue())
         network.load_state_dict(state)
     return network.eval().requires_grad_(False).double()
-
-
-def _stored_state(torch: Any, network: Any, path: Path, log: Log) -> Any:
-    """The weights in a file, put into the network; None where the file is damaged. Code in it is never run."""
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        network.load_state_dict(state)
-    except Exception as error:  # noqa: BLE001 - torch's reader raises many kinds of errors
-        log(f"{path.name} is damaged ({type(error).__name__}); training it again")
-        return None
-    return state
 
 
 def build(name: str, flow: Flow) -> Any:
@@ -163,11 +143,17 @@ def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[st
     kept = len(rows) - round(HELD_OUT * len(rows))
     data = torch.as_tensor(rows, dtype=torch.float32)
     fitted, held_out = data[:kept], data[kept:]
-    optimiser = _optimiser(torch, network, flow)
+    weights = [p for part, p in network.named_parameters() if part.startswith("transform") and p.ndim == 2]
+    others = [p for part, p in network.named_parameters() if not (part.startswith("transform") and p.ndim == 2)]
+    # Adam's weight decay is the gradient λw of the penalty.
+    optimiser = torch.optim.Adam([{"params": weights, "weight_decay": flow.l2}, {"params": others}], lr=flow.rate)
     order = torch.Generator().manual_seed(flow.seed)
     best, best_epoch, state = np.inf, -1, {}
     start = last = time.monotonic()
-    with _one_thread(torch):
+    threads = torch.get_num_threads()
+    # One thread, so that the order of the sums, and with it the weights, is the same on every run.
+    torch.set_num_threads(1)
+    try:
         for epoch in range(flow.epochs):
             for batch in torch.randperm(kept, generator=order).split(flow.batch):
                 optimiser.zero_grad()
@@ -182,28 +168,10 @@ def train(name: str, network: Any, flow: Flow, rows: Array, log: Log) -> dict[st
                 log(f"{name}: epoch {epoch}, held-out NLL {loss:.3f} (best {best:.3f}), {last - start:.0f} s so far")
             if epoch - best_epoch >= flow.patience:
                 break
+    finally:
+        torch.set_num_threads(threads)
     log(f"{name}: trained, held-out NLL {best:.3f} at epoch {best_epoch}, {time.monotonic() - start:.0f} s")
     return state
-
-
-def _optimiser(torch: Any, network: Any, flow: Flow) -> Any:
-    """Adam, whose weight decay is the gradient λw of the penalty."""
-    weights: list[Any] = []
-    others: list[Any] = []
-    for name, parameter in network.named_parameters():
-        (weights if name.startswith("transform") and parameter.ndim == 2 else others).append(parameter)
-    return torch.optim.Adam([{"params": weights, "weight_decay": flow.l2}, {"params": others}], lr=flow.rate)
-
-
-@contextmanager
-def _one_thread(torch: Any) -> Iterator[None]:
-    """One thread, so that the order of the sums, and with it the weights, is the same on every run."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -246,22 +214,18 @@ class Study:
     def density(self, name: str) -> Density:
         """The model as a density whose scores are looked up; it knows those at the test points only."""
         scores = self.scores[self.names.index(name)]
-        keys = _keys(self.points)
+        # Points of the plane as complex numbers, which sort; equal points share their scores.
+        keys = self.points[:, 0] + 1j * self.points[:, 1]
         order = np.argsort(keys)
 
         def score(x: Array) -> Array:
-            place = np.searchsorted(keys, _keys(x), sorter=order)
+            place = np.searchsorted(keys, x[:, 0] + 1j * x[:, 1], sorter=order)
             rows = order[np.minimum(place, len(order) - 1)]
             if not np.array_equal(self.points[rows], x):
                 raise InputError(f"{name}: expected test points of the study, got others")
             return np.asarray(scores[rows])
 
         return Density(score=score, dim=2)
-
-
-def _keys(points: Array) -> NDArray[np.complex128]:
-    """Points of the plane as complex numbers, which sort; equal points share their scores."""
-    return np.asarray(points[:, 0] + 1j * points[:, 1])
 
 
 def split(rows: Array, train: int) -> tuple[Array, Array]:
@@ -361,7 +325,7 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
         results[f"RelMulti {words}"] = compare(
             points, densities, kernel=kernel, alpha=ALPHA, rng=seed, progress=False, **options
         )
-    decisions: list[Decision] = [d for test, result in results.items() for d in verdicts(test, result)]
+    decisions = [d for test, result in results.items() for d in verdicts(test, result)]
     nll = {name: float(-study.log_probs[study.names.index(name)][rows].mean()) for name in lineup}
     return {"decisions": decisions + unjudged("NLL", nll)}
 
@@ -385,18 +349,17 @@ def _tests(cell: Cell) -> dict[str, str]:
 def table(results: Results) -> list[Row]:
     """As the paper's: a row per setting and model, the paper's figure in brackets."""
     study = _study(results)
-    return [_row(cell, model, study) for cell in _with_maf(results) for model in LINEUP]
-
-
-def _row(cell: Cell, model: str, study: Study) -> Row:
-    row: Row = {"kernel, correction": TITLES[cell.setting["kernel"]], "model": model}
-    row["NLL (paper)"] = f"{study.nll(model):.2f} ({PAPER_NLL[model]:.2f})"
-    row["NLL sel."] = f"{selected(cell, 'NLL', model)[0]:.2f}"
-    tests = _tests(cell)
-    for kind, score in SCORES.items():
-        for name in ("RelPSI", "RelMulti"):
-            row[f"{name} {kind} (paper)"] = beside(score(cell, tests[name], model), PAPER[name, kind][model])
-    return {**row, **{f"{name} rej.": rejected(cell, name, model) for name in ("best set", "carving")}}
+    rows: list[Row] = []
+    for cell in _with_maf(results):
+        tests = _tests(cell)
+        for model in LINEUP:
+            row: Row = {"kernel, correction": TITLES[cell.setting["kernel"]], "model": model}
+            row["NLL (paper)"] = f"{study.nll(model):.2f} ({PAPER_NLL[model]:.2f})"
+            row["NLL sel."] = f"{mean_of(cell, 'NLL', model, 'selected')[0]:.2f}"
+            for (name, kind), figures in PAPER.items():
+                row[f"{name} {kind} (paper)"] = beside(mean_of(cell, tests[name], model, KEYS[kind]), figures[model])
+            rows.append(row | {f"{name} rej.": rejected(cell, name, model) for name in ("best set", "carving")})
+    return rows
 
 
 def extras(results: Results) -> Mapping[str, list[Row]]:
@@ -408,24 +371,19 @@ def extras(results: Results) -> Mapping[str, list[Row]]:
         for cell in _with_maf(results)
         for model in LINEUP
     ]
-    return {
-        "Rejection rates of RelMulti by its split and correction:": splits,
-        "Another MAF in place of MAF (5), the other four models as before (the score is that at the test points):": [
-            _flow_row(cell, study) for cell in results
-        ],
-    }
-
-
-def _flow_row(cell: Cell, study: Study) -> Row:
-    flow, tests = cell.setting["flow"], _tests(cell)
-    size = np.linalg.norm(study.scores[study.names.index(flow)], axis=1)
-    row: Row = {"kernel": cell.setting["kernel"], "flow": flow, "NLL": study.nll(flow)}
-    row["lowest NLL"] = selected(cell, "NLL", flow)
-    row["RelPSI sel."] = selected(cell, "RelPSI", flow)
-    row |= {f"{name} rej.": rejected(cell, tests[name], flow) for name in ("RelPSI", "RelMulti", "best set")}
-    row["KSD²"] = mean_of(cell, "RelPSI", flow, "value")[0]
-    others = [f"{rejected(cell, 'RelPSI', model)[0]:.2f}" for model in LINEUP[:-1]]
-    return {**row, "largest score": f"{size.max():.0f}", "RelPSI rej. of the other four": ", ".join(others)}
+    flows: list[Row] = []
+    for cell in results:
+        flow, tests = cell.setting["flow"], _tests(cell)
+        row: Row = {"kernel": cell.setting["kernel"], "flow": flow, "NLL": study.nll(flow)}
+        row["lowest NLL"] = mean_of(cell, "NLL", flow, "selected")
+        row["RelPSI sel."] = mean_of(cell, "RelPSI", flow, "selected")
+        row |= {f"{name} rej.": rejected(cell, tests[name], flow) for name in ("RelPSI", "RelMulti", "best set")}
+        row["KSD²"] = mean_of(cell, "RelPSI", flow, "value")[0]
+        row["largest score"] = f"{np.linalg.norm(study.scores[study.names.index(flow)], axis=1).max():.0f}"
+        others = [f"{rejected(cell, 'RelPSI', model)[0]:.2f}" for model in LINEUP[:-1]]
+        flows.append({**row, "RelPSI rej. of the other four": ", ".join(others)})
+    line = "Another MAF in place of MAF (5), the other four models as before (the score is that at the test points):"
+    return {"Rejection rates of RelMulti by its split and correction:": splits, line: flows}
 
 
 def figure(results: Results) -> Figure:
@@ -436,7 +394,9 @@ def figure(results: Results) -> Figure:
     above, below = drawn.subfigures(2, 1, height_ratios=(0.62, 1.0), squeeze=False)[:, 0]
     shown = [*LINEUP, SHOWN_TOO]
     pictures = list(above.subplots(1, 1 + len(shown), squeeze=False)[0])
-    _draw_points(pictures[0], study)
+    pictures[0].scatter(*study.points.T, s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
+    pictures[0].set(xlim=study.extent[:2], ylim=study.extent[2:], aspect="equal")
+    _frame(pictures[0], f"data\n{len(study.points)} test points")
     # One scale for all, cut where a few pixels of a spike would darken every other picture.
     norm = PowerNorm(0.5, 0.0, float(np.quantile(study.pictures, 0.998)), clip=True)
     for ax, name in zip(pictures[1:], shown, strict=True):
@@ -447,20 +407,11 @@ def figure(results: Results) -> Figure:
     cells = _with_maf(results)
     axes = list(below.subplots(1, len(cells), squeeze=False)[0])
     for ax, cell in zip(axes, cells, strict=True):
-        rates: dict[str, list[Rate]] = {
-            name: [rejected(cell, test, model) for model in LINEUP] for name, test in _tests(cell).items()
-        }
+        rates = {name: [rejected(cell, test, model) for model in LINEUP] for name, test in _tests(cell).items()}
         draw_bars(ax, TITLES[cell.setting["kernel"]], LINEUP, rates, papers)
     handles, labels = axes[0].get_legend_handles_labels()
     below.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, labelcolor=INK)
     return drawn
-
-
-def _draw_points(ax: Axes, study: Study) -> None:
-    left, right, bottom, top = study.extent
-    ax.scatter(study.points[:, 0], study.points[:, 1], s=1.0, color=INK, alpha=0.25, linewidths=0, rasterized=True)
-    ax.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
-    _frame(ax, f"data\n{len(study.points)} test points")
 
 
 def _frame(ax: Axes, title: str) -> None:
@@ -476,12 +427,12 @@ def checks(results: Results) -> list[Check]:
     one, two, five = (study.nll(name) for name in MIXTURES)
     ordered = Check("more components, lower NLL", one > two > five, f"{one:.2f}, {two:.2f}, {five:.2f}")
     full = results[0].setting["n"] == FULL.draw
-    return [ordered, *(_near(model, study.nll(model)) for model in LINEUP if full)]
-
-
-def _near(model: str, nll: float) -> Check:
-    paper, reach = PAPER_NLL[model], NLL_REACH[model]
-    return Check(f"{model}: NLL within {reach:.2f} of the paper's {paper:.2f}", abs(nll - paper) <= reach, f"{nll:.3f}")
+    near = []
+    for model in LINEUP if full else ():
+        nll, paper, reach = study.nll(model), PAPER_NLL[model], NLL_REACH[model]
+        claim = f"{model}: NLL within {reach:.2f} of the paper's {paper:.2f}"
+        near.append(Check(claim, abs(nll - paper) <= reach, f"{nll:.3f}"))
+    return [ordered, *near]
 
 
 def _settings(quick: bool) -> list[Setting]:
@@ -490,17 +441,18 @@ def _settings(quick: bool) -> list[Setting]:
     return [{"kernel": kernel, "flow": flow, "n": recipe.draw} for flow in flows for kernel in KERNELS]
 
 
-CHICAGO = Experiment(
-    name=NAME,
-    title="Table 2: densities of the robberies in Chicago",
-    settings=_settings,
-    trials=(100, 3),
-    trial=trial,
-    table=table,
-    figure=figure,
-    checks=checks,
-    prepare=prepare,
-    data_options=("--data", "--download"),
-    extras=extras,
+EXPERIMENTS = (
+    Experiment(
+        name=NAME,
+        title="Table 2: densities of the robberies in Chicago",
+        settings=_settings,
+        trials=(100, 3),
+        trial=trial,
+        table=table,
+        figure=figure,
+        checks=checks,
+        prepare=prepare,
+        data_options=("--data", "--download"),
+        extras=extras,
+    ),
 )
-EXPERIMENTS = (CHICAGO,)

@@ -125,7 +125,10 @@ def robberies(options: DataOptions, log: Log) -> Array:
     cached = cache_folder("chicago") / CACHED
     if options.download and not _intact(cached):
         log(f"table2-chicago: downloading {CACHED} from {urllib.parse.urlsplit(PORTAL).netloc}")
-        _keep(cached, download(PORTAL))
+        rows = download(PORTAL)
+        text = "lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in rows)
+        write_text_atomic(_checksum(cached), hashlib.sha256(text.encode()).hexdigest() + "\n")
+        write_bytes_atomic(cached, text.encode())
     if not cached.exists():
         raise DataAbsent(HOW_TO_GET)
     if not _intact(cached):
@@ -180,31 +183,23 @@ def parse(text: str, source: str) -> Array:
 
 def download(url: str, *, page: int = PAGE, timeout: float = TIMEOUT, pause: float = PAUSE) -> Array:
     """All rows of the query, as many as the portal says there are."""
-    total = _count(_fetch(url, {"$select": "count(*)", "$where": WHERE}, timeout, pause), url)
-    low, high = ROWS
-    if not low <= total <= high:
-        raise InputError(f"{url}: expected {low} to {high} robberies, the portal has {total}; give a file with --data")
-    query = {"$select": "id,longitude,latitude", "$where": WHERE, "$order": "id", "$limit": str(page)}
-    pages = [
-        _page(_fetch(url, {**query, "$offset": str(start)}, timeout, pause), min(page, total - start), url)
-        for start in range(0, total, page)
-    ]
-    return np.concatenate(pages)
-
-
-def _count(text: str, url: str) -> int:
+    text = _fetch(url, {"$select": "count(*)", "$where": WHERE}, timeout, pause)
     lines = text.replace('"', "").split()
     if len(lines) != 2 or not lines[1].isdecimal():
         raise InputError(f"{url}: expected a count of rows, got {text[:60]!r}; try later or give a file with --data")
-    return int(lines[1])
-
-
-def _page(text: str, rows: int, url: str) -> Array:
-    """One page; the count includes the rows without a location."""
-    lines = len(text.splitlines()) - 1
-    if lines != rows or not text.endswith("\n"):
-        raise InputError(f"{url}: expected a page of {rows} rows, got {lines} or a part of them; try again")
-    return parse(text, url)
+    total, (low, high) = int(lines[1]), ROWS
+    if not low <= total <= high:
+        raise InputError(f"{url}: expected {low} to {high} robberies, the portal has {total}; give a file with --data")
+    query = {"$select": "id,longitude,latitude", "$where": WHERE, "$order": "id", "$limit": str(page)}
+    pages = []
+    for start in range(0, total, page):
+        text = _fetch(url, {**query, "$offset": str(start)}, timeout, pause)
+        # The count includes the rows without a location.
+        rows, count = min(page, total - start), len(text.splitlines()) - 1
+        if count != rows or not text.endswith("\n"):
+            raise InputError(f"{url}: expected a page of {rows} rows, got {count} or a part of them; try again")
+        pages.append(parse(text, url))
+    return np.concatenate(pages)
 
 
 def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str:
@@ -238,13 +233,6 @@ def _read(address: str, timeout: float) -> bytes:
     if length is not None and len(body) < int(length):
         raise http.client.IncompleteRead(body, int(length) - len(body))
     return body
-
-
-def _keep(path: Path, rows: Array) -> None:
-    """Write the rows and, beside them, the checksum of the file."""
-    text = "lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in rows)
-    write_text_atomic(_checksum(path), hashlib.sha256(text.encode()).hexdigest() + "\n")
-    write_bytes_atomic(path, text.encode())
 
 
 def _checksum(path: Path) -> Path:

@@ -110,13 +110,9 @@ class Problem:
         """The models that are truly worse than the best (I_+)."""
         return frozenset(self.models) - self.best
 
-    def score(self, name: str) -> Callable[[Array], Array]:
-        """The score x ↦ ∇ log p(x) of one model, (n, dim) to (n, dim)."""
-        return self.models[name].score
-
     def densities(self) -> dict[str, Density]:
         """Every model by its score, as `compare` takes it."""
-        return {name: Density(score=self.score(name), dim=self.dim) for name in self.models}
+        return {name: Density(score=model.score, dim=self.dim) for name, model in self.models.items()}
 
 
 def stream(seed: int, name: str | None) -> np.random.Generator:
@@ -152,6 +148,11 @@ def candidates(problem: Problem, measure: str, n: int, seed: int) -> tuple[Array
     """A drawn reference and the models as `compare` takes them: samples for "mmd", densities for "ksd"."""
     reference, samples = draw(problem, n, seed)
     return reference, dict(samples) if measure == "mmd" else dict(problem.densities())
+
+
+def problem_of(make: Callable[..., Problem], setting: Mapping[str, Any]) -> Problem:
+    """The problem of a setting: `make` called with everything but the sample size n."""
+    return make(**{name: value for name, value in setting.items() if name != "n"})
 
 
 def _gaussian(mean: Array, covariance: Array) -> GaussianMixture:
@@ -259,6 +260,6 @@ def rbm(perturbations: Sequence[float]) -> Problem:
     return _problem(r, models, shifts)
 
 
-def rbm_l7(eps: float) -> Problem:
-    """P1 perturbed by `eps`, P2..P7 by .2, .3, .35, .4, .45, .5 (rbm-l7)."""
-    return rbm([eps, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5])
+def rbm_l7(epsilon: float) -> Problem:
+    """P1 perturbed by `epsilon`, P2..P7 by .2, .3, .35, .4, .45, .5 (rbm-l7)."""
+    return rbm([epsilon, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5])

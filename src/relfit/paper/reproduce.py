@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -24,12 +24,11 @@ from string import Template
 from typing import Any
 
 from matplotlib import style
-from matplotlib.figure import Figure
 
 from relfit import __version__
-from relfit.paper import chicago, fig1, many_models, table1, tpr, uniform
+from relfit.paper import chicago, synthetic, table1, tpr
 from relfit.paper.data import DataOptions
-from relfit.paper.experiment import Cell, Check, Experiment, Row, Setting, markdown_table, tidy
+from relfit.paper.experiment import Cell, Check, Experiment, markdown_table, tidy
 from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
@@ -38,8 +37,8 @@ from relfit.util.progress import Progress
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
     experiment.name: experiment
-    for family in (fig1, table1, chicago, uniform, many_models, tpr)
-    for experiment in family.EXPERIMENTS
+    for family in (synthetic.FIGURE_1, table1.EXPERIMENTS, chicago.EXPERIMENTS, synthetic.APPENDIX, tpr.EXPERIMENTS)
+    for experiment in family
 }
 # Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
 VERSION = "1"
@@ -71,7 +70,6 @@ def listing() -> str:
 class Report:
     """A finished experiment: its table as Markdown, its checks, its files and the processor time of its trials."""
 
-    name: str
     folder: Path
     table: str
     checks: tuple[Check, ...]
@@ -91,19 +89,17 @@ def reproduce(
 ) -> Report:
     """Run what is missing of an experiment and write its outputs to OUT/NAME.
 
-    Args:
-        experiment: from the catalogue.
-        out: folder, created if it does not exist; one store for all its experiments.
-        quick: fewer settings and trials.
-        workers: processes, as in `run_trials`.
-        executor: as in `run_trials`.
-        progress: as in `run_trials`.
-        data_options: files and permission to download, for experiments on real data.
-
-    Returns:
-        Report: the table, the checks and the processor seconds of all trials.
+    `out` is created if it does not exist and has one store for all its experiments. `quick` runs fewer settings and
+    trials, `data_options` are for experiments on real data, and the other options are those of `run_trials`.
     """
-    settings = _settings(experiment, quick, data_options or DataOptions(), progress)
+
+    def log(line: str) -> None:
+        if progress is not False:
+            print(line, file=sys.stderr, flush=True)
+
+    # The digest of what was prepared is a part of every setting.
+    prepared = {} if experiment.prepare is None else experiment.prepare(data_options or DataOptions(), quick, log)
+    settings = [{**setting, **prepared} for setting in experiment.settings(quick)]
     folder = Path(out) / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     with Store(Path(out) / STORE, version=VERSION) as store:
@@ -111,39 +107,50 @@ def reproduce(
         options: dict[str, Any] = {"workers": workers, "executor": executor, "progress": progress}
         stored = run_trials(store, experiment.name, settings, experiment.count(quick), function, **options)
     results = [Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)]
-    report = Report(
-        experiment.name,
-        folder,
-        _tables(experiment, results),
-        tuple(experiment.checks(results)),
-        sum(len(cell.outcomes) for cell in results),
-        sum(outcome["seconds"] for cell in results for outcome in cell.outcomes),
-    )
-    _write_trials(folder, tidy(experiment.name, results))
-    write_text_atomic(folder / "table.md", report.table)
-    _write_figure(folder, experiment, results)
-    write_text_atomic(folder / "run.json", _run_json(report, experiment.count(quick), quick))
+    tables = {"": experiment.table(results), **(experiment.extras(results) if experiment.extras is not None else {})}
+    parts = [f"\n{line}\n\n{markdown_table(rows)}" if line else markdown_table(rows) for line, rows in tables.items()]
+    outcomes = [outcome for cell in results for outcome in cell.outcomes]
+    checks, seconds = tuple(experiment.checks(results)), sum(outcome["seconds"] for outcome in outcomes)
+    report = Report(folder, "".join(parts), checks, len(outcomes), seconds)
+    _write_outputs(experiment, results, report, quick)
     return report
 
 
-def _settings(
-    experiment: Experiment, quick: bool, data_options: DataOptions, progress: Progress | bool | None
-) -> list[Setting]:
-    """The settings, with the digest of what was prepared where data are needed."""
-
-    def log(line: str) -> None:
-        if progress is not False:
-            print(line, file=sys.stderr, flush=True)
-
-    prepared = experiment.prepare(data_options, quick, log) if experiment.prepare is not None else {}
-    return [{**setting, **prepared} for setting in experiment.settings(quick)]
-
-
-def _tables(experiment: Experiment, results: Sequence[Cell]) -> str:
-    extras = experiment.extras(results) if experiment.extras is not None else {}
-    return markdown_table(experiment.table(results)) + "".join(
-        f"\n{line}\n\n{markdown_table(rows)}" for line, rows in extras.items()
-    )
+def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Report, quick: bool) -> None:
+    """trials.csv, trials.parquet where pyarrow is installed, table.md, figure.png, figure.svg and run.json."""
+    folder, rows = report.folder, tidy(experiment.name, results)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text_atomic(folder / "trials.csv", text.getvalue())
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        pass
+    else:
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+        write_bytes_atomic(folder / "trials.parquet", sink.getvalue().to_pybytes())
+    write_text_atomic(folder / "table.md", report.table)
+    with style.context(["default", {"svg.hashsalt": "relfit", "text.usetex": False}]):
+        figure = experiment.figure(results)
+        # Without dates and versions, so that the same numbers give the same bytes.
+        for form, metadata in {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}.items():
+            stream = io.BytesIO()
+            figure.savefig(stream, format=form, dpi=DPI, metadata=metadata)
+            write_bytes_atomic(folder / f"figure.{form}", stream.getvalue())
+    run = {
+        "experiment": experiment.name,
+        "quick": quick,
+        "trials_per_setting": experiment.count(quick),
+        "trials": report.trials,
+        "seconds": round(report.seconds, 1),
+        "relfit": __version__,
+        "checks": [check._asdict() for check in report.checks],
+    }
+    write_text_atomic(folder / "run.json", json.dumps(run, indent=1, ensure_ascii=False) + "\n")
 
 
 def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -151,50 +158,6 @@ def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
     start = time.process_time()
     outcome = trial(setting, seed)
     return {**outcome, "seconds": round(time.process_time() - start, 6)}
-
-
-def _write_trials(folder: Path, rows: Sequence[Row]) -> None:
-    """trials.csv, and trials.parquet where pyarrow is installed."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text_atomic(folder / "trials.csv", stream.getvalue())
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        return
-    sink = pyarrow.BufferOutputStream()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
-    write_bytes_atomic(folder / "trials.parquet", sink.getvalue().to_pybytes())
-
-
-def _write_figure(folder: Path, experiment: Experiment, results: Sequence[Cell]) -> None:
-    """figure.png and figure.svg, the same bytes for the same numbers."""
-    with style.context(["default", {"svg.hashsalt": "relfit", "text.usetex": False}]):
-        figure = experiment.figure(results)
-        write_bytes_atomic(folder / "figure.png", _rendered(figure, "png", {"Software": None}))
-        write_bytes_atomic(folder / "figure.svg", _rendered(figure, "svg", {"Date": None, "Creator": None}))
-
-
-def _rendered(figure: Figure, form: str, metadata: Mapping[str, None]) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format=form, dpi=DPI, metadata=dict(metadata))
-    return stream.getvalue()
-
-
-def _run_json(report: Report, trials: int, quick: bool) -> str:
-    run = {
-        "experiment": report.name,
-        "quick": quick,
-        "trials_per_setting": trials,
-        "trials": report.trials,
-        "seconds": round(report.seconds, 1),
-        "relfit": __version__,
-        "checks": [check._asdict() for check in report.checks],
-    }
-    return json.dumps(run, indent=1, ensure_ascii=False) + "\n"
 
 
 def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
@@ -233,19 +196,14 @@ def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
     checks = [
         f"- {'PASS' if check['ok'] else '**FAIL**'} {check['claim']}: {check['figure']}" for check in run["checks"]
     ]
+    failed = sum(not check["ok"] for check in run["checks"])
+    agreement = f"yes, all {len(checks)} checks pass."
+    if failed:
+        agreement = f"not in full: {failed} of {len(checks)} checks fail, marked below."
+    seconds = run["seconds"]
+    duration = f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"
     return {
         "title": experiment.title,
-        "results": f"{table}\n{quick}{trials}, {_duration(run['seconds'])} of processor time.\n\n{picture}",
-        "agreement": "\n".join([f"**Agreement:** {_agreement(run['checks'])}", "", *checks]),
+        "results": f"{table}\n{quick}{trials}, {duration} of processor time.\n\n{picture}",
+        "agreement": "\n".join([f"**Agreement:** {agreement}", "", *checks]),
     }
-
-
-def _agreement(checks: Sequence[Mapping[str, Any]]) -> str:
-    failed = sum(not check["ok"] for check in checks)
-    if not failed:
-        return f"yes, all {len(checks)} checks pass."
-    return f"not in full: {failed} of {len(checks)} checks fail, marked below."
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"

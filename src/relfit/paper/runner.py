@@ -44,7 +44,7 @@ CREATE TABLE trials (
 # The number is "relf".
 STORE = Format("path", "a store of relfit", 0x72656C66, 1, _CREATE)
 _INSERT = "INSERT INTO trials VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_WHERE = "FROM trials WHERE experiment = ? AND version = ? AND setting = ?"
+_SELECT = "SELECT seed, result FROM trials WHERE experiment = ? AND version = ? AND setting = ? ORDER BY seed"
 
 LINE_SECONDS = 30.0  # between two progress lines where stderr is not a terminal
 BATCH_SECONDS = 1.0  # short trials are sent together, so that a batch lasts about this long
@@ -97,7 +97,7 @@ class Store(Database):
 
     def done(self, experiment: str, setting: Mapping[str, Any]) -> set[int]:
         """The seeds whose trials are stored."""
-        return {seed for (seed,) in self._select("SELECT seed", experiment, setting)}
+        return set(self.by_seed(experiment, setting))
 
     def put(self, experiment: str, setting: Mapping[str, Any], seed: int, result: Mapping[str, Any]) -> None:
         """Store one trial, on disk when this returns; a trial that is stored already is left as it is."""
@@ -118,12 +118,8 @@ class Store(Database):
 
     def by_seed(self, experiment: str, setting: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         """The stored results by seed, in the order of the seeds."""
-        rows = self._select("SELECT seed, result", experiment, setting)
-        return {seed: json.loads(text) for seed, text in rows}
-
-    def _select(self, what: str, experiment: str, setting: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         key = (experiment, self.version, canonical_json(setting))
-        return self.connection.execute(f"{what} {_WHERE} ORDER BY seed", key).fetchall()
+        return {seed: json.loads(text) for seed, text in self.connection.execute(_SELECT, key)}
 
 
 def run_trials(
@@ -173,7 +169,12 @@ def run_trials(
     total = len(seeds) * len(missing)
     left = sum(map(len, missing.values()))
     if left:
-        _check_function(function, executor)
+        name = getattr(function, "__qualname__", "")
+        if executor is None and ("<locals>" in name or "<lambda>" in name):
+            raise InputError(
+                f"function: expected a module-level function, which worker processes can import; got {name}; move it "
+                "to a module or give a ThreadPoolExecutor"
+            )
         processes = workers or (len(executor.nthreads()) if hasattr(executor, "nthreads") else usable_cores())
         with (
             _reporting(progress, experiment, total - left, total) as advance,
@@ -182,15 +183,6 @@ def run_trials(
             _drive(store, experiment, missing, function, pool, window or 4 * processes, advance)
     stored = [store.by_seed(experiment, json.loads(text)) for text in texts]
     return [[results[seed] for seed in seeds] for results in stored]
-
-
-def _check_function(function: Trial, executor: Any) -> None:
-    name = getattr(function, "__qualname__", "")
-    if executor is None and ("<locals>" in name or "<lambda>" in name):
-        raise InputError(
-            f"function: expected a module-level function, which worker processes can import; got {name}; move it "
-            "to a module or give a ThreadPoolExecutor"
-        )
 
 
 class _Batch(NamedTuple):
@@ -227,13 +219,25 @@ def _drive(
             keep(batch)
             # Not before it is kept: an interrupt inside `keep` leaves the batch to `_drain`.
             running.discard(future)
-            _raise_failure(experiment, batch)
+            if batch.failure is not None:
+                seed, message, trace = batch.failure
+                error = RelfitError(
+                    f"{experiment}: the trial with setting {batch.setting} and seed {seed} failed: {message}; finished "
+                    "trials are kept; fix it and run the same command to resume"
+                )
+                error.add_note(trace)
+                raise error
 
     try:
-        for text, seeds in _batches(missing, seconds_per_trial):
-            running.add(pool.submit(_run_batch, function, text, seeds))
-            if len(running) >= window:
-                collect_some()
+        for text, seeds in missing.items():
+            start = 0
+            while start < len(seeds):
+                # Cut only now, so that later batches use the times of earlier ones.
+                size = _batch_size(seconds_per_trial.get(text))
+                running.add(pool.submit(_run_batch, function, text, seeds[start : start + size]))
+                start += size
+                if len(running) >= window:
+                    collect_some()
         while running:
             collect_some()
     except KeyboardInterrupt:
@@ -250,18 +254,6 @@ def _drive(
         raise
 
 
-def _batches(
-    missing: Mapping[str, list[int]], seconds_per_trial: Mapping[str, float]
-) -> Iterator[tuple[str, list[int]]]:
-    """(setting, seeds) in order, each cut when it is needed, so that later batches use the times of earlier ones."""
-    for text, seeds in missing.items():
-        start = 0
-        while start < len(seeds):
-            size = _batch_size(seconds_per_trial.get(text))
-            yield text, seeds[start : start + size]
-            start += size
-
-
 def _batch_size(seconds_per_trial: float | None) -> int:
     """One trial while their time is unknown, then as many as fill BATCH_SECONDS."""
     if seconds_per_trial is None:
@@ -275,18 +267,6 @@ def _drain(running: set[Future[_Batch]], keep: Callable[[_Batch], None]) -> None
     for future in wait(started).done:
         if future.exception() is None:
             keep(future.result())
-
-
-def _raise_failure(experiment: str, batch: _Batch) -> None:
-    if batch.failure is None:
-        return
-    seed, message, trace = batch.failure
-    error = RelfitError(
-        f"{experiment}: the trial with setting {batch.setting} and seed {seed} failed: {message}; finished trials "
-        "are kept; fix it and run the same command to resume"
-    )
-    error.add_note(trace)
-    raise error
 
 
 def _run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> _Batch:
@@ -325,14 +305,14 @@ def _start_worker() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     threadpoolctl.threadpool_limits(1)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
+    def exit_with_parent() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
 
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 @contextmanager
@@ -340,38 +320,23 @@ def _reporting(
     progress: Progress | bool | None, experiment: str, done: int, total: int
 ) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of trials that have been stored since its last call."""
-
-    def counting(report: Progress | None) -> Callable[[int], None]:
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            if report is not None:
-                report(done, total)
-
-        return advance
-
-    if progress is None and not sys.stderr.isatty():
-        yield counting(_line_writer(experiment, done))
-        return
-    with progress_bars.reporting(True if progress is None else progress, experiment) as report:
-        if progress is None and report is not None:
+    lines = progress is None and not sys.stderr.isatty()
+    already, start, last = done, time.monotonic(), time.monotonic()
+    with progress_bars.reporting(not lines if progress is None else progress, experiment) as bar:
+        if progress is None and bar is not None:
             # What was stored before must not count as speed.
-            report(done, total)
-        yield counting(report)
+            bar(done, total)
 
+        def advance(count: int) -> None:
+            nonlocal done, last
+            done += count
+            if bar is not None:
+                bar(done, total)
+            now = time.monotonic()
+            if lines and (done == total or now - last >= LINE_SECONDS):
+                last = now
+                left = (now - start) * (total - done) / max(done - already, 1)
+                line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
+                print(line, file=sys.stderr, flush=True)
 
-def _line_writer(experiment: str, already: int) -> Progress:
-    """Write a line when LINE_SECONDS have passed since the last one, and at the end."""
-    start = last = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < LINE_SECONDS and done < total:
-            return
-        last = now
-        left = (now - start) * (total - done) / max(done - already, 1)
-        line = f"{experiment}: {done}/{total} trials, {now - start:.0f} s so far, about {left:.0f} s left"
-        print(line, file=sys.stderr, flush=True)
-
-    return report
+        yield advance

@@ -19,25 +19,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from relfit import IMQ, Comparison, compare
+from relfit.paper import experiment
 from relfit.paper.data import GREY_LEVELS, DataAbsent, DataOptions, Log, cache_folder, digest, digits
 from relfit.paper.drawing import draw_bars, new_figure
-from relfit.paper.experiment import (
-    ALPHA,
-    Cell,
-    Check,
-    Decision,
-    Experiment,
-    Point,
-    Rate,
-    Results,
-    Row,
-    Setting,
-    grid,
-    level_kept,
-    rate,
-    relmulti,
-    verdict,
-)
+from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Point, Rate, Results, Row, Setting
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
@@ -60,8 +45,8 @@ MODELS = {
 GENERATED, TRULY_BEST = "G .50/.50", "R .51/.49"
 TESTS: dict[str, dict[str, Any]] = {
     "RelPSI": {"test": "relpsi"},
-    "RelMulti": relmulti(0.5, "by"),
-    "RelMulti, BH": relmulti(0.5, "bh"),
+    "RelMulti": experiment.relmulti(0.5, "by"),
+    "RelMulti, BH": experiment.relmulti(0.5, "bh"),
     "best set": {"test": "best-set"},
     "carving": {"test": "carve"},
 }
@@ -93,13 +78,6 @@ HOW_TO_GET = (
 )
 
 
-class Moments(NamedTuple):
-    """Mean (d,) and covariance (d, d)."""
-
-    mean: Array
-    covariance: Array
-
-
 def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
     """‖μ − μ'‖² + tr(C + C' − 2(C^½ C' C^½)^½) of every sample to the reference.
 
@@ -111,28 +89,27 @@ def fids(reference: Array, samples: Mapping[str, Array]) -> dict[str, float]:
     >>> round(fids(x, {"moved": x + [3.0, 4.0]})["moved"], 6)
     25.0
     """
-    a = _moments(reference)
-    sizes, directions = np.linalg.eigh(a.covariance)
+    mean, covariance = _moments(reference)
+    sizes, directions = np.linalg.eigh(covariance)
     root = np.asarray((directions * np.sqrt(np.maximum(sizes, 0.0))) @ directions.T)
-    return {name: _distance(a, root, _moments(x)) for name, x in samples.items()}
+    distances = {}
+    for name, sample in samples.items():
+        other_mean, other = _moments(sample)
+        # Singular covariances (n < d) have eigenvalues of 0, which rounding makes negative.
+        overlap = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ other @ root), 0.0)).sum()
+        gap = mean - other_mean
+        distances[name] = float(gap @ gap + np.trace(covariance) + np.trace(other) - 2.0 * overlap)
+    return distances
 
 
-def _moments(x: Array) -> Moments:
-    return Moments(x.mean(axis=0), np.atleast_2d(np.cov(x, rowvar=False)))
-
-
-def _distance(a: Moments, root_of_a: Array, b: Moments) -> float:
-    product = np.linalg.eigvalsh(root_of_a @ b.covariance @ root_of_a)
-    # Singular covariances (n < d) have eigenvalues of 0, which rounding makes negative.
-    overlap = np.sqrt(np.maximum(product, 0.0)).sum()
-    gap = a.mean - b.mean
-    return float(gap @ gap + np.trace(a.covariance) + np.trace(b.covariance) - 2.0 * overlap)
+def _moments(x: Array) -> tuple[Array, Array]:
+    return x.mean(axis=0), np.atleast_2d(np.cov(x, rowvar=False))
 
 
 def verdicts(test: str, result: Comparison) -> list[Decision]:
     """The decisions of one comparison: p-value, verdict, whether the model was selected, and its discrepancy."""
     return [
-        {**verdict(test, result, k), "selected": model == result.best, "value": float(result.discrepancy[k])}
+        {**experiment.verdict(test, result, k), "selected": model == result.best, "value": float(result.discrepancy[k])}
         for k, model in enumerate(result.names)
     ]
 
@@ -148,7 +125,8 @@ def unjudged(test: str, values: Mapping[str, float]) -> list[Decision]:
 
 def mean_of(cell: Cell, test: str, model: str, key: str) -> Rate:
     """The mean over trials of an entry of one model's decisions, with its standard error."""
-    return rate(float(d[key]) for decisions in cell.decisions(test) for d in decisions if d["model"] == model)
+    of_model = (d for decisions in cell.decisions(test) for d in decisions if d["model"] == model)
+    return experiment.rate(float(decision[key]) for decision in of_model)
 
 
 def rejected(cell: Cell, test: str, model: str) -> Rate:
@@ -156,12 +134,8 @@ def rejected(cell: Cell, test: str, model: str) -> Rate:
     return mean_of(cell, test, model, "worse")
 
 
-def selected(cell: Cell, test: str, model: str) -> Rate:
-    """How often the model is the one the others are tested against."""
-    return mean_of(cell, test, model, "selected")
-
-
-SCORES = {"rej.": rejected, "sel.": selected}
+# The key of a decision for each rate of the tables: declared worse, and selected as best.
+KEYS = {"rej.": "worse", "sel.": "selected"}
 
 
 def beside(ours: Rate, papers: float) -> str:
@@ -229,15 +203,16 @@ def _trial(source: Source, n: int, seed: int) -> dict[str, Any]:
 
 def table(results: Results) -> list[Row]:
     """As the paper's: a row per model, the paper's figure in brackets."""
-    return [_row(cell, k, model) for cell in results for k, model in enumerate(MODELS)]
-
-
-def _row(cell: Cell, k: int, model: str) -> Row:
-    row: Row = {"n": cell.setting["n"], "model": model}
-    for (test, kind), figures in PAPER.items():
-        row[f"{test} {kind} (paper)"] = beside(SCORES[kind](cell, test, model), figures[k])
-    row["mean FID (paper)"] = f"{mean_of(cell, FID, model, 'value')[0]:.3g} ({PAPER_FID[k]:.1f})"
-    return {**row, **{f"{test} rej.": rejected(cell, test, model) for test in ("RelMulti, BH", "best set", "carving")}}
+    rows: list[Row] = []
+    for cell in results:
+        for k, model in enumerate(MODELS):
+            row: Row = {"n": cell.setting["n"], "model": model}
+            for (test, kind), figures in PAPER.items():
+                row[f"{test} {kind} (paper)"] = beside(mean_of(cell, test, model, KEYS[kind]), figures[k])
+            row["mean FID (paper)"] = f"{mean_of(cell, FID, model, 'value')[0]:.3g} ({PAPER_FID[k]:.1f})"
+            others = ("RelMulti, BH", "best set", "carving")
+            rows.append(row | {f"{test} rej.": rejected(cell, test, model) for test in others})
+    return rows
 
 
 def extras(results: Results) -> Mapping[str, list[Row]]:
@@ -258,7 +233,7 @@ def figure(title: str, results: Results) -> Figure:
     panels = {"rej.": SHOWN, "sel.": ("RelPSI", FID)}
     labels = ("Declared worse (share of trials)", "Selected as best (share of trials)")
     for ax, (kind, tests), label in zip(axes, panels.items(), labels, strict=True):
-        rates = {test: [SCORES[kind](cell, test, model) for model in MODELS] for test in tests}
+        rates = {test: [mean_of(cell, test, model, KEYS[kind]) for model in MODELS] for test in tests}
         papers = {test: PAPER[test, kind] for test in tests if (test, kind) in PAPER}
         panel_title = f"{title}, n = {cell.setting['n']}"
         draw_bars(ax, panel_title, list(MODELS), rates, papers, label, "the paper (faces, n = 2000)")
@@ -269,27 +244,24 @@ def figure(title: str, results: Results) -> Figure:
 
 def checks(results: Results) -> list[Check]:
     """The model nearest to the truth is seldom declared worse."""
-    claim = "{}: {}, the truly best, declared worse at most .05 + 3 s.e."
-    return [
-        level_kept(
-            claim.format(test, TRULY_BEST),
-            "n",
-            [Point(cell.setting["n"], *rejected(cell, test, TRULY_BEST)) for cell in results],
-        )
-        for test in SHOWN
-    ]
+    checks = []
+    for test in SHOWN:
+        points = [Point(cell.setting["n"], *rejected(cell, test, TRULY_BEST)) for cell in results]
+        claim = f"{test}: {TRULY_BEST}, the truly best, declared worse at most .05 + 3 s.e."
+        checks.append(experiment.level_kept(claim, "n", points))
+    return checks
 
 
 def digits_checks(results: Results) -> list[Check]:
     """Besides, the generated images are declared worse more often than any other model, as the paper found."""
-    return [*checks(results), *(_generated_worst(test, results) for test in SHOWN)]
-
-
-def _generated_worst(test: str, results: Results) -> Check:
-    rates = [[rejected(cell, test, model)[0] for model in MODELS] for cell in results]
-    pairs = [(first, max(others)) for first, *others in rates]
-    claim = f"{test}: the generated images declared worse more often than any other model"
-    return Check(claim, all(a > b for a, b in pairs), ", ".join(f"{a:.3f} and {b:.3f}" for a, b in pairs))
+    all_checks = checks(results)
+    for test in SHOWN:
+        rates = [[rejected(cell, test, model)[0] for model in MODELS] for cell in results]
+        pairs = [(first, max(others)) for first, *others in rates]
+        claim = f"{test}: the generated images declared worse more often than any other model"
+        words = ", ".join(f"{a:.3f} and {b:.3f}" for a, b in pairs)
+        all_checks.append(Check(claim, all(a > b for a, b in pairs), words))
+    return all_checks
 
 
 class PrincipalGaussian:
@@ -340,7 +312,11 @@ def prepare_celeba(options: DataOptions, quick: bool, log: Log) -> Setting:
     if len(set(columns.values())) > 1:
         raise InputError(f"--features: expected files with the same number of columns, got {columns}")
     log(f"{CELEBA_NAME}: reading {folder}")
-    key = digest(*(_sum(folder / name) for name in least))
+    sums = []
+    for name in least:
+        with (folder / name).open("rb") as stream:
+            sums.append(hashlib.file_digest(stream, "sha256").digest())
+    key = digest(*sums)
     write_text_atomic(_pointer(key), json.dumps({"folder": str(folder)}) + "\n")
     return {"features": key}
 
@@ -366,11 +342,6 @@ def _open(path: Path) -> NDArray[Any]:
         raise InputError(f"--features: {path.name}: expected an .npy file of numbers ({error})") from error
 
 
-def _sum(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").digest()
-
-
 def _pointer(key: str) -> Path:
     """Where the files with this digest are: the path is no part of a setting, the files' contents are."""
     return cache_folder("celeba") / f"features-{key}.json"
@@ -392,28 +363,29 @@ def celeba_trial(setting: Setting, seed: int) -> dict[str, Any]:
     return _trial(_celeba_source(setting["features"]), setting["n"], seed)
 
 
-CELEBA = Experiment(
-    name=CELEBA_NAME,
-    title="Table 1: mixtures of smiling and other faces (CelebA)",
-    settings=grid("n", (CELEBA_SIZE,), (QUICK_CELEBA_SIZE,)),
-    trials=(100, 4),
-    trial=celeba_trial,
-    table=table,
-    figure=partial(figure, "CelebA"),
-    checks=checks,
-    prepare=prepare_celeba,
-    data_options=("--features",),
-    extras=extras,
+EXPERIMENTS = (
+    Experiment(
+        name=CELEBA_NAME,
+        title="Table 1: mixtures of smiling and other faces (CelebA)",
+        settings=experiment.grid("n", (CELEBA_SIZE,), (QUICK_CELEBA_SIZE,)),
+        trials=(100, 4),
+        trial=celeba_trial,
+        table=table,
+        figure=partial(figure, "CelebA"),
+        checks=checks,
+        prepare=prepare_celeba,
+        data_options=("--features",),
+        extras=extras,
+    ),
+    Experiment(
+        name="table1-digits",
+        title="Table 1 with digits: mixtures of two groups of images",
+        settings=experiment.grid("n", SIZES, QUICK_SIZES),
+        trials=(100, 6),
+        trial=digits_trial,
+        table=table,
+        figure=partial(figure, "Digits"),
+        checks=digits_checks,
+        extras=extras,
+    ),
 )
-DIGITS = Experiment(
-    name="table1-digits",
-    title="Table 1 with digits: mixtures of two groups of images",
-    settings=grid("n", SIZES, QUICK_SIZES),
-    trials=(100, 6),
-    trial=digits_trial,
-    table=table,
-    figure=partial(figure, "Digits"),
-    checks=digits_checks,
-    extras=extras,
-)
-EXPERIMENTS = (CELEBA, DIGITS)

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,24 +25,10 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from relfit import Gaussian, compare
+from relfit.paper import experiment
 from relfit.paper.drawing import BLUE, GREEN, INK, ORANGE, RED, Look, add_legend, draw_points, dress, new_figure
-from relfit.paper.experiment import (
-    ALPHA,
-    Cell,
-    Check,
-    Experiment,
-    Point,
-    Results,
-    Row,
-    Setting,
-    curve,
-    declared,
-    grid,
-    rate,
-    relmulti,
-    verdict,
-)
-from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, rotation_2d
+from relfit.paper.experiment import ALPHA, Cell, Check, Experiment, Point, Results, Row, Setting, curve, declared
+from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, problem_of, rotation_2d
 from relfit.util.arrays import Array
 
 ORDER = 32  # nodes per dimension and component: means and variances are right to 2e-4 or better on these problems
@@ -107,7 +93,7 @@ def mmd_gap(problem: Problem, bandwidth: float) -> Gap:
 def ksd_gap(problem: Problem, bandwidth: float) -> Gap:
     """The gap between the two models' KSD² under exp(−r²/(2σ²))."""
     r, w = nodes(problem.reference)
-    lower, upper = (_stein(r, problem.score(name)(r), bandwidth) for name in problem.models)
+    lower, upper = (_stein(r, model.score(r), bandwidth) for model in problem.models.values())
     return _gap([[upper - lower]], [w])
 
 
@@ -223,73 +209,60 @@ def _signal(gap: Gap, n: float) -> float:
     return gap.mean / math.sqrt(gap.first / n)
 
 
-def mixture_trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of the mixtures: MMD."""
-    return _trial(mixture_1d(), "mmd", setting["n"], seed)
+def rotated(angle: float) -> Problem:
+    """The turned Gaussians, the angle in degrees."""
+    return rotation_2d(np.deg2rad(angle))
 
 
-def rotation_trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of the reference; the turned Gaussians by their scores: KSD."""
-    return _trial(rotation_2d(np.deg2rad(setting["angle"])), "ksd", setting["n"], seed)
-
-
-def _trial(problem: Problem, measure: str, n: int, seed: int) -> dict[str, Any]:
-    reference, models = candidates(problem, measure, n, seed)
+def trial(make: Callable[..., Problem], measure: str, setting: Setting, seed: int) -> dict[str, Any]:
+    """One draw of the problem that `make` returns: MMD of samples, or KSD of the models' scores."""
+    reference, models = candidates(problem_of(make, setting), measure, setting["n"], seed)
     options: dict[str, dict[str, Any]] = {RELPSI: {"test": "relpsi"}}
-    options |= {name: relmulti(fraction) for name, fraction in SPLITS.items()}
+    options |= {name: experiment.relmulti(fraction) for name, fraction in SPLITS.items()}
+    fixed: dict[str, Any] = {"kernel": Gaussian(BANDWIDTH), "alpha": ALPHA, "rng": seed, "progress": False}
     decisions = []
     for test, test_options in options.items():
-        result = compare(
-            reference, models, kernel=Gaussian(BANDWIDTH), alpha=ALPHA, rng=seed, progress=False, **test_options
-        )
+        result = compare(reference, models, **fixed, **test_options)
         k = result.names.index("P2")
-        decisions.append({**verdict(test, result, k), "selected": result.best, "status": list(result.status[k])})
+        more = {"selected": result.best, "status": list(result.status[k])}
+        decisions.append({**experiment.verdict(test, result, k), **more})
     return {"decisions": decisions}
-
-
-class Rates(NamedTuple):
-    """The TPR of a test from the population: its closed form, which is for large n, and the rate at this n."""
-
-    limit: float
-    at_n: float
 
 
 @cache
 def _gap_of(angle: float | None) -> Gap:
     """The gap of the turned Gaussians at this angle, or of the mixtures."""
-    if angle is None:
-        return mmd_gap(mixture_1d(), BANDWIDTH)
-    return ksd_gap(rotation_2d(np.deg2rad(angle)), BANDWIDTH)
+    return mmd_gap(mixture_1d(), BANDWIDTH) if angle is None else ksd_gap(rotated(angle), BANDWIDTH)
 
 
-def theory(setting: Mapping[str, Any], test: str) -> Rates | None:
-    """What a test should show in this setting; None where the two models are one density."""
+def theory(setting: Mapping[str, Any], test: str) -> dict[str, float]:
+    """The TPR at this n, and its closed form, which is for large n; empty where the two models are one density."""
     n, angle = setting["n"], setting.get("angle")
     if angle == SAME:
-        return None
+        return {}
     gap = _gap_of(angle)
     if test == RELPSI:
-        return Rates(relpsi_limit(gap, n), relpsi_at(gap, n))
-    return Rates(relmulti_limit(gap, n, SPLITS[test]), relmulti_at(gap, n, SPLITS[test]))
+        return {AT_N: relpsi_at(gap, n), LIMIT: relpsi_limit(gap, n)}
+    return {AT_N: relmulti_at(gap, n, SPLITS[test]), LIMIT: relmulti_limit(gap, n, SPLITS[test])}
 
 
 def table(results: Results) -> list[Row]:
     """A row per setting and test: its rate, and beside it both figures from the population."""
     curves = {test: curve(results, test) for test in TESTS}
-    rows: list[Row] = []
-    for k, cell in enumerate(results):
-        for test in TESTS:
-            limit, at_n = theory(cell.setting, test) or ("–", "–")
-            row: Row = {**cell.setting, "test": test, "trials": len(cell.outcomes)}
-            rows.append(row | {"TPR": curves[test][k].pair, AT_N: at_n, LIMIT: limit})
-    return rows
+    nothing = dict.fromkeys((AT_N, LIMIT), "–")
+    return [
+        {**cell.setting, "test": test, "trials": len(cell.outcomes), "TPR": curves[test][k].pair}
+        | (theory(cell.setting, test) or nothing)
+        for k, cell in enumerate(results)
+        for test in TESTS
+    ]
 
 
 def limit_table(axis: str, results: Results) -> dict[str, list[Row]]:
     """How far the rates are from the closed forms, which are for large n."""
     if not _checked(results):
         return {}
-    distances = {test: _distances("limit", test, results) for test in TESTS}
+    distances = {test: _distances(LIMIT, test, results) for test in TESTS}
     sizes = [point.value / point.error for points in distances.values() for point in points]
     rows: list[Row] = []
     for test, points in distances.items():
@@ -316,11 +289,12 @@ def figure(title: str, label: str, picture: Callable[[Axes], None], results: Res
     """Rates with their error bars, what the population says as lines; beside it the densities."""
     drawn, axes = new_figure(2)
     for test, look in LOOKS.items():
-        draw_points(axes[0], _label(test), look, curve(results, test))
+        name = test if test == RELPSI else f"RelMulti S:{100 * SPLITS[test]:.0f}% T:{100 - 100 * SPLITS[test]:.0f}%"
+        draw_points(axes[0], name, look, curve(results, test))
         expected = [(cell.x, theory(cell.setting, test)) for cell in results]
-        x, y = zip(*[(at, rates) for at, rates in expected if rates is not None], strict=True)
-        axes[0].plot(x, [rates.at_n for rates in y], "-", color=look.colour, linewidth=1.2)
-        axes[0].plot(x, [rates.limit for rates in y], "--", color=look.colour, linewidth=1.0, alpha=0.7)
+        x, rates = zip(*[(at, figures) for at, figures in expected if figures], strict=True)
+        axes[0].plot(x, [figures[AT_N] for figures in rates], "-", color=look.colour, linewidth=1.2)
+        axes[0].plot(x, [figures[LIMIT] for figures in rates], "--", color=look.colour, linewidth=1.0, alpha=0.7)
     axes[0].plot([], [], "-", color=INK, linewidth=1.2, label=AT_N)
     axes[0].plot([], [], "--", color=INK, linewidth=1.0, label=LIMIT)
     dress(axes[0], title, label, "Empirical TPR", (0.0, 1.03))
@@ -332,12 +306,7 @@ def figure(title: str, label: str, picture: Callable[[Axes], None], results: Res
     return drawn
 
 
-def _label(test: str) -> str:
-    return test if test == RELPSI else f"RelMulti S:{100 * SPLITS[test]:.0f}% T:{100 - 100 * SPLITS[test]:.0f}%"
-
-
 def _distributions(problem: Problem) -> list[tuple[str, GaussianMixture, str]]:
-    """The reference and the models with their colours."""
     return [("R", problem.reference, INK), ("P1", problem.models["P1"], BLUE), ("P2", problem.models["P2"], RED)]
 
 
@@ -365,38 +334,33 @@ def checks(axis: str, results: Results) -> list[Check]:
     cells = _checked(results)
     if not cells:
         return []
-    ordered = [_order_check(axis, split, cells) for split in SPLITS]
-    return [*ordered, *(_theory_check(axis, test, results) for test in TESTS)]
+    checks = []
+    for split in SPLITS:
+        pairs = [zip(cell.decisions(RELPSI), cell.decisions(split), strict=True) for cell in cells]
+        # The standard error is that of the difference, because both tests see the same draws.
+        differences = [[declared(relpsi) - declared(other) for relpsi, other in trials] for trials in pairs]
+        gains = [Point(cell.x, *experiment.rate(values)) for cell, values in zip(cells, differences, strict=True)]
+        ok = all(gain.value >= -2.0 * gain.error for gain in gains)
+        smallest = min(gains, key=lambda gain: gain.value)
+        checks.append(Check(f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}", ok, f"smallest gain {smallest.at(axis)}"))
+    for test in TESTS:
+        far = _farthest(_distances(AT_N, test, results))
+        words = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {axis} = {far.x:g}"
+        claim = f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}"
+        checks.append(Check(claim, far.value <= 3 * far.error, words))
+    return checks
 
 
 def _checked(results: Results) -> list[Cell]:
-    return [cell for cell in results if cell.setting["n"] >= FROM_N and theory(cell.setting, RELPSI) is not None]
-
-
-def _order_check(axis: str, split: str, cells: Sequence[Cell]) -> Check:
-    """RelPSI − split ≥ −2 standard errors of that difference (both tests see the same draws)."""
-    gains = []
-    for cell in cells:
-        pairs = zip(cell.decisions(RELPSI), cell.decisions(split), strict=True)
-        gains.append(Point(cell.x, *rate(declared(a) - declared(b) for a, b in pairs)))
-    ok = all(gain.value >= -2.0 * gain.error for gain in gains)
-    smallest = min(gains, key=lambda gain: gain.value)
-    return Check(f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}", ok, f"smallest gain {smallest.at(axis)}")
-
-
-def _theory_check(axis: str, test: str, results: Results) -> Check:
-    """|rate − expected| ≤ 3√(p(1−p)/trials), p the expected one."""
-    far = _farthest(_distances("at_n", test, results))
-    figures = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {axis} = {far.x:g}"
-    return Check(f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}", far.value <= 3 * far.error, figures)
+    return [cell for cell in results if cell.setting["n"] >= FROM_N and theory(cell.setting, RELPSI)]
 
 
 def _distances(which: str, test: str, results: Results) -> list[Point]:
-    """The distances of the rates from one of the figures of the theory, with the standard errors these have."""
+    """|rate − p|, p one of the figures of the theory, with the standard errors √(p(1−p)/trials)."""
     cells = _checked(results)
     points = []
     for cell, realised in zip(cells, curve(cells, test), strict=True):
-        p, trials = getattr(theory(cell.setting, test), which), len(cell.outcomes)
+        p, trials = theory(cell.setting, test)[which], len(cell.outcomes)
         # Near 0 and 1 one trial more or less must not count: the rate moves in steps of 1/trials.
         error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
         points.append(Point(realised.x, abs(realised.value - p), error))
@@ -407,26 +371,27 @@ def _farthest(points: Sequence[Point]) -> Point:
     return max(points, key=lambda point: point.value / point.error)
 
 
-MIXTURE = Experiment(
-    name="tpr-mixture",
-    title="Appendix: TPR on a mixture of Gaussians (MMD)",
-    settings=grid("n", SIZES, QUICK_SIZES),
-    trials=(300, 20),
-    trial=mixture_trial,
-    table=table,
-    figure=partial(figure, "Mixture, MMD", "Sample size n", mixture_picture),
-    checks=partial(checks, "n"),
-    extras=mixture_extras,
+EXPERIMENTS = (
+    Experiment(
+        name="tpr-mixture",
+        title="Appendix: TPR on a mixture of Gaussians (MMD)",
+        settings=experiment.grid("n", SIZES, QUICK_SIZES),
+        trials=(300, 20),
+        trial=partial(trial, mixture_1d, "mmd"),
+        table=table,
+        figure=partial(figure, "Mixture, MMD", "Sample size n", mixture_picture),
+        checks=partial(checks, "n"),
+        extras=mixture_extras,
+    ),
+    Experiment(
+        name="tpr-rotation",
+        title="Appendix: TPR on turned Gaussians (KSD)",
+        settings=experiment.grid("angle", ANGLES, QUICK_ANGLES, n=ROTATION_SIZE),
+        trials=(300, 20),
+        trial=partial(trial, rotated, "ksd"),
+        table=table,
+        figure=partial(figure, "Rotation, KSD, n = 500", "Angle of P1 (degrees)", rotation_picture),
+        checks=partial(checks, "angle"),
+        extras=partial(limit_table, "angle"),
+    ),
 )
-ROTATION = Experiment(
-    name="tpr-rotation",
-    title="Appendix: TPR on turned Gaussians (KSD)",
-    settings=grid("angle", ANGLES, QUICK_ANGLES, n=ROTATION_SIZE),
-    trials=(300, 20),
-    trial=rotation_trial,
-    table=table,
-    figure=partial(figure, "Rotation, KSD, n = 500", "Angle of P1 (degrees)", rotation_picture),
-    checks=partial(checks, "angle"),
-    extras=partial(limit_table, "angle"),
-)
-EXPERIMENTS = (MIXTURE, ROTATION)
