@@ -25,7 +25,7 @@ from relfit.kernels.choice import Collection
 from relfit.results.comparison import Comparison, comparison
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
-from relfit.results.serial import versions
+from relfit.results.serial import VERSIONS
 from relfit.settings import Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi
@@ -262,7 +262,7 @@ def compare_pair(
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),
         sizes=joint.sizes,
         groups=joint.groups,
-        versions=versions(),
+        versions=dict(VERSIONS),
         margin=settings.margin,
         **vars(decision),
         **_recorded(plan, settings),

@@ -232,7 +232,7 @@ class Settings:
     @property
     def table(self) -> Precomputed | None:
         """The precomputed kernel, if it is one."""
-        return table_of(self.kernel)
+        return None if self.kernel is None else table_of(self.kernel)
 
     @property
     def criteria(self) -> Criteria:

@@ -62,7 +62,7 @@ def run(args: Sequence[str] | None = None) -> int:
         typed = list(sys.argv[1:] if args is None else args)
         if typed and typed[0] in COMMANDS:
             # Imported here, because click answers an interrupt with an empty line of its own.
-            importlib.import_module(f"relfit.cli.{COMMANDS[typed[0]]}")
+            importlib.import_module(f"relfit.cli.{FILES.get(typed[0], typed[0])}")
         status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=typed)
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:

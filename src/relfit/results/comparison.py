@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from relfit.kernels.base import Kernel
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import Record, comparison_from, parsed, versions
+from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
 from relfit.stats.decision import CORRECTIONS, Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.maxt import seeded
@@ -462,7 +462,7 @@ def comparison(
         select_fraction=test.split,
         sizes=every.sizes,
         groups=every.groups,
-        versions=versions(),
+        versions=dict(VERSIONS),
         margin=criteria.margin,
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
         copies={name: original for name, original in originals.items() if name != original},

@@ -22,6 +22,13 @@ from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
 SCHEMA = 1
+# What decides the last digits of a result.
+VERSIONS = {
+    "relfit": __version__,
+    "numpy": np.__version__,
+    "scipy": scipy.__version__,
+    "python": platform.python_version(),
+}
 _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
     *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
@@ -45,12 +52,6 @@ class Record:
     def to_json(self) -> str:
         """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
         return as_json(self.to_dict())
-
-
-def versions() -> dict[str, str]:
-    """The versions that decide the last digits."""
-    libraries = {"numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version()}
-    return {"relfit": __version__, **libraries}
 
 
 def as_json(data: Mapping[str, Any]) -> str:

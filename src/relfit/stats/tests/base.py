@@ -173,6 +173,7 @@ class Test(ABC):
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
+        split: the fraction of the rows that selects the best model; None if the same rows select and test.
     """
 
     __test__ = False  # pytest collects classes with this name
@@ -185,11 +186,8 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
-
-    @property
-    def split(self) -> float | None:
-        """The fraction of the rows that selects the best model; None if the same rows select and test."""
-        return None
+    # A test that splits the rows has a property here.
+    split: float | None = None
 
     @abstractmethod
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:

@@ -60,7 +60,7 @@ class RelMulti(Test):
         object.__setattr__(self, "select_fraction", check_fraction(self.select_fraction))
 
     @property
-    def split(self) -> float:
+    def split(self) -> float:  # type: ignore[override]
         return self.select_fraction
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
