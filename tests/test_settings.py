@@ -83,6 +83,12 @@ def test_the_place_of_a_moved_keyword_takes_it(name):
     assert name in {item.name for item in fields(getattr(relfit, value))}
 
 
+def test_the_fraction_of_a_plan_moved_into_the_test():
+    gap = relfit.Assumed(0.01, standard_error=0.01, n=500)
+    refused(lambda: relfit.plan(gap, select_fraction=0.5), "select_fraction: is now ", "RelMulti(select_fraction=...)")
+    refused(lambda: relfit.plan(gap, powre=0.5), "plan: expected the options", "'powre'")
+
+
 def test_these_are_the_keywords_of_version_0_1_that_moved():
     assert set(MOVED) == {
         *("select_fraction", "pairs", "blocks", "variance", "shuffle"),

@@ -67,13 +67,8 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     fractions = () if joint.near_degeneracy is None else joint.near_degeneracy
     close = [name for name, fraction in zip(joint.names, fractions, strict=False) if fraction > NEAR_DEGENERATE]
     if close:
-        plural = ("fit", "their", "errors are", "them")
-        fits, its, error, it = plural if len(close) > 1 else ("fits", "its", "error is", "it")
-        remedy = "; the linear and incomplete estimators do not have this weakness, but need more rows"
-        notes.append(
-            f"{listed(close)} {fits} so well that {its} standard {error} overstated; the test is conservative for "
-            f"{it} and can miss real differences{remedy if settings.locations is None else ''}"
-        )
+        fit = "fit" if len(close) > 1 else "fits"
+        notes.append(f"{listed(close)} {fit} so well that real differences may be missed")
     if settings.dependence == "independent" and settings.estimator.name == "complete":
         notes += _near_copies(joint)
     return notes

@@ -74,7 +74,8 @@ def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensi
     if comparison.kernel is not None:
         each += [_kernel(comparison), _bandwidth(comparison, recalled, sensitivity)]
     if comparison.near_degeneracy is not None:
-        each.append(_degeneracy(dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))))
+        parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
+        each.append(_degeneracy(parts, all_rows=comparison.locations is None))
     if kind == "samples":
         each.append(_shared_rows(comparison, recalled))
     if kind == "densities":
@@ -107,7 +108,7 @@ def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: S
     return Check(title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",))
 
 
-def _degeneracy(parts: Mapping[str, float]) -> Check:
+def _degeneracy(parts: Mapping[str, float], *, all_rows: bool) -> Check:
     title, close = "Models very close to the data", [name for name, part in parts.items() if part > NEAR_DEGENERATE]
     if not close:
         most = f"{100 * max(parts.values()):.0f}%"
@@ -117,7 +118,8 @@ def _degeneracy(parts: Mapping[str, float]) -> Check:
         f"{listed(close)} {'are' if len(close) > 1 else 'is'} so close to the data that the usual approximation is "
         "conservative: false alarms are rarer than stated, but real differences may be missed."
     )
-    return Check(title, "mind", (text,))
+    remedy = "The linear and incomplete estimators do not have this weakness, but need more rows."
+    return Check(title, "mind", (text, remedy) if all_rows else (text,))
 
 
 def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check:
