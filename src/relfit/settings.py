@@ -260,7 +260,9 @@ def _check_test_and_kernel(settings: Settings) -> None:
         )
     if chain and select:
         raise InputError('kernel="select": holds out rows at random, which a chain does not allow; name a kernel')
-    if at is not None and at.choose == "optimise" and (several or select):
+    # A test that splits the rows chooses the locations first; the others choose the kernel first.
+    unknown = several or (select and test.split is not None)
+    if at is not None and at.choose == "optimise" and unknown:
         raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
     if settings.groups is not None and (select or settings.table is not None):
         raise InputError('groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel')

@@ -19,7 +19,7 @@ def data(n=300, seed=0, sizes=None):
 
 
 def densities():
-    return {name: relfit.Density(score=PROBLEM.score(name), dim=2) for name in PROBLEM.models}
+    return {name: relfit.Density(score=PROBLEM.models[name].score, dim=2) for name in PROBLEM.models}
 
 
 @pytest.mark.parametrize("test", TESTS)

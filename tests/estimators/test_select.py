@@ -26,7 +26,7 @@ def data():
 
 def densities():
     problem = blobs()
-    return {name: relfit.Density(score=problem.score(name), dim=2) for name in problem.models}
+    return {name: relfit.Density(score=problem.models[name].score, dim=2) for name in problem.models}
 
 
 def held_out(reference, models, dependence="independent"):
