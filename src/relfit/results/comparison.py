@@ -160,17 +160,11 @@ class Comparison(Record):
         c      3
         With probability 95%, all ranks lie in these sets.
         """
-        source, at = seeded(self.seed or 0, "ranks"), self._places()
-        sets = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
-        worse, better = sets.worse[np.ix_(at, at)], sets.better[np.ix_(at, at)]
-        return Ranks(
-            names=self.names,
-            lower=1 + worse.sum(axis=1),
-            upper=len(at) - better.sum(axis=1),
-            worse=worse,
-            level=level,
-            simultaneous=simultaneous,
-        )
+        source, at = seeded(self.seed or 0, "ranks"), np.ix_(self._places(), self._places())
+        shown = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
+        worse, better = (each[at] for each in shown)
+        lower, upper = 1 + worse.sum(axis=1), len(better) - better.sum(axis=1)
+        return Ranks(names=self.names, lower=lower, upper=upper, worse=worse, level=level, simultaneous=simultaneous)
 
     def pairs(self, correction: str = "holm") -> PairMatrix:
         """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs, at level alpha.
@@ -180,16 +174,11 @@ class Comparison(Record):
         >>> result.pairs().worse[2].tolist()  # c is worse than a and than b
         [True, True, False]
         """
-        tests = pairwise_matrix(self.distinct(), self.alpha, check_choice("correction", correction, CORRECTIONS))
+        check_choice("correction", correction, CORRECTIONS)
+        log_p, adjusted, worse, used = pairwise_matrix(self.distinct(), self.alpha, correction)
         at = np.ix_(self._places(), self._places())
-        return PairMatrix(
-            names=self.names,
-            pvalue=np.exp(tests.log_pvalue[at]),
-            adjusted_pvalue=tests.adjusted_pvalue[at],
-            worse=tests.worse[at],
-            alpha=self.alpha,
-            correction=tests.correction,
-        )
+        settings: dict[str, Any] = {"names": self.names, "alpha": self.alpha, "correction": used}
+        return PairMatrix(pvalue=np.exp(log_p[at]), adjusted_pvalue=adjusted[at], worse=worse[at], **settings)
 
     def pair_intervals(self, level: float = 0.95) -> Array:
         """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.

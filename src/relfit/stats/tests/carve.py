@@ -46,17 +46,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from relfit.stats.decision import Covariances, Decision, Gaps, decided_against, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, covariance_root, normal_draws, seeded, streams
-from relfit.stats.tests.base import (
-    FALSE_POSITIVE_RATE,
-    GIVEN_CHOICE,
-    LONG_INTERVALS,
-    SAME_ROWS,
-    Criteria,
-    Noise,
-    Test,
-    Trials,
-    Words,
-)
+from relfit.stats.tests.base import FALSE_POSITIVE_RATE, SAME_ROWS, SELECTIVE, Criteria, Noise, Test, Trials, Words
 from relfit.stats.truncnorm import log_mass
 from relfit.util.arrays import Array, Rows
 
@@ -93,9 +83,8 @@ class Carve(Test):
             "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
         ),
         lead="{best} was selected as best by a randomised choice (seed {seed})",
-        intervals=LONG_INTERVALS,
-        pvalue=GIVEN_CHOICE,
         line="--",
+        **SELECTIVE,
     )
     selects = True
     randomised = True
