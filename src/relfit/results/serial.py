@@ -23,12 +23,7 @@ from relfit.util.text import is_text
 
 SCHEMA = 1
 # What decides the last digits of a result.
-VERSIONS = {
-    "relfit": __version__,
-    "numpy": np.__version__,
-    "scipy": scipy.__version__,
-    "python": platform.python_version(),
-}
+VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version__, python=platform.python_version())
 _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
     *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
@@ -157,9 +152,9 @@ def _check_shapes_and_names(result: Any) -> None:
         raise ValueError(f"locations of shape {result.locations.shape}")
 
     beaten_by, originals = result.beaten_by or (), result.originals()
-    distinct = {name for name, original in zip(result.names, originals, strict=True) if name == original}
+    distinct = {name for name, original in originals.items() if name == original}
     mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
-    if not mentioned <= set(result.names) or not set(originals) <= distinct:
+    if not mentioned <= set(result.names) or not set(originals.values()) <= distinct:
         raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
     if result.beaten_by is not None and len(beaten_by) != count:
         raise ValueError(f"beaten_by: {len(beaten_by)} for {count} names")
@@ -178,7 +173,7 @@ def _check_numbers(arrays: Mapping[str, Any]) -> None:
 
 def _check_verdicts(result: Any) -> None:
     """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
-    tested = np.array([original != result.best for original in result.originals()])
+    tested = np.array([original != result.best for original in result.originals().values()])
     wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
     if len(wrong):
         i = int(wrong[0])

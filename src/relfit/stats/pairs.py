@@ -68,11 +68,7 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
 
 
 # What `compare_pair` calls them, and what its results do.
-PAIR_TESTS = {
-    "auto": (relative_z, "rel{measure}"),
-    "z": (relative_z, "rel{measure}"),
-    "relpsi": (fixed_relpsi, "relpsi"),
-}
+PAIR_TESTS = dict(auto=(relative_z, "rel{measure}"), z=(relative_z, "rel{measure}"), relpsi=(fixed_relpsi, "relpsi"))
 
 
 def _difference(joint: JointEstimate, margin: float) -> tuple[float, float, PairDecision | None]:
