@@ -62,9 +62,8 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
     status = ("tie",) if t == 0.0 else ()
     inside = float(log_ndtr(-margin / s if t <= 0.0 else margin / s))
     reach = ndtri_exp(math.log1p(-alpha) + inside) if t <= 0.0 else -ndtri_exp(math.log(alpha) + inside)
-    threshold = margin + s * float(reach)
     equivalent = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
-    return PairDecision(t, s, log_p, threshold, status, (lower, upper), equivalent)
+    return PairDecision(t, s, log_p, margin + s * float(reach), status, (lower, upper), equivalent)
 
 
 # What `compare_pair` calls them, and what its results do.
@@ -80,9 +79,6 @@ def _difference(joint: JointEstimate, margin: float) -> tuple[float, float, Pair
     log_p, word = float(gaps.known_log_pvalues(margin)[0, 0]), constant_word(t, float(gaps.rounding[0, 0]))
     threshold, equivalent = math.inf if log_p == 0.0 else -math.inf, t <= margin if margin else None
     return t, s, PairDecision(t, 0.0, log_p, threshold, (word,), equivalent=equivalent)
-
-
-# ── all pairs ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def rank_sets(

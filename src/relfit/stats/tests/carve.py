@@ -174,14 +174,9 @@ def carve(
         log_pvalue[i] = -np.logaddexp(0.0, log_odds)[0]
         if log_equivalence is not None:
             log_equivalence[i] = law.log_equivalence(margin / law.s, log_odds)[0]
-    return decided_against(
-        selection.gaps,
-        selection.best,
-        log_pvalue,
-        log_equivalence,
-        alpha=alpha,
-        correction=Carve.resolved_correction(correction, joint.covariance, selection.best),
-    )
+    gaps, best = selection.gaps, selection.best
+    used = Carve.resolved_correction(correction, joint.covariance, best)
+    return decided_against(gaps, best, log_pvalue, log_equivalence, alpha=alpha, correction=used)
 
 
 @dataclass(frozen=True)
