@@ -265,12 +265,12 @@ def test_estimates_have_the_variance_of_both_orders_and_tests_are_given_the_seco
     """At n rows Cov(D) = A n₀/n + B (n₀/n)², and the mean V that is given = A n₀/n + 2B (n₀/n)²."""
     joint, first, second, _, _ = squared
     law, count, r = estimate_law(joint, 100), 200_000, 100 / n
-    drawn = law.drawn(np.tile(joint.values, (count, 1)), n, rng.standard_normal((2, count, 3)))
+    values, covariances = law.drawn(np.tile(joint.values, (count, 1)), n, rng.standard_normal((2, count, 3)))
     expected = first * r + second * r**2
-    np.testing.assert_allclose(drawn.values.mean(axis=0), joint.values, atol=4 * np.sqrt(expected.max() / count))
-    np.testing.assert_allclose(np.cov(drawn.values.T), expected, rtol=0.03, atol=0.01 * expected.max())
+    np.testing.assert_allclose(values.mean(axis=0), joint.values, atol=4 * np.sqrt(expected.max() / count))
+    np.testing.assert_allclose(np.cov(values.T), expected, rtol=0.03, atol=0.01 * expected.max())
     given = first * r + 2 * second * r**2
-    np.testing.assert_allclose(_dense(drawn.covariances).mean(axis=0), given, rtol=0.02, atol=0.01 * given.max())
+    np.testing.assert_allclose(_dense(covariances).mean(axis=0), given, rtol=0.02, atol=0.01 * given.max())
     np.testing.assert_allclose(law.mean_covariance(joint.values, n), given, rtol=1e-9)
 
 
@@ -278,19 +278,20 @@ def test_the_given_variance_moves_with_the_estimate(squared, rng):
     """R = 0: V_ii = 4Λ(D_i + Λ), a straight line in D_i."""
     joint, first, _, along, _ = squared
     joint = JointEstimate(joint.names, joint.values, first + 4 * along**2, (100,), second_order=2 * along**2)
-    drawn = estimate_law(joint, 100).drawn(np.tile(joint.values, (50, 1)), 100, rng.standard_normal((2, 50, 3)))
+    law, z = estimate_law(joint, 100), rng.standard_normal((2, 50, 3))
+    values, covariances = law.drawn(np.tile(joint.values, (50, 1)), 100, z)
     for i in range(3):
-        line = 4 * along[i, i] * (drawn.values[:, i] + along[i, i])
-        np.testing.assert_allclose(drawn.covariances.variance[:, i], line, rtol=1e-4)
+        line = 4 * along[i, i] * (values[:, i] + along[i, i])
+        np.testing.assert_allclose(covariances.variance[:, i], line, rtol=1e-4)
 
 
 def test_the_noise_of_carving_has_the_covariance_that_is_given(squared, rng):
     joint = squared[0]
     law = estimate_law(joint, 100)
-    drawn = law.drawn(joint.values[None], 50, rng.standard_normal((2, 1, 3)))
+    _, covariances = law.drawn(joint.values[None], 50, rng.standard_normal((2, 1, 3)))
     scaled, constant = law.noise(rng.standard_normal((2, 200_000, 3)), 50)
-    given = _dense(drawn.covariances)[0]
-    noise = drawn.covariances.scale * scaled + constant
+    given = _dense(covariances)[0]
+    noise = covariances.scale * scaled + constant
     np.testing.assert_allclose(np.cov(noise.T), given, rtol=0.03, atol=0.01 * given.max())
 
 
@@ -298,11 +299,11 @@ def test_a_model_as_good_as_the_data_has_second_order_variance_alone(rng):
     """D ≤ 0 in the pilot: the mean stays, and the variance is B (n₀/n)²."""
     second = 1e-6 * np.eye(2)
     joint = JointEstimate(("a", "b"), [-1e-4, 0.0], 3e-6 * np.eye(2), (100,), second_order=second)
-    drawn = estimate_law(joint, 100).drawn(
+    values, _ = estimate_law(joint, 100).drawn(
         np.tile(joint.values, (100_000, 1)), 50, rng.standard_normal((2, 100_000, 2))
     )
-    np.testing.assert_allclose(drawn.values.mean(axis=0), joint.values, atol=4 * 2e-3 / math.sqrt(100_000))
-    np.testing.assert_allclose(drawn.values.var(axis=0), 4e-6, rtol=0.04)
+    np.testing.assert_allclose(values.mean(axis=0), joint.values, atol=4 * 2e-3 / math.sqrt(100_000))
+    np.testing.assert_allclose(values.var(axis=0), 4e-6, rtol=0.04)
 
 
 def test_two_models_with_a_second_order_part_are_simulated(squared):

@@ -271,10 +271,10 @@ def bandwidth_sensitivity(
     n, d = data.reference.shape
     distances = n * n + sum(len(rows) * (len(rows) + n) for rows in data.samples.values())
     share = data.kind == "samples" and d >= SHARED_COLUMNS and distances <= _MOST_DISTANCES
-    shortest = min(kernel.length for kernel in kernels)
-    runtime = Runtime(SharedDistances(shortest=shortest) if share else NumpyBackend())
+    lengths = tuple(kernel.length for kernel in kernels)
+    runtime = Runtime(SharedDistances(shortest=min(lengths)) if share else NumpyBackend())
     results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
-    return Sensitivity(tuple(factors), tuple(kernel.length for kernel in kernels), results, recalled.data.copies)
+    return Sensitivity(tuple(factors), lengths, results, recalled.data.copies)
 
 
 def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
@@ -406,8 +406,7 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
-    *_, undecided = grouped(comparison)
-    undecided = [name for name in undecided if name not in comparison.copies]
+    undecided = [name for name in grouped(comparison)[-1] if name not in comparison.copies]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]
     # The few models asked about are planned for by themselves: those found worse by far have no part in it. If there

@@ -36,14 +36,6 @@ class Example:
     text: str | None
 
 
-@dataclass(frozen=True)
-class Strip:
-    """Some items of one kind under a heading."""
-
-    title: str
-    examples: tuple[Example, ...]
-
-
 Items = Mapping[str, Sequence[Any]]
 
 
@@ -69,31 +61,31 @@ def check_counts(items: Items, sizes: Mapping[str, int]) -> None:
             raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(listed)}")
 
 
-def strips(differing: Differing, items: Items) -> list[Strip]:
-    """What can be shown of one model with the items given."""
+def strips(differing: Differing, items: Items) -> dict[str, list[Example]]:
+    """What can be shown of one model with the items given: some of them under each heading."""
     model, reference, typical = differing.model, differing.reference, differing.typical
     of_model, of_reference = items.get(differing.name), items.get(REFERENCE)
-    shown = []
+    shown = {}
     if differing.kind == "slope":
         side, of_side = differing.sides[0], of_reference if model is None else of_model
         if of_side is not None:
-            shown.append(_strip("Least typical under the model", side, side.heights.values, of_side))
-            shown.append(_strip("Most typical under the model", side, -side.heights.values, of_side))
+            shown["Least typical under the model"] = _highest(side, side.heights.values, of_side)
+            shown["Most typical under the model"] = _highest(side, -side.heights.values, of_side)
         return shown
     if model is not None and typical is not None and of_model is not None:
         noise = "" if strongest(model, 1.0, 1) else _NOISE
-        shown.append(_strip(f"Too frequent in the model{noise}", model, model.heights.values, of_model))
-        shown.append(_strip("Most like the data", model, typical, of_model))
+        shown[f"Too frequent in the model{noise}"] = _highest(model, model.heights.values, of_model)
+        shown["Most like the data"] = _highest(model, typical, of_model)
     if reference is not None and of_reference is not None:
-        title = "In the data, but too rare in the model" + ("" if strongest(reference, -1.0, 1) else _NOISE)
-        shown.append(_strip(title, reference, -reference.heights.values, of_reference))
+        noise = "" if strongest(reference, -1.0, 1) else _NOISE
+        rare = _highest(reference, -reference.heights.values, of_reference)
+        shown[f"In the data, but too rare in the model{noise}"] = rare
     return shown
 
 
-def _strip(title: str, side: Side, heights: Array, items: Sequence[Any]) -> Strip:
-    """The items of the rows with the largest heights."""
+def _highest(side: Side, heights: Array, items: Sequence[Any]) -> list[Example]:
     numbers = [int(side.numbers[k]) for k in np.argsort(-heights, kind="stable")[:SHOWN]]
-    return Strip(title, tuple(example(items[number], number) for number in numbers))
+    return [example(items[number], number) for number in numbers]
 
 
 def example(item: Any, number: int) -> Example:

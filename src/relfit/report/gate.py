@@ -77,11 +77,11 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
         # The best set shows only that some model is better: the opponent is the one that beats this one most clearly.
         beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
         return Gate(name, beaters.get(name) or opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+    originals = comparison.originals()
+    if originals[name] == originals[against]:
+        return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
-    originals = comparison.originals()
-    if originals[at[0]] == originals[at[1]]:
-        return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
     return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
@@ -99,7 +99,7 @@ def gate_words(comparison: Comparison, gate: Gate) -> str:
     if gate.equivalent:
         passed = f"{name} is within {comparison.margin:g} of {whom}"
     # With a fixed opponent only a copy of that one counts.
-    stand_for = dict(zip(comparison.names, comparison.originals(), strict=True))
+    stand_for = comparison.originals()
     others = [gate.against] if gate.fixed else [other for other in comparison.names if other != gate.name]
     copied = [other for other in others if stand_for[other] == stand_for[gate.name]]
     if not copied:
@@ -124,13 +124,8 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
 
 def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
     """The gate as the result file has it."""
-    return {
-        "model": gate.name,
-        "against": gate.against,
-        "verdict": _verdict(gate),
-        "pvalue": gate.pvalue,
-        "sentence": gate_sentence(comparison, gate),
-    }
+    sentence = gate_sentence(comparison, gate)
+    return dict(model=gate.name, against=gate.against, verdict=_verdict(gate), pvalue=gate.pvalue, sentence=sentence)
 
 
 def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:

@@ -81,36 +81,33 @@ def render_report(
     names = [row["name"] for row in comparison.rows()]
     test, level = TESTS[comparison.test].words, f"{100 * (1.0 - comparison.alpha):g}%"
     cells = (row[:MOST_PAIRED] for row in who_beats_whom(comparison))
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            **_table(comparison),
-            **_panels(comparison, data, items),
-            gate=_gate(comparison, gate),
-            header=words.header(comparison),
-            tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
-            names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
-            forests=(discrepancy_forest(comparison), difference_forest(comparison)),
-            intervals=words.fill(test.intervals, comparison),
-            bound=words.fill(test.bound, comparison),
-            line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
-            pairs=list(zip(names[:MOST_PAIRED], cells, strict=False)),
-            unpaired=max(0, len(names) - MOST_PAIRED),
-            many=len(names) > MANY,
-            measure=words.measure_of(comparison).name,
-            level=level,
-            alpha=f"{100 * comparison.alpha:g}%",
-            question=words.question(comparison),
-            error=words.error_words(comparison),
-            in_other_words=words.in_other_words(comparison),
-            caveats=words.caveats(comparison),
-            advice=rows_advice(comparison),
-            settings=settings(comparison),
-            command=command,
-            call=python_call(comparison),
-            methods=methods_text(comparison),
-        )
+    template = _environment().get_template("report.html.j2")
+    return template.render(
+        **_table(comparison),
+        **_panels(comparison, data, items),
+        gate=_gate(comparison, gate),
+        header=words.header(comparison),
+        tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
+        names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
+        forests=(discrepancy_forest(comparison), difference_forest(comparison)),
+        intervals=words.fill(test.intervals, comparison),
+        bound=words.fill(test.bound, comparison),
+        line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
+        pairs=list(zip(names[:MOST_PAIRED], cells, strict=False)),
+        unpaired=max(0, len(names) - MOST_PAIRED),
+        many=len(names) > MANY,
+        measure=words.measure_of(comparison).name,
+        level=level,
+        alpha=f"{100 * comparison.alpha:g}%",
+        question=words.question(comparison),
+        error=words.error_words(comparison),
+        in_other_words=words.in_other_words(comparison),
+        caveats=words.caveats(comparison),
+        advice=rows_advice(comparison),
+        settings=settings(comparison),
+        command=command,
+        call=python_call(comparison),
+        methods=methods_text(comparison),
     )
 
 

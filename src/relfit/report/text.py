@@ -76,8 +76,7 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         shown = [show_pvalue(p, comparison.alpha) if tested else _NOTHING for p in pvalues]
         remarks = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
         verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
-        numbers = number(row["discrepancy"]), number(row["standard_error"]), difference
-        cells.append((name, *numbers, *shown, verdict))
+        cells.append((name, number(row["discrepancy"]), number(row["standard_error"]), difference, *shown, verdict))
     return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)))
 
 
@@ -178,8 +177,7 @@ def ranks_text(ranks: Ranks) -> str:
     shown = [words.range_words(ends) for ends in zip(ranks.lower, ranks.upper, strict=True)]
     lines = _columns([("model", "rank"), *((names[i], shown[i]) for i in order)])
     lie = "all ranks lie in these sets" if ranks.simultaneous else "each rank lies in its set"
-    last = f"With probability {100.0 * ranks.level:g}%, {lie}."
-    return "\n".join([*lines, last])
+    return "\n".join([*lines, f"With probability {100.0 * ranks.level:g}%, {lie}."])
 
 
 def pairs_text(pairs: PairMatrix) -> str:
@@ -206,8 +204,7 @@ def plan_text(plan: Plan) -> str:
     model  test      gap   rows  power at 500  detectable gap at 500
     m1     best set  0.01  6183  0.17          0.0352
     """
-    measured = f"pilot of {plan.pilot_n} rows"
-    source = measured if plan.measured else f"assumed gaps, standard errors of {plan.pilot_n} rows"
+    source = f"{'pilot' if plan.measured else 'assumed gaps, standard errors'} of {plan.pilot_n} rows"
     method = f"simulation, {plan.trials} trials" if plan.method == "simulation" else plan.method
     corrected = [
         f"{words.name_of_test(test)}: {words.CORRECTION_NAMES.get(correction, correction)}"

@@ -18,13 +18,7 @@ from relfit.stats.tests import TESTS
 from relfit.util.text import listed, quoted
 
 # The tests of a fixed pair.
-_PAIR_TESTS = {
-    "relmmd": "RelMMD",
-    "relksd": "RelKSD",
-    "relume": "RelUME",
-    "relnystroem": "RelMMD (Nyström)",
-    "relfssd": "RelFSSD",
-}
+_PAIR_TESTS = dict(relmmd="RelMMD", relksd="RelKSD", relume="RelUME", relnystroem="RelMMD (Nyström)", relfssd="RelFSSD")
 
 
 @dataclass(frozen=True)

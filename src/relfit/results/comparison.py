@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+# Fields that an estimate and its result have in common.
+_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "groups")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison(Record):
     """Which of l models are worse than the best. Arrays are in the order the models were given.
@@ -160,17 +164,11 @@ class Comparison(Record):
         c      3
         With probability 95%, all ranks lie in these sets.
         """
-        source, at = seeded(self.seed or 0, "ranks"), self._places()
-        sets = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
-        worse, better = sets.worse[np.ix_(at, at)], sets.better[np.ix_(at, at)]
-        return Ranks(
-            names=self.names,
-            lower=1 + worse.sum(axis=1),
-            upper=len(at) - better.sum(axis=1),
-            worse=worse,
-            level=level,
-            simultaneous=simultaneous,
-        )
+        source, at = seeded(self.seed or 0, "ranks"), np.ix_(self._places(), self._places())
+        shown = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
+        worse, better = (each[at] for each in shown)
+        lower, upper = 1 + worse.sum(axis=1), len(better) - better.sum(axis=1)
+        return Ranks(names=self.names, lower=lower, upper=upper, worse=worse, level=level, simultaneous=simultaneous)
 
     def pairs(self, correction: str = "holm") -> PairMatrix:
         """Who beats whom: one-sided tests of "i is no worse than j" for all ordered pairs, at level alpha.
@@ -180,16 +178,11 @@ class Comparison(Record):
         >>> result.pairs().worse[2].tolist()  # c is worse than a and than b
         [True, True, False]
         """
-        tests = pairwise_matrix(self.distinct(), self.alpha, check_choice("correction", correction, CORRECTIONS))
+        check_choice("correction", correction, CORRECTIONS)
+        log_p, adjusted, worse, used = pairwise_matrix(self.distinct(), self.alpha, correction)
         at = np.ix_(self._places(), self._places())
-        return PairMatrix(
-            names=self.names,
-            pvalue=np.exp(tests.log_pvalue[at]),
-            adjusted_pvalue=tests.adjusted_pvalue[at],
-            worse=tests.worse[at],
-            alpha=self.alpha,
-            correction=tests.correction,
-        )
+        settings: dict[str, Any] = {"names": self.names, "alpha": self.alpha, "correction": used}
+        return PairMatrix(pvalue=np.exp(log_p[at]), adjusted_pvalue=adjusted[at], worse=worse[at], **settings)
 
     def pair_intervals(self, level: float = 0.95) -> Array:
         """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
@@ -207,15 +200,11 @@ class Comparison(Record):
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then by discrepancy."""
         order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))
+        numbers = ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue", "adjusted_pvalue")
         return [
             {
                 "name": self.names[i],
-                "discrepancy": float(self.discrepancy[i]),
-                "standard_error": float(self.standard_error[i]),
-                "difference": float(self.difference[i]),
-                "pvalue": float(self.pvalue[i]),
-                "log_pvalue": float(self.log_pvalue[i]),
-                "adjusted_pvalue": float(self.adjusted_pvalue[i]),
+                **{key: float(getattr(self, key)[i]) for key in numbers},
                 "worse": bool(self.worse[i]),
                 "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
                 "best": i == self.best_index,
@@ -338,24 +327,17 @@ class Comparison(Record):
 
         return notebook_table(self)
 
-    def originals(self) -> list[str]:
+    def originals(self) -> dict[str, str]:
         """For every model the one it stands for: itself, or the one it is a copy of."""
-        return [self.copies.get(name, name) for name in self.names]
+        return {name: self.copies.get(name, name) for name in self.names}
 
     def distinct(self, among: Collection[str] | None = None) -> JointEstimate:
         """The estimate of the distinct models, each once: copies are tested once and share their original's answer.
 
         `among` names the models that are of interest, by default all.
         """
-        every = JointEstimate(
-            self.names,
-            self.discrepancy,
-            self.covariance,
-            self.sizes,
-            near_degeneracy=self.near_degeneracy,
-            second_order=self.second_order,
-            groups=self.groups,
-        )
+        shared = {key: getattr(self, key) for key in _SHARED}
+        every = JointEstimate(self.names, self.discrepancy, **shared)
         among = self.names if among is None else among
         kept = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
         return every.at(kept, tuple(self.names[i] for i in kept))
@@ -367,7 +349,7 @@ class Comparison(Record):
         """
         if self.kernel is None:
             return set()
-        originals = dict(zip(self.names, self.originals(), strict=True))
+        originals = self.originals()
         value = {other: (self.discrepancy[i], self.standard_error[i]) for i, other in enumerate(self.names)}
         if value[name][1] > 0.0:
             return set()
@@ -377,25 +359,21 @@ class Comparison(Record):
     def blind(self) -> bool:
         """True if the kernel can tell no model from any other."""
         others = self.indistinguishable(self.best)
-        pairs = zip(self.names, self.originals(), strict=True)
-        return bool(others) and all(name in others or original == self.best for name, original in pairs)
+        stand_for = self.originals().items()
+        return bool(others) and all(name in others or original == self.best for name, original in stand_for)
 
     def _places(self) -> Rows:
         """(l,) the place of each model among the distinct ones: ``values[places]`` gives every copy its value."""
         kept = [name for name in self.names if name not in self.copies]
-        return np.array([kept.index(original) for original in self.originals()], dtype=np.intp)
+        return np.array([kept.index(original) for original in self.originals().values()], dtype=np.intp)
 
     def _bounds(self, level: float) -> tuple[Array, Array]:
         """One-sided bounds of the test that made the comparison."""
         joint, places = self.distinct(), self._places()
         kept = [self.names.index(name) for name in joint.names]
-        lower, upper = TESTS[self.test]().bounds(
-            joint,
-            level,
-            best=joint.names.index(self.copies.get(self.best, self.best)),
-            truncation=None if self.truncation is None else self.truncation[kept],
-            seed=self.seed or 0,
-        )
+        best = joint.names.index(self.copies.get(self.best, self.best))
+        limits, seed = None if self.truncation is None else self.truncation[kept], self.seed or 0
+        lower, upper = TESTS[self.test]().bounds(joint, level, best=best, truncation=limits, seed=seed)
         return lower[places], upper[places]
 
     def _verdict(self, i: int) -> str:
@@ -442,7 +420,6 @@ def comparison(
         best_index=best_index,
         discrepancy=every.values,
         standard_error=every.standard_error,
-        covariance=every.covariance,
         difference=every.values - every.values[best_index],
         difference_standard_error=errors[index],
         pvalue=np.exp(decision.log_pvalue)[index],
@@ -457,14 +434,11 @@ def comparison(
         beaten_by=None if beaters is None else tuple(names_of.get(beaters[i]) for i in index),
         confidence_set=None if beaters is None else tuple(compress(names, ~worse)),
         randomised=test.randomised,
-        near_degeneracy=every.near_degeneracy,
-        second_order=every.second_order,
         select_fraction=test.split,
-        sizes=every.sizes,
-        groups=every.groups,
         versions=dict(VERSIONS),
         margin=criteria.margin,
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
         copies={name: original for name, original in originals.items() if name != original},
+        **{key: getattr(every, key) for key in _SHARED},
         **{"measure": joint.measure, **record},
     )

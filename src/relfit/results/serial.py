@@ -23,17 +23,12 @@ from relfit.util.text import is_text
 
 SCHEMA = 1
 # What decides the last digits of a result.
-VERSIONS = {
-    "relfit": __version__,
-    "numpy": np.__version__,
-    "scipy": scipy.__version__,
-    "python": platform.python_version(),
-}
+VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version__, python=platform.python_version())
 _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
     *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
 )
-_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "equivalent")
+_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "equivalent", "locations")
 _FLAGS = ("worse", "equivalent")
 _TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
 _LONGEST_WORD = 200
@@ -96,8 +91,8 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
         _add_missing_facts(record)
         _check_fields(record)
         result = kind(**_revived(record))
-        _check_shapes_and_names(result)
-        _check_numbers({key: getattr(result, key) for key in (*_ARRAYS, "locations")})
+        _check_arrays(result)
+        _check_names(result)
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
     _check_verdicts(result)
@@ -138,47 +133,45 @@ def _revived(record: dict[str, Any]) -> dict[str, Any]:
     return {key: types[key](value) if key in types and value is not None else value for key, value in record.items()}
 
 
-def _check_shapes_and_names(result: Any) -> None:
-    """Names that other fields refer to are those of models, and an original is not a copy itself."""
-    count = len(result.names)
-    wide = {"covariance": (count, count), "second_order": (count, count), "truncation": (count, 2)}
-    for key in (*_ARRAYS, *_FLAGS):
+def _check_arrays(result: Any) -> None:
+    """Refuse wrong shapes, and numbers that no test can give: NaN, negative errors, probabilities outside 0 to 1."""
+    count, locations = len(result.names), result.locations
+    shapes = {"covariance": (count, count), "second_order": (count, count), "truncation": (count, 2)}
+    if locations is not None and locations.ndim != 2:
+        raise ValueError(f"locations of shape {locations.shape}")
+    for key in (*_ARRAYS, *_FLAGS, "locations"):
         array = getattr(result, key)
         if array is None and key not in _OPTIONAL:
             raise ValueError(f"{key}: expected numbers, got none")
-        if array is not None and array.shape != wide.get(key, (count,)):
-            raise ValueError(f"{key} of shape {array.shape} for {count} names")
-    if len(result.status) != count or result.names.index(result.best) != result.best_index:
-        raise ValueError("status or best does not fit the names")
-    for counts in (result.sizes, result.groups):
-        if counts is not None and len(counts) not in (1, 1 + count):
-            raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
-    if result.locations is not None and result.locations.ndim != 2:
-        raise ValueError(f"locations of shape {result.locations.shape}")
-
-    beaten_by, originals = result.beaten_by or (), result.originals()
-    distinct = {name for name, original in zip(result.names, originals, strict=True) if name == original}
-    mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
-    if not mentioned <= set(result.names) or not set(originals) <= distinct:
-        raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
-    if result.beaten_by is not None and len(beaten_by) != count:
-        raise ValueError(f"beaten_by: {len(beaten_by)} for {count} names")
-
-
-def _check_numbers(arrays: Mapping[str, Any]) -> None:
-    """Refuse numbers that no test can give: NaN, negative standard errors, probabilities outside 0 to 1."""
-    for key, array in arrays.items():
         if array is None:
             continue
+        if key != "locations" and array.shape != shapes.get(key, (count,)):
+            raise ValueError(f"{key} of shape {array.shape} for {count} names")
         low, high = _RANGES.get(key, (-math.inf, math.inf))
         finite = np.isfinite(array).all() or (key in _UNBOUNDED and not np.isnan(array).any())
         if not finite or (array < low).any() or (array > high).any():
             raise ValueError(f"{key}: expected numbers from {low:g} to {high:g}, got others")
 
 
+def _check_names(result: Any) -> None:
+    """Names that other fields refer to are those of models, and an original is not a copy itself."""
+    count, beaten_by, originals = len(result.names), result.beaten_by or (), result.originals()
+    if len(result.status) != count or result.names.index(result.best) != result.best_index:
+        raise ValueError("status or best does not fit the names")
+    for counts in (result.sizes, result.groups):
+        if counts is not None and len(counts) not in (1, 1 + count):
+            raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
+    distinct = {name for name, original in originals.items() if name == original}
+    mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
+    if not mentioned <= set(result.names) or not set(originals.values()) <= distinct:
+        raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
+    if result.beaten_by is not None and len(beaten_by) != count:
+        raise ValueError(f"beaten_by: {len(beaten_by)} for {count} names")
+
+
 def _check_verdicts(result: Any) -> None:
     """The verdicts are those of the p-values at alpha, as in every test; the best and its copies are never worse."""
-    tested = np.array([original != result.best for original in result.originals()])
+    tested = np.array([original != result.best for original in result.originals().values()])
     wrong = np.flatnonzero(result.worse != (tested & (result.adjusted_pvalue <= result.alpha)))
     if len(wrong):
         i = int(wrong[0])
@@ -191,8 +184,6 @@ def _check_verdicts(result: Any) -> None:
     if result.confidence_set not in (None, kept):
         raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")
 
-
-# ── what the fields of a record may hold ─────────────────────────────────────────────────────────────────────────────
 
 Check = Callable[[Any], bool]
 
@@ -233,10 +224,6 @@ def _table(check: Check) -> Check:
     return lambda value: isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
 
 
-def _are_names(value: Any) -> bool:
-    return _each(is_text)(value) and 0 < len(value) == len(set(value))
-
-
 def _are_digests(value: Any) -> bool:
     parts = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
     return parts and _maybe(_is_word)(value.get("reference")) and _table(_maybe(_is_word))(value.get("models", {}))
@@ -244,7 +231,7 @@ def _are_digests(value: Any) -> bool:
 
 _FRACTION = _is_number(0.0, 1.0)
 _FIELDS: dict[str, tuple[Check, str]] = {
-    "names": (_are_names, "different names"),
+    "names": (lambda value: _each(is_text)(value) and 0 < len(value) == len(set(value)), "different names"),
     "status": (_each(_each(is_text)), "lists of words"),
     "best": (is_text, "a name"),
     "best_index": (_is_count, "a whole number"),

@@ -63,9 +63,6 @@ class Decision:
     notes: tuple[str, ...] = ()
 
 
-# ── differences ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True)
 class Covariances:
     """The covariance of one estimate, or one for each of many trials: diag(u) M diag(u) + N.
@@ -265,9 +262,6 @@ def check_scale(joint: JointEstimate, margin: float = 0.0) -> None:
             f"joint_estimate: expected values, margin and standard errors of similar size, got {largest:.3g} and "
             f"{smallest:.3g}; rescale them, and give a model without error a variance of 0"
         )
-
-
-# ── verdicts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def decided_against(

@@ -295,21 +295,6 @@ def _row_maxima(chunk: Pairs, offsets: Array, reverse: Array | None, models: Row
 # ── the percentile-t bootstrap of the ψ rows: the law of studentised differences in small samples ────────────────────
 
 
-@dataclass(frozen=True)
-class _Joined:
-    """Resampled rows (n, l) that all models share: their counts (draws, n) and their means (l, draws)."""
-
-    rows: Array
-    counts: Array
-    mean: Array
-
-    def difference_variance(self, i: int, others: Rows, gap: Array) -> Array:
-        """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j."""
-        n = len(self.rows)
-        square = np.square(self.rows[:, i, None] - self.rows[:, others])
-        return np.asarray((square.T @ self.counts.T - n * np.square(gap)) / (n * (n - 1)))
-
-
 def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Callable[[int], Pairs]:
     """A function of the number of draws (at most `at_once`) that draws anew each time it is called.
 
@@ -331,15 +316,16 @@ def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Call
 
     def chunk(draws: int) -> Pairs:
         joined = [_deal(rows, tables[len(rows)], generators.reference, draws) for rows in together]
+        joint_means = [rows.T @ counts.T / len(rows) for rows, counts in joined]
         means, variances = _separate(separate, tables, generators, draws) if separate else (0.0, None)
-        delta = np.asarray(means + sum(part.mean for part in joined))
+        delta = np.asarray(means + sum(joint_means))
 
         def pairs(i: int, others: Rows) -> Array:
             gap = delta[i] - delta[others]
             variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
-            for part in joined:
+            for (rows, counts), mean in zip(joined, joint_means, strict=True):
                 alone = len(joined) == 1 and variances is None
-                variance += part.difference_variance(i, others, gap if alone else part.mean[i] - part.mean[others])
+                variance += _variance(rows, counts, i, others, gap if alone else mean[i] - mean[others])
             spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
             return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
 
@@ -348,11 +334,15 @@ def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Call
     return chunk
 
 
-def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> _Joined:
-    """The table's counts, dealt to the rows in a new order; the draws are shuffled, so that two parts share none."""
-    dealt = rows[rng.permutation(len(rows))]
-    counts = table[rng.permutation(len(table))[:draws]]
-    return _Joined(dealt, counts, dealt.T @ counts.T / len(rows))
+def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> tuple[Array, Array]:
+    """The rows (n, l) in a new order, and their counts (draws, n), shuffled, so that two parts share none."""
+    return rows[rng.permutation(len(rows))], table[rng.permutation(len(table))[:draws]]
+
+
+def _variance(rows: Array, counts: Array, i: int, others: Rows, gap: Array) -> Array:
+    """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j, W the counts."""
+    n, square = len(rows), np.square(rows[:, i, None] - rows[:, others])
+    return np.asarray((square.T @ counts.T - n * np.square(gap)) / (n * (n - 1)))
 
 
 def _separate(

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
-from relfit.stats.decision import (
-    Differences,
-    Gaps,
-    adjust,
-    constant_word,
-    differences,
-    gaps_to,
-    selective_log_equivalence,
-)
+from relfit.stats.decision import adjust, constant_word, differences, gaps_to, selective_log_equivalence
 from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import Law, Source, kept_pairs, law
+from relfit.stats.maxt import Source, kept_pairs, law
 from relfit.stats.tests.best_set import DRAWS
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask
@@ -50,10 +40,9 @@ class PairDecision:
 
 def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
     """One-sided z test of D_a ≤ D_b + δ: RelMMD (Bounliphone et al. 2016) or RelKSD, by what D is."""
-    gaps = gaps_to(joint, 1)
-    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
-    if s == 0.0:
-        return _constant(gaps, t, margin)
+    t, s, constant = _difference(joint, margin)
+    if constant is not None:
+        return constant
     log_p = float(log_ndtr((margin - t) / s))
     equivalent = float(log_ndtr((t - margin) / s)) <= math.log(alpha) if margin else None
     return PairDecision(t, s, log_p, margin - s * float(ndtri(alpha)), equivalent=equivalent)
@@ -65,93 +54,81 @@ def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> Pai
     If b is selected t ≥ 0 and the truncation is [0, ∞), threshold δ − sΦ⁻¹(αΦ(δ/s)); if a is selected it is
     (−∞, 0], threshold δ + sΦ⁻¹((1 − α)Φ(−δ/s)). Without a margin these are sΦ⁻¹(1 − α/2) and sΦ⁻¹(½ − α/2).
     """
-    gaps = gaps_to(joint, 1)
-    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
-    if s == 0.0:
-        return _constant(gaps, t, margin)
+    t, s, constant = _difference(joint, margin)
+    if constant is not None:
+        return constant
     lower, upper = (-math.inf, 0.0) if t <= 0.0 else (0.0, math.inf)
     log_p = float(selective_log_pvalue(t - margin, s, lower - margin, upper - margin)) if t != 0.0 else 0.0
     status = ("tie",) if t == 0.0 else ()
     inside = float(log_ndtr(-margin / s if t <= 0.0 else margin / s))
     reach = ndtri_exp(math.log1p(-alpha) + inside) if t <= 0.0 else -ndtri_exp(math.log(alpha) + inside)
-    threshold = margin + s * float(reach)
     equivalent = float(selective_log_equivalence(t, s, lower, upper, margin)) <= math.log(alpha) if margin else None
-    return PairDecision(t, s, log_p, threshold, status, (lower, upper), equivalent)
+    return PairDecision(t, s, log_p, margin + s * float(reach), status, (lower, upper), equivalent)
 
 
 # What `compare_pair` calls them, and what its results do.
-PAIR_TESTS = {
-    "auto": (relative_z, "rel{measure}"),
-    "z": (relative_z, "rel{measure}"),
-    "relpsi": (fixed_relpsi, "relpsi"),
-}
+PAIR_TESTS = dict(auto=(relative_z, "rel{measure}"), z=(relative_z, "rel{measure}"), relpsi=(fixed_relpsi, "relpsi"))
 
 
-def _constant(gaps: Gaps, t: float, margin: float) -> PairDecision:
-    log_p = float(gaps.known_log_pvalues(margin)[0, 0])
-    word = constant_word(t, float(gaps.rounding[0, 0]))
-    threshold = math.inf if log_p == 0.0 else -math.inf
-    return PairDecision(t, 0.0, log_p, threshold, (word,), equivalent=t <= margin if margin else None)
-
-
-# ── all pairs ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class RankSets(NamedTuple):
-    """Rank 1 is the best. Model i's rank is at least lower[i] and at most upper[i], (l,) each.
-
-    `worse[i, j]`: i is significantly worse than j, and `better[i, j]` better, (l, l) each; where the sets hold one
-    by one, as shown among the comparisons with i.
-    """
-
-    lower: NDArray[np.intp]
-    upper: NDArray[np.intp]
-    worse: Mask
-    better: Mask
-
-
-class PairwiseDecision(NamedTuple):
-    """Tests of "i is no worse than j" for all ordered pairs, (l, l) each; 1 and False on the diagonal."""
-
-    log_pvalue: Array
-    adjusted_pvalue: Array
-    worse: Mask
-    correction: str
+def _difference(joint: JointEstimate, margin: float) -> tuple[float, float, PairDecision | None]:
+    """t = D_a − D_b, its standard error s, and the decision where t is a constant."""
+    gaps = gaps_to(joint, 1)
+    t, s = float(gaps.gap[0, 0]), float(gaps.error[0, 0])
+    if s > 0.0:
+        return t, s, None
+    log_p, word = float(gaps.known_log_pvalues(margin)[0, 0]), constant_word(t, float(gaps.rounding[0, 0]))
+    threshold, equivalent = math.inf if log_p == 0.0 else -math.inf, t <= margin if margin else None
+    return t, s, PairDecision(t, 0.0, log_p, threshold, (word,), equivalent=equivalent)
 
 
 def rank_sets(
     joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS, simultaneous: bool = True
-) -> RankSets:
-    """Confidence sets for the ranks: all of them hold with probability `level` (Mogstad et al. 2024).
+) -> tuple[Mask, Mask]:
+    """The differences that are shown, (l, l) "i is worse than j" and "i is better than j", and so sets for the ranks.
 
-    Hypotheses D_i ≤ D_j are tested by the largest (D_i − D_j)/s_ij, against the law of max (G_i − G_j)/s_ij
-    over those not yet rejected (step-down, Romano and Wolf 2005), until no more are rejected; no error among
-    them with probability `level`. Then
+    Hypotheses D_i ≤ D_j are tested by the largest (D_i − D_j)/s_ij, against the law of max (G_i − G_j)/s_ij over those
+    not yet rejected (step-down, Romano and Wolf 2005), until no more are rejected; no error among them with probability
+    `level`. Then with that probability, for all models (Mogstad et al. 2024),
 
         rank_i ∈ [1 + #{j : D_i > D_j shown}, l − #{j : D_j > D_i shown}],
 
-    and the interval holds every rank that ties allow. With ``simultaneous=False`` each model's set has
-    probability `level` on its own, from the comparisons with that model only.
+    and the interval holds every rank that ties allow. With ``simultaneous=False`` each model's set has probability
+    `level` on its own, from the comparisons with that model only: row i of the answers is that of the family of i.
 
     >>> joint = JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))
-    >>> ranks = rank_sets(joint, rng=np.random.default_rng(0))
-    >>> ranks.lower.tolist(), ranks.upper.tolist()
+    >>> worse, better = rank_sets(joint, rng=np.random.default_rng(0))
+    >>> (1 + worse.sum(axis=1)).tolist(), (3 - better.sum(axis=1)).tolist()
     ([1, 1, 3], [2, 2, 3])
     """
     pairs = differences(joint)
-    worse, better = _step_down(pairs, law(joint, pairs.error, rng, draws), level, simultaneous=simultaneous)
-    lower, upper = 1 + worse.sum(axis=1), len(joint.names) - better.sum(axis=1)
-    return RankSets(lower, upper, worse, better)
+    reference = law(joint, pairs.error, rng, draws)
+    worse, better = pairs.certain, pairs.certain.T
+    critical = np.full(len(worse), math.inf)
+    while True:
+        below, above = pairs.varies & ~worse, pairs.varies & ~better
+        if simultaneous:
+            maxima, sizes = reference.maxima(kept_pairs(below)).max(axis=0, keepdims=True), [int(below.sum())]
+        else:
+            maxima = reference.maxima(kept_pairs(below), kept_pairs(above))
+            sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
+        quantiles = [reference.critical(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
+        critical = np.minimum(critical, quantiles)
+        new_below = below & (pairs.ratio > critical[:, None])
+        new_above = above & (critical[:, None] < pairs.ratio.T)
+        if not (new_below.any() or new_above.any()):
+            return worse, better
+        worse, better = worse | new_below, better | new_above
 
 
-def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> PairwiseDecision:
+def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> tuple[Array, Array, Mask, str]:
     """One-sided z tests of "i is no worse than j" for all l(l − 1) ordered pairs, adjusted together.
 
-    ``p_ij = Φ(−(D_i − D_j)/s_ij)``. "auto" is "by": the pairs (i, j) and (j, i) are negatively dependent, which
-    BH does not allow for. A difference without variance is decided by its value: p is 0 or 1.
+    ``p_ij = Φ(−(D_i − D_j)/s_ij)``. Returns log p, adjusted p and "i is worse than j", (l, l) each with 1 and False on
+    the diagonal, and the correction. "auto" is "by": the pairs (i, j) and (j, i) are negatively dependent, which BH
+    does not allow for. A difference without variance is decided by its value: p is 0 or 1.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
-    >>> pairwise_matrix(joint, 0.05).worse.tolist()
+    >>> pairwise_matrix(joint, 0.05)[2].tolist()
     [[False, False], [True, False]]
     """
     pairs = differences(joint)
@@ -161,7 +138,7 @@ def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm"
     off = ~np.eye(len(log_p), dtype=bool)
     adjusted = np.ones_like(log_p)
     adjusted[off] = adjust(np.exp(log_p[off]), used)
-    return PairwiseDecision(log_p, adjusted, (adjusted <= alpha) & off, used)
+    return log_p, adjusted, (adjusted <= alpha) & off, used
 
 
 def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, draws: int = DRAWS) -> Array:
@@ -183,27 +160,3 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     ends = np.stack([pairs.gap - reach, pairs.gap + reach], axis=2)
     ends[pairs.same] = np.sort(np.stack([pairs.gap, np.zeros_like(pairs.gap)], axis=2), axis=2)[pairs.same]
     return np.asarray(ends)
-
-
-def _step_down(pairs: Differences, reference: Law, level: float, *, simultaneous: bool) -> tuple[Mask, Mask]:
-    """The differences that are shown: (l, l) "i is worse than j" and "i is better than j".
-
-    Step by step, with no error at this level in a family of hypotheses D_i ≤ D_j: all of them, or for each model i
-    those about i, where the answers in row i are those of the family of i.
-    """
-    worse, better = pairs.certain, pairs.certain.T
-    critical = np.full(len(worse), math.inf)
-    while True:
-        below, above = pairs.varies & ~worse, pairs.varies & ~better
-        if simultaneous:
-            maxima, sizes = reference.maxima(kept_pairs(below)).max(axis=0, keepdims=True), [int(below.sum())]
-        else:
-            maxima = reference.maxima(kept_pairs(below), kept_pairs(above))
-            sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
-        quantiles = [reference.critical(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
-        critical = np.minimum(critical, quantiles)
-        new_below = below & (pairs.ratio > critical[:, None])
-        new_above = above & (critical[:, None] < pairs.ratio.T)
-        if not (new_below.any() or new_above.any()):
-            return worse, better
-        worse, better = worse | new_below, better | new_above

@@ -223,7 +223,12 @@ class Planning:
         if self.pilot.measured:
             both = np.repeat(centre, 2, axis=0)
             around = simulation(joint.names, law, self.alpha, RANGE_TRIALS, RANGE_CARVE_DRAWS, seed, both)
-        done = _counter(update, (len(sizes) + 3 * len(self.models)) * len(self.tests))
+        steps, total = count(1), (len(sizes) + 3 * len(self.models)) * len(self.tests)
+
+        def done() -> None:
+            if update is not None:
+                update(min(next(steps), total), total)
+
         return [self._simulated(k, sizes, main, around, done) for k in range(len(self.tests))]
 
     def _closed(self, k: int, sizes: Sequence[int]) -> tuple[list[Forecast], Array]:
@@ -328,12 +333,6 @@ class Planning:
                 "with more rows than the pilot's, the power is likely to be higher than forecast"
             )
         return tuple(notes)
-
-
-def _counter(update: Progress | None, total: int) -> Callable[[], None]:
-    """A function that reports one more step as done."""
-    steps = count(1)
-    return lambda: None if update is None else update(min(next(steps), total), total)
 
 
 @dataclass(frozen=True)

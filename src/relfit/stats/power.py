@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -38,13 +37,6 @@ PACKS = 8
 _LARGEST_SIGNAL = 1e3
 
 
-class Drawn(NamedTuple):
-    """Estimates (trials, l), and the covariances that the tests are given."""
-
-    values: Array
-    covariances: Covariances
-
-
 @dataclass(frozen=True)
 class Plain:
     """Normal estimates whose covariance, V with n₀ `rows`, shrinks like 1/n."""
@@ -53,10 +45,13 @@ class Plain:
     rows: int
     parts: int = 1
 
-    def drawn(self, centres: Array, n: float, z: Array) -> Drawn:
-        """Estimates with n rows of the populations `centres` (trials, l) from standard normal z (1, trials, l)."""
+    def drawn(self, centres: Array, n: float, z: Array) -> tuple[Array, Covariances]:
+        """Estimates with n rows of the populations `centres` (trials, l), and the covariances that the tests are given.
+
+        They are made from standard normal z (`parts`, trials, l).
+        """
         covariance = self.mean_covariance(centres[0], n)
-        return Drawn(centres + z[0] @ covariance_root(covariance).T, Covariances(covariance))
+        return centres + z[0] @ covariance_root(covariance).T, Covariances(covariance)
 
     def mean_covariance(self, _centre: Array, n: float) -> Array:
         """The covariance that the tests are given with n rows."""
@@ -76,13 +71,13 @@ class Squared:
     rows: int
     parts: int = 2
 
-    def drawn(self, centres: Array, n: float, z: Array) -> Drawn:
-        """Estimates with n rows of the populations `centres` (trials, l) from standard normal z (2, trials, l)."""
+    def drawn(self, centres: Array, n: float, z: Array) -> tuple[Array, Covariances]:
+        """As in `Plain`."""
         ratio = self.rows / n
         u = np.sqrt(np.maximum(centres, 0.0)) + math.sqrt(ratio) * (z[0] @ covariance_root(self.along).T)
         values = np.minimum(centres, 0.0) + u**2 - np.diag(self.along) * ratio
         values += ratio * (z[1] @ covariance_root(self.rest).T)
-        return Drawn(values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u))
+        return values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u)
 
     def mean_covariance(self, centre: Array, n: float) -> Array:
         """The mean covariance that the tests are given with n rows of one population (l,)."""
@@ -159,12 +154,11 @@ class Simulation:
 
     def _worse(self, test: Test, correction: str, centres: Array, n: float, models: list[int]) -> Mask:
         tested = n if test.split is None else n * (1.0 - test.split)
-        drawn = self.law.drawn(centres, tested, self.estimate)
+        values, covariances = self.law.drawn(centres, tested, self.estimate)
         trials = Trials(
-            *drawn,
-            rows=n,
-            selection=lambda: self.law.drawn(centres, n - tested, self.selection).values,
-            noise=lambda: self._noise(drawn.covariances.scale, n),
+            *(values, covariances, n),
+            selection=lambda: self.law.drawn(centres, n - tested, self.selection)[0],
+            noise=lambda: self._noise(covariances.scale, n),
             maxima=lambda: self._maxima(n),
         )
         if correction == "none":
@@ -173,7 +167,7 @@ class Simulation:
         count = centres.shape[1]
         best, log_p = test.log_pvalues(trials, list(range(count)), self.alpha, exact=True)
         if test.tests_best:
-            used = test.resolved_correction(correction, drawn.covariances.constant, 0)
+            used = test.resolved_correction(correction, covariances.constant, 0)
             return adjust(np.exp(log_p), used)[:, models] <= self.alpha
         worse = np.zeros(log_p.shape, dtype=bool)
         covariance = self.law.mean_covariance(centres[0], tested)

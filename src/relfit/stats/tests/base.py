@@ -56,11 +56,12 @@ FALSE_POSITIVE_RATE = (
     "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
 )
 SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-GIVEN_CHOICE = ", given that these rows also chose the best model"
 TO_BEST = "Each model's difference to {best}, with its {level} interval"
-LONG_INTERVALS = (
-    f"{TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out of view)."
-)
+SELECTIVE = {
+    "pvalue": ", given that these rows also chose the best model",
+    "intervals": f"{TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out "
+    "of view).",
+}
 
 
 @dataclass(frozen=True)

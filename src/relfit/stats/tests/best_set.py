@@ -9,25 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from relfit.stats import maxt
 from relfit.stats.decision import Decision, Differences, adjust, differences, lowest
 from relfit.stats.joint import JointEstimate, Psi, gram, has_psi_covariance, psi_rows, smallest_sample
-from relfit.stats.maxt import (
-    BOOTSTRAP,
-    GAUSSIAN,
-    SMALL_SAMPLE,
-    STUDENT,
-    Law,
-    Pairs,
-    Source,
-    covariance_root,
-    kept_pairs,
-    law,
-    maximum_log_pvalues,
-    null_laws,
-    seeded,
-    streams,
-    studentised_normal,
-)
+from relfit.stats.maxt import Law, Pairs, Source, kept_pairs, law, maximum_log_pvalues, seeded
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
@@ -166,7 +151,7 @@ def best_set(
     """
     pairs = differences(joint, margin)
     without_margin = differences(joint) if margin else pairs
-    laws = null_laws(joint, pairs.error, rng, draws)
+    laws = maxt.null_laws(joint, pairs.error, rng, draws)
     offsets, statistic = moment_selection(pairs, smallest_sample(joint)), pairs.ratio.max(axis=1)
     log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
     log_pvalue[pairs.certain.any(axis=1)] = -math.inf
@@ -262,9 +247,8 @@ def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array 
     maxima = null_law.maxima(kept_pairs(pairs.varies)) if maxima is None else maxima
     counts = pairs.varies.sum(axis=1).tolist()
     # A model without any difference that varies has a critical value of −inf, which stands for 0 here.
-    critical = np.array(
-        [max(null_law.critical(row, level, count), 0.0) for row, count in zip(maxima, counts, strict=True)]
-    )
+    quantiles = [null_law.critical(row, level, count) for row, count in zip(maxima, counts, strict=True)]
+    critical = np.maximum(quantiles, 0.0)
     possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
     reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
     return np.asarray(np.maximum(reach.max(axis=1), 0.0))
@@ -360,24 +344,24 @@ def _kernel_laws(
     same G, of which it takes its own kernel's part.
     """
     rows, names = psi_rows(joints[0]) or 0, joints[0].names
-    few = rows < SMALL_SAMPLE
-    root = covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
+    few = rows < maxt.SMALL_SAMPLE
+    root = maxt.covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
 
     def normal(k: int) -> Law:
-        generators, part = streams(source, names), root[k * len(names) : (k + 1) * len(names)]
+        generators, part = maxt.streams(source, names), root[k * len(names) : (k + 1) * len(names)]
 
         def chunk(draws: int) -> Pairs:
             shared = np.stack([rng.standard_normal((len(joints), draws)) for rng in generators.models], axis=1)
             g = part @ shared.reshape(len(root), draws)
-            return studentised_normal(g, pairs[k].error, generators, rows - 1 if few else None)
+            return maxt.studentised_normal(g, pairs[k].error, generators, rows - 1 if few else None)
 
-        return Law(STUDENT if few else GAUSSIAN, draws, rows, chunk)
+        return Law(maxt.STUDENT if few else maxt.GAUSSIAN, draws, rows, chunk)
 
     drawn = [normal(k) for k in range(len(joints))]
     if not few:
         return [drawn]
-    resampled = [law(joint, each.error, source, draws, BOOTSTRAP) for joint, each in zip(joints, pairs, strict=True)]
-    return [resampled, drawn]
+    errors = (each.error for each in pairs)
+    return [[law(*each, source, draws, maxt.BOOTSTRAP) for each in zip(joints, errors, strict=True)], drawn]
 
 
 def _kernel_notes(joint: JointEstimate, decision: Decision, kernels: Sequence[str], alpha: float) -> tuple[str, ...]:

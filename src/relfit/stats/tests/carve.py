@@ -46,17 +46,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from relfit.stats.decision import Covariances, Decision, Gaps, decided_against, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Source, covariance_root, normal_draws, seeded, streams
-from relfit.stats.tests.base import (
-    FALSE_POSITIVE_RATE,
-    GIVEN_CHOICE,
-    LONG_INTERVALS,
-    SAME_ROWS,
-    Criteria,
-    Noise,
-    Test,
-    Trials,
-    Words,
-)
+from relfit.stats.tests.base import FALSE_POSITIVE_RATE, SAME_ROWS, SELECTIVE, Criteria, Noise, Test, Trials, Words
 from relfit.stats.truncnorm import log_mass
 from relfit.util.arrays import Array, Rows
 
@@ -67,8 +57,9 @@ GAMMA = 1.0
 _FARTHEST = 1e6
 # No hypothesis makes a variance less than this part of the estimated one.
 _SMALLEST_VARIANCE = 0.05
-# The power with two models is integrated over this many standard errors either way.
+# The power with two models is integrated over this many standard errors either way, at these nodes.
 _REACH = 9.0
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 
 
 @dataclass(frozen=True)
@@ -93,9 +84,8 @@ class Carve(Test):
             "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
         ),
         lead="{best} was selected as best by a randomised choice (seed {seed})",
-        intervals=LONG_INTERVALS,
-        pvalue=GIVEN_CHOICE,
         line="--",
+        **SELECTIVE,
     )
     selects = True
     randomised = True
@@ -134,17 +124,11 @@ class Carve(Test):
         J = argmin(D + w) selects the better model with probability Φ(t), t = (D_2 − D_1)/s, as w_2 − w_1 has the same
         spread. The p-value is 2∫_t^∞ φΦ = 1 − Φ(t)², at most α from c on.
         """
-        nodes, weights = _legendre_nodes()
         cut = float(ndtri(math.sqrt(1.0 - alpha)))
         low, high = max(cut, signal - _REACH), max(cut, signal) + _REACH
-        t = low + (high - low) * (nodes + 1.0) / 2.0
+        t = low + (high - low) * (_NODES + 1.0) / 2.0
         density = np.exp(-0.5 * (t - signal) ** 2) / math.sqrt(2.0 * math.pi)
-        return float(min(1.0, (high - low) / 2.0 * (weights @ (density * ndtr(t)))))
-
-
-@cache
-def _legendre_nodes() -> tuple[Array, Array]:
-    return np.polynomial.legendre.leggauss(80)
+        return float(min(1.0, (high - low) / 2.0 * (_WEIGHTS @ (density * ndtr(t)))))
 
 
 def _shifted_gaps(gap: Array, best: Rows, noise: Noise, trials: Rows, pack: int) -> Callable[[int], Array]:
@@ -190,14 +174,9 @@ def carve(
         log_pvalue[i] = -np.logaddexp(0.0, log_odds)[0]
         if log_equivalence is not None:
             log_equivalence[i] = law.log_equivalence(margin / law.s, log_odds)[0]
-    return decided_against(
-        selection.gaps,
-        selection.best,
-        log_pvalue,
-        log_equivalence,
-        alpha=alpha,
-        correction=Carve.resolved_correction(correction, joint.covariance, selection.best),
-    )
+    gaps, best = selection.gaps, selection.best
+    used = Carve.resolved_correction(correction, joint.covariance, best)
+    return decided_against(gaps, best, log_pvalue, log_equivalence, alpha=alpha, correction=used)
 
 
 @dataclass(frozen=True)

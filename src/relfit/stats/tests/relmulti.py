@@ -15,10 +15,8 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_fraction
 
 _AUTO_NOTES = {
-    "bh": 'correction="auto": Benjamini–Hochberg, because no two differences to the selected model are negatively '
-    "correlated",
-    "by": 'correction="auto": Benjamini–Yekutieli, because some differences to the selected model are negatively '
-    "correlated",
+    "bh": "Benjamini–Hochberg, because no two differences to the selected model are negatively correlated",
+    "by": "Benjamini–Yekutieli, because some differences to the selected model are negatively correlated",
 }
 
 
@@ -80,7 +78,8 @@ class RelMulti(Test):
             tied=tied,
         )
         reason = _AUTO_NOTES.get(decision.correction)
-        return replace(decision, notes=(reason,)) if criteria.correction == "auto" and reason else decision
+        noted = criteria.correction == "auto" and reason
+        return replace(decision, notes=(f'correction="auto": {reason}',)) if noted else decision
 
     def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
         best = np.argmin(trials.selection(), axis=1)

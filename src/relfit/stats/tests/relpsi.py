@@ -8,26 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from relfit.stats.decision import (
-    Covariances,
-    Decision,
-    Gaps,
-    decided_against,
-    gaps_to,
-    lowest,
-    selective_log_equivalence,
-)
+from relfit.stats.decision import Decision, Gaps, decided_against, gaps_to, lowest, selective_log_equivalence
 from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.base import (
-    FALSE_POSITIVE_RATE,
-    GIVEN_CHOICE,
-    LONG_INTERVALS,
-    SAME_ROWS,
-    Criteria,
-    Test,
-    Trials,
-    Words,
-)
+from relfit.stats.tests.base import FALSE_POSITIVE_RATE, SAME_ROWS, SELECTIVE, Criteria, Test, Trials, Words
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.text import listed
@@ -61,9 +44,8 @@ class RelPSI(Test):
             "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
             "p-values from a truncated normal distribution [lee2016exact]."
         ),
-        intervals=LONG_INTERVALS,
-        pvalue=GIVEN_CHOICE,
         line=":",
+        **SELECTIVE,
     )
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
@@ -72,12 +54,11 @@ class RelPSI(Test):
         J = argmin D. For each i, ``t = D_i − D_J`` is, given that J was selected, a normal variable truncated to
         [V⁻, V⁺]; ``p = P(N(δ, s²) > t | V⁻, V⁺)`` with the mean at the least favourable value of "D_i − D_J ≤ δ".
         """
-        covariances, values, margin = Covariances(joint.covariance), joint.values[None], criteria.margin
-        selected, tied = lowest(values, covariances.variance)
-        best = int(selected[0])
-        gaps = covariances.gaps(values, best)
+        selected, tied = lowest(joint.values, np.diag(joint.covariance))
+        best, margin = int(selected), criteria.margin
+        gaps = gaps_to(joint, best)
         tested = np.flatnonzero(~gaps.constant[0]).tolist()
-        lower, upper = _limits(gaps, tied, tested)
+        lower, upper = _limits(gaps, tied[None], tested)
         limits = np.tile([-math.inf, math.inf], (len(joint.names), 1))
         limits[tested] = np.stack([lower[0], upper[0]], axis=1)
         log_pvalue, log_equivalence = gaps.known_log_pvalues(margin)[0], None
@@ -91,7 +72,7 @@ class RelPSI(Test):
             alpha=criteria.alpha,
             # The sign condition of BH is about untruncated differences; BY holds whatever their dependence.
             correction=self.resolved_correction(criteria.correction, joint.covariance, best),
-            tied=tied[0] | (limits[:, 0] == limits[:, 1]),
+            tied=tied | (limits[:, 0] == limits[:, 1]),
             truncation=limits,
         )
         return replace(decision, notes=_notes(joint, decision, margin))
