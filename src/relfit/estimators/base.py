@@ -32,6 +32,8 @@ class Estimates:
             tells how far the normal approximation can be trusted.
         notes: sentences for the reader.
         covariance: the covariance of the estimates where it is not that of the ψ rows.
+        alignment: (l,) how many standard errors speak for row a of the model going with row a of the reference; NaN
+            for samples of unequal size.
     """
 
     values: Array
@@ -39,6 +41,7 @@ class Estimates:
     second_order: Array | None = None
     notes: tuple[str, ...] = ()
     covariance: Array | None = None
+    alignment: Array | None = None
 
     @property
     def projection(self) -> Array:

@@ -177,20 +177,17 @@ def ume(
     """
     points, root = locations.points, None
     if locations.whitened:
-        # A root of the inverse of K, in the directions in which K is more than rounding.
-        values, vectors = np.linalg.eigh(_kernel_values(kernel, points, points))
-        kept = values > SMALLEST_EIGENVALUE * values[-1]
-        root = vectors[:, kept] / np.sqrt(values[kept])
+        root = whitening(kernel, points)
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
 
     def features(x: Chunked) -> Features:
         if root is None:
-            return lambda part: _kernel_values(kernel, x[part], points) / np.sqrt(len(points))
-        return lambda part: _kernel_values(kernel, x[part], points) @ root
+            return lambda part: kernel_values(kernel, x[part], points) / np.sqrt(len(points))
+        return lambda part: kernel_values(kernel, x[part], points) @ root
 
     if dependence == "paired":
-        return _paired([_Sample(reference, _difference(features(x), features(reference))) for x in samples])
-    ours, *theirs = (_Sample(x, features(x)) for x in (reference, *samples))
+        return _paired([FeatureSample(reference, _difference(features(x), features(reference))) for x in samples])
+    ours, *theirs = (FeatureSample(x, features(x)) for x in (reference, *samples))
     values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
     f = [x.contributions((x.others - ours.mean)[:, None])[:, 0] for x in theirs]
@@ -199,6 +196,13 @@ def ume(
     common = _second_order(ours, ours)
     # For models from common random numbers only the variances are known, not the second-order covariances.
     return Estimates(values, psi, each + common if dependence == "shared" else np.diag(each) + common)
+
+
+def whitening(kernel: Kernel, points: Array) -> Array:
+    """A root of the inverse of K = k(v,v'), in the directions in which K is more than rounding."""
+    values, vectors = np.linalg.eigh(kernel_values(kernel, points, points))
+    kept = values > SMALLEST_EIGENVALUE * values[-1]
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> Estimates:
@@ -221,7 +225,7 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     return Estimates(g.mean(axis=0), psi, some.second_moments() * (2.0 / (n * (n - 1) * points.size**2)))
 
 
-class _Sample:
+class FeatureSample:
     """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and their second moments."""
 
     def __init__(self, rows: Chunked, features: Features) -> None:
@@ -244,7 +248,7 @@ class _Sample:
         return out
 
 
-def _kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
+def kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
     """k(x_a, v_j): (n, J)."""
     t = rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean")
     values = kernel.untilted.phi(t)
@@ -257,14 +261,14 @@ def _difference(model: Features, reference: Features) -> Features:
     return lambda part: model(part) - reference(part)
 
 
-def _paired(differences: Sequence[_Sample]) -> Estimates:
+def _paired(differences: Sequence[FeatureSample]) -> Estimates:
     """Paired rows: τ_a = τ(x_a) − τ(r_a) and ``D = mean_{a≠b} τ_a·τ_b``, which leaves out the pairs of one row."""
     values = np.array([x.squared_norm for x in differences])
     g = np.hstack([x.contributions(x.others[:, None]) for x in differences])
     return Estimates(values, Psi(centred(g)), np.array([_second_order(x, x) for x in differences]))
 
 
-def _second_order(a: _Sample, b: _Sample) -> float:
+def _second_order(a: FeatureSample, b: FeatureSample) -> float:
     """``2ζ/(nm)``, or 2ζ/(n(n−1)) within a sample, with ζ = E(τ̃·τ̃')² = tr(C C') of the centred features."""
     pairs = len(a.rows) * (len(b.rows) - (a is b))
     return 2.0 * float(np.vdot(a.covariance, b.covariance)) / pairs
@@ -351,7 +355,7 @@ def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSet
         count = discrepancy.count(len(data.reference))
         rows = count if not data.samples else -(-count // 2)
         used = {key: order[:rows] for key, order in orders.items()}
-        points = _pooled(data, used, count, settings.seed)
+        points = pooled_rows(data, used, count, settings.seed)
         source = "from the reference" if not data.samples else "half from the reference, half from the models"
         locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}", whitened)
     for key, left in zip(samples_of(data), sizes_left(data, locations), strict=True):
@@ -367,7 +371,7 @@ def _optimised(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: E
     for key, rows in held.items():
         require_rows(sample_name(key), len(rows), Complete.fewest_rows, "held out for the locations")
     count = discrepancy.count(len(data.reference))
-    candidates = _pooled(data, held, max(CANDIDATES, 2 * count), settings.seed)
+    candidates = pooled_rows(data, held, max(CANDIDATES, 2 * count), settings.seed)
     if len(candidates) < count:
         raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
     estimates_at = _estimator(data, held, settings)
@@ -441,7 +445,7 @@ def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
     return remembered
 
 
-def _pooled(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
+def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
     """At most `count` of these rows, half of them from the reference, the others from any models.
 
     A model's row is as likely to be taken as any other's of its size, and the draw sees sorted rows, so that neither

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,6 +32,10 @@ from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
+from relfit.util.text import listed
+
+# Standard errors above which rows compared as independent are called aligned, and below which paired rows are doubted.
+_ALIGNED, _UNALIGNED = 5.0, 1.0
 
 
 def complete(
@@ -57,8 +62,29 @@ def complete(
         psi = Psi(centred(g + np.stack(f, axis=1)))
     else:
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
-    diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
-    return Estimates(values, psi, _second_order(diagonals, inner, cross))
+    aligned = [
+        _alignment(kernel, in_parts(x, centre), in_parts(reference, centre), p, paired)
+        if len(x) == len(reference)
+        else math.nan
+        for x, p in zip(samples, cross, strict=True)
+    ]
+    return Estimates(values, psi, _second_order(inner, cross), alignment=np.array(aligned))
+
+
+def _alignment(kernel: Kernel, model: Iterable[Any], reference: Iterable[Any], sums: Sums, paired: bool) -> float:
+    """The mean over a of k(x_a, r_a), centred by row and column means over b ≠ a, in standard errors of it.
+
+    ``c_a = k(x_a,r_a) − mean_b k(x_a,r_b) − mean_b k(x_b,r_a) + mean k`` has mean 0 if the two samples are independent,
+    and the trace of their cross-covariance if row a of one goes with row a of the other. The cross mean of D would then
+    hold n terms that are larger than the others.
+    """
+    pairs = np.concatenate([kernel.pairs(host(x), host(r)) for x, r in zip(model, reference, strict=True)])
+    rows, columns, n = sums.rows, columns_of(sums), len(pairs)
+    if not paired:
+        rows, columns = rows - pairs, columns - pairs
+    centred_pairs = pairs - (rows + columns - rows.mean()) / (n - 1)
+    error = float(centred_pairs.std(ddof=1)) / math.sqrt(n)
+    return float(centred_pairs.mean()) / error if error > 0.0 else 0.0
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
@@ -153,23 +179,20 @@ def columns_of(sums: Sums) -> Array:
     return sums.columns
 
 
-def _second_order(diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+def _second_order(inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
     """
-    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(inner, diagonals, strict=True))
+    reference, *models = map(_second_order_within, inner)
     return reference + np.diag([x + _second_order_across(p) for x, p in zip(models, cross, strict=True)])
 
 
-def _second_order_within(sums: Sums, diagonal: Array) -> float:
-    rows = sums.rows + diagonal
-    n = len(rows)
-    means, mean = rows / n, float(rows.mean()) / n
-    total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
-    on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
-    pairs = n * (n - 1)
-    return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
+def _second_order_within(sums: Sums) -> float:
+    """2ζ/(n(n−1)); ζ = Σ_{a≠b} k̃²/(n(n−3)) is unbiased with k centred by sums that leave out the diagonal."""
+    rows, n = sums.rows, len(sums.rows)
+    total = sums.squares - 2.0 * float(rows @ rows) / (n - 2) + float(rows.sum()) ** 2 / ((n - 1) * (n - 2))
+    return 2.0 * max(total, 0.0) / (n * (n - 3)) / (n * (n - 1))
 
 
 def _second_order_across(sums: Sums) -> float:
@@ -177,7 +200,29 @@ def _second_order_across(sums: Sums) -> float:
     pairs = len(rows) * len(columns)
     centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
     total = sums.squares - centring + float(rows.sum()) ** 2 / pairs
-    return 4.0 * max(total, 0.0) / pairs**2
+    # Centring by rows and by columns takes a degree of freedom from each.
+    return 4.0 * max(total, 0.0) / (pairs * (len(rows) - 1) * (len(columns) - 1))
+
+
+def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence) -> tuple[str, ...]:
+    """A sentence if rows that are compared as independent of the reference's go with them, or the other way round."""
+    if alignment is None:
+        return ()
+    if dependence == "paired":
+        apart = [name for name, z in zip(data.samples, alignment, strict=True) if abs(z) < _UNALIGNED]
+        if not apart:
+            return ()
+        return (
+            f'rows of {listed(apart)} do not look like partners of the reference rows, but were compared as "paired"; '
+            "check their order",
+        )
+    aligned = [name for name, z in zip(data.samples, alignment, strict=True) if abs(z) > _ALIGNED]
+    if not aligned:
+        return ()
+    return (
+        f"rows of {listed(aligned)} go with the reference rows of the same number, which biases the estimate; use "
+        'dependence="paired"',
+    )
 
 
 def _apart_across(
@@ -242,6 +287,7 @@ class Samples(Kind):
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         samples, dependence = list(data.samples.values()), settings.dependence
         estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
+        estimates = replace(estimates, notes=_alignment_notes(data, estimates.alignment, dependence))
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
         if dependence == "paired" or (settings.estimator.corrected and dependence != "independent"):
             (source,) = self.sources(data, settings, in_order=True)

@@ -1,0 +1,79 @@
+"""What the law of models close to the data needs to know (`relfit.stats.close`), from features at landmarks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from relfit.data.load import Data
+from relfit.estimators.base import Estimates, EstimateSettings, samples_of
+from relfit.estimators.groups import row_orders
+from relfit.estimators.kernel import centre_for
+from relfit.estimators.locations import Chunked, FeatureSample, kernel_values, whitening
+from relfit.stats.close import CloseLaw
+from relfit.util.arrays import Array
+from relfit.util.random import stream
+
+# Landmarks and draws: enough for the law of the maximum to be off by less than its Monte-Carlo error at α = .05.
+LANDMARKS, DRAWS = 100, 4000
+
+
+def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> CloseLaw:
+    """The law of MMD² of independent samples, both its parts.
+
+    The features are those of Nyström at landmarks drawn from all rows. They tell the direction of each μ_i − μ_r and the
+    covariances of the rows; how large the second-order part is, all pairs of rows tell (`estimates.second_order`).
+    """
+    kernel, seed = settings.kernel, settings.seed
+    centre = centre_for(data.reference, kernel)
+    kernel = kernel.moved(centre)
+    samples, half = samples_of(data), min(LANDMARKS, len(data.reference) // 2) // 2
+    counts = {key: half if key is None else -(-half // len(data.samples)) for key in samples}
+    orders = row_orders(data, settings.dependence, seed, "landmarks")
+    points = np.concatenate([rows[orders[key][: counts[key]]] for key, rows in samples.items()]) - centre
+    points = points[np.lexsort(points.T)]
+    root = whitening(kernel, points)
+
+    def sample(key: str | None) -> FeatureSample:
+        # Without the landmarks, whose kernel values with themselves no other row has.
+        chunked = Chunked(
+            samples[key],
+            np.sort(orders[key][counts[key] :]),
+            centre if isinstance(centre, np.ndarray) else None,
+            len(points),
+        )
+        return FeatureSample(chunked, lambda part: kernel_values(kernel, chunked[part], points) @ root)
+
+    ours, *theirs = map(sample, samples)
+    n, sizes = len(data.reference), [len(x) for x in data.samples.values()]
+    reference = ours.covariance / n
+    directions = np.stack([x.mean - ours.mean for x in theirs])
+    directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), np.finfo(float).tiny)
+    common = 4.0 * np.einsum("ij,jk,ik->i", directions, reference, directions)
+    along = common + [4.0 * float(u @ x.covariance @ u) / m for u, x, m in zip(directions, theirs, sizes, strict=True)]
+
+    def errors(covariance: Array, who: str) -> Array:
+        values, vectors = np.linalg.eigh(covariance)
+        half = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.asarray((half @ vectors.T) @ stream(seed, "close law", who).standard_normal((len(values), DRAWS)))
+
+    reference_error = errors(reference, "reference")
+    second = np.empty((len(theirs), DRAWS))
+    for row, x, m, name in zip(second, theirs, sizes, data.samples, strict=True):
+        apart = errors(x.covariance / m, f"model {name}") - reference_error
+        np.einsum("ij,ij->j", apart, apart, out=row)
+    second -= second.mean(axis=1, keepdims=True)
+    normal, rest = (
+        np.stack([stream(seed, f"close law, {part}", f"model {name}").standard_normal(DRAWS) for name in data.samples])
+        for part in ("first order", "rest")
+    )
+    whole = estimates.second_order
+    assert whole is not None  # noqa: S101  (complete estimates of samples have it)
+    second *= np.minimum(np.sqrt(np.diag(whole)) / second.std(axis=1), 1.0)[:, None]
+    missing_sizes, axes = np.linalg.eigh(whole - second @ second.T / DRAWS)
+    second += (axes * np.sqrt(np.maximum(missing_sizes, 0.0))) @ (axes.T @ rest)
+    freedom = min(n, *sizes) - 1
+    shrunk = np.sqrt(stream(seed, "close law", "freedom").chisquare(freedom, DRAWS) / freedom)
+    return CloseLaw(estimates.projection - 2.0 * whole, along, common, whole, second, normal, shrunk)

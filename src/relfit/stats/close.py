@@ -1,0 +1,121 @@
+"""The law of squared distances that are close to 0, where estimates are not normal.
+
+D_i = ‖μ_i − μ_r‖² is the squared distance of two means in the kernel's feature space, δ_i = μ_i − μ_r. With e_i and e_r
+the errors of the two means the unbiased estimate is
+
+    D̂_i = D_i + 2 δ_i·(e_i − e_r) + (‖e_i − e_r‖² − its mean).
+
+The second term is of first order: normal, with a variance in proportion to D_i. The third is of second order: a
+quadratic form that does not vanish with D_i. First-order theory takes V, the covariance of the ψ rows, for that of D̂;
+but V holds the second-order covariance S2 twice, and for models close to the data nothing else. The law here has both
+parts, each with its own size:
+
+- *First order.* V − 2·S2 is unbiased for the covariance of 2 δ_i·(e_i − e_r), but too noisy to use as it is: it has
+  negative eigenvalues, and cutting them off leaves the positive noise. Its diagonal is therefore taken as D_i w_i, with
+  w_i = 4 u_i·(Σ_i/m + Σ_r/n) u_i the variance along the direction u_i of δ_i, which features at landmarks tell well. Off
+  the diagonal V − 2·S2 is shrunk towards its mean by what noise explains of its spread.
+- *Second order.* ‖e_i − e_r‖² − mean is drawn in the features, e ~ N(0, Σ/size), with the same e_r for all models. What
+  the features miss of S2, which all pairs of rows tell, is added as normal noise.
+
+*The level.* H_i says that model i is no worse than any other. Where it is tightest, i ties with its contenders, all
+their D equal D_0, and their first-order variances are D_0 w_j, whatever the estimates are. So the law is taken there,
+with D_0 the mean of the contenders' estimates: pooling takes most of the noise out of the first-order part, and a model
+that is far worse does not inflate the law it is tested by with a variance that only a far worse model has.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from relfit.util.arrays import Array, Mask
+
+# Rounds in which the contenders and the law at their common value are found in turn.
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class CloseLaw:
+    """Both parts of the law of l estimated squared distances.
+
+    Attributes:
+        first: (l, l) V − 2·S2, unbiased for the covariance of the first-order parts.
+        along: (l,) w_i, the variance of the first-order part of D̂_i in units of D_i.
+        common: (l,) the part of w_i that comes from the reference rows, which all models share.
+        second_order: (l, l) S2.
+        second: (l, draws) draws of the second-order parts, with mean 0 and covariance S2.
+        normal: (l, draws) standard normal draws for the first-order parts.
+        shrunk: (draws,) √(χ²/ν), by which estimates of standard errors vary.
+    """
+
+    first: Array
+    along: Array
+    common: Array
+    second_order: Array
+    second: Array
+    normal: Array
+    shrunk: Array
+
+    def covariance(self, values: Array) -> Array:
+        """(l, l) the covariance of the estimates, with the values for the truth; negative ones count as 0."""
+        everyone = np.arange(len(values))
+        return self._first_order(values, np.maximum(values, 0.0), everyone) + self.second_order
+
+    def _first_order(self, values: Array, at: Array, models: Array) -> Array:
+        """(k, k) the covariance of the first-order parts of these models, if their squared distances are `at`."""
+        both = np.ix_(models, models)
+        at, along, common = at[models], self.along[models], self.common[models]
+        scale = np.sqrt(np.divide(at, np.maximum(values[models], at), out=np.zeros_like(at), where=at > 0.0))
+        estimated = scale[:, None] * self.first[both] * scale
+        apart = ~np.eye(len(models), dtype=bool)
+        if len(models) > 2:
+            # The noise of an entry is about twice the covariance that the reference's second-order part adds.
+            noise = 2.0 * float(self.second_order[both][apart].mean())
+            mean, spread = float(estimated[apart].mean()), float(estimated[apart].var())
+            kept = 1.0 - min(1.0, noise**2 / spread) if spread > 0.0 else 0.0
+            estimated = mean + kept * (estimated - mean)
+        limit = np.sqrt(at * common)
+        covariance = np.clip(estimated, -np.outer(limit, limit), np.outer(limit, limit))
+        np.fill_diagonal(covariance, at * along)
+        sizes, axes = np.linalg.eigh(covariance)
+        return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T)
+
+    def test(self, values: Array, margin: float, lowest: float) -> tuple[Array, Array, Array]:
+        """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), ratios (l, l), and log of their union bound.
+
+        ``T_i = max_j (D̂_i − D̂_j − δ)/s_ij`` over the contenders j, whose ratio is above `lowest`; s_ij is the spread of
+        the draws of D̂_i − D̂_j where the hypothesis is tightest, and T_i is compared with the same maximum of the draws.
+        """
+        count = len(values)
+        log_p, ratios = np.zeros(count), np.full((count, count), -math.inf)
+        for i in range(count):
+            others = np.arange(count) != i
+            contenders: Mask = others
+            for _ in range(_ROUNDS):
+                models = np.flatnonzero(contenders | ~others)
+                shifted = values - margin * ~others
+                tie = max(float(shifted[models].mean()), 0.0)
+                at = np.full(count, tie) + margin * ~others
+                draws = self.second.copy()
+                draws[models] += _root(self._first_order(values, at, models)) @ self.normal[models]
+                gaps = draws[i] - draws[others]
+                error = gaps.std(axis=1)
+                # A model that is no contender is as far from i as its own estimate says.
+                ratio = np.full(count, -math.inf)
+                ratio[others] = (values[i] - values[others] - margin) / error
+                contenders = ratio > lowest
+                if not contenders.any():
+                    break
+            ratios[i] = ratio
+            if contenders.any():
+                kept = contenders[others]
+                top = (gaps[kept] / error[kept, None]).max(axis=0) / self.shrunk
+                log_p[i] = math.log((1 + int((top >= ratio.max()).sum())) / (1 + len(top)))
+        return log_p, ratios
+
+
+def _root(covariance: Array) -> Array:
+    sizes, axes = np.linalg.eigh(covariance)
+    return np.asarray((axes * np.sqrt(np.maximum(sizes, 0.0))) @ axes.T)
