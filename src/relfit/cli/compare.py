@@ -17,6 +17,7 @@ from relfit.cli.outputs import check_outputs, say, say_written, shell_command, t
 from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
 from relfit.cli.workers import running
+from relfit.data.files import SUFFIXES
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
@@ -62,8 +63,8 @@ def compare_command(
 ) -> int:
     """Decide which MODELs are significantly worse than the best one.
 
-    REFERENCE holds the data, each MODEL a sample of that model, one row per item: .npy, .npz, .csv, .tsv (or .csv.gz,
-    .tsv.gz), .parquet, .feather, .arrow, .pt, .safetensors or .zarr; file.npz:name is one of several arrays.
+    REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES; file.npz:name is one of
+    several arrays.
 
     Densities, samplers and other Python objects are given as module:object or file.py:object. THIS RUNS THAT CODE:
     name only files you trust. A density as REFERENCE is a target that samples are compared with.
@@ -125,6 +126,9 @@ def compare_command(
         if not quiet:
             say_written(Report=html_path)
     return GATE_FAILED if verdict is not None and verdict.failed else DONE
+
+
+compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
 
 
 @click.command("pair", cls=SectionedCommand, epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")

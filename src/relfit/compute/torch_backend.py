@@ -63,8 +63,7 @@ class TorchBackend:
 
 
 class _Operands:
-    """A block's operands in the working precision, prepared once for all of its tiles."""
-
+    # See `relfit.compute.backend._Operands`.
     def __init__(self, block: Job, dtype: Any) -> None:
         import torch
 
