@@ -19,6 +19,7 @@ import relfit
 from relfit.cli import compare as compare_file
 from relfit.cli import main
 from relfit.cli.commands import cli as commands
+from relfit.data.files import SUFFIXES
 
 RELFIT = [sys.executable, "-m", "relfit"]
 
@@ -308,6 +309,11 @@ def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):
     monkeypatch.setattr(compare_file, "compare", lambda *_args, **_settings: 1 / 0)
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy"]) == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_help_names_every_kind_of_file():
+    page = CliRunner().invoke(commands, ["compare", "--help"]).output
+    assert f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}" in " ".join(page.split())
 
 
 def test_help_and_version():

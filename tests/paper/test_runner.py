@@ -219,7 +219,7 @@ def test_a_failed_trial_is_named_and_the_others_are_kept(store, monkeypatch):
     assert "ZeroDivisionError: one over nought" in message
     assert "\n" not in message
     assert "in fails" in caught.value.__notes__[0]
-    assert store.done("e", SETTINGS[0]) == {0, 1, 2, 3, 4, 5}
+    assert set(store.by_seed("e", SETTINGS[0])) == {0, 1, 2, 3, 4, 5}
     results = run_trials(store, "e", SETTINGS, 8, value, executor=Inline(), progress=False)
     assert [len(each) for each in results] == [8, 8]
 
@@ -238,14 +238,14 @@ def test_trials_under_way_when_one_fails_are_kept(store):
 
     with ThreadPoolExecutor(2) as executor, pytest.raises(RelfitError, match="seed 0"):
         run_trials(store, "e", SETTINGS[:1], 2, trial, executor=executor, progress=False)
-    assert store.done("e", SETTINGS[0]) == {1}
+    assert set(store.by_seed("e", SETTINGS[0])) == {1}
 
 
 @pytest.mark.parametrize("result", [{"p": float("nan")}, {"p": object()}, None])
 def test_a_result_that_is_not_json_fails_by_name(store, result):
     with pytest.raises(RelfitError, match="seed 0"):
         run_trials(store, "e", SETTINGS[:1], 1, lambda s, _: result, executor=Inline(), progress=False)
-    assert store.done("e", SETTINGS[0]) == set()
+    assert set(store.by_seed("e", SETTINGS[0])) == set()
 
 
 def test_a_dead_worker_is_explained(store, trials):
@@ -275,7 +275,7 @@ def test_interrupt_keeps_finished_trials_and_says_how_to_resume(store, capsys):
     with pytest.raises(KeyboardInterrupt):
         run_trials(store, "e", SETTINGS, 5, value, executor=Inline(), progress=interrupt, window=1)
     assert "same command resumes" in capsys.readouterr().err
-    stored = len(store.done("e", SETTINGS[0])) + len(store.done("e", SETTINGS[1]))
+    stored = len(set(store.by_seed("e", SETTINGS[0]))) + len(set(store.by_seed("e", SETTINGS[1])))
     assert 3 <= stored < 10
     assert len(run_trials(store, "e", SETTINGS, 5, value, executor=Inline())[1]) == 5
 
@@ -292,7 +292,7 @@ def test_interrupt_while_a_result_is_being_stored_keeps_it(store, monkeypatch):
     monkeypatch.setattr(store, "put_many", interrupted_once)
     with pytest.raises(KeyboardInterrupt):
         run_trials(store, "e", SETTINGS, 5, value, executor=Inline(), progress=False, window=1)
-    assert store.done("e", SETTINGS[0]) == {0}
+    assert set(store.by_seed("e", SETTINGS[0])) == {0}
 
 
 def start(tmp_path, name):

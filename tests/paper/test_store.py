@@ -26,8 +26,8 @@ import threading
 from relfit.paper.runner import Store
 path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store(path) as store:
-    for seed in sorted(set(range(first, count)) - store.done("walk", {"n": 1})):
-        store.put("walk", {"n": 1}, seed, {"square": seed * seed, "run": "same"})
+    for seed in sorted(set(range(first, count)) - set(store.by_seed("walk", {"n": 1}))):
+        store.put_many("walk", {"n": 1}, [(seed, {"square": seed * seed, "run": "same"})])
         print(seed, flush=True)
 """
 
@@ -53,38 +53,38 @@ def path(tmp_path):
 
 def test_put_done_results(path):
     with Store(path) as store:
-        assert store.done("e", SETTING) == set()
+        assert set(store.by_seed("e", SETTING)) == set()
         for seed in (7, 0, 12):
-            store.put("e", SETTING, seed, {"p": seed / 8})
-        store.put("other", SETTING, 1, {"p": 1})
-        store.put("e", {"n": 51, "test": "relpsi"}, 2, {"p": 2})
+            store.put_many("e", SETTING, [(seed, {"p": seed / 8})])
+        store.put_many("other", SETTING, [(1, {"p": 1})])
+        store.put_many("e", {"n": 51, "test": "relpsi"}, [(2, {"p": 2})])
     with Store(path) as store:
-        assert store.done("e", SETTING) == {0, 7, 12}
+        assert set(store.by_seed("e", SETTING)) == {0, 7, 12}
         assert store.results("e", SETTING) == [{"p": 0.0}, {"p": 0.875}, {"p": 1.5}]
         assert list(store.by_seed("e", SETTING)) == [0, 7, 12]
 
 
 def test_order_of_keys_and_numpy_scalars_make_no_difference(path):
     with Store(path) as store:
-        store.put("e", SETTING, 0, {"worse": np.array([True, False]), "p": np.float64(0.25)})
+        store.put_many("e", SETTING, [(0, {"worse": np.array([True, False]), "p": np.float64(0.25)})])
         same = {"test": "relpsi", "n": np.int64(50)}
         assert store.results("e", same) == [{"worse": [True, False], "p": 0.25}]
 
 
 def test_a_second_put_changes_nothing(path):
     with Store(path) as store:
-        store.put("e", SETTING, 0, {"p": 1})
-        store.put("e", SETTING, 0, {"p": 2})
+        store.put_many("e", SETTING, [(0, {"p": 1})])
+        store.put_many("e", SETTING, [(0, {"p": 2})])
         store.put_many("e", SETTING, [(0, {"p": 3}), (1, {"p": 4})])
         assert store.results("e", SETTING) == [{"p": 1}, {"p": 4}]
 
 
 def test_versions_are_kept_apart(path):
     with Store(path, version="1") as store:
-        store.put("e", SETTING, 0, {"p": 1})
+        store.put_many("e", SETTING, [(0, {"p": 1})])
     with Store(path, version="2") as store:
-        assert store.done("e", SETTING) == set()
-        store.put("e", SETTING, 0, {"p": 2})
+        assert set(store.by_seed("e", SETTING)) == set()
+        store.put_many("e", SETTING, [(0, {"p": 2})])
         assert store.results("e", SETTING) == [{"p": 2}]
     with Store(path, version="1") as store:
         assert store.results("e", SETTING) == [{"p": 1}]
@@ -100,8 +100,8 @@ def test_a_batch_is_all_or_nothing(path):
             store.put_many("e", SETTING, interrupted())
         with pytest.raises(InputError):
             store.put_many("e", SETTING, [(0, {"p": 1}), (1, {"p": float("nan")})])
-        assert store.done("e", SETTING) == set()
-        store.put("e", SETTING, 0, {"p": 1})
+        assert set(store.by_seed("e", SETTING)) == set()
+        store.put_many("e", SETTING, [(0, {"p": 1})])
 
 
 def test_file_is_durable_by_its_settings(path):
@@ -124,7 +124,7 @@ def test_kill_9_loses_nothing_and_resumption_repeats_nothing(path, tmp_path):
         assert writer.wait() == -signal.SIGKILL
         acknowledged += [int(line) for line in lines if line.endswith("\n")]
         with Store(path) as store:
-            assert set(acknowledged) <= store.done("walk", {"n": 1})
+            assert set(acknowledged) <= set(store.by_seed("walk", {"n": 1}))
     assert len(set(acknowledged)) == len(acknowledged)
     count = max(acknowledged) + 50
     calm = tmp_path / "calm.sqlite"
@@ -155,7 +155,7 @@ def test_many_open_a_new_file_at_once(tmp_path):
         gate.wait()
         try:
             with Store(path) as store:
-                store.put("e", SETTING, seed, {})
+                store.put_many("e", SETTING, [(seed, {})])
         except InputError as error:
             faults.append(error)
 

@@ -82,7 +82,7 @@ def test_rows_needed_is_enough_and_no_more():
 
 def test_the_papers_sizes_differ_by_forty_faces():
     """The paper: models 4 and 5 differ from the truth by 20 and 40 of 2000."""
-    assert [table1._counts(m.fraction, 2000)[0] for m in table1.MODELS.values()] == [
+    assert [table1._counts(fraction, 2000)[0] for fraction in table1.MODELS.values()] == [
         1000,
         1200,
         800,
@@ -120,7 +120,7 @@ def test_digits_quick_version(tmp_path):
 
 
 def test_a_trial_is_a_function_of_its_seed():
-    first, again = (table1.digits_trial({"n": 300}, 4) for _ in range(2))
+    first, again = (table1.trial(table1.digits_source, {"n": 300}, 4) for _ in range(2))
     assert first == again
     tests = {decision["test"] for decision in first["decisions"]}
     assert tests == {*table1.TESTS, "FID", "RelPSI, two models"}

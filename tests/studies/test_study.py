@@ -50,7 +50,7 @@ def test_parts_are_run_in_proportion_and_the_page_is_written(example, tmp_path):
     assert results["main"][1][1][:3] == [{"value": 20}, {"value": 21}, {"value": 22}]
     assert (tmp_path / "docs" / "page.md").read_text() == "# Example\n\n$ costs {1}\n\n[20, 20]\n"
     with study.Store(tmp_path / "example.sqlite", version="7") as store:
-        assert store.done("stored-name", {"n": 10}) == set(range(20))
+        assert set(store.by_seed("stored-name", {"n": 10})) == set(range(20))
 
 
 def test_all_stored_trials_count(example):

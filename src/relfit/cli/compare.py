@@ -8,14 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import click
+import numpy as np
 
 from relfit.api import compare, compare_pair
 from relfit.cli import options
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_written, shell_command, typed_command, write_json
-from relfit.cli.report import ITEMS, REFERENCE, check_item_counts, read_items, without_outputs
+from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
 from relfit.cli.workers import running
+from relfit.data.files import SUFFIXES
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
@@ -57,23 +59,17 @@ DONE, GATE_FAILED = 0, 1
 )
 @options.data_options
 def compare_command(
-    reference: str,
-    models: Sequence[str],
-    json_path: str | None,
-    html_path: str | None,
-    junit_path: str | None,
-    gate: str | None,
-    against: str | None,
-    **params: Any,
+    reference: str, models: Sequence[str], json_path: str | None, html_path: str | None, **params: Any
 ) -> int:
     """Decide which MODELs are significantly worse than the best one.
 
-    REFERENCE holds the data, each MODEL a sample of that model, one row per item: .npy, .npz, .csv, .tsv (or .csv.gz,
-    .tsv.gz), .parquet, .feather, .arrow, .pt, .safetensors or .zarr; file.npz:name is one of several arrays.
+    REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES; file.npz:name is one of
+    several arrays.
 
     Densities, samplers and other Python objects are given as module:object or file.py:object. THIS RUNS THAT CODE:
     name only files you trust. A density as REFERENCE is a target that samples are compared with.
     """
+    from relfit.report.examples import check_counts
     from relfit.report.gate import gate_record, gate_sentence, gate_words, judge, junit_xml
     from relfit.report.text import styled
 
@@ -81,6 +77,7 @@ def compare_command(
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
     named = named_models(models, params["names"])
     check_inputs(reference, models)
+    gate, against, junit_path = params["gate"], params["against"], params["junit_path"]
     _check_gate(gate, against, named)
     outputs = {"--json": json_path, "--html": html_path, "--junit": junit_path, "--checkpoint": params["checkpoint"]}
     check_outputs(outputs, [reference, *models])
@@ -89,7 +86,8 @@ def compare_command(
     test = options.select_test(params["test"], params["select_fraction"])
     inputs = read_inputs(reference, named, params)
     if items is not None:
-        check_item_counts(items, inputs.reference, inputs.models)
+        samples = {REFERENCE: inputs.reference, **inputs.models}
+        check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray)})
     with running(params) as executor:
         settings = {"test": test, "correction": params["correction"], **options.comparing_options(params, executor)}
         result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
@@ -128,6 +126,9 @@ def compare_command(
         if not quiet:
             say_written(Report=html_path)
     return GATE_FAILED if verdict is not None and verdict.failed else DONE
+
+
+compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
 
 
 @click.command("pair", cls=SectionedCommand, epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
@@ -170,7 +171,6 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
 
 
 def _check_gate(gate: str | None, against: str | None, names: Collection[str]) -> None:
-    """Refuse names that are not those of models, before the work is done."""
     if against is not None and gate is None:
         raise InputError("--gate-against: expected together with --gate NAME, the model that must not be worse")
     if against is not None and against == gate:

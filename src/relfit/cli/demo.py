@@ -15,7 +15,7 @@ from relfit.cli.sections import SEED, SectionedCommand, opt, section
 from relfit.paper.data import GREY_LEVELS, digits
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
-from relfit.util.random import make_seed, stream
+from relfit.util.random import stream
 
 SHRINKAGE = 0.1
 COMPONENTS = 10
@@ -62,7 +62,6 @@ def run(seed: int = 0) -> Comparison:
     >>> len(run(seed=0).names)
     6
     """
-    seed = make_seed(seed)
     return compare(*problem(seed), rng=seed)
 
 
@@ -104,8 +103,7 @@ def _pca_gaussian(images: Array, count: int, rng: np.random.Generator) -> Array:
 
 
 def _independent_pixels(images: Array, count: int, rng: np.random.Generator) -> Array:
-    rows = rng.integers(len(images), size=(count, images.shape[1]))
-    return np.take_along_axis(images, rows, axis=0)
+    return np.take_along_axis(images, rng.integers(len(images), size=(count, images.shape[1])), axis=0)
 
 
 @click.command("demo", cls=SectionedCommand)

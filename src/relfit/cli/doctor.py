@@ -128,8 +128,7 @@ def doctor_command() -> int:
 
     Exit status 0, or 1 if something that is installed does not work. What is absent is optional.
     """
-    cores = usable_cores()
-    say(f"relfit {__version__} · Python {platform.python_version()} · {platform.system()} · {cores} cores")
+    say(f"relfit {__version__} · Python {platform.python_version()} · {platform.system()} · {usable_cores()} cores")
     broken = False
     for finding in findings():
         say(str(finding))
@@ -161,8 +160,7 @@ def _error(backend: str, device: str) -> float:
 
     reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
     samples = {"at 0": placed(np.zeros((ROWS, 1))), "the reference": placed(reference.copy())}
-    density = {"normal": Density(score=lambda x: -x)}
     options: dict[str, Any] = {"kernel": Gaussian(1.0), "rng": 0, "compute": Compute(backend=backend)}
     mmd = estimate(placed(reference), samples, **options).values
-    ksd = estimate(placed(reference - 0.5), density, **options).values
+    ksd = estimate(placed(reference - 0.5), {"normal": Density(score=lambda x: -x)}, **options).values
     return float(np.abs(np.array([*mmd, *ksd]) - np.array([*known_mmd(), known_ksd()])).max())

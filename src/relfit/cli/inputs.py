@@ -41,10 +41,7 @@ class Inputs:
 
 
 def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, Any]) -> Inputs:
-    """Read the columns and rows that the options ask for; print the sizes before a long run.
-
-    What is neither a file name nor the name of a Python object is left as it is.
-    """
+    """Read the columns and rows that the options ask for, from files or objects; print the sizes before a long run."""
     columns, rows, groups = params["columns"], params.get("rows"), params.get("groups")
     in_parts = params.get("memory") is not None
     labels: Any = None
@@ -169,11 +166,8 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     samples = {"the reference": reference, **{f"model {name!r}": value for name, value in models.items()}}
     cut = [f"{sample} ({_count(value)})" for sample, value in samples.items() if _count(value) > rows]
     note = (f"{rows} rows drawn at random (--rows, seed {seed}) from {listed(cut, quote=str)}",) if cut else ()
-    return Inputs(
-        drawn(reference, "models" if dependence == "paired" else "reference"),
-        {name: drawn(value, "models") for name, value in models.items()},
-        (*inputs.notes, *note),
-    )
+    first = drawn(reference, "models" if dependence == "paired" else "reference")
+    return Inputs(first, {name: drawn(value, "models") for name, value in models.items()}, (*inputs.notes, *note))
 
 
 def _count(value: Any) -> int:

@@ -26,6 +26,8 @@ from relfit.util.errors import InputError
 _DEFAULTS = {item.name: item.default for record in (Settings, Compute, Complete) for item in fields(record)}
 # The estimator that each option of one estimator belongs to.
 _OWNERS = {"pairs": "incomplete", "blocks": "block", "variance": "complete"}
+# The tests that --select-fraction belongs to.
+SPLITTING = [name for name, test in TESTS.items() if hasattr(test, "select_fraction")]
 
 
 def _bandwidth(value: str) -> str | float:
@@ -42,8 +44,7 @@ def _bandwidth(value: str) -> str | float:
 
 def _setting(declaration: str, help: str, **more: Any) -> Decorator:
     """An option with the default of the field of the same name."""
-    name = declaration.split()[0].removeprefix("--")
-    return opt(declaration, help, default=_DEFAULTS[name], **more)
+    return opt(declaration, help, default=_DEFAULTS[declaration.split()[0].removeprefix("--")], **more)
 
 
 TEST = opt(
@@ -186,14 +187,13 @@ def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
     name, locations = params["discrepancy"], params["locations"]
     if locations is not None and name not in AT_LOCATIONS:
         raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
+    computing = {name: params[name] for name in ("backend", "precision", "checkpoint", "memory")}
     return {
         **pilot_options(params),
         "discrepancy": name if locations is None else AT_LOCATIONS[name](locations=locations),
         "alpha": params["alpha"],
         "margin": params["margin"],
-        "compute": Compute(
-            executor=executor, **{name: params[name] for name in ("backend", "precision", "checkpoint", "memory")}
-        ),
+        "compute": Compute(executor=executor, **computing),
     }
 
 
@@ -212,11 +212,10 @@ def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
 
 def select_test(name: str, select_fraction: float | None) -> Test:
     """The test with its own options."""
-    if select_fraction is None:
-        return TESTS[name]()
-    if name != RelMulti.name:
-        raise InputError(f"--select-fraction: belongs to --test {RelMulti.name}, got {name}; leave it out")
-    return RelMulti(select_fraction)
+    settings = {} if select_fraction is None else {"select_fraction": select_fraction}
+    if settings and name not in SPLITTING:
+        raise InputError(f"--select-fraction: belongs to --test {', '.join(SPLITTING)}, got {name}; leave it out")
+    return TESTS[name](**settings)
 
 
 def _estimator(params: dict[str, Any]) -> str | Estimator:

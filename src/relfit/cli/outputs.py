@@ -95,18 +95,13 @@ def _write(data: str | bytes) -> None:
     try:
         click.echo(data, nl=False, color=True)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _close_stdout()
     except OSError as error:
-        _close_stdout()
-        raise InputError(f"standard output: cannot be written: {error.strerror}") from None
-
-
-def _close_stdout() -> None:
-    # Python flushes what is left when it exits, and would report the same error a second time.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+        # Python flushes what is left when it exits, and would report the same error a second time.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        if not isinstance(error, BrokenPipeError):
+            raise InputError(f"standard output: cannot be written: {error.strerror}") from None
 
 
 def _obstacle(target: Path) -> str | None:

@@ -17,7 +17,6 @@ from relfit.kernels import NAMED
 from relfit.stats.joint import JointEstimate
 from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
-from relfit.stats.tests.relmulti import RelMulti
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
 
@@ -80,14 +79,7 @@ PICTURES = ("png", "svg", "pdf")
 )
 @options.other_options
 def plan_command(
-    reference: str | None,
-    models: Sequence[str],
-    gaps: Sequence[str],
-    tests: Sequence[str],
-    select_fraction: float | None,
-    json_path: str | None,
-    plot_path: str | None,
-    **params: Any,
+    reference: str | None, models: Sequence[str], json_path: str | None, plot_path: str | None, **params: Any
 ) -> int:
     """Say how many rows each test needs to find a worse model, from a pilot.
 
@@ -98,9 +90,10 @@ def plan_command(
     if form not in PICTURES:
         raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
-    chosen = [options.select_test(name, select_fraction if name == RelMulti.name else None) for name in tests or TESTS]
-    pilot, notes = (_assumed(gaps, params), ()) if gaps else _measured(reference, models, params)
-    if gaps and reference is not None:
+    fractions = dict.fromkeys(options.SPLITTING, params["select_fraction"])
+    chosen = [options.select_test(name, fractions.get(name)) for name in params["tests"] or TESTS]
+    pilot, notes = (_assumed(params), ()) if params["gaps"] else _measured(reference, models, params)
+    if params["gaps"] and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
     question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
     progress = options.pilot_options(params)["progress"]
@@ -116,12 +109,12 @@ def plan_command(
     return 0
 
 
-def _assumed(gaps: Sequence[str], params: dict[str, Any]) -> Assumed:
+def _assumed(params: dict[str, Any]) -> Assumed:
     for option in ("standard_error", "pilot_rows"):
         if params[option] is None:
             raise InputError(f"--{option.replace('_', '-')}: expected with --gap, got none")
     named: dict[str, float] = {}
-    for k, text in enumerate(gaps, 1):
+    for k, text in enumerate(params["gaps"], 1):
         name, _, number = text.rpartition("=")
         try:
             gap = float(number)

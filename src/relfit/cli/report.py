@@ -81,15 +81,7 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
     *ITEMS,
 )
 @section("Input", opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."))
-def report_command(
-    result: str,
-    data: Sequence[str],
-    html_path: str | None,
-    form: str,
-    columns: str | None,
-    items: Sequence[str],
-    field: str | None,
-) -> int:
+def report_command(result: str, data: Sequence[str], html_path: str | None, form: str, **params: Any) -> int:
     """Show a result that relfit compare --json wrote.
 
     With the data files too, in the order in which they were compared, the page shows where models and data differ.
@@ -101,13 +93,14 @@ def report_command(
         if len(data) - 1 != len(comparison.names):
             raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(data) - 1}")
         named = named_models(data[1:], comparison.names)
-        inputs = read_inputs(data[0], named, {"columns": columns, "verbose": False})
+        inputs = read_inputs(data[0], named, {"columns": params["columns"], "verbose": False})
         rows = inputs.reference, inputs.models
-    if html_path is None and (data or items):
+    if html_path is None and (data or params["items"]):
         raise InputError("REFERENCE: data files and --items are for the page; give --html PATH too")
     if html_path is not None:
-        contents = read_items(items, field, dict(zip((REFERENCE, *comparison.names), data, strict=False)))
-        comparison.report(html_path, rows, items=contents, command=shell_command(comparison.command))
+        files = dict(zip((REFERENCE, *comparison.names), data, strict=False))
+        items = read_items(params["items"], params["field"], files)
+        comparison.report(html_path, rows, items=items, command=shell_command(comparison.command))
     if form != "text":
         say_utf8(FORMATS[form](comparison))
     elif html_path is not None:
@@ -151,14 +144,6 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
         kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
         contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
     return contents
-
-
-def check_item_counts(items: Mapping[str, Sequence[Any]], reference: Any, models: Mapping[str, Any]) -> None:
-    """Refuse another number of items than a sample has rows, before the work is done."""
-    from relfit.report.examples import check_counts
-
-    samples = {REFERENCE: reference, **models}
-    check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray)})
 
 
 @click.command("rerun", cls=SectionedCommand, epilog="\b\nExample:\n  relfit rerun result.json")
@@ -266,7 +251,5 @@ def _check_harmless(context: click.Context, path: str, arguments: Sequence[str])
 
 def _digests(result: Comparison) -> Mapping[str, Any]:
     digests = result.inputs or {}
-    return {
-        "the reference": digests.get("reference"),
-        **{f"model {name!r}": value for name, value in digests.get("models", {}).items()},
-    }
+    models = {f"model {name!r}": value for name, value in digests.get("models", {}).items()}
+    return {"the reference": digests.get("reference"), **models}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,6 @@ from relfit.cli.workers import cluster_client
 from relfit.util.errors import InputError
 
 DONE, CHECK_FAILED = 0, 1
-
-
-def _print_list() -> None:
-    from relfit.paper.reproduce import listing
-
-    say(listing())
 
 
 @click.command(
@@ -41,20 +36,9 @@ def _print_list() -> None:
     opt("--download", "For table2-chicago, download the data from the City of Chicago, once.", is_flag=True),
     opt("--features DIR", "For table1-celeba, the folder with the four feature files of the authors."),
     opt("--progress/--no-progress", "Print on standard error how far the run is.  [default: yes]"),
-    flag("--list", _print_list, "List the experiments."),
+    flag("--list", lambda: say(import_module("relfit.paper.reproduce").listing()), "List the experiments."),
 )
-def reproduce_command(
-    name: str,
-    quick: bool,
-    out: str | None,
-    workers: int | None,
-    cluster: str | None,
-    docs: str | None,
-    data: str | None,
-    download: bool,
-    features: str | None,
-    progress: bool | None,
-) -> int:
+def reproduce_command(name: str, quick: bool, out: str | None, docs: str | None, **params: Any) -> int:
     """Run the experiment NAME of the paper, or all of them.
 
     Writes trials.csv, table.md, figure.png, figure.svg and run.json to DIR/NAME. After a crash or an interrupt the same
@@ -67,17 +51,17 @@ def reproduce_command(
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
     check_outputs({"--docs": docs}, [])
-    data_options = DataOptions(Path(data) if data else None, Path(features) if features else None, download)
+    data, features = (Path(params[option]) if params[option] else None for option in ("data", "features"))
+    data_options = DataOptions(data, features, params["download"])
     experiments = named(name)
-    for option in data_options.names():
-        if not any(option in experiment.data_options for experiment in experiments):
-            raise InputError(f"{option}: {experiments[0].name} does not use it; leave it out")
-    folder = out or ("reproduction-quick" if quick else "reproduction")
-    shown = False if progress is False else None
-    failed = 0
-    with cluster_client(cluster) as client:
+    for option in ("data", "features", "download"):
+        if params[option] and not any(f"--{option}" in experiment.data_options for experiment in experiments):
+            raise InputError(f"--{option}: {experiments[0].name} does not use it; leave it out")
+    folder, failed = out or ("reproduction-quick" if quick else "reproduction"), 0
+    with cluster_client(params["cluster"]) as client:
+        shown = False if params["progress"] is False else None
+        options: dict[str, Any] = {"workers": params["workers"], "executor": client, "progress": shown}
         for experiment in experiments:
-            options: dict[str, Any] = {"workers": workers, "executor": client, "progress": shown}
             try:
                 report = reproduce(experiment, folder, quick=quick, data_options=data_options, **options)
             except DataAbsent as absent:

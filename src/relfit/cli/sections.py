@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 import click
@@ -40,7 +41,6 @@ class SectionedCommand(click.Command):
         return sections
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See `click.Command`."""
         for title, records in self.sections(ctx).items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -83,13 +83,7 @@ def section(title: str, *options: Decorator) -> Decorator:
 
 def together(*sections: Decorator) -> Decorator:
     """Several sections as one decorator."""
-
-    def decorate(function: Any) -> Any:
-        for each in reversed(sections):
-            function = each(function)
-        return function
-
-    return decorate
+    return lambda function: reduce(lambda decorated, each: each(decorated), reversed(sections), function)
 
 
 def flag(name: str, action: Callable[[], Any], help: str) -> Decorator:

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from relfit.compute.checkpoint import finished_patches
-from relfit.compute.reduce import NARROW, Patch, Reduction, patch_sums
+from relfit.compute.reduce import NARROW, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
 
 # Pairs of short rows that take about as long as the start of a process.
@@ -54,8 +54,11 @@ class _Processes(ProcessPoolExecutor):
     pairs_here = 0.0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """See `Executor`."""
-        if fn is not patch_sums or not self._is_small(*args):
+        if fn is patch_sums:
+            sources, reduction, patch, *_ = args
+            width = reduction.width([source for source in sources if source is not None])
+            self.pairs_here += reduction.passes * patch.pairs * max(1.0, width / NARROW)
+        if fn is not patch_sums or self.pairs_here > FEW_PAIRS:
             return super().submit(fn, *args, **kwargs)
         done: Future[Any] = Future()
         try:
@@ -63,11 +66,6 @@ class _Processes(ProcessPoolExecutor):
         except Exception as error:  # noqa: BLE001  (raised where the result is asked for, as those of a process are)
             done.set_exception(error)
         return done
-
-    def _is_small(self, sources: Sequence[Any], reduction: Reduction, patch: Patch, *_: Any) -> bool:
-        width = reduction.width([source for source in sources if source is not None])
-        self.pairs_here += reduction.passes * patch.pairs * max(1.0, width / NARROW)
-        return self.pairs_here <= FEW_PAIRS
 
 
 @contextmanager
@@ -82,8 +80,7 @@ def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
         signal.signal(number, _exit)
     try:
         # An interrupt at the terminal reaches every process; the main process handles it.
-        ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)
-        with _Processes(workers, get_context("spawn"), signal.signal, ignore_interrupts) as pool:
+        with _Processes(workers, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
             try:
                 yield pool
             except BaseException:

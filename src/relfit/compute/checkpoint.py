@@ -76,7 +76,6 @@ class Checkpoint:
         return FinishedPatches(self._file, work)
 
     def close(self) -> None:
-        """Close the file, if it was opened."""
         if self._file is not None:
             self._file.close()
 
@@ -93,7 +92,6 @@ class FinishedPatches:
         self.numbers = frozenset(number for (number,) in numbers)
 
     def get(self, number: int) -> tuple[Array, Array | None, float]:
-        """The sums of a finished patch."""
         width, rows, columns, squares = self._file.connection.execute(
             "SELECT width, rows, columns, squares FROM patches WHERE work = ? AND patch = ?", (self._work, number)
         ).fetchone()

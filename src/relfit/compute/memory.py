@@ -75,11 +75,9 @@ def parse_memory(memory: Any) -> int | None:
     if memory is None:
         return None
     match = _SIZE.fullmatch(memory) if isinstance(memory, str) else None
-    size = 0
+    size = memory if isinstance(memory, int) and not isinstance(memory, bool) else 0
     if match is not None:
         size = int(float(match[1]) * _UNITS[(match[2] or "").lower()])
-    elif isinstance(memory, int) and not isinstance(memory, bool):
-        size = memory
     if not 0 < size < 2**62:
         raise InputError(f'memory: expected a number of bytes or a size such as "2GB", got {reprlib.repr(memory)}')
     return size

@@ -102,10 +102,13 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
             name = "triton" if precision == "single" and _has("triton") and fits_fused(workload) else "torch"
     if name == "numpy":
         return NumpyBackend(cast(Precision, precision)), ()
-    _require("torch")
+    for library in ("torch", name):
+        if not _has(library):
+            raise BackendUnavailable(
+                f'backend: {library} is not installed; install it with  pip install {library}, or use backend="numpy"'
+            )
     if name == "torch":
         return _tensor_backend(device or "cpu", cast(Precision, precision)), ()
-    _require("triton")
     if os.environ.get("TRITON_INTERPRET") == "1":
         device = "cpu"  # Triton's interpreter: slow, for tests.
     elif not has_cuda():
@@ -137,19 +140,9 @@ def _has(library: str) -> bool:
     return find_spec(library) is not None
 
 
-def _require(library: str) -> None:
-    if not _has(library):
-        raise BackendUnavailable(
-            f'backend: {library} is not installed; install it with  pip install {library}, or use backend="numpy"'
-        )
-
-
 @dataclass(frozen=True)
 class LocalBackend(NumpyBackend):
-    """The backend of the worker that computes: its CUDA device if it has one, NumPy otherwise.
-
-    `fused` says that Triton's kernels, in single precision, fit this kernel and these rows.
-    """
+    """The backend of the worker that computes: its CUDA device, where Triton's kernels fit if `fused`, or NumPy."""
 
     fused: bool = False
 
@@ -198,7 +191,6 @@ class Patch:
 
     @property
     def pairs(self) -> int:
-        """The number of kernel values to evaluate."""
         height, width = self.i[1] - self.i[0], self.j[1] - self.j[0]
         return height * (height - 1) // 2 if self.symmetric else height * width
 
@@ -212,7 +204,6 @@ class Sums:
     squares: float = 0.0
 
     def on_host(self) -> Sums:
-        """The same sums as NumPy arrays."""
         return Sums(host(self.rows), None if self.columns is None else host(self.columns), self.squares)
 
 
@@ -252,7 +243,6 @@ class Work:
 
     @property
     def pairs(self) -> int:
-        """The number of kernel values to evaluate."""
         return self.reduction.passes * sum(patch.pairs for patch in self.patches)
 
     def digest(self, runtime: Runtime) -> str:
@@ -295,12 +285,9 @@ def matrix_sums(
 
 
 def patch_rows(width: int, runtime: Runtime) -> int:
-    """Rows and columns of a patch, for this many numbers to each pair.
-
-    A backend without threads, a device, gets whole matrices: it is not shared.
-    """
+    """Rows and columns of a patch, for this many numbers to each pair."""
     if not runtime.backend.threads:
-        return 2**62
+        return 2**62  # A device is not shared: it gets whole matrices.
     rows = math.ceil(PATCH_ROWS / math.sqrt(max(1.0, width / NARROW)) / BLOCK_ROWS) * BLOCK_ROWS
     if isinstance(runtime.backend, LocalBackend) and runtime.scheduler is not None and runtime.scheduler.has_devices():
         rows *= DEVICE_SCALE
@@ -309,8 +296,13 @@ def patch_rows(width: int, runtime: Runtime) -> int:
 
 def cut_matrix(x: int, y: int, shape: tuple[int, int], size: int) -> list[Patch]:
     """The patches of the kernel matrix of samples x and y; those on and above the diagonal if x = y."""
-    rows, columns = ([(cut.start, cut.stop) for cut in cuts(length, size)] for length in shape)
-    return [Patch(x, y, i, j) for a, i in enumerate(rows) for j in columns[a if x == y else 0 :]]
+    return [Patch(x, y, (i.start, i.stop), (j.start, j.stop)) for i, j in _grid(shape, size, upper=x == y)]
+
+
+def _grid(shape: tuple[int, int], size: int, upper: bool) -> list[tuple[slice, slice]]:
+    """Rows and columns of the parts of a matrix; only those on and above the diagonal if `upper`."""
+    rows, columns = (list(cuts(length, size)) for length in shape)
+    return [(i, j) for a, i in enumerate(rows) for j in columns[a if upper else 0 :]]
 
 
 def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int]) -> Sums:
@@ -330,8 +322,6 @@ def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int])
 
 @dataclass
 class _Progress:
-    """Counts finished pairs and reports them."""
-
     report: Callable[[int, int], None] | None
     total: int
     done: int = 0
@@ -438,9 +428,7 @@ def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
         yield executor
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+_blas = cache(ThreadpoolController)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
@@ -478,15 +466,11 @@ def plan_blocks(job: Job, runtime: Runtime) -> list[tuple[slice, slice]]:
     """The blocks of a job, from its sizes, the byte budget and the backend: never from the number of workers."""
     sides = sum(math.prod(side.shape[1:]) for side in job.sides)
     size = runtime.backend.block_rows(max(len(job.x), len(job.across)), sides, runtime.memory)
-    rows, columns = list(cuts(len(job.x), size)), list(cuts(len(job.across), size))
-    return [(i, j) for a, i in enumerate(rows) for j in columns[a if job.symmetric else 0 :]]
+    return _grid((len(job.x), len(job.across)), size, upper=job.symmetric)
 
 
 class _RunningJob:
-    """A job with its right-hand sides where the backend computes, its blocks, and the sums of their products so far.
-
-    The sums are transposed, as the products of blocks are, until the job is finished.
-    """
+    """A job where the backend computes, its blocks, and the sums of their products so far, transposed as those are."""
 
     def __init__(self, job: Job, runtime: Runtime) -> None:
         right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
@@ -495,7 +479,6 @@ class _RunningJob:
         self.sums = self.job.zeros()
 
     def add(self, i: slice, j: slice, products: Products) -> None:
-        """Add the products of one block."""
         for w, rows in products.rows.items():
             self.sums.rows[w][..., i] += rows
         target = self.sums.rows if self.job.symmetric else self.sums.columns

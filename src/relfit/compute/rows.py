@@ -62,7 +62,12 @@ class StoredRows(LazyRows):
 
         They are read, not mapped: a mapped file keeps whole pages, and those around them, resident for every row.
         """
-        self._check()
+        try:
+            stamp = _stamp(self.path)
+        except OSError as error:
+            raise InputError(f"{self.path}: can no longer be read ({error.strerror})") from None
+        if stamp != self.stamp:
+            raise InputError(f"{self.path}: was changed while it was being read; start again")
         with open(self.path, "rb", buffering=0) as stream:
             if isinstance(rows, slice):
                 start, stop, step = rows.indices(len(self))
@@ -76,8 +81,7 @@ class StoredRows(LazyRows):
             out = np.empty((len(rows), self.shape[1]))
             for a, b in _spans(numbers, max(1, self._row_bytes)):
                 first = int(numbers[a])
-                part = self._read(stream, first, int(numbers[b - 1]) + 1)
-                out[order[a:b]] = part[numbers[a:b] - first]
+                out[order[a:b]] = self._read(stream, first, int(numbers[b - 1]) + 1)[numbers[a:b] - first]
             return out
 
     def _read(self, stream: FileIO, start: int, stop: int) -> NDArray[Any]:
@@ -95,14 +99,6 @@ class StoredRows(LazyRows):
     @property
     def _row_bytes(self) -> int:
         return self.shape[1] * np.dtype(self.dtype).itemsize
-
-    def _check(self) -> None:
-        try:
-            stamp = _stamp(self.path)
-        except OSError as error:
-            raise InputError(f"{self.path}: can no longer be read ({error.strerror})") from None
-        if stamp != self.stamp:
-            raise InputError(f"{self.path}: was changed while it was being read; start again")
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,10 +101,7 @@ def local_executor(pairs: int, threads: int) -> AbstractContextManager[Executor 
 def local_results(
     tasks: Iterable[T], call: Callable[[T], tuple[Any, ...]], executor: Executor | None
 ) -> Generator[tuple[T, Any]]:
-    """`in_order` on an executor in this process, or one after the other in this thread.
-
-    `call(task)` is the function to call, and its arguments.
-    """
+    """`in_order` on an executor in this process, or in this thread; `call(task)` is a function and its arguments."""
     if executor is not None:
         yield from in_order(tasks, lambda task: executor.submit(*call(task)), lambda: BLOCKS_IN_FLIGHT)
         return
@@ -152,10 +149,7 @@ def scheduler_for(executor: Any) -> Scheduler | None:
 
 @dataclass(frozen=True)
 class ProcessScheduler:
-    """Tasks on an executor. Every process reads the rows it needs from files.
-
-    Arrays that are not a mapped file are written once to a temporary folder.
-    """
+    """Tasks on an executor, whose processes read rows from files; arrays in memory are written to temporary files."""
 
     executor: Executor
 
@@ -207,7 +201,6 @@ class DaskScheduler:
         return False
 
     def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
-        """The result of every task in turn."""
         _check_memory(self.client, tasks, sources)
         run = _DaskRun(self.client, sources)
         with closing(in_order(tasks, _Submission, run.in_flight, run.first_result, run.cancel)) as finished:
@@ -235,7 +228,6 @@ class _DaskRun:
     sent: list[Any] = field(default_factory=list)
 
     def in_flight(self) -> int:
-        """Two tasks for every thread of the cluster, and two more."""
         return 2 * max(1, sum(int(worker["nthreads"]) for worker in _workers(self.client).values())) + 2
 
     def first_result(self, submissions: Sequence[_Submission]) -> Any:

@@ -63,8 +63,7 @@ class TorchBackend:
 
 
 class _Operands:
-    """A block's operands in the working precision, prepared once for all of its tiles."""
-
+    # See `relfit.compute.backend._Operands`.
     def __init__(self, block: Job, dtype: Any) -> None:
         import torch
 
@@ -83,13 +82,11 @@ class _Operands:
             self.y = torch.cat([y, ones[1], norms[1]], dim=1).to(dtype)
 
     def weights(self, i: slice, j: slice) -> Mapping[Weight, Any]:
-        """One tile of every weight that is asked for; pairs that are left out are 0."""
         import torch
 
         block, kernel, which = self.block, self.block.kernel, tuple(self.block.right)
         if self.by_differences:
-            mode = "donot_use_mm_for_euclid_dist"
-            distances = torch.cdist(block.x.rows[i], block.across.rows[j], compute_mode=mode)
+            distances = torch.cdist(block.x.rows[i], block.across.rows[j], compute_mode="donot_use_mm_for_euclid_dist")
             t = (distances.square_() * length_unit(kernel)[1]).to(self.dtype)
         else:
             t = self.x[i] @ self.y[j].T
@@ -105,7 +102,6 @@ class _Operands:
         return weights
 
     def product(self, side: _Side, part: slice, tile: Any) -> Any:
-        """(tile @ side[part])ᵀ in float64."""
         if side.ones:
             return tile.sum(dim=1).double()
         product = (tile @ side.scaled[part]).double() * side.scale

@@ -88,8 +88,7 @@ class Flow:
         transforms: autoregressive layers, each a network with one hidden layer; one layer is MADE.
         components: of the Gaussian mixture that is the base, fitted with the rest; 0 is a standard normal.
         l2: λ of the penalty λ/2·Σw² on the weights of the layers, biases and base left out.
-        hidden: units of the hidden layer.
-        rate: of Adam.
+        rate: learning rate of Adam.
         patience: epochs without a better held-out likelihood before it stops.
     """
 
@@ -186,7 +185,6 @@ class Recipe:
     variants: tuple[str, ...] = tuple(VARIANTS)
 
     def flows(self) -> dict[str, Flow]:
-        """Every flow by its name."""
         made, maf = (Flow(k, base, L2, hidden=self.hidden, epochs=self.epochs) for k, base in ((1, 0), (5, 5)))
         variants = {f"{MAF}, {words}": replace(maf, **VARIANTS[words]) for words in self.variants}
         return {MADE: made, MAF: maf, **variants}
@@ -256,8 +254,7 @@ def fit(train: Array, recipe: Recipe, log: Log) -> dict[str, Any]:
     mixture = library(NAME, "sklearn.mixture", "scikit-learn").GaussianMixture
     mixtures = {name: mixture(k, n_init=5, random_state=0).fit(train) for name, k in MIXTURES.items()}
     folder = cache_folder("chicago")
-    flows = {name: trained(name, flow, train, folder, log) for name, flow in recipe.flows().items()}
-    return {**mixtures, **flows}
+    return mixtures | {name: trained(name, flow, train, folder, log) for name, flow in recipe.flows().items()}
 
 
 def _write(path: Path, models: Mapping[str, Any], test: Array, recipe: Recipe) -> None:
@@ -307,9 +304,7 @@ def load(key: str, contents: str) -> Study:
         raise InputError(f"{NAME}: {str(path)!r} is not what was prepared; run the command again")
     with np.load(path, allow_pickle=False) as file:
         stored = {name: file[name] for name in file.files}
-    left, right, bottom, top = (float(edge) for edge in stored.pop("extent"))
-    names = tuple(str(name) for name in stored.pop("names"))
-    return Study(names=names, extent=(left, right, bottom, top), **stored)
+    return Study(**stored | {name: tuple(stored[name].tolist()) for name in ("names", "extent")})
 
 
 def trial(setting: Setting, seed: int) -> dict[str, Any]:
@@ -336,7 +331,6 @@ def _study(results: Results) -> Study:
 
 
 def _with_maf(results: Results) -> list[Cell]:
-    """The settings with the paper's flow."""
     return [cell for cell in results if cell.setting["flow"] == MAF]
 
 
@@ -409,8 +403,8 @@ def figure(results: Results) -> Figure:
     for ax, cell in zip(axes, cells, strict=True):
         rates = {name: [rejected(cell, test, model) for model in LINEUP] for name, test in _tests(cell).items()}
         draw_bars(ax, TITLES[cell.setting["kernel"]], LINEUP, rates, papers)
-    handles, labels = axes[0].get_legend_handles_labels()
-    below.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, labelcolor=INK)
+    entries = axes[0].get_legend_handles_labels()
+    below.legend(*entries, loc="outside lower center", ncols=6, frameon=False, labelcolor=INK)
     return drawn
 
 
@@ -441,18 +435,16 @@ def _settings(quick: bool) -> list[Setting]:
     return [{"kernel": kernel, "flow": flow, "n": recipe.draw} for flow in flows for kernel in KERNELS]
 
 
-EXPERIMENTS = (
-    Experiment(
-        name=NAME,
-        title="Table 2: densities of the robberies in Chicago",
-        settings=_settings,
-        trials=(100, 3),
-        trial=trial,
-        table=table,
-        figure=figure,
-        checks=checks,
-        prepare=prepare,
-        data_options=("--data", "--download"),
-        extras=extras,
-    ),
+EXPERIMENT = Experiment(
+    name=NAME,
+    title="Table 2: densities of the robberies in Chicago",
+    settings=_settings,
+    trials=(100, 3),
+    trial=trial,
+    table=table,
+    figure=figure,
+    checks=checks,
+    prepare=prepare,
+    data_options=("--data", "--download"),
+    extras=extras,
 )

@@ -66,15 +66,6 @@ class DataOptions:
     features: Path | None = None
     download: bool = False
 
-    def names(self) -> list[str]:
-        """The options that were given, as on the command line.
-
-        >>> DataOptions(download=True).names()
-        ['--download']
-        """
-        values = {"--data": self.data, "--features": self.features, "--download": self.download or None}
-        return [name for name, value in values.items() if value is not None]
-
 
 def digits() -> tuple[Array, NDArray[np.uint8]]:
     """The handwritten digits of digits.md: images (1797, 64) with pixels in [0, 1], and their labels 0 to 9."""
@@ -122,16 +113,15 @@ def robberies(options: DataOptions, log: Log) -> Array:
     """Longitude and latitude (n, 2), sorted, from the user's file, the cache or, if asked for, the portal."""
     if options.data is not None:
         return _sorted(read_file(options.data))
-    cached = cache_folder("chicago") / CACHED
-    if options.download and not _intact(cached):
+    cached, checksum = (cache_folder("chicago") / name for name in (CACHED, f"{CACHED}.sha256"))
+    if options.download and not _intact(cached, checksum):
         log(f"table2-chicago: downloading {CACHED} from {urllib.parse.urlsplit(PORTAL).netloc}")
-        rows = download(PORTAL)
-        text = "lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in rows)
-        write_text_atomic(_checksum(cached), hashlib.sha256(text.encode()).hexdigest() + "\n")
+        text = "lon,lat\n" + "".join(f"{lon:.9f},{lat:.9f}\n" for lon, lat in download(PORTAL))
+        write_text_atomic(checksum, hashlib.sha256(text.encode()).hexdigest() + "\n")
         write_bytes_atomic(cached, text.encode())
     if not cached.exists():
         raise DataAbsent(HOW_TO_GET)
-    if not _intact(cached):
+    if not _intact(cached, checksum):
         raise InputError(f"{str(cached)!r} is not what was downloaded (its checksum differs); add --download")
     return _sorted(parse(cached.read_text(encoding="utf-8"), str(cached)))
 
@@ -235,11 +225,7 @@ def _read(address: str, timeout: float) -> bytes:
     return body
 
 
-def _checksum(path: Path) -> Path:
-    return path.with_name(path.name + ".sha256")
-
-
-def _intact(path: Path) -> bool:
-    if not (path.exists() and _checksum(path).exists()):
+def _intact(path: Path, checksum: Path) -> bool:
+    if not (path.exists() and checksum.exists()):
         return False
-    return hashlib.sha256(path.read_bytes()).hexdigest() == _checksum(path).read_text(encoding="utf-8").strip()
+    return hashlib.sha256(path.read_bytes()).hexdigest() == checksum.read_text(encoding="utf-8").strip()

@@ -49,8 +49,7 @@ def new_figure(panels: int, height: float = 4.2) -> tuple[Figure, list[Axes]]:
     """A figure with its panels side by side, 7 inches wide for one and wider for more."""
     figure = Figure(figsize=(3.2 + 3.8 * panels, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, panels, squeeze=False)
-    return figure, list(axes[0])
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
 def draw_curve(ax: Axes, label: str, look: Look, points: Sequence[Point]) -> None:

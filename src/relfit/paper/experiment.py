@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from matplotlib.figure import Figure
 
@@ -22,6 +22,7 @@ from relfit.util.errors import BackendUnavailable, InputError
 
 ALPHA = 0.05
 
+T = TypeVar("T")
 Setting = dict[str, Any]
 Decision = dict[str, Any]
 Row = dict[str, object]
@@ -88,7 +89,6 @@ class Cell(NamedTuple):
 
     @property
     def x(self) -> float:
-        """The value of what varies."""
         x: float = next(iter(self.setting.values()))
         return x
 
@@ -125,7 +125,6 @@ class Point(NamedTuple):
         return self.value, self.error
 
     def at(self, axis: str) -> str:
-        """The point in words."""
         return f"{self.value:.3f} ± {self.error:.3f} at {axis} = {self.x:g}"
 
 
@@ -172,8 +171,6 @@ class Experiment:
         settings: the settings of the quick version (True) or the full one; JSON-able.
         trials: trials per setting, (full, quick).
         trial: module-level, a pure function of (setting, seed); returns {"decisions": […]}.
-        table: the rows of the table.
-        figure: the picture.
         checks: what must hold; claims whose settings were not run are left out.
         prepare: for real data: finds or fetches them (and trains models), and returns what is added to every
             setting, a digest that names what was prepared; raises DataAbsent where the data are not there.
@@ -194,7 +191,6 @@ class Experiment:
     extras: Callable[[Results], Mapping[str, list[Row]]] | None = None
 
     def count(self, quick: bool) -> int:
-        """Trials per setting."""
         return self.trials[1] if quick else self.trials[0]
 
 
@@ -205,6 +201,11 @@ def grid(axis: str, full: Sequence[float], quick: Sequence[float], **fixed: Any)
     [{'n': 50}, {'n': 500}]
     """
     return lambda short: [{axis: value, **fixed} for value in (quick if short else full)]
+
+
+def from_setting(make: Callable[..., T], setting: Setting) -> T:
+    """The problem or the images of a setting: `make` called with everything but the sample size n."""
+    return make(**{name: value for name, value in setting.items() if name != "n"})
 
 
 def tidy(name: str, results: Results) -> list[Row]:

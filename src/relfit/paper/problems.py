@@ -6,7 +6,7 @@ All distributions are finite mixtures of Gaussians. P1, P2, … are the models, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,8 +17,7 @@ from relfit import Density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 
-RBM_SEED = 0
-"""Seed of `numpy.random.default_rng` that draws B, then b, then c of the reference RBM."""
+RBM_SEED = 0  # draws B, then b, then c of the reference RBM
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,6 @@ class Problem:
 
     @property
     def dim(self) -> int:
-        """Number of columns d."""
         return int(self.reference.means.shape[1])
 
     @property
@@ -148,11 +146,6 @@ def candidates(problem: Problem, measure: str, n: int, seed: int) -> tuple[Array
     """A drawn reference and the models as `compare` takes them: samples for "mmd", densities for "ksd"."""
     reference, samples = draw(problem, n, seed)
     return reference, dict(samples) if measure == "mmd" else dict(problem.densities())
-
-
-def problem_of(make: Callable[..., Problem], setting: Mapping[str, Any]) -> Problem:
-    """The problem of a setting: `make` called with everything but the sample size n."""
-    return make(**{name: value for name, value in setting.items() if name != "n"})
 
 
 def _gaussian(mean: Array, covariance: Array) -> GaussianMixture:
@@ -236,8 +229,7 @@ def mixture_1d() -> Problem:
     (the tests check it by quadrature for Gaussian kernels of many bandwidths).
     """
     weights = np.array([0.5, 0.7, 0.75])
-    centres = np.array([[1.0], [-1.0]])
-    r, *models = (GaussianMixture(np.array([rho, 1.0 - rho]), centres, np.eye(1)) for rho in weights)
+    r, *models = (GaussianMixture(np.array([p, 1.0 - p]), np.array([[1.0], [-1.0]]), np.eye(1)) for p in weights)
     return _problem(r, models, weights[1:] - weights[0])
 
 

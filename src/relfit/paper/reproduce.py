@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -32,12 +33,11 @@ from relfit.paper.experiment import Cell, Check, Experiment, markdown_table, tid
 from relfit.paper.runner import Store, Trial, run_trials
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic, write_text_atomic
-from relfit.util.progress import Progress
 
 ALL = "all"
 CATALOGUE: dict[str, Experiment] = {
     experiment.name: experiment
-    for family in (synthetic.FIGURE_1, table1.EXPERIMENTS, chicago.EXPERIMENTS, synthetic.APPENDIX, tpr.EXPERIMENTS)
+    for family in (synthetic.FIGURE_1, table1.EXPERIMENTS, (chicago.EXPERIMENT,), synthetic.APPENDIX, tpr.EXPERIMENTS)
     for experiment in family
 }
 # Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
@@ -82,10 +82,8 @@ def reproduce(
     out: str | os.PathLike[str],
     *,
     quick: bool = False,
-    workers: int | None = None,
-    executor: Any = None,
-    progress: Progress | bool | None = None,
     data_options: DataOptions | None = None,
+    **options: Any,
 ) -> Report:
     """Run what is missing of an experiment and write its outputs to OUT/NAME.
 
@@ -94,7 +92,7 @@ def reproduce(
     """
 
     def log(line: str) -> None:
-        if progress is not False:
+        if options.get("progress") is not False:
             print(line, file=sys.stderr, flush=True)
 
     # The digest of what was prepared is a part of every setting.
@@ -104,14 +102,14 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     with Store(Path(out) / STORE, version=VERSION) as store:
         function = partial(timed, experiment.trial)
-        options: dict[str, Any] = {"workers": workers, "executor": executor, "progress": progress}
         stored = run_trials(store, experiment.name, settings, experiment.count(quick), function, **options)
     results = [Cell(setting, outcomes) for setting, outcomes in zip(settings, stored, strict=True)]
-    tables = {"": experiment.table(results), **(experiment.extras(results) if experiment.extras is not None else {})}
-    parts = [f"\n{line}\n\n{markdown_table(rows)}" if line else markdown_table(rows) for line, rows in tables.items()]
+    extras = {} if experiment.extras is None else experiment.extras(results)
+    parts = [f"\n{line}\n\n{markdown_table(rows)}" for line, rows in extras.items()]
     outcomes = [outcome for cell in results for outcome in cell.outcomes]
     checks, seconds = tuple(experiment.checks(results)), sum(outcome["seconds"] for outcome in outcomes)
-    report = Report(folder, "".join(parts), checks, len(outcomes), seconds)
+    table = "".join([markdown_table(experiment.table(results)), *parts])
+    report = Report(folder, table, checks, len(outcomes), seconds)
     _write_outputs(experiment, results, report, quick)
     return report
 
@@ -124,12 +122,9 @@ def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Repo
     writer.writeheader()
     writer.writerows(rows)
     write_text_atomic(folder / "trials.csv", text.getvalue())
-    try:
-        import pyarrow
+    if find_spec("pyarrow") is not None:
         import pyarrow.parquet
-    except ImportError:
-        pass
-    else:
+
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
         write_bytes_atomic(folder / "trials.parquet", sink.getvalue().to_pybytes())
@@ -156,15 +151,11 @@ def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Repo
 def timed(trial: Trial, setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """The outcome of a trial with the processor time it took, which other work on the machine does not lengthen."""
     start = time.process_time()
-    outcome = trial(setting, seed)
-    return {**outcome, "seconds": round(time.process_time() - start, 6)}
+    return {**trial(setting, seed), "seconds": round(time.process_time() - start, 6)}
 
 
 def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) -> list[str]:
-    """Write the page at `path`, its pictures to images/reproduction beside it; return the experiments in it.
-
-    An experiment without outputs in `out` is left out.
-    """
+    """Write a page of the experiments with outputs in `out`, pictures beside it; return the experiments in it."""
     finished = [experiment for experiment in CATALOGUE.values() if (Path(out) / experiment.name / "run.json").exists()]
     if not finished:
         raise InputError(f"out: expected outputs of experiments in {os.fspath(out)!r}, found none; run them first")

@@ -4,8 +4,8 @@ A trial is a pure module-level function of (setting, seed), so a finished one is
 depend neither on the number of workers nor on the order in which they arrive.
 
 The store is an SQLite file with one row per finished trial, keyed by (experiment, version, setting, seed). It is in WAL
-mode with synchronous=FULL: once `put` returns, the row survives kill -9 and a power cut. Any number of processes may
-write to one file on a local disk (WAL does not work over network file systems).
+mode with synchronous=FULL: once `put_many` returns, the rows survive kill -9 and a power cut. Any number of processes
+may write to one file on a local disk (WAL does not work over network file systems).
 """
 
 from __future__ import annotations
@@ -86,27 +86,19 @@ class Store(Database):
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store(f"{folder}/store.sqlite") as store:
-    ...     store.put("demo", {"n": 50}, 0, {"worse": 1})
-    ...     store.done("demo", {"n": 50}), store.results("demo", {"n": 50})
-    ({0}, [{'worse': 1}])
+    ...     store.put_many("demo", {"n": 50}, [(0, {"worse": 1})])
+    ...     store.by_seed("demo", {"n": 50})
+    {0: {'worse': 1}}
     """
 
     def __init__(self, path: str | os.PathLike[str], *, version: str = "1") -> None:
         super().__init__(path, STORE)
         self.version = version
 
-    def done(self, experiment: str, setting: Mapping[str, Any]) -> set[int]:
-        """The seeds whose trials are stored."""
-        return set(self.by_seed(experiment, setting))
-
-    def put(self, experiment: str, setting: Mapping[str, Any], seed: int, result: Mapping[str, Any]) -> None:
-        """Store one trial, on disk when this returns; a trial that is stored already is left as it is."""
-        self.put_many(experiment, setting, [(seed, result)])
-
     def put_many(
         self, experiment: str, setting: Mapping[str, Any], trials: Iterable[tuple[int, Mapping[str, Any]]]
     ) -> None:
-        """Store (seed, result) pairs of one setting in one transaction: all or none."""
+        """Store (seed, result) pairs of one setting in one transaction; a trial that is stored already is kept."""
         key = (experiment, self.version, canonical_json(setting))
         rows = [(*key, int(seed), canonical_json(result)) for seed, result in trials]
         with self.transaction() as connection:
@@ -164,7 +156,7 @@ def run_trials(
     seeds = sorted({int(seed) for seed in (range(trials) if isinstance(trials, int) else trials)})
     if not seeds:
         raise InputError("trials: expected a positive number of trials or a list of seeds; got none")
-    done = {text: store.done(experiment, json.loads(text)) for text in texts}
+    done = {text: store.by_seed(experiment, json.loads(text)) for text in texts}
     missing = {text: [seed for seed in seeds if seed not in done[text]] for text in done}
     total = len(seeds) * len(missing)
     left = sum(map(len, missing.values()))
@@ -263,8 +255,7 @@ def _batch_size(seconds_per_trial: float | None) -> int:
 
 def _drain(running: set[Future[_Batch]], keep: Callable[[_Batch], None]) -> None:
     """Cancel what has not started, wait for the rest and keep it; the first error is the one that counts."""
-    started = [future for future in running if not future.cancel()]
-    for future in wait(started).done:
+    for future in wait([future for future in running if not future.cancel()]).done:
         if future.exception() is None:
             keep(future.result())
 
@@ -290,8 +281,7 @@ def _pool(executor: Any, workers: int) -> Iterator[Executor]:
         yield executor.get_executor() if hasattr(executor, "get_executor") else executor
         return
     # spawn: a fork would copy locks held by BLAS and CUDA threads.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     try:
         yield pool
     finally:

@@ -20,7 +20,7 @@ from relfit import Gaussian, MultiScale, compare, compare_pair
 from relfit.paper import experiment, problems
 from relfit.paper.drawing import BLUE, FAINT, INK, LOOKS, RED, add_legend, draw_curve, draw_level, dress, new_figure
 from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Point, Results, Row, Setting, curve
-from relfit.paper.problems import Problem, draw, problem_of
+from relfit.paper.problems import Problem, draw
 from relfit.util.arrays import Array
 
 # A test: the discrepancy that it uses, and its options.
@@ -68,12 +68,11 @@ def rbm_pair(epsilon: float) -> Problem:
 
 def pair_trial(make: Callable[..., Problem], tests: Tests, setting: Setting, seed: int) -> dict[str, Any]:
     """One draw of the problem that `make` returns, decided by each test."""
-    problem = problem_of(make, setting)
+    problem = experiment.from_setting(make, setting)
     reference, samples = draw(problem, setting["n"], seed)
     models: dict[str, Mapping[str, Any]] = {"mmd": samples, "ksd": problem.densities()}
     # The published code's rule for MMD: σ² = ½(mean_i median‖x^i − r‖)², on at most 1000 rows.
-    rows = reference[:BANDWIDTH_ROWS]
-    medians = [np.median(cdist(sample[:BANDWIDTH_ROWS], rows)) for sample in samples.values()]
+    medians = [np.median(cdist(sample[:BANDWIDTH_ROWS], reference[:BANDWIDTH_ROWS])) for sample in samples.values()]
     published: dict[str, Any] = {"kernel": Gaussian(float(np.mean(medians) / np.sqrt(2.0)))}
     decisions = []
     for name, (kind, options) in tests.items():
@@ -240,7 +239,7 @@ def calibration_checks(results: Results) -> list[Check]:
 
 def many_trial(make: Callable[..., Problem], setting: Setting, seed: int) -> dict[str, Any]:
     """One draw of the problem that `make` returns, its models compared by every test."""
-    problem = problem_of(make, setting)
+    problem = experiment.from_setting(make, setting)
     reference, samples = draw(problem, setting["n"], seed)
     models: dict[str, Any] = {"mmd": samples, "ksd": problem.densities()}
     decisions = []

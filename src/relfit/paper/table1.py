@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,21 +27,8 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 
-
-class Mixture(NamedTuple):
-    """A model: the fraction of the first group, and whether its images are generated."""
-
-    fraction: float
-    generated: bool
-
-
-MODELS = {
-    "G .50/.50": Mixture(0.50, True),
-    "R .60/.40": Mixture(0.60, False),
-    "R .40/.60": Mixture(0.40, False),
-    "R .51/.49": Mixture(0.51, False),
-    "R .52/.48": Mixture(0.52, False),
-}
+# The fraction of the first group in each model; the images of one model are generated.
+MODELS = {"G .50/.50": 0.50, "R .60/.40": 0.60, "R .40/.60": 0.40, "R .51/.49": 0.51, "R .52/.48": 0.52}
 GENERATED, TRULY_BEST = "G .50/.50", "R .51/.49"
 TESTS: dict[str, dict[str, Any]] = {
     "RelPSI": {"test": "relpsi"},
@@ -157,7 +144,7 @@ class Source:
 
 def rows_needed(n: int) -> int:
     """Real images of a group that a trial needs: half of the reference, and the larger part of a model."""
-    return n // 2 + max(_counts(mixture.fraction, n)[0] for mixture in MODELS.values())
+    return n // 2 + max(_counts(fraction, n)[0] for fraction in MODELS.values())
 
 
 def _counts(fraction: float, n: int) -> tuple[int, int]:
@@ -176,22 +163,22 @@ def draw(source: Source, n: int, seed: int) -> tuple[Array, dict[str, Array]]:
     reference = np.concatenate([group[:count] for group, count in zip(shuffled, halves, strict=True)])
     rest = [group[count:] for group, count in zip(shuffled, halves, strict=True)]
 
-    def sample(mixture: Mixture, rng: np.random.Generator) -> Array:
-        counts = _counts(mixture.fraction, n)
-        if mixture.generated:
+    def sample(name: str, rng: np.random.Generator) -> Array:
+        counts = _counts(MODELS[name], n)
+        if name == GENERATED:
             return np.concatenate([source.generate(k, count, rng) for k, count in enumerate(counts)])
         return np.concatenate([_without_replacement(rest[k], count, rng) for k, count in enumerate(counts)])
 
-    return reference, {name: sample(MODELS[name], rng) for name, rng in zip(MODELS, streams, strict=True)}
+    return reference, {name: sample(name, rng) for name, rng in zip(MODELS, streams, strict=True)}
 
 
 def _without_replacement(rows: Array, count: int, rng: np.random.Generator) -> Array:
     return rows[rng.choice(len(rows), count, replace=False)]
 
 
-def _trial(source: Source, n: int, seed: int) -> dict[str, Any]:
-    """One draw: the verdicts of every test, and FID."""
-    reference, samples = draw(source, n, seed)
+def trial(make: Callable[..., Source], setting: Setting, seed: int) -> dict[str, Any]:
+    """One draw of n images for the reference and each model: the verdicts of every test, and FID."""
+    reference, samples = draw(experiment.from_setting(make, setting), setting["n"], seed)
     pair = {name: samples[name] for name in (GENERATED, TRULY_BEST)}
     runs = [(name, samples, options) for name, options in TESTS.items()] + [(PAIRED, pair, {"test": "relpsi"})]
     decisions: list[Decision] = []
@@ -296,11 +283,6 @@ def digits_source() -> Source:
     return Source((first, second), generate)
 
 
-def digits_trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of n images for the reference and each model."""
-    return _trial(digits_source(), setting["n"], seed)
-
-
 def prepare_celeba(options: DataOptions, quick: bool, log: Log) -> Setting:
     """Check the four files and note where they are; their digest stands for them in the settings."""
     if options.features is None:
@@ -348,19 +330,12 @@ def _pointer(key: str) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _celeba_source(key: str) -> Source:
-    folder = Path(json.loads(_pointer(key).read_text(encoding="utf-8"))["folder"])
-
-    def arrays(names: Sequence[str]) -> list[Array]:
-        return [np.asarray(_open(folder / name), dtype=np.float64) for name in names]
-
-    (smiling, others), generated = arrays(REAL_FILES), arrays(GENERATED_FILES)
+def celeba_source(features: str) -> Source:
+    """The faces of the files with this digest."""
+    folder = Path(json.loads(_pointer(features).read_text(encoding="utf-8"))["folder"])
+    names = (*REAL_FILES, *GENERATED_FILES)
+    smiling, others, *generated = (np.asarray(_open(folder / name), dtype=np.float64) for name in names)
     return Source((smiling, others), lambda group, count, rng: _without_replacement(generated[group], count, rng))
-
-
-def celeba_trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of n faces for the reference and each model."""
-    return _trial(_celeba_source(setting["features"]), setting["n"], seed)
 
 
 EXPERIMENTS = (
@@ -369,7 +344,7 @@ EXPERIMENTS = (
         title="Table 1: mixtures of smiling and other faces (CelebA)",
         settings=experiment.grid("n", (CELEBA_SIZE,), (QUICK_CELEBA_SIZE,)),
         trials=(100, 4),
-        trial=celeba_trial,
+        trial=partial(trial, celeba_source),
         table=table,
         figure=partial(figure, "CelebA"),
         checks=checks,
@@ -382,7 +357,7 @@ EXPERIMENTS = (
         title="Table 1 with digits: mixtures of two groups of images",
         settings=experiment.grid("n", SIZES, QUICK_SIZES),
         trials=(100, 6),
-        trial=digits_trial,
+        trial=partial(trial, digits_source),
         table=table,
         figure=partial(figure, "Digits"),
         checks=digits_checks,

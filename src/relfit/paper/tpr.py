@@ -28,7 +28,7 @@ from relfit import Gaussian, compare
 from relfit.paper import experiment
 from relfit.paper.drawing import BLUE, GREEN, INK, ORANGE, RED, Look, add_legend, draw_points, dress, new_figure
 from relfit.paper.experiment import ALPHA, Cell, Check, Experiment, Point, Results, Row, Setting, curve, declared
-from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, problem_of, rotation_2d
+from relfit.paper.problems import GaussianMixture, Problem, candidates, mixture_1d, rotation_2d
 from relfit.util.arrays import Array
 
 ORDER = 32  # nodes per dimension and component: means and variances are right to 2e-4 or better on these problems
@@ -104,19 +104,16 @@ def nodes(mixture: GaussianMixture) -> tuple[Array, Array]:
     grid = np.stack(np.meshgrid(*[abscissae] * d, indexing="ij"), axis=-1).reshape(-1, d)
     weight = np.prod(np.stack(np.meshgrid(*[weights / weights.sum()] * d, indexing="ij"), axis=-1), axis=-1).ravel()
     spread = grid @ np.linalg.cholesky(mixture.covariance).T
-    points = (mixture.means[:, None, :] + spread).reshape(-1, d)
-    return points, np.asarray(np.outer(mixture.weights, weight).ravel())
+    return (mixture.means[:, None, :] + spread).reshape(-1, d), np.asarray(np.outer(mixture.weights, weight).ravel())
 
 
 def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
-    """The gap of a pair kernel given in blocks, a block for two of the independent samples.
-
-    √w scales the blocks so that sums over nodes are expectations.
-    """
+    """The gap of a pair kernel given in blocks, one for two of the samples, with the weights of their nodes."""
     count = range(len(weights))
     rows = [[kernels[i][j] @ weights[j] for j in count] for i in count]
     columns = [[weights[i] @ kernels[i][j] for j in count] for i in count]
     means = [[float(weights[i] @ rows[i][j]) for j in count] for i in count]
+    # √w scales the blocks so that sums over nodes are expectations.
     roots = [np.sqrt(w) for w in weights]
     centred = [
         [
@@ -216,7 +213,7 @@ def rotated(angle: float) -> Problem:
 
 def trial(make: Callable[..., Problem], measure: str, setting: Setting, seed: int) -> dict[str, Any]:
     """One draw of the problem that `make` returns: MMD of samples, or KSD of the models' scores."""
-    reference, models = candidates(problem_of(make, setting), measure, setting["n"], seed)
+    reference, models = candidates(experiment.from_setting(make, setting), measure, setting["n"], seed)
     options: dict[str, dict[str, Any]] = {RELPSI: {"test": "relpsi"}}
     options |= {name: experiment.relmulti(fraction) for name, fraction in SPLITS.items()}
     fixed: dict[str, Any] = {"kernel": Gaussian(BANDWIDTH), "alpha": ALPHA, "rng": seed, "progress": False}
