@@ -51,8 +51,8 @@ def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> C
     reference = ours.covariance / n
     directions = np.stack([x.mean - ours.mean for x in theirs])
     directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), np.finfo(float).tiny)
-    common = 4.0 * np.einsum("ij,jk,ik->i", directions, reference, directions)
-    along = common + [4.0 * float(u @ x.covariance @ u) / m for u, x, m in zip(directions, theirs, sizes, strict=True)]
+    spreads = [reference + x.covariance / m for x, m in zip(theirs, sizes, strict=True)]
+    along = np.array([4.0 * float(u @ spread @ u) for u, spread in zip(directions, spreads, strict=True)])
 
     def errors(covariance: Array, who: str) -> Array:
         values, vectors = np.linalg.eigh(covariance)
@@ -74,6 +74,10 @@ def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> C
     second *= np.minimum(np.sqrt(np.diag(whole)) / second.std(axis=1), 1.0)[:, None]
     missing_sizes, axes = np.linalg.eigh(whole - second @ second.T / DRAWS)
     second += (axes * np.sqrt(np.maximum(missing_sizes, 0.0))) @ (axes.T @ rest)
+    first = estimates.projection - 2.0 * whole
+    # Far from the data the ratio of two unbiased estimates tells the variance along δ; close to it, the features do.
+    noise = np.sqrt(np.diag(whole))
+    along = (np.maximum(np.diag(first), 0.0) + noise * along) / (np.maximum(estimates.values, 0.0) + noise)
     freedom = min(n, *sizes) - 1
     shrunk = np.sqrt(stream(seed, "close law", "freedom").chisquare(freedom, DRAWS) / freedom)
-    return CloseLaw(estimates.projection - 2.0 * whole, along, common, whole, second, normal, shrunk)
+    return CloseLaw(first, along, whole, second, normal, shrunk)

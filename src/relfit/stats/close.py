@@ -43,7 +43,6 @@ class CloseLaw:
     Attributes:
         first: (l, l) V − 2·S2, unbiased for the covariance of the first-order parts.
         along: (l,) w_i, the variance of the first-order part of D̂_i in units of D_i.
-        common: (l,) the part of w_i that comes from the reference rows, which all models share.
         second_order: (l, l) S2.
         second: (l, draws) draws of the second-order parts, with mean 0 and covariance S2.
         normal: (l, draws) standard normal draws for the first-order parts.
@@ -52,7 +51,6 @@ class CloseLaw:
 
     first: Array
     along: Array
-    common: Array
     second_order: Array
     second: Array
     normal: Array
@@ -66,7 +64,7 @@ class CloseLaw:
     def _first_order(self, values: Array, at: Array, models: Array) -> Array:
         """(k, k) the covariance of the first-order parts of these models, if their squared distances are `at`."""
         both = np.ix_(models, models)
-        at, along, common = at[models], self.along[models], self.common[models]
+        at, along = at[models], self.along[models]
         scale = np.sqrt(np.divide(at, np.maximum(values[models], at), out=np.zeros_like(at), where=at > 0.0))
         estimated = scale[:, None] * self.first[both] * scale
         apart = ~np.eye(len(models), dtype=bool)
@@ -76,7 +74,7 @@ class CloseLaw:
             mean, spread = float(estimated[apart].mean()), float(estimated[apart].var())
             kept = 1.0 - min(1.0, noise**2 / spread) if spread > 0.0 else 0.0
             estimated = mean + kept * (estimated - mean)
-        limit = np.sqrt(at * common)
+        limit = np.sqrt(at * along)
         covariance = np.clip(estimated, -np.outer(limit, limit), np.outer(limit, limit))
         np.fill_diagonal(covariance, at * along)
         sizes, axes = np.linalg.eigh(covariance)
