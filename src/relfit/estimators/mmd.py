@@ -278,7 +278,10 @@ class Samples(Kind):
         kernel, samples = settings.kernel.moved(centre), samples_of(data)
 
         def fetch(rows: Rows) -> list[Array]:
-            return [np.asarray(host(x[orders[key][rows]]) - centre) for key, x in samples.items()]
+            fetched = [np.asarray(host(x[orders[key][rows]]), dtype=np.float64) for key, x in samples.items()]
+            for x in fetched:
+                x -= centre
+            return fetched
 
         n, width = len(data.reference), self.width(data, settings.dependence)
         values, band_values = partial(pair_values, kernel), partial(mmd_band_values, kernel)
