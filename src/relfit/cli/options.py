@@ -151,7 +151,8 @@ data_options = together(
         _setting(
             "--variance",
             "With complete, how the variance is estimated. projection, which auto stands for, is conservative for "
-            "models close to the data; corrected counts its second-order part only once.",
+            "models close to the data; corrected counts its second-order part only once; second-order (best set of "
+            "independent samples) uses the law of both parts and finds most.",
             choices=VARIANCES,
         ),
     ),

@@ -9,6 +9,7 @@ from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
+from relfit.estimators.landmarks import close_law
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
@@ -27,10 +28,16 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             estimates = kind.grouped(data, settings, groups)
         else:
             estimates = kind.estimate(data, settings)
-        covariance = estimates.corrected if settings.estimator.corrected else estimates.projection
-        fraction = estimates.second_order_fraction()
+        close = close_law(data, settings, estimates) if settings.estimator.second_order else None
+        if close is not None:
+            covariance, fraction = close.covariance(estimates.values), None
+        else:
+            covariance = estimates.corrected if settings.estimator.corrected else estimates.projection
+            fraction = estimates.second_order_fraction()
     # V holds the second-order part twice, and it is known off the diagonal too.
-    plain = not settings.estimator.corrected and settings.dependence == "independent" and groups is None
+    plain = (
+        close is None and not settings.estimator.corrected and settings.dependence == "independent" and groups is None
+    )
     second = estimates.second_order
     note = (settings.note,) if settings.note else ()
     group_sizes = None
@@ -48,6 +55,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         (*note, *estimates.notes, *column_notes(data, settings.kernel)),
         group_sizes,
         second if plain and second is not None and second.ndim == 2 else None,
+        close=close,
     )
 
 

@@ -34,6 +34,7 @@ class Estimates:
         covariance: the covariance of the estimates where it is not that of the ψ rows.
         alignment: (l,) how many standard errors speak for row a of the model going with row a of the reference; NaN
             for samples of unequal size.
+        unbiased_second_order: (l, l) the second-order part without the small bias of `second_order`, or None.
     """
 
     values: Array
@@ -42,6 +43,7 @@ class Estimates:
     notes: tuple[str, ...] = ()
     covariance: Array | None = None
     alignment: Array | None = None
+    unbiased_second_order: Array | None = None
 
     @property
     def projection(self) -> Array:
@@ -144,6 +146,11 @@ class Estimator(ABC):
     @property
     def corrected(self) -> bool:
         """True if the second-order part of the covariance is to be counted once."""
+        return False
+
+    @property
+    def second_order(self) -> bool:
+        """True if the law of the first- and second-order parts is asked for."""
         return False
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)

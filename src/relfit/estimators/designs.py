@@ -49,7 +49,7 @@ BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
 # Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
 # correction (docs/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
 PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
-VARIANCES = ("auto", "projection", "corrected")
+VARIANCES = ("auto", "projection", "corrected", "second-order")
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ class Complete(Estimator):
     """All pairs of rows.
 
     Args:
-        variance: "projection" (first-order theory, conservative for models close to the data) or "corrected" (its
-            second-order part counted once); "auto" is projection.
+        variance: "projection" (first-order theory, conservative for models close to the data), "corrected" (its
+            second-order part counted once) or "second-order" (the law of both parts, for the best set of independent
+            samples: finds more among models close to the data); "auto" is projection.
     """
 
     variance: str = "auto"
@@ -72,6 +73,10 @@ class Complete(Estimator):
     @property
     def corrected(self) -> bool:
         return self.variance == "corrected"
+
+    @property
+    def second_order(self) -> bool:
+        return self.variance == "second-order"
 
 
 @dataclass(frozen=True)

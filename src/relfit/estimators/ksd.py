@@ -357,6 +357,7 @@ class Densities(Kind):
             raise InputError(
                 f'dependence={dependence!r}: describes samples of the models; densities have none, use "independent"'
             )
+        _refuse_second_order(estimator)
         check_continuous("reference", data.reference)
 
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
@@ -396,6 +397,11 @@ def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) 
     return scores_of(name, density, x)
 
 
+def _refuse_second_order(estimator: Estimator) -> None:
+    if estimator.second_order:
+        raise InputError('variance="second-order": known for MMD, got densities and KSD; use variance="corrected"')
+
+
 def check_continuous(argument: str, rows: Array) -> None:
     """Refuse data that are not continuous, or whose fourth powers do not fit into float64."""
     largest, whole = 0.0, True
@@ -431,6 +437,7 @@ class Target(Kind):
             raise InputError(
                 'variance="corrected": cannot be combined with a chain, whose variance comes from batches; leave it out'
             )
+        _refuse_second_order(estimator)
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
         self.check_shared({len(x) for x in data.samples.values()}, dependence, grouped=grouped)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 import numpy as np
 
 from relfit.data.load import Data
@@ -23,8 +20,9 @@ LANDMARKS, DRAWS = 100, 4000
 def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> CloseLaw:
     """The law of MMD² of independent samples, both its parts.
 
-    The features are those of Nyström at landmarks drawn from all rows. They tell the direction of each μ_i − μ_r and the
-    covariances of the rows; how large the second-order part is, all pairs of rows tell (`estimates.second_order`).
+    The features are those of Nyström at landmarks, which are rows of all samples. They give the direction of each
+    μ_i − μ_r and the covariances of the rows. How large the second-order part is comes from all pairs of rows
+    (`estimates.unbiased_second_order`).
     """
     kernel, seed = settings.kernel, settings.seed
     centre = centre_for(data.reference, kernel)
@@ -69,7 +67,7 @@ def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> C
         np.stack([stream(seed, f"close law, {part}", f"model {name}").standard_normal(DRAWS) for name in data.samples])
         for part in ("first order", "rest")
     )
-    whole = estimates.second_order
+    whole = estimates.unbiased_second_order
     assert whole is not None  # noqa: S101  (complete estimates of samples have it)
     second *= np.minimum(np.sqrt(np.diag(whole)) / second.std(axis=1), 1.0)[:, None]
     missing_sizes, axes = np.linalg.eigh(whole - second @ second.T / DRAWS)

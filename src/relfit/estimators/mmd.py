@@ -35,7 +35,7 @@ from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 # Standard errors above which rows compared as independent are called aligned, and below which paired rows are doubted.
-_ALIGNED, _UNALIGNED = 5.0, 1.0
+_ALIGNED, _UNALIGNED = 5.0, 2.0
 
 
 def complete(
@@ -62,13 +62,15 @@ def complete(
         psi = Psi(centred(g + np.stack(f, axis=1)))
     else:
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
+    diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
     aligned = [
         _alignment(kernel, in_parts(x, centre), in_parts(reference, centre), p, paired)
         if len(x) == len(reference)
         else math.nan
         for x, p in zip(samples, cross, strict=True)
     ]
-    return Estimates(values, psi, _second_order(inner, cross), alignment=np.array(aligned))
+    second_order, unbiased = _second_order(diagonals, inner, cross), _unbiased_second_order(inner, cross)
+    return Estimates(values, psi, second_order, alignment=np.array(aligned), unbiased_second_order=unbiased)
 
 
 def _alignment(kernel: Kernel, model: Iterable[Any], reference: Iterable[Any], sums: Sums, paired: bool) -> float:
@@ -179,20 +181,23 @@ def columns_of(sums: Sums) -> Array:
     return sums.columns
 
 
-def _second_order(inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+def _second_order(diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
     """
-    reference, *models = map(_second_order_within, inner)
+    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(inner, diagonals, strict=True))
     return reference + np.diag([x + _second_order_across(p) for x, p in zip(models, cross, strict=True)])
 
 
-def _second_order_within(sums: Sums) -> float:
-    """2ζ/(n(n−1)); ζ = Σ_{a≠b} k̃²/(n(n−3)) is unbiased with k centred by sums that leave out the diagonal."""
-    rows, n = sums.rows, len(sums.rows)
-    total = sums.squares - 2.0 * float(rows @ rows) / (n - 2) + float(rows.sum()) ** 2 / ((n - 1) * (n - 2))
-    return 2.0 * max(total, 0.0) / (n * (n - 3)) / (n * (n - 1))
+def _second_order_within(sums: Sums, diagonal: Array) -> float:
+    rows = sums.rows + diagonal
+    n = len(rows)
+    means, mean = rows / n, float(rows.mean()) / n
+    total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
+    on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
+    pairs = n * (n - 1)
+    return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
 
 
 def _second_order_across(sums: Sums) -> float:
@@ -200,8 +205,28 @@ def _second_order_across(sums: Sums) -> float:
     pairs = len(rows) * len(columns)
     centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
     total = sums.squares - centring + float(rows.sum()) ** 2 / pairs
-    # Centring by rows and by columns takes a degree of freedom from each.
-    return 4.0 * max(total, 0.0) / (pairs * (len(rows) - 1) * (len(columns) - 1))
+    return 4.0 * max(total, 0.0) / pairs**2
+
+
+def _unbiased_second_order(inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+    """The same with ζ from sums that leave out the diagonal: unbiased, also where rows resemble only themselves.
+
+    Within a sample ``ζ = Σ_{a≠b} k̃_ab²/(n(n−3))`` with
+    ``k̃_ab = k_ab − Σ_{c≠a} k_ac/(n−2) − Σ_{c≠b} k_cb/(n−2) + Σ_{c≠d} k_cd/((n−1)(n−2))``;
+    across, centring by rows and by columns takes a degree of freedom each.
+    """
+
+    def within(sums: Sums) -> float:
+        rows, n = sums.rows, len(sums.rows)
+        total = sums.squares - 2.0 * float(rows @ rows) / (n - 2) + float(rows.sum()) ** 2 / ((n - 1) * (n - 2))
+        return 2.0 * max(total, 0.0) / (n * (n - 3)) / (n * (n - 1))
+
+    def across(sums: Sums) -> float:
+        n, m = len(columns_of(sums)), len(sums.rows)
+        return _second_order_across(sums) * (n / (n - 1)) * (m / (m - 1))
+
+    reference, *models = map(within, inner)
+    return reference + np.diag([x + across(p) for x, p in zip(models, cross, strict=True)])
 
 
 def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence) -> tuple[str, ...]:
@@ -216,7 +241,9 @@ def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence
             f'rows of {listed(apart)} do not look like partners of the reference rows, but were compared as "paired"; '
             "check their order",
         )
-    aligned = [name for name, z in zip(data.samples, alignment, strict=True) if abs(z) > _ALIGNED]
+    # Rows that are copies of reference rows have a note of their own.
+    numbers = zip(data.samples, alignment, strict=True)
+    aligned = [name for name, z in numbers if abs(z) > _ALIGNED and name not in data.shared_rows]
     if not aligned:
         return ()
     return (

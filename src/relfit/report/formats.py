@@ -223,7 +223,10 @@ def _cited(keys: str) -> str:
 
 def _compared(comparison: Comparison) -> str:
     measure, compared = measure_of(comparison), f"We compared {len(comparison.names)} models{_rows(comparison)}"
-    corrected = ", with its second-order part counted once" if comparison.variance == "corrected" else ""
+    corrected = {
+        "corrected": ", with its second-order part counted once",
+        "second-order": ", with its first- and second-order parts estimated separately",
+    }.get(comparison.variance or "", "")
     what = "items" if measure.kind == "values" else "rows"
     grouped = f", treating {what} of one group as dependent" if comparison.groups else ""
     if measure.kind == "values":

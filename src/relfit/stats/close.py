@@ -12,8 +12,9 @@ parts, each with its own size:
 
 - *First order.* V − 2·S2 is unbiased for the covariance of 2 δ_i·(e_i − e_r), but too noisy to use as it is: it has
   negative eigenvalues, and cutting them off leaves the positive noise. Its diagonal is therefore taken as D_i w_i, with
-  w_i = 4 u_i·(Σ_i/m + Σ_r/n) u_i the variance along the direction u_i of δ_i, which features at landmarks tell well. Off
-  the diagonal V − 2·S2 is shrunk towards its mean by what noise explains of its spread.
+  w_i = 4 u_i·(Σ_i/m + Σ_r/n) u_i the variance along the direction u_i of δ_i: from features at landmarks close to the
+  data, and as the ratio of (V − 2·S2)_ii and D̂_i away from them. Off the diagonal V − 2·S2 is shrunk towards its mean
+  by what noise explains of its spread.
 - *Second order.* ‖e_i − e_r‖² − mean is drawn in the features, e ~ N(0, Σ/size), with the same e_r for all models. What
   the features miss of S2, which all pairs of rows tell, is added as normal noise.
 
@@ -26,11 +27,13 @@ that is far worse does not inflate the law it is tested by with a variance that 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import log_ndtr
 
-from relfit.util.arrays import Array, Mask
+from relfit.util.arrays import Array, Mask, Rows
 
 # Rounds in which the contenders and the law at their common value are found in turn.
 _ROUNDS = 3
@@ -56,12 +59,18 @@ class CloseLaw:
     normal: Array
     shrunk: Array
 
+    def at(self, index: Sequence[int]) -> CloseLaw:
+        """The law of the models at these places."""
+        both = np.ix_(index, index)
+        rows = self.along[index], self.second_order[both], self.second[index], self.normal[index]
+        return CloseLaw(self.first[both], *rows, self.shrunk)
+
     def covariance(self, values: Array) -> Array:
         """(l, l) the covariance of the estimates, with the values for the truth; negative ones count as 0."""
         everyone = np.arange(len(values))
         return self._first_order(values, np.maximum(values, 0.0), everyone) + self.second_order
 
-    def _first_order(self, values: Array, at: Array, models: Array) -> Array:
+    def _first_order(self, values: Array, at: Array, models: Rows) -> Array:
         """(k, k) the covariance of the first-order parts of these models, if their squared distances are `at`."""
         both = np.ix_(models, models)
         at, along = at[models], self.along[models]
@@ -80,8 +89,8 @@ class CloseLaw:
         sizes, axes = np.linalg.eigh(covariance)
         return np.asarray((axes * np.maximum(sizes, 0.0)) @ axes.T)
 
-    def test(self, values: Array, margin: float, lowest: float) -> tuple[Array, Array, Array]:
-        """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), ratios (l, l), and log of their union bound.
+    def test(self, values: Array, margin: float, lowest: float) -> tuple[Array, Array]:
+        """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), and the ratios (l, l).
 
         ``T_i = max_j (D̂_i − D̂_j − δ)/s_ij`` over the contenders j, whose ratio is above `lowest`; s_ij is the spread of
         the draws of D̂_i − D̂_j where the hypothesis is tightest, and T_i is compared with the same maximum of the draws.
@@ -110,7 +119,12 @@ class CloseLaw:
             if contenders.any():
                 kept = contenders[others]
                 top = (gaps[kept] / error[kept, None]).max(axis=0) / self.shrunk
-                log_p[i] = math.log((1 + int((top >= ratio.max()).sum())) / (1 + len(top)))
+                statistic = float(ratio.max())
+                reached = int((top >= statistic).sum())
+                log_p[i] = math.log((1 + reached) / (1 + len(top)))
+                if not reached:
+                    # Beyond the draws, tails are normal: there the first-order part is the larger one.
+                    log_p[i] = min(log_p[i], math.log(contenders.sum()) + float(log_ndtr(-statistic)))
         return log_p, ratios
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from relfit.stats.close import CloseLaw
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
@@ -111,6 +112,7 @@ class JointEstimate:
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` includes
             twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", or "loss" for mean losses.
+        close: the law of estimates whose second-order part counts, or None for the normal law.
 
     Any score can be brought in:
 
@@ -129,6 +131,7 @@ class JointEstimate:
     groups: tuple[int, ...] | None = None
     second_order: Array | None = field(default=None, repr=False)
     measure: str = "score"
+    close: CloseLaw | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -172,6 +175,7 @@ class JointEstimate:
             near_degeneracy=None if self.near_degeneracy is None else self.near_degeneracy[index],
             groups=groups,
             second_order=None if self.second_order is None else self.second_order[both],
+            close=None if self.close is None else self.close.at(index),
         )
 
 

@@ -174,6 +174,7 @@ class Test(ABC):
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
+        knows_close_law: True if `decide` uses the law of estimates close to 0 (`relfit.stats.close`).
         split: the fraction of the rows that selects the best model; None if the same rows select and test.
     """
 
@@ -187,6 +188,7 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    knows_close_law: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None
 

@@ -62,6 +62,7 @@ class BestSet(Test):
     )
     tests_best = True
     draws = True
+    knows_close_law = True
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
@@ -150,15 +151,19 @@ def best_set(
     ([False, False, True], (None, None, 0))
     """
     pairs = differences(joint, margin)
+    ratio = pairs.ratio
     without_margin = differences(joint) if margin else pairs
     laws = maxt.null_laws(joint, pairs.error, rng, draws)
-    offsets, statistic = moment_selection(pairs, smallest_sample(joint)), pairs.ratio.max(axis=1)
-    log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
+    if joint.close is None:
+        offsets, statistic = moment_selection(pairs, smallest_sample(joint)), ratio.max(axis=1)
+        log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
+    else:
+        log_pvalue, ratio = joint.close.test(joint.values, margin, _lowest_ratio(smallest_sample(joint)))
     log_pvalue[pairs.certain.any(axis=1)] = -math.inf
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one with the largest ratio.
     certain = np.argmin(np.where(pairs.certain, joint.values, math.inf), axis=1)
-    beaters = np.where(pairs.certain.any(axis=1), certain, np.argmax(pairs.ratio, axis=1)).tolist()
+    beaters = np.where(pairs.certain.any(axis=1), certain, np.argmax(ratio, axis=1)).tolist()
     beaten_by = tuple(by if worse else None for by, worse in zip(beaters, decision.worse, strict=True))
     equivalent = None
     if margin:

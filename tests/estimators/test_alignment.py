@@ -1,0 +1,60 @@
+"""Rows of a model that go with the reference rows of the same number."""
+
+import numpy as np
+import pytest
+
+import relfit
+
+NOTE = "go with the reference rows of the same number"
+DOUBT = "do not look like partners of the reference rows"
+
+
+def answers(rng, n=100, d=3):
+    """Rows that answer the same prompts as the reference, and rows that do not."""
+    prompts = rng.normal(size=(n, d))
+    reference, aligned = (prompts + 0.7 * rng.normal(size=(n, d)) for _ in range(2))
+    return reference, {"aligned": aligned, "apart": rng.normal(scale=np.sqrt(1.49), size=(n, d))}
+
+
+def notes(reference, models, words, **options):
+    return [note for note in relfit.compare(reference, models, rng=0, **options).warnings if words in note]
+
+
+@pytest.mark.parametrize("dependence", ["independent", "shared"])
+def test_aligned_rows_are_named_with_the_right_option(rng, dependence):
+    (note,) = notes(*answers(rng), NOTE, dependence=dependence)
+    assert note.startswith("rows of aligned go")
+    assert note.endswith('use dependence="paired"')
+
+
+def test_paired_rows_without_partners_are_doubted(rng):
+    reference, models = answers(rng)
+    (note,) = notes(reference, models, DOUBT, dependence="paired")
+    assert "aligned" not in note
+    partners = {"a": models["aligned"], "b": models["aligned"] + 0.1}
+    assert not notes(reference, partners, DOUBT, dependence="paired")
+
+
+def test_independent_rows_have_no_note(rng):
+    """The statistic is about standard normal for independent rows, also for skewed ones: it does not reach 5."""
+    for _ in range(30):
+        models = {"a": rng.exponential(size=(60, 2)), "b": rng.standard_t(3, size=(60, 2))}
+        assert not notes(rng.normal(size=(60, 2)), models, NOTE)
+
+
+def test_samples_of_other_sizes_cannot_be_aligned(rng):
+    reference, models = answers(rng)
+    assert not notes(reference, {name: rows[:-1] for name, rows in models.items()}, NOTE)
+
+
+def test_the_bias_is_real(rng):
+    """Two models as good as each other: the aligned one looks better unless the rows are paired."""
+    gaps = {"independent": [], "paired": []}
+    for seed in range(40):
+        reference, models = answers(rng, n=60)
+        for dependence, found in gaps.items():
+            values = relfit.estimate(reference, models, dependence=dependence, rng=seed).values
+            found.append(values[1] - values[0])
+    z = {name: np.mean(found) / (np.std(found) / np.sqrt(40)) for name, found in gaps.items()}
+    assert z["independent"] > 5.0
+    assert abs(z["paired"]) < 4.0
