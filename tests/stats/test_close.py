@@ -104,6 +104,15 @@ def test_the_result_is_written_decided_and_shown_again(rng, tmp_path):
     assert "first- and second-order parts" in result.methods_text()
 
 
+def test_tensors_have_the_same_law(rng):
+    torch = pytest.importorskip("torch")
+    reference, models = shifted(rng, [0.0, 0.3], n=80)
+    plain = relfit.compare(reference, models, estimator=SECOND_ORDER, rng=0)
+    tensors = {name: torch.as_tensor(rows) for name, rows in models.items()}
+    other = relfit.compare(torch.as_tensor(reference), tensors, estimator=SECOND_ORDER, rng=0)
+    np.testing.assert_allclose(other.pvalue, plain.pvalue, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "came"),
     [

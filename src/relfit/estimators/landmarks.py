@@ -10,7 +10,7 @@ from relfit.estimators.groups import row_orders
 from relfit.estimators.kernel import centre_for
 from relfit.estimators.locations import Chunked, FeatureSample, kernel_values, whitening
 from relfit.stats.close import CloseLaw
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, host
 from relfit.util.random import stream
 
 # Landmarks and draws: enough for the law of the maximum to be off by less than its Monte-Carlo error at α = .05.
@@ -27,7 +27,7 @@ def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> C
     kernel, seed = settings.kernel, settings.seed
     centre = centre_for(data.reference, kernel)
     kernel = kernel.moved(centre)
-    samples, half = samples_of(data), min(LANDMARKS, len(data.reference) // 2) // 2
+    samples, half = {key: host(x) for key, x in samples_of(data).items()}, min(LANDMARKS, len(data.reference) // 2) // 2
     counts = {key: half if key is None else -(-half // len(data.samples)) for key in samples}
     orders = row_orders(data, settings.dependence, seed, "landmarks")
     points = np.concatenate([rows[orders[key][: counts[key]]] for key, rows in samples.items()]) - centre

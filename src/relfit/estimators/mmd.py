@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,8 @@ from relfit.util.text import listed
 
 # Standard errors above which rows compared as independent are called aligned, and below which paired rows are doubted.
 _ALIGNED, _UNALIGNED = 5.0, 2.0
+# Rows that are looked at, evenly spaced.
+_ALIGNMENT_ROWS = 2000
 
 
 def complete(
@@ -63,30 +65,36 @@ def complete(
     else:
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
-    aligned = [
-        _alignment(kernel, in_parts(x, centre), in_parts(reference, centre), p, paired)
-        if len(x) == len(reference)
-        else math.nan
-        for x, p in zip(samples, cross, strict=True)
-    ]
+    aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
     second_order, unbiased = _second_order(diagonals, inner, cross), _unbiased_second_order(inner, cross)
     return Estimates(values, psi, second_order, alignment=np.array(aligned), unbiased_second_order=unbiased)
 
 
-def _alignment(kernel: Kernel, model: Iterable[Any], reference: Iterable[Any], sums: Sums, paired: bool) -> float:
-    """The mean over a of k(x_a, r_a), centred by row and column means over b ≠ a, in standard errors of it.
+def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, sums: Sums, paired: bool) -> float:
+    """The mean over some rows a of k(x_a, r_a), centred by row and column means over b ≠ a, in standard errors of it.
 
     ``c_a = k(x_a,r_a) − mean_b k(x_a,r_b) − mean_b k(x_b,r_a) + mean k`` has mean 0 if the two samples are independent,
     and the trace of their cross-covariance if row a of one goes with row a of the other. The cross mean of D would then
     hold n terms that are larger than the others.
     """
-    pairs = np.concatenate([kernel.pairs(host(x), host(r)) for x, r in zip(model, reference, strict=True)])
-    rows, columns, n = sums.rows, columns_of(sums), len(pairs)
+    n = len(reference)
+    if len(x) != n:
+        return math.nan
+    some = np.arange(0, n, -(-n // _ALIGNMENT_ROWS))
+    pairs = _matching_pairs(kernel, shifted(x[some], centre), shifted(reference[some], centre))
+    rows, columns, total = sums.rows[some], columns_of(sums)[some], float(sums.rows.sum())
     if not paired:
-        rows, columns = rows - pairs, columns - pairs
-    centred_pairs = pairs - (rows + columns - rows.mean()) / (n - 1)
-    error = float(centred_pairs.std(ddof=1)) / math.sqrt(n)
+        rows, columns, total = rows - pairs, columns - pairs, total - n * float(pairs.mean())
+    centred_pairs = pairs - (rows + columns - total / n) / (n - 1)
+    error = float(centred_pairs.std()) / math.sqrt(len(some))
     return float(centred_pairs.mean()) / error if error > 0.0 else 0.0
+
+
+def _matching_pairs(kernel: Kernel, x: Any, r: Any) -> Array:
+    """k(x_a, r_a). Of tensors only the distances leave their device, and the rows if a tilted kernel weights them."""
+    if isinstance(x, np.ndarray) or kernel.tilt is not None:
+        return kernel.pairs(host(x), host(r))
+    return kernel.phi(host((x * r).sum(1) if kernel.variable == "dot" else ((x - r) ** 2).sum(1)))
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
@@ -218,11 +226,13 @@ def _unbiased_second_order(inner: Sequence[Sums], cross: Sequence[Sums]) -> Arra
 
     def within(sums: Sums) -> float:
         rows, n = sums.rows, len(sums.rows)
+        if n < 4:
+            return 0.0
         total = sums.squares - 2.0 * float(rows @ rows) / (n - 2) + float(rows.sum()) ** 2 / ((n - 1) * (n - 2))
         return 2.0 * max(total, 0.0) / (n * (n - 3)) / (n * (n - 1))
 
     def across(sums: Sums) -> float:
-        n, m = len(columns_of(sums)), len(sums.rows)
+        n, m = max(len(columns_of(sums)), 2), max(len(sums.rows), 2)
         return _second_order_across(sums) * (n / (n - 1)) * (m / (m - 1))
 
     reference, *models = map(within, inner)
@@ -234,7 +244,7 @@ def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence
     if alignment is None:
         return ()
     if dependence == "paired":
-        apart = [name for name, z in zip(data.samples, alignment, strict=True) if abs(z) < _UNALIGNED]
+        apart = [name for name, z in zip(data.samples, alignment, strict=True) if z < _UNALIGNED]
         if not apart:
             return ()
         return (
