@@ -306,21 +306,14 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
     )
 
 
-@dataclass(frozen=True)
-class Edge:
-    """The support ends at `position` in this column; log p there lies `drop` below its maximum over the data."""
+def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[tuple[int, float, float]]:
+    """Where the support ends: (column, position, by how much log p there lies below its maximum over the data).
 
-    column: int
-    position: float
-    drop: float
-
-
-def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
-    """Search both directions of each axis, from the row of highest density, and bisect to where log p ends.
+    Both directions of each axis are searched, from the row of highest density, by bisection.
 
     >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
     >>> x = np.array([[3.0], [4.0], [6.0]])
-    >>> [(edge.column, round(edge.position, 6), round(edge.drop, 6)) for edge in edges(half_line, x, half_line(x))]
+    >>> [(column, round(at, 6), round(drop, 6)) for column, at, drop in edges(half_line, x, half_line(x))]
     [(0, 2.0, -1.0)]
     """
     d, top = x.shape[1], x[log_probs.argmax()]
@@ -352,26 +345,21 @@ def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
         in_support = np.isfinite(here)
         inside, outside = np.where(in_support, middle, inside), np.where(in_support, outside, middle)
         heights = np.where(in_support, here, heights)
-    drops = float(log_probs.max()) - heights
     unit = 1e-9 * span[columns]
-    positions = np.round(inside / unit) * unit + 0.0
-    return [Edge(int(k), float(at), float(drop)) for k, at, drop in zip(columns, positions, drops, strict=True)]
+    positions, drops = np.round(inside / unit) * unit + 0.0, float(log_probs.max()) - heights
+    return list(zip(columns.tolist(), positions.tolist(), drops.tolist(), strict=True))
 
 
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
-    all_edges = edges(density.log_probs, x, log_probs)
-    findings = []
-    for vanishes, meaning in (
-        (True, "; the density vanishes there, as KSD needs"),
-        (
-            False,
-            ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data to "
-            "the whole line, or compare samples by MMD",
-        ),
-    ):
-        some = [edge for edge in all_edges if (edge.drop >= _VANISHED) == vanishes]
-        if some:
-            places = [f"{edge.position:.6g} in column {edge.column}" for edge in some]
+    meanings = {
+        True: "; the density vanishes there, as KSD needs",
+        False: ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data to "
+        "the whole line, or compare samples by MMD",
+    }
+    all_edges, findings = edges(density.log_probs, x, log_probs), []
+    for vanishes, meaning in meanings.items():
+        places = [f"{at:.6g} in column {k}" for k, at, drop in all_edges if (drop >= _VANISHED) == vanishes]
+        if places:
             shown = listed(places, most=_MOST_EDGES, quote=str)
             findings.append(Finding(f"the support ends at {shown}{meaning}", wrong=not vanishes))
     return findings

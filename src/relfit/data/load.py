@@ -124,7 +124,9 @@ def load(
         if target is None:
             dim, count = samples[None].shape[1], len(samples[None])
         else:
-            dim, count, all_samples = target.dim or 1, _count_to_draw(named, samples), True
+            # As many rows as the largest array has, or the largest of all samples under a memory budget.
+            sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or isinstance(x, LazyRows)]
+            dim, count, all_samples = target.dim or 1, max(sizes, default=DEFAULT_ROWS), True
         any_rows = len(others) < len(named)
         densities, loadable, drawn = recognised_models(others, dim, count, seed, all_samples, any_rows, progress)
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
@@ -210,9 +212,8 @@ def _named(models: Any) -> dict[str, Any]:
             raise InputError(f"models: expected names that are non-empty text, got {wrong[0]!r}")
         return dict(models)
     if isinstance(models, str | bytes | np.ndarray) or not isinstance(models, Sequence):
-        raise InputError(
-            f"models: expected a mapping of names to models, or a list of models, got {type(models).__name__}"
-        )
+        came = type(models).__name__
+        raise InputError(f"models: expected a mapping of names to models, or a list of models, got {came}")
     named: dict[str, Any] = {}
     for k, model in enumerate(models, 1):
         file = as_file(model)
@@ -244,16 +245,6 @@ def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | 
             "cannot be compared without samples"
         )
     return target
-
-
-def _count_to_draw(named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> int:
-    """As many rows as the largest array has, or the largest of all samples under a memory budget."""
-    arrays = [
-        samples[name]
-        for name, value in named.items()
-        if isinstance(value, np.ndarray) or isinstance(samples.get(name), LazyRows)
-    ]
-    return max(map(len, arrays), default=DEFAULT_ROWS)
 
 
 def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:

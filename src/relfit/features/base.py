@@ -85,6 +85,8 @@ class Entry:
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 
+# What the image networks of transformers need, and how to install it.
+_TRANSFORMERS = ("PIL", "torch", "transformers"), "pip install pillow torch transformers"
 EXTRACTORS: dict[str, Entry] = {
     "efficientnet-lite0": Entry(
         loader="convolutional:load_efficientnet",
@@ -109,19 +111,9 @@ EXTRACTORS: dict[str, Entry] = {
         install="pip install pillow torch torchvision",
     ),
     "clip": Entry(
-        loader="transformers:load_clip",
-        dim=768,
-        about="CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download",
-        needs=("PIL", "torch", "transformers"),
-        install="pip install pillow torch transformers",
+        "transformers:load_clip", 768, "CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download", *_TRANSFORMERS
     ),
-    "dinov2": Entry(
-        loader="transformers:load_dinov2",
-        dim=1024,
-        about="DINOv2 ViT-L/14; weights to download",
-        needs=("PIL", "torch", "transformers"),
-        install="pip install pillow torch transformers",
-    ),
+    "dinov2": Entry("transformers:load_dinov2", 1024, "DINOv2 ViT-L/14; weights to download", *_TRANSFORMERS),
     "minilm": Entry(
         loader="transformers:load_minilm",
         dim=384,

@@ -102,11 +102,6 @@ class Database:
                     self.connection.execute(statement)
                 self.connection.execute(f"PRAGMA application_id = {self.form.application}")
                 self.connection.execute(f"PRAGMA user_version = {self.form.schema}")
-        self._check()
-        if not self.form.exclusive:
-            self._use_wal()
-
-    def _check(self) -> None:
         if self._pragma("application_id") != self.form.application:
             raise self._refusal(f"{self.path!r} is an SQLite file of another program; give a new file name")
         schema = self._pragma("user_version")
@@ -119,6 +114,8 @@ class Database:
             raise self._refusal(
                 f"{self.path!r} is damaged ({str(fault).strip()}); restore a copy or give a new file name"
             )
+        if not self.form.exclusive:
+            self._use_wal()
 
     def _use_wal(self) -> None:
         """Switch to WAL mode, again and again while the file is busy: SQLite does not wait for this by itself."""
