@@ -181,10 +181,9 @@ def names_object(text: str) -> bool:
     (True, False)
     """
     head, separator, name = text.rpartition(":")
-    if not separator or not name.isidentifier() or Path(text).exists():
+    # After the suffix of a file, the name is that of one of its arrays.
+    if not separator or not name.isidentifier() or Path(text).exists() or head.lower().endswith(SUFFIXES):
         return False
-    if head.lower().endswith(SUFFIXES):
-        return False  # one of several arrays in a file
     return head.endswith(".py") or all(part.isidentifier() for part in head.split("."))
 
 

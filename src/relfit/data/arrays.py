@@ -153,7 +153,6 @@ def _checked(argument: str, rows: _Rows) -> _Rows:
 
 
 def _array(argument: str, value: Any) -> NDArray[Any]:
-    """The value as an array of any type and shape."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")

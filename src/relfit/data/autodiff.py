@@ -315,26 +315,27 @@ def _jax_gradient(log_prob: RowFunction) -> RowFunction:
 
 def is_jax_log_density(function: RowFunction, dim: int) -> bool:
     """True if the JAX function returns one number for each row of `dim` columns."""
-    jax = _module("jax")
     # In float64 as in later calls: JAX may not trace the same constants in both precisions.
     with _enable_x64():
-        rows, row = (jax.ShapeDtypeStruct(shape, np.float64) for shape in ((dim + 1, dim), (dim,)))
-        return _jax_shape(function, rows) == (dim + 1,) or _jax_shape(function, row) == ()
+        return _jax_shape(function, (dim + 1, dim)) == (dim + 1,) or _jax_shape(function, (dim,)) == ()
 
 
 def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
     """The function itself if it takes all rows at once; a function of a single row (d,), mapped over the rows."""
-    jax, d = _module("jax"), rows.shape[1]
-    count = d + 1  # a number of rows that cannot be mistaken for the number of columns
-    several, one = (jax.ShapeDtypeStruct(shape, rows.dtype) for shape in ((count, d), (d,)))
-    if _jax_shape(function, several) in ((count,), (count, d)) or _jax_shape(function, one) not in ((), (d,)):
+    d, dtype = rows.shape[1], rows.dtype
+    several = (d + 1, d)  # a number of rows that cannot be mistaken for the number of columns
+    if _jax_shape(function, several, dtype) in ((d + 1,), several) or _jax_shape(function, (d,), dtype) not in (
+        (),
+        (d,),
+    ):
         return function
-    return cast(RowFunction, jax.vmap(function))
+    return cast(RowFunction, _module("jax").vmap(function))
 
 
-def _jax_shape(function: RowFunction, argument: Any) -> tuple[int, ...] | None:
+def _jax_shape(function: RowFunction, shape: tuple[int, ...], dtype: Any = np.float64) -> tuple[int, ...] | None:
+    jax = _module("jax")
     try:
-        return tuple(_module("jax").eval_shape(function, argument).shape)
+        return tuple(jax.eval_shape(function, jax.ShapeDtypeStruct(shape, dtype)).shape)
     except (TypeError, ValueError, IndexError, AttributeError):
         return None
 

@@ -249,11 +249,9 @@ def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column:
         errors = np.abs(scores - slopes.values)
         if (errors <= tolerance * slopes.size()).all():
             break
-        nearer = _slopes(slopes_at, usable, widen)
-        better = np.abs(scores - nearer.values) + nearer.changes < errors + slopes.changes
-        slopes = _Slopes(
-            np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
-        )
+        near = _slopes(slopes_at, usable, widen)
+        better = np.abs(scores - near.values) + near.changes < errors + slopes.changes
+        slopes = _Slopes(np.where(better, near.values, slopes.values), np.where(better, near.changes, slopes.changes))
     return _agreement(scores, slopes, tolerance, by_column)
 
 

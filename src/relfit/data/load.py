@@ -76,12 +76,10 @@ class Data:
 
     @property
     def samples(self) -> dict[str, Array]:
-        """The models that are samples."""
         return {name: model for name, model in self.models.items() if not isinstance(model, Density)}
 
     @property
     def densities(self) -> dict[str, Density]:
-        """The models that are densities."""
         return {name: model for name, model in self.models.items() if isinstance(model, Density)}
 
 
@@ -226,8 +224,10 @@ def _named(models: Any) -> dict[str, Any]:
     return named
 
 
-def _argument(name: str | None) -> str:
-    return "reference" if name is None else f"model {name!r}"
+def _argument(name: str | None, value: Any = None) -> str:
+    """The value as errors name it: by its file if it is one, else by its argument."""
+    file = as_file(value)
+    return file.source if file is not None else "reference" if name is None else f"model {name!r}"
 
 
 def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> Density | None:
@@ -318,7 +318,7 @@ def _order(key: str | None, value: Any, names: Names | None, expected: Names | N
     hint = separator_hint(names) or separator_hint(expected)
     advice = "select columns (--columns, columns=), or save without names" if as_file(value) else "or give plain arrays"
     raise InputError(
-        f"{_where(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
+        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
     )
 
 
@@ -328,9 +328,10 @@ def _refuse_two_orders(values: Mapping[str | None, Any], names: Mapping[str | No
     first = next(iter(named), None)
     for key, columns in named.items():
         if columns != named[first] and set(columns) == set(named[first]):
+            here, there = (_argument(name, values[name]) for name in (key, first))
             raise InputError(
-                f"{_where(key, values[key])}: has the columns of {_where(first, values[first])} in another order, and "
-                "the reference has no names to show which is right; give the reference names, or all models one order"
+                f"{here}: has the columns of {there} in another order, and the reference has no names to show which is "
+                "right; give the reference names, or all models one order"
             )
 
 
@@ -342,8 +343,3 @@ def _taken(value: Any, columns: Positions | None, order: Positions | None) -> An
         return Sample(_taken(value.x, columns, order))
     file = as_file(value)
     return frame_columns(value, positions) if file is None else FileRows(file.source, positions)
-
-
-def _where(key: str | None, value: Any) -> str:
-    file = as_file(value)
-    return _argument(key) if file is None else file.source

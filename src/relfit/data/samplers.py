@@ -164,8 +164,7 @@ def _sample_method(value: Any) -> Draw | None:
 
 
 def _function(value: Any) -> Draw | None:
-    is_sampler = callable(value) and not isinstance(value, type) and _required_arguments(value) == 2
-    return value if is_sampler else None
+    return value if callable(value) and not isinstance(value, type) and _required_arguments(value) == 2 else None
 
 
 def _required_arguments(function: Any) -> int | None:

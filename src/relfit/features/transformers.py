@@ -8,8 +8,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +90,20 @@ def _model_folder(name: str, repository: str, weights: str | None, other_way: st
 def _pretrained(cls: str, folder: Path) -> Any:
     """An object of this class of the library from this folder alone: no network, no code in the folder, no pickle."""
     transformers = base.library("transformers", "pip install transformers")
-    with _quiet(transformers):
-        try:
-            return getattr(transformers, cls).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
+    # Without the library's progress bars and its notes on unused weights.
+    log = transformers.utils.logging
+    bar, level = log.is_progress_bar_enabled(), log.get_verbosity()
+    log.disable_progress_bar()
+    log.set_verbosity_error()
+    try:
+        return getattr(transformers, cls).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()
 
 
 def _model(cls: str, folder: Path, device: str) -> Any:
@@ -106,18 +113,3 @@ def _model(cls: str, folder: Path, device: str) -> Any:
 def _model_files(folder: Path) -> list[Path]:
     patterns = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
     return sorted(path for pattern in patterns for path in folder.glob(pattern))
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Without the library's progress bars and its notes on unused weights."""
-    log = transformers.utils.logging
-    bar, level = log.is_progress_bar_enabled(), log.get_verbosity()
-    log.disable_progress_bar()
-    log.set_verbosity_error()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bar:
-            log.enable_progress_bar()

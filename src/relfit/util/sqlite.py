@@ -109,11 +109,9 @@ class Database:
             raise self._refusal(
                 f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit that wrote it or a new file"
             )
-        fault = self._pragma("quick_check(1)")
+        fault = str(self._pragma("quick_check(1)")).strip()
         if fault != "ok":
-            raise self._refusal(
-                f"{self.path!r} is damaged ({str(fault).strip()}); restore a copy or give a new file name"
-            )
+            raise self._refusal(f"{self.path!r} is damaged ({fault}); restore a copy or give a new file name")
         if not self.form.exclusive:
             self._use_wal()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,7 @@ def stan_density(value: Any, dim: int) -> Density | None:
                     f"Stan model: expected rows of its unconstrained parameters ({', '.join(value.param_names)}), got "
                     f"{dim} columns; model.unconstrain_pars turns draws into such rows"
                 ) from None
-        return _by_row(
-            lambda row: _call_pystan(value.grad_log_prob, row), lambda row: _call_pystan(value.log_prob, row), dim
-        )
+        return _by_row(partial(_call_pystan, value.grad_log_prob), partial(_call_pystan, value.log_prob), dim)
     if is_instance(value, "bridgestan", "StanModel"):
         return _by_row(lambda row: value.log_density_gradient(row)[1], value.log_density, int(value.param_unc_num()))
     return None
@@ -67,7 +65,6 @@ def pymc_density(value: Any, dim: int) -> Density | None:
     """A ``pymc.Model`` as a density of its value variables, flattened in the order of ``model.value_vars``."""
     if not is_instance(value, "pymc", "Model"):
         return None
-    size = sum(np.size(part) for part in value.initial_point().values())
 
     @cache
     def compiled() -> Any:
@@ -78,5 +75,5 @@ def pymc_density(value: Any, dim: int) -> Density | None:
     return Density(
         lambda x: np.array([compiled()(row)[1] for row in x], dtype=np.float64),
         lambda x: np.array([float(compiled()(row)[0]) for row in x]),
-        int(size),
+        int(sum(np.size(part) for part in value.initial_point().values())),
     )

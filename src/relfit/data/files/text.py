@@ -203,10 +203,8 @@ def _values(
             position = next(k for k in positions if not _is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
             field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
-            advice = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
-            raise InputError(
-                f"{path}: expected numbers, got {field} in row {number}, column {column}{advice}"
-            ) from None
+            hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
+            raise InputError(f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}") from None
     return values
 
 
@@ -224,15 +222,13 @@ def _is_float(field: str) -> bool:
 
 @contextmanager
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
-    """The fields of one line after the other."""
     name = path.name.lower()
-    separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
     with (
         gzip.open(path, "rt", encoding="utf-8-sig", newline="")
         if name.endswith(".gz")
         else path.open(encoding="utf-8-sig", newline="")
     ) as text:
-        yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
+        yield csv.reader(_lines(path, text), delimiter="\t" if name.endswith((".tsv", ".tsv.gz")) else ",", strict=True)
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:

@@ -59,17 +59,15 @@ def _parts(selection: Selection, most_bytes: int) -> Iterator[NDArray[Any]]:
 @contextmanager
 def _open_array(selection: Selection) -> Iterator[Any]:
     path = selection.path
-    storage = needed(path, "zarr", _OLDEST).storage
-    store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
-    with store:
-        array = _selected_array(selection, store)
+    zarr = needed(path, "zarr", _OLDEST)
+    storage = zarr.storage
+    with storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r") as store:
+        array = _selected_array(zarr, selection, store)
         metadata = array.metadata.to_dict()
         codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
-        unknown = sorted(codecs - _CODECS)
-        if unknown:
-            raise InputError(
-                f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs"
-            )
+        unknown = min(codecs - _CODECS, default=None)
+        if unknown is not None:
+            raise InputError(f"{path}: expected plain compression, got the codec {unknown!r}, which relfit never runs")
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: expected numbers, got an array of {array.dtype}")
         # Missing chunks are filled in, so that metadata alone can claim any size and number of them.
@@ -80,10 +78,8 @@ def _open_array(selection: Selection) -> Iterator[Any]:
         yield array
 
 
-def _selected_array(selection: Selection, store: Any) -> Any:
-    path = selection.path
-    zarr = needed(path, "zarr", _OLDEST)
-    node = zarr.open(store, mode="r")
+def _selected_array(zarr: Any, selection: Selection, store: Any) -> Any:
+    path, node = selection.path, zarr.open(store, mode="r")
     if isinstance(node, zarr.Array):
         if selection.key is not None:
             raise InputError(f"{path}: expected a group with an array called {selection.key!r}, got a single array")
