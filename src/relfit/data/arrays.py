@@ -145,10 +145,8 @@ def _checked(argument: str, rows: _Rows) -> _Rows:
         count = sum(map(len, numbers))
         if count:
             first = next(int(block[0]) for block in numbers if len(block))
-            raise InputError(
-                f"{argument}: expected {expected}, got {got} in {count} of {len(blocks)} rows (first: row {first})"
-                f"{advice}"
-            )
+            where = f"{count} of {len(blocks)} rows (first: row {first})"
+            raise InputError(f"{argument}: expected {expected}, got {got} in {where}{advice}")
     return rows
 
 

@@ -275,12 +275,9 @@ def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool
         return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
     columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
     where = f" (columns {columns}, counted from 0)" if by_column else ""
-    return Finding(
-        f"the score is not the gradient of log_prob at {int(wrong.any(axis=1).sum())} of {len(scores)} rows checked"
-        f"{where}: off by up to {error:.2g} of its size",
-        True,
-        error,
-    )
+    rows = f"{int(wrong.any(axis=1).sum())} of {len(scores)} rows checked{where}"
+    message = f"the score is not the gradient of log_prob at {rows}: off by up to {error:.2g} of its size"
+    return Finding(message, True, error)
 
 
 def symmetry_finding(density: Density, x: Array) -> Finding:
@@ -296,12 +293,9 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
     error = float((skew / typical).max())
     if (skew <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))).all():
         return Finding(f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}", error=error)
-    return Finding(
-        f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), so the score is not the "
-        "gradient of any log density",
-        True,
-        error,
-    )
+    meaning = "so the score is not the gradient of any log density"
+    message = f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), {meaning}"
+    return Finding(message, True, error)
 
 
 def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[tuple[int, float, float]]:

@@ -240,10 +240,8 @@ def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | 
             target = adapt(reference, dim)
     density = next((name for name, model in named.items() if isinstance(model, Density)), None)
     if target is not None and density is not None:
-        raise InputError(
-            f"model {density!r}: expected a sample, got a Density; the reference is a density too, and two densities "
-            "cannot be compared without samples"
-        )
+        reason = "the reference is a density too, and two densities cannot be compared without samples"
+        raise InputError(f"model {density!r}: expected a sample, got a Density; {reason}")
     return target
 
 

@@ -123,10 +123,8 @@ def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -
     sampler = sampler_of(value)
     if sampler is None:
         what = "a density that cannot be sampled" if isinstance(value, Density) else type(value).__name__
-        raise InputError(
-            f"model {name!r}: expected something to draw from, got {what}; give rows drawn from it, or "
-            "Sampler(function of (n, rng))"
-        )
+        advice = "give rows drawn from it, or Sampler(function of (n, rng))"
+        raise InputError(f"model {name!r}: expected something to draw from, got {what}; {advice}")
     return draw_rows(name, sampler, n, stream(seed, "draw", name), progress)
 
 

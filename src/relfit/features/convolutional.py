@@ -80,8 +80,6 @@ def _weights_file(name: str, address: str, weights: str | None) -> Path:
         return Path(weights)
     path = Path(base.torch_library().hub.get_dir()) / "checkpoints" / address.rsplit("/", 1)[1]
     if not path.is_file():
-        raise BackendUnavailable(
-            f"model {name!r}: its weights are not on this machine; download {address} to {path}, or give the file "
-            "with --weights"
-        )
+        advice = f"download {address} to {path}, or give the file with --weights"
+        raise BackendUnavailable(f"model {name!r}: its weights are not on this machine; {advice}")
     return path

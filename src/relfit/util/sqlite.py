@@ -72,10 +72,8 @@ class Database:
             with self._transaction("IMMEDIATE"):
                 yield self.connection
         except sqlite3.Error as error:
-            raise self._refusal(
-                f"cannot write {self.path!r} ({error}); what it holds is kept: once this is fixed, the same call "
-                "resumes from there"
-            ) from error
+            advice = "what it holds is kept: once this is fixed, the same call resumes from there"
+            raise self._refusal(f"cannot write {self.path!r} ({error}); {advice}") from error
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:

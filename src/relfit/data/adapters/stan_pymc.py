@@ -54,10 +54,8 @@ def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
         # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the process in any other.
         raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
     if asyncio._get_running_loop() is not None and not hasattr(asyncio, "_nest_patched"):
-        raise InputError(
-            "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
-            "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
-        )
+        advice = "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
+        raise InputError(f"Stan model: pystan cannot run inside another event loop, such as a notebook's; {advice}")
     return function(row.tolist())
 
 

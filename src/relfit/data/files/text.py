@@ -108,10 +108,8 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
     if len(first) > 2 and first == [str(k) for k in range(len(first))]:
         # A data frame without names is often saved with column numbers.
-        raise InputError(
-            f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
-            "without a header"
-        )
+        advice = "delete that line, or save without a header"
+        raise InputError(f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; {advice}")
     # A selected column such as 1990 that is a field of the first line, and not a position, makes that line a header.
     selected = {choice.strip() for choice in selection.columns or () if isinstance(choice, str)}
     named = selected & {field.strip() for field in first} - {str(k) for k in range(len(first))}
@@ -174,10 +172,8 @@ def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields
             blanks += 1
             continue
         if len(fields) != count:
-            raise InputError(
-                f"{path}: expected {count} fields like the first line, got {len(fields)} in row {number}"
-                f"{separator_hint(first)}"
-            )
+            got = f"{len(fields)} in row {number}{separator_hint(first)}"
+            raise InputError(f"{path}: expected {count} fields like the first line, got {got}")
         if blanks and count == 1 and number:
             raise InputError(f"{path}: expected a number in each line, got a blank line before row {number}")
         number, blanks = number + 1, 0

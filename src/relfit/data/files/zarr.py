@@ -46,10 +46,8 @@ def _parts(selection: Selection, most_bytes: int) -> Iterator[NDArray[Any]]:
         rows, width = (array.shards or array.chunks)[0], math.prod(array.shape[1:])
         # Three copies: the result, and a chunk or shard before and after it is unpacked.
         if 3 * rows * width * array.dtype.itemsize > most_bytes:
-            raise InputError(
-                f"{path}: expected chunks of fewer rows than {rows} for this memory budget; store it again in smaller "
-                "chunks"
-            )
+            advice = "store it again in smaller chunks"
+            raise InputError(f"{path}: expected chunks of fewer rows than {rows} for this memory budget; {advice}")
         positions = column_positions(selection, None, width)
         for start in range(0, array.shape[0], rows):
             block = np.asarray(array[start : start + rows]).reshape(-1, width)
