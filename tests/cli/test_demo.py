@@ -49,15 +49,15 @@ def test_generators_keep_the_mean_they_were_fitted_to():
     train, labels, _ = demo.split_digits(0)
     rng = np.random.default_rng(0)
     unclipped = [demo._gaussian(train, 20_000, rng), demo._digit_gaussians(train, labels, 20_000, rng)]
-    unclipped += [demo._pca_gaussian(train, 20_000, rng), demo._independent_pixels(train, 20_000, rng)]
+    unclipped += [demo._pca_gaussian(train, 20_000, rng), demo.generate(train, labels, 20_000, 0)["independent pixels"]]
     for images in unclipped:
         error = images.std(axis=0) / np.sqrt(len(images)) + 1e-12
         assert np.abs((images.mean(axis=0) - train.mean(axis=0)) / error).max() < 5.0
 
 
 def test_independent_pixels_are_training_values():
-    train, _, _ = demo.split_digits(0)
-    made = demo._independent_pixels(train, 200, np.random.default_rng(0))
+    train, labels, _ = demo.split_digits(0)
+    made = demo.generate(train, labels, 200, 0)["independent pixels"]
     assert all(np.isin(made[:, k], train[:, k]).all() for k in range(64))
 
 

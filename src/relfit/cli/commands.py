@@ -10,6 +10,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import cast
 
 import click
 
@@ -33,8 +34,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"relfit.cli.{FILES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
-        return command
+        return cast(click.Command, getattr(module, f"{cmd_name}_command"))
 
 
 @click.group(

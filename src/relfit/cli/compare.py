@@ -75,7 +75,7 @@ def compare_command(
 
     if len(models) < 2:
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
-    named = named_models(models, params["names"])
+    named = named_models(models, params["name"])
     check_inputs(reference, models)
     gate, against, junit_path = params["gate"], params["against"], params["junit_path"]
     _check_gate(gate, against, named)
@@ -155,7 +155,7 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     """
     from relfit.report.text import pair_styled
 
-    named = named_models([a, b], params["names"])
+    named = named_models([a, b], params["name"])
     check_inputs(reference, [a, b])
     check_outputs({"--json": json_path, "--checkpoint": params["checkpoint"]}, [reference, a, b])
     inputs = read_inputs(reference, named, params)

@@ -39,13 +39,16 @@ def generate(images: Array, labels: NDArray[np.uint8], count: int, seed: int) ->
     - PCA Gaussian: a Gaussian on the first ten principal components;
     - independent pixels: each pixel drawn on its own from the training images.
     """
+    n, width = images.shape
     makers: dict[str, Callable[[np.random.Generator], Array]] = {
         "digit Gaussians": lambda rng: _digit_gaussians(images, labels, count, rng),
-        "noisy copies": lambda rng: _noisy_copies(images, count, rng),
+        "noisy copies": lambda rng: (
+            rng.normal(scale=1.0 / GREY_LEVELS, size=(count, width)) + images[rng.integers(n, size=count)]
+        ),
         "blended neighbours": lambda rng: _blended_neighbours(images, count, rng),
         "one Gaussian": lambda rng: _gaussian(images, count, rng),
         "PCA Gaussian": lambda rng: _pca_gaussian(images, count, rng),
-        "independent pixels": lambda rng: _independent_pixels(images, count, rng),
+        "independent pixels": lambda rng: np.take_along_axis(images, rng.integers(n, size=(count, width)), axis=0),
     }
     return {name: np.clip(make(stream(seed, "demo", name)), 0.0, 1.0) for name, make in makers.items()}
 
@@ -73,11 +76,6 @@ def _digit_gaussians(images: Array, labels: NDArray[np.uint8], count: int, rng: 
     return out
 
 
-def _noisy_copies(images: Array, count: int, rng: np.random.Generator) -> Array:
-    noise = rng.normal(scale=1.0 / GREY_LEVELS, size=(count, images.shape[1]))
-    return images[rng.integers(len(images), size=count)] + noise
-
-
 def _blended_neighbours(images: Array, count: int, rng: np.random.Generator) -> Array:
     distance = cdist(images, images)
     np.fill_diagonal(distance, np.inf)
@@ -100,10 +98,6 @@ def _pca_gaussian(images: Array, count: int, rng: np.random.Generator) -> Array:
     _, sizes, directions = np.linalg.svd(images - centre, full_matrices=False)
     spread = sizes[:COMPONENTS] / np.sqrt(len(images) - 1)
     return np.asarray(centre + (rng.normal(size=(count, COMPONENTS)) * spread) @ directions[:COMPONENTS])
-
-
-def _independent_pixels(images: Array, count: int, rng: np.random.Generator) -> Array:
-    return np.take_along_axis(images, rng.integers(len(images), size=(count, images.shape[1])), axis=0)
 
 
 @click.command("demo", cls=SectionedCommand)

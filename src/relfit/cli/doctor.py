@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -152,11 +153,7 @@ def _error(backend: str, device: str) -> float:
 
     def placed(rows: NDArray[np.float64]) -> Any:
         # torch computes where the data are.
-        if device != "cuda":
-            return rows
-        import torch
-
-        return torch.as_tensor(rows, device=device)
+        return import_module("torch").as_tensor(rows, device=device) if device == "cuda" else rows
 
     reference = np.repeat([0.0, 1.0], ROWS // 2)[:, None]
     samples = {"at 0": placed(np.zeros((ROWS, 1))), "the reference": placed(reference.copy())}

@@ -9,7 +9,7 @@ import click
 
 from relfit.cli.outputs import check_outputs, say
 from relfit.cli.sections import AT_LEAST_1, PROGRESS, SectionedCommand, flag, opt, section
-from relfit.features.base import EXTRACTORS
+from relfit.features.base import DEVICES, EXTRACTORS
 from relfit.features.run import extract_features
 
 _SHOWN_BROKEN = 3
@@ -45,10 +45,7 @@ def listing() -> str:
     opt("--batch N", "Number of items that are processed at once.", type=AT_LEAST_1, default=32),
     opt("--weights PATH", "File or folder of the network's weights, if they are not in the usual place."),
     opt(
-        "--device",
-        "Where the network runs; auto uses a CUDA device if there is one.",
-        choices=["auto", "cpu", "cuda"],
-        default="auto",
+        "--device", "Where the network runs; auto uses a CUDA device if there is one.", choices=DEVICES, default="auto"
     ),
     PROGRESS,
     flag("--list", lambda: say(listing()), "List the networks, and what is missing to use them."),

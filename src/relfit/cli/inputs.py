@@ -88,10 +88,8 @@ def read_groups(
             with suppress(InputError):  # raised when the file is read
                 names = read_names(source) or ()
             if groups in (name.strip() for name in names):
-                raise InputError(
-                    f"--groups: {groups} is a file, and a column of {source} too; write ./{groups} for the file, or "
-                    "rename one of the two"
-                )
+                advice = f"write ./{groups} for the file, or rename one of the two"
+                raise InputError(f"--groups: {groups} is a file, and a column of {source} too; {advice}")
         return read_labels(groups), {}
     try:
         both = {key: split_labels(source, groups) for key, source in files.items()}
@@ -181,10 +179,9 @@ def names_object(text: str) -> bool:
     (True, False)
     """
     head, separator, name = text.rpartition(":")
-    if not separator or not name.isidentifier() or Path(text).exists():
+    # After the suffix of a file, the name is that of one of its arrays.
+    if not separator or not name.isidentifier() or Path(text).exists() or head.lower().endswith(SUFFIXES):
         return False
-    if head.lower().endswith(SUFFIXES):
-        return False  # one of several arrays in a file
     return head.endswith(".py") or all(part.isidentifier() for part in head.split("."))
 
 

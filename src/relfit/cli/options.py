@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -33,13 +34,10 @@ SPLITTING = [name for name, test in TESTS.items() if hasattr(test, "select_fract
 def _bandwidth(value: str) -> str | float:
     if value == "median":
         return value
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < float("inf"):
-        raise click.BadParameter(f'expected "median" or a positive number, got {value!r}')
-    return number
+    with suppress(ValueError):
+        if 0.0 < float(value) < float("inf"):
+            return float(value)
+    raise click.BadParameter(f'expected "median" or a positive number, got {value!r}')
 
 
 def _setting(declaration: str, help: str, **more: Any) -> Decorator:
@@ -54,12 +52,11 @@ TEST = opt(
     choices=TESTS,
     default=DEFAULT.name,
 )
-ALPHA = _setting("--alpha LEVEL", "Level of the test, which is the error rate that you allow.", type=float)
+ALPHA = _setting("--alpha LEVEL", "Level of the test, which is the error rate that you allow.")
 MARGIN = _setting(
     "--margin DELTA",
     "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say which models are "
     "equivalent within DELTA.",
-    type=float,
 )
 CORRECTION = opt(
     "--correction",
@@ -92,12 +89,7 @@ ESTIMATOR = _setting(
 
 input_options = section(
     "Input",
-    opt(
-        "--name NAME",
-        "Name of a model; repeat it for each model.  [default: the file names]",
-        dest="names",
-        multiple=True,
-    ),
+    opt("--name NAME", "Name of a model; repeat it for each model.  [default: the file names]", multiple=True),
     opt("--columns LIST", "Columns of every file that are used: names, numbers from 0, or ranges (a,b or 0,3-10)."),
     opt("--rows NUMBER", "Use at most this many rows of each file, drawn at random with --seed.", type=AT_LEAST_1),
     opt(

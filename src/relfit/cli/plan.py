@@ -34,15 +34,9 @@ PICTURES = ("png", "svg", "pdf")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @section(
     "Question",
-    opt("--power P", "The probability of finding a worse model that you want.", type=float, default=0.8),
+    opt("--power P", "The probability of finding a worse model that you want.", default=0.8),
     opt("--n ROWS", "Also say what this many rows can show.  [default: the rows of the pilot]", type=int),
-    opt(
-        "--test",
-        "A test to plan for; repeat it for several.  [default: all]",
-        dest="tests",
-        choices=TESTS,
-        multiple=True,
-    ),
+    opt("--test", "A test to plan for; repeat it for several.  [default: all]", choices=TESTS, multiple=True),
     options.ALPHA,
     options.CORRECTION,
     options.SELECT_FRACTION,
@@ -52,7 +46,6 @@ PICTURES = ("png", "svg", "pdf")
     opt(
         "--gap [NAME=]GAP",
         "By how much the discrepancy of a model is larger than the best one's; repeat it for each model.",
-        dest="gaps",
         multiple=True,
     ),
     opt("--standard-error S", "Standard error of the discrepancy of one model.", type=float),
@@ -71,10 +64,7 @@ PICTURES = ("png", "svg", "pdf")
 @section(
     "Simulation",
     opt(
-        "--trials N",
-        "Number of simulated trials for each number of rows, where there is no closed form.",
-        type=int,
-        default=1000,
+        "--trials N", "Number of simulated trials for each number of rows, where there is no closed form.", default=1000
     ),
 )
 @options.other_options
@@ -91,9 +81,9 @@ def plan_command(
         raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
     fractions = dict.fromkeys(options.SPLITTING, params["select_fraction"])
-    chosen = [options.select_test(name, fractions.get(name)) for name in params["tests"] or TESTS]
-    pilot, notes = (_assumed(params), ()) if params["gaps"] else _measured(reference, models, params)
-    if params["gaps"] and reference is not None:
+    chosen = [options.select_test(name, fractions.get(name)) for name in params["test"] or TESTS]
+    pilot, notes = (_assumed(params), ()) if params["gap"] else _measured(reference, models, params)
+    if params["gap"] and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
     question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
     progress = options.pilot_options(params)["progress"]
@@ -114,7 +104,7 @@ def _assumed(params: dict[str, Any]) -> Assumed:
         if params[option] is None:
             raise InputError(f"--{option.replace('_', '-')}: expected with --gap, got none")
     named: dict[str, float] = {}
-    for k, text in enumerate(params["gaps"], 1):
+    for k, text in enumerate(params["gap"], 1):
         name, _, number = text.rpartition("=")
         try:
             gap = float(number)
@@ -136,6 +126,6 @@ def _measured(
         raise InputError(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
-    inputs = read_inputs(reference, named_models(models, params["names"]), params)
+    inputs = read_inputs(reference, named_models(models, params["name"]), params)
     joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **options.pilot_options(params))
     return joint, inputs.notes

@@ -73,7 +73,6 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
         "--format",
         "What is printed: the table as text, latex, markdown or csv, a paragraph about the methods, or its references "
         "as bibtex.",
-        dest="form",
         choices=FORMATS,
         default="text",
     ),
@@ -81,7 +80,7 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
     *ITEMS,
 )
 @section("Input", opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."))
-def report_command(result: str, data: Sequence[str], html_path: str | None, form: str, **params: Any) -> int:
+def report_command(result: str, data: Sequence[str], html_path: str | None, format: str, **params: Any) -> int:
     """Show a result that relfit compare --json wrote.
 
     With the data files too, in the order in which they were compared, the page shows where models and data differ.
@@ -101,8 +100,8 @@ def report_command(result: str, data: Sequence[str], html_path: str | None, form
         files = dict(zip((REFERENCE, *comparison.names), data, strict=False))
         items = read_items(params["items"], params["field"], files)
         comparison.report(html_path, rows, items=items, command=shell_command(comparison.command))
-    if form != "text":
-        say_utf8(FORMATS[form](comparison))
+    if format != "text":
+        say_utf8(FORMATS[format](comparison))
     elif html_path is not None:
         say_written(Report=html_path)
     else:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 Decorator = Callable[[Any], Any]
-AT_LEAST_1 = click.IntRange(min=1)
+AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
 class SectionedOption(click.Option):
@@ -100,9 +100,6 @@ def flag(name: str, action: Callable[[], Any], help: str) -> Decorator:
 JSON = opt("--json PATH", "Write the result as JSON; - prints it instead of the table.", dest="json_path")
 HTML = opt("--html PATH", "Write a report that opens in any browser.", dest="html_path")
 SEED = opt(
-    "--seed NUMBER",
-    "Seed of all random choices: the same seed gives the same answer.",
-    type=click.IntRange(min=0),
-    default=0,
+    "--seed NUMBER", "Seed of all random choices: the same seed gives the same answer.", type=AT_LEAST_0, default=0
 )
 PROGRESS = opt("--progress/--no-progress", "Show a progress bar.  [default: on terminals only]")

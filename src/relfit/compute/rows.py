@@ -183,16 +183,20 @@ def mapped_rows(array: Any) -> StoredRows | None:
     path = getattr(base, "filename", None)
     if path is None or array.dtype != np.float64 or array.ndim != 2 or not array.flags.c_contiguous:
         return None
-    # A view keeps the `offset` with which the file was mapped, and the map begins at the page that holds it.
-    start = base.offset - base.offset % mmap.ALLOCATIONGRANULARITY
-    address = np.frombuffer(base.base, np.uint8).ctypes.data
     try:
-        rows = bare_rows(path, array.dtype, array.shape, start + array.ctypes.data - address)
+        rows = bare_rows(path, array.dtype, array.shape, map_offset(array, base.base, base.offset))
         ends = np.array([0, len(array) - 1])[: len(array)]
         # Another file may have taken the path since this one was mapped.
         return rows if np.array_equal(rows[ends], array[ends]) else None
     except (OSError, InputError):
         return None
+
+
+def map_offset(array: Any, base: mmap.mmap, offset: int) -> int:
+    """Where an array that is part of a mapped file begins in the file; views of the map keep the map's own `offset`."""
+    # The map begins at the page that holds the offset.
+    start = offset - offset % mmap.ALLOCATIONGRANULARITY
+    return int(start + array.ctypes.data - np.frombuffer(base, np.uint8).ctypes.data)
 
 
 def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:

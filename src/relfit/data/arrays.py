@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
-from relfit.compute.rows import CastRows, LazyRows, bare_rows, parts, written_rows
+from relfit.compute.rows import CastRows, LazyRows, bare_rows, map_offset, parts, written_rows
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
@@ -145,15 +145,12 @@ def _checked(argument: str, rows: _Rows) -> _Rows:
         count = sum(map(len, numbers))
         if count:
             first = next(int(block[0]) for block in numbers if len(block))
-            raise InputError(
-                f"{argument}: expected {expected}, got {got} in {count} of {len(blocks)} rows (first: row {first})"
-                f"{advice}"
-            )
+            where = f"{count} of {len(blocks)} rows (first: row {first})"
+            raise InputError(f"{argument}: expected {expected}, got {got} in {where}{advice}")
     return rows
 
 
 def _array(argument: str, value: Any) -> NDArray[Any]:
-    """The value as an array of any type and shape."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")
@@ -206,24 +203,21 @@ def _opened_map(array: Any, budget: Budget) -> LazyRows | None:
     base = array._mmap
     if array.filename is None or base is None or array.mode == "c":
         return None
-    start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    # A slice of a mapped array keeps the offset of the whole; its address gives its own.
-    whole: NDArray[np.uint8] = np.frombuffer(base, np.uint8)
-    offset = start + array.__array_interface__["data"][0] - int(whole.__array_interface__["data"][0])
+    offset = map_offset(array, base, array.offset)
     if array.flags.c_contiguous:
         return bare_rows(array.filename, array.dtype, array.shape, offset)
     if array.flags.f_contiguous:
         blocks = fortran_parts(array.filename, array.dtype, array.shape, offset, range(array.shape[1]))
         return written_rows(blocks, budget.folder)
-    return written_rows(_mapped_parts(array, base), budget.folder)
 
+    def copied() -> Iterator[NDArray[Any]]:
+        for part in parts(array.shape):
+            yield np.array(array[part])
+            if hasattr(base, "madvise"):
+                # Pages that were read would stay resident; they can be read from the file again.
+                base.madvise(mmap.MADV_DONTNEED)
 
-def _mapped_parts(array: Any, base: mmap.mmap) -> Iterator[NDArray[Any]]:
-    for part in parts(array.shape):
-        yield np.array(array[part])
-        if hasattr(base, "madvise"):
-            # Pages that were read would stay resident; they can be read from the file again.
-            base.madvise(mmap.MADV_DONTNEED)
+    return written_rows(copied(), budget.folder)
 
 
 def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from itertools import islice
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +52,9 @@ def values(function: RowFunction, library: str | None) -> RowFunction:
     """The function of NumPy rows that a function of the library's arrays defines."""
     if library is None:
         return function
-    _require(library)
     if library == "jax":
-        return _JaxFunction(lambda x: _over_rows(function, x)(x))
-    import torch
+        return _jax_function(lambda x: _over_rows(function, x)(x))
+    torch = _module("torch")
 
     def call(x: Array) -> NDArray[Any]:
         with torch.no_grad(), _evaluation_mode(function):
@@ -68,13 +67,12 @@ def gradient(log_prob: RowFunction, library: str | None) -> RowFunction:
     """∇ log p as a function of NumPy rows: by automatic differentiation in the library, or by finite differences."""
     if library is None:
         return lambda x: finite_gradient(log_prob, x)
-    _require(library)
     return _torch_gradient(log_prob) if library == "torch" else _jax_gradient(log_prob)
 
 
-def _require(library: str) -> None:
+def _module(library: str) -> Any:
     try:
-        import_module(library)
+        return import_module(library)
     except ImportError:
         raise InputError(
             f'autodiff="{library}": {library} is not installed; install it with  pip install {library}'
@@ -162,8 +160,7 @@ def _slope(function: Callable[[Array], NDArray[Any]], x: Array, k: int, h: float
     near, far = (moved[a, :, k] - moved[a + 1, :, k] for a in (0, 2))
     shape = (-1,) + (1,) * (f.ndim - 2)
     with np.errstate(invalid="ignore"):  # −inf − (−inf), outside the support, gives NaN
-        narrow = (f[0] - f[1]) / near.reshape(shape)
-        wide = (f[2] - f[3]) / far.reshape(shape)
+        narrow, wide = (f[0] - f[1]) / near.reshape(shape), (f[2] - f[3]) / far.reshape(shape)
         return np.asarray((4.0 * narrow - wide) / 3.0)
 
 
@@ -183,7 +180,7 @@ def steps_of(x: Array, epsilon: float) -> Array:
 
 def _torch_gradient(log_prob: RowFunction) -> RowFunction:
     """The rows are independent, so that the gradient of the sum of log p holds the gradient of every row."""
-    import torch
+    torch = _module("torch")
 
     def slope(rows: Any) -> Any:
         rows = rows.requires_grad_()
@@ -222,8 +219,7 @@ def _call_torch(function: RowFunction, rows: Any) -> Any:
 
 def _in_torch_batches(function: RowFunction, x: Array, owner: RowFunction) -> NDArray[Any]:
     """The function on batches of rows in the dtype and on the device of the owner's first tensor (float64, CPU)."""
-    import torch
-
+    torch = _module("torch")
     tensors = [part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.Tensor)]
     like = next((part for part in tensors if part.is_floating_point()), torch.empty(0, dtype=torch.float64))
     results = []
@@ -240,8 +236,7 @@ def _in_torch_batches(function: RowFunction, x: Array, owner: RowFunction) -> ND
 @contextmanager
 def _evaluation_mode(owner: RowFunction) -> Iterator[None]:
     """Put every module that the function holds into evaluation mode, and restore each one's own mode afterwards."""
-    import torch
-
+    torch = _module("torch")
     modules = [part for part in _torch_parts(owner, _DEEPEST, set()) if isinstance(part, torch.nn.Module)]
     training = [part for part in {id(m): m for held in modules for m in held.modules()}.values() if part.training]
     for module in training:
@@ -255,8 +250,7 @@ def _evaluation_mode(owner: RowFunction) -> Iterator[None]:
 
 def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
     """The tensors and modules in an object: in its attributes, containers, and what its functions close over."""
-    import torch
-
+    torch = _module("torch")
     if depth == 0 or id(value) in seen:
         return
     seen.add(id(value))
@@ -284,33 +278,30 @@ def _torch_parts(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
         yield from _torch_parts(part, depth - 1, seen)
 
 
-class _JaxFunction:
+def _jax_function(function: RowFunction) -> RowFunction:
     """A JAX function of rows, compiled once and called with NumPy rows in the best precision that it allows."""
+    jax, double = _module("jax"), True
+    compiled = jax.jit(function)
 
-    def __init__(self, function: RowFunction) -> None:
-        import jax
-
-        self._compiled = jax.jit(function)
-        self._double = True
-
-    def __call__(self, x: Array) -> NDArray[Any]:
-        from jax import numpy as jnp
-
+    def call(x: Array) -> NDArray[Any]:
+        nonlocal double
         try:
-            with _enable_x64() if self._double else nullcontext():
-                return np.asarray(self._compiled(jnp.asarray(x)))
+            with _enable_x64() if double else nullcontext():
+                return np.asarray(compiled(jax.numpy.asarray(x)))
         except InputError:
             raise
         except (TypeError, ValueError, IndexError) as error:
-            if self._double:
-                self._double = False
-                return self(x)
+            if double:
+                double = False
+                return call(x)
             raise InputError(f"the JAX function failed on {len(x)} rows: {first_line(error)}") from error
+
+    return call
 
 
 def _jax_gradient(log_prob: RowFunction) -> RowFunction:
     """∇ log p on NumPy rows, for log p of all rows (n, d) → (n,) or of a single row (d,) → ()."""
-    import jax
+    jax = _module("jax")
 
     def slopes(rows: Any) -> Any:
         by_row = _over_rows(log_prob, rows)
@@ -319,43 +310,36 @@ def _jax_gradient(log_prob: RowFunction) -> RowFunction:
             raise InputError(f"log_prob: expected shape {rows.shape[:1]} for {len(rows)} rows, got {shape}")
         return jax.grad(lambda x: by_row(x).sum())(rows)
 
-    return _JaxFunction(slopes)
+    return _jax_function(slopes)
 
 
 def is_jax_log_density(function: RowFunction, dim: int) -> bool:
     """True if the JAX function returns one number for each row of `dim` columns."""
-    import jax
-
     # In float64 as in later calls: JAX may not trace the same constants in both precisions.
     with _enable_x64():
-        rows, row = (jax.ShapeDtypeStruct(shape, np.float64) for shape in ((dim + 1, dim), (dim,)))
-        return _jax_shape(function, rows) == (dim + 1,) or _jax_shape(function, row) == ()
+        return _jax_shape(function, (dim + 1, dim)) == (dim + 1,) or _jax_shape(function, (dim,)) == ()
 
 
 def _over_rows(function: RowFunction, rows: Any) -> RowFunction:
     """The function itself if it takes all rows at once; a function of a single row (d,), mapped over the rows."""
-    import jax
-
-    d = rows.shape[1]
-    count = d + 1  # a number of rows that cannot be mistaken for the number of columns
-    several, one = (jax.ShapeDtypeStruct(shape, rows.dtype) for shape in ((count, d), (d,)))
-    if _jax_shape(function, several) in ((count,), (count, d)) or _jax_shape(function, one) not in ((), (d,)):
+    d, dtype = rows.shape[1], rows.dtype
+    several = (d + 1, d)  # a number of rows that cannot be mistaken for the number of columns
+    if _jax_shape(function, several, dtype) in ((d + 1,), several) or _jax_shape(function, (d,), dtype) not in (
+        (),
+        (d,),
+    ):
         return function
-    mapped: RowFunction = jax.vmap(function)
-    return mapped
+    return cast(RowFunction, _module("jax").vmap(function))
 
 
-def _jax_shape(function: RowFunction, argument: Any) -> tuple[int, ...] | None:
-    import jax
-
+def _jax_shape(function: RowFunction, shape: tuple[int, ...], dtype: Any = np.float64) -> tuple[int, ...] | None:
+    jax = _module("jax")
     try:
-        return tuple(jax.eval_shape(function, argument).shape)
+        return tuple(jax.eval_shape(function, jax.ShapeDtypeStruct(shape, dtype)).shape)
     except (TypeError, ValueError, IndexError, AttributeError):
         return None
 
 
 def _enable_x64() -> Any:
-    import jax
-    from jax import experimental
-
-    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else experimental.enable_x64()
+    jax = _module("jax")
+    return jax.enable_x64(True) if hasattr(jax, "enable_x64") else _module("jax.experimental").enable_x64()

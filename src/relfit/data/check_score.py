@@ -249,11 +249,9 @@ def _finding(slopes_at: SlopesAt, scores: Array, tolerance: float, *, by_column:
         errors = np.abs(scores - slopes.values)
         if (errors <= tolerance * slopes.size()).all():
             break
-        nearer = _slopes(slopes_at, usable, widen)
-        better = np.abs(scores - nearer.values) + nearer.changes < errors + slopes.changes
-        slopes = _Slopes(
-            np.where(better, nearer.values, slopes.values), np.where(better, nearer.changes, slopes.changes)
-        )
+        near = _slopes(slopes_at, usable, widen)
+        better = np.abs(scores - near.values) + near.changes < errors + slopes.changes
+        slopes = _Slopes(np.where(better, near.values, slopes.values), np.where(better, near.changes, slopes.changes))
     return _agreement(scores, slopes, tolerance, by_column)
 
 
@@ -277,12 +275,9 @@ def _agreement(scores: Array, slopes: _Slopes, tolerance: float, by_column: bool
         return Finding(f"the score is {factor:.4g} times the gradient of log_prob", True, error)
     columns = ", ".join(str(k) for k in np.flatnonzero(wrong.any(axis=0))[:5])
     where = f" (columns {columns}, counted from 0)" if by_column else ""
-    return Finding(
-        f"the score is not the gradient of log_prob at {int(wrong.any(axis=1).sum())} of {len(scores)} rows checked"
-        f"{where}: off by up to {error:.2g} of its size",
-        True,
-        error,
-    )
+    rows = f"{int(wrong.any(axis=1).sum())} of {len(scores)} rows checked{where}"
+    message = f"the score is not the gradient of log_prob at {rows}: off by up to {error:.2g} of its size"
+    return Finding(message, True, error)
 
 
 def symmetry_finding(density: Density, x: Array) -> Finding:
@@ -298,29 +293,19 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
     error = float((skew / typical).max())
     if (skew <= _TOLERANCE * d * typical + 10.0 * np.maximum(change, np.quantile(change, _USUAL))).all():
         return Finding(f"the Jacobian of the score is symmetric at {len(some)} rows, to {error:.0e}", error=error)
-    return Finding(
-        f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), so the score is not the "
-        "gradient of any log density",
-        True,
-        error,
-    )
+    meaning = "so the score is not the gradient of any log density"
+    message = f"the Jacobian of the score is not symmetric (by up to {error:.2g} of its size), {meaning}"
+    return Finding(message, True, error)
 
 
-@dataclass(frozen=True)
-class Edge:
-    """The support ends at `position` in this column; log p there lies `drop` below its maximum over the data."""
+def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[tuple[int, float, float]]:
+    """Where the support ends: (column, position, by how much log p there lies below its maximum over the data).
 
-    column: int
-    position: float
-    drop: float
-
-
-def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
-    """Search both directions of each axis, from the row of highest density, and bisect to where log p ends.
+    Both directions of each axis are searched, from the row of highest density, by bisection.
 
     >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
     >>> x = np.array([[3.0], [4.0], [6.0]])
-    >>> [(edge.column, round(edge.position, 6), round(edge.drop, 6)) for edge in edges(half_line, x, half_line(x))]
+    >>> [(column, round(at, 6), round(drop, 6)) for column, at, drop in edges(half_line, x, half_line(x))]
     [(0, 2.0, -1.0)]
     """
     d, top = x.shape[1], x[log_probs.argmax()]
@@ -352,26 +337,21 @@ def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[Edge]:
         in_support = np.isfinite(here)
         inside, outside = np.where(in_support, middle, inside), np.where(in_support, outside, middle)
         heights = np.where(in_support, here, heights)
-    drops = float(log_probs.max()) - heights
     unit = 1e-9 * span[columns]
-    positions = np.round(inside / unit) * unit + 0.0
-    return [Edge(int(k), float(at), float(drop)) for k, at, drop in zip(columns, positions, drops, strict=True)]
+    positions, drops = np.round(inside / unit) * unit + 0.0, float(log_probs.max()) - heights
+    return list(zip(columns.tolist(), positions.tolist(), drops.tolist(), strict=True))
 
 
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
-    all_edges = edges(density.log_probs, x, log_probs)
-    findings = []
-    for vanishes, meaning in (
-        (True, "; the density vanishes there, as KSD needs"),
-        (
-            False,
-            ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data to "
-            "the whole line, or compare samples by MMD",
-        ),
-    ):
-        some = [edge for edge in all_edges if (edge.drop >= _VANISHED) == vanishes]
-        if some:
-            places = [f"{edge.position:.6g} in column {edge.column}" for edge in some]
+    meanings = {
+        True: "; the density vanishes there, as KSD needs",
+        False: ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data to "
+        "the whole line, or compare samples by MMD",
+    }
+    all_edges, findings = edges(density.log_probs, x, log_probs), []
+    for vanishes, meaning in meanings.items():
+        places = [f"{at:.6g} in column {k}" for k, at, drop in all_edges if (drop >= _VANISHED) == vanishes]
+        if places:
             shown = listed(places, most=_MOST_EDGES, quote=str)
             findings.append(Finding(f"the support ends at {shown}{meaning}", wrong=not vanishes))
     return findings

@@ -151,7 +151,6 @@ def refuse_not_numeric(where: object, columns: Sequence[tuple[str, str]], advice
 
 
 def _refuse_nulls(where: object, nulls: Mapping[str, int]) -> None:
-    """Refuse missing values, counted by column."""
     counts = [f"{count} in {name!r}" for name, count in nulls.items() if count]
     if counts:
         shown = listed(counts, most=_MOST_COLUMNS, quote=str)

@@ -76,12 +76,10 @@ class Data:
 
     @property
     def samples(self) -> dict[str, Array]:
-        """The models that are samples."""
         return {name: model for name, model in self.models.items() if not isinstance(model, Density)}
 
     @property
     def densities(self) -> dict[str, Density]:
-        """The models that are densities."""
         return {name: model for name, model in self.models.items() if isinstance(model, Density)}
 
 
@@ -124,7 +122,9 @@ def load(
         if target is None:
             dim, count = samples[None].shape[1], len(samples[None])
         else:
-            dim, count, all_samples = target.dim or 1, _count_to_draw(named, samples), True
+            # As many rows as the largest array has, or the largest of all samples under a memory budget.
+            sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or isinstance(x, LazyRows)]
+            dim, count, all_samples = target.dim or 1, max(sizes, default=DEFAULT_ROWS), True
         any_rows = len(others) < len(named)
         densities, loadable, drawn = recognised_models(others, dim, count, seed, all_samples, any_rows, progress)
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
@@ -210,9 +210,8 @@ def _named(models: Any) -> dict[str, Any]:
             raise InputError(f"models: expected names that are non-empty text, got {wrong[0]!r}")
         return dict(models)
     if isinstance(models, str | bytes | np.ndarray) or not isinstance(models, Sequence):
-        raise InputError(
-            f"models: expected a mapping of names to models, or a list of models, got {type(models).__name__}"
-        )
+        came = type(models).__name__
+        raise InputError(f"models: expected a mapping of names to models, or a list of models, got {came}")
     named: dict[str, Any] = {}
     for k, model in enumerate(models, 1):
         file = as_file(model)
@@ -225,8 +224,10 @@ def _named(models: Any) -> dict[str, Any]:
     return named
 
 
-def _argument(name: str | None) -> str:
-    return "reference" if name is None else f"model {name!r}"
+def _argument(name: str | None, value: Any = None) -> str:
+    """The value as errors name it: by its file if it is one, else by its argument."""
+    file = as_file(value)
+    return file.source if file is not None else "reference" if name is None else f"model {name!r}"
 
 
 def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> Density | None:
@@ -239,21 +240,9 @@ def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | 
             target = adapt(reference, dim)
     density = next((name for name, model in named.items() if isinstance(model, Density)), None)
     if target is not None and density is not None:
-        raise InputError(
-            f"model {density!r}: expected a sample, got a Density; the reference is a density too, and two densities "
-            "cannot be compared without samples"
-        )
+        reason = "the reference is a density too, and two densities cannot be compared without samples"
+        raise InputError(f"model {density!r}: expected a sample, got a Density; {reason}")
     return target
-
-
-def _count_to_draw(named: Mapping[str, Any], samples: Mapping[str | None, Array]) -> int:
-    """As many rows as the largest array has, or the largest of all samples under a memory budget."""
-    arrays = [
-        samples[name]
-        for name, value in named.items()
-        if isinstance(value, np.ndarray) or isinstance(samples.get(name), LazyRows)
-    ]
-    return max(map(len, arrays), default=DEFAULT_ROWS)
 
 
 def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:
@@ -327,7 +316,7 @@ def _order(key: str | None, value: Any, names: Names | None, expected: Names | N
     hint = separator_hint(names) or separator_hint(expected)
     advice = "select columns (--columns, columns=), or save without names" if as_file(value) else "or give plain arrays"
     raise InputError(
-        f"{_where(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
+        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
     )
 
 
@@ -337,9 +326,10 @@ def _refuse_two_orders(values: Mapping[str | None, Any], names: Mapping[str | No
     first = next(iter(named), None)
     for key, columns in named.items():
         if columns != named[first] and set(columns) == set(named[first]):
+            here, there = (_argument(name, values[name]) for name in (key, first))
             raise InputError(
-                f"{_where(key, values[key])}: has the columns of {_where(first, values[first])} in another order, and "
-                "the reference has no names to show which is right; give the reference names, or all models one order"
+                f"{here}: has the columns of {there} in another order, and the reference has no names to show which is "
+                "right; give the reference names, or all models one order"
             )
 
 
@@ -351,8 +341,3 @@ def _taken(value: Any, columns: Positions | None, order: Positions | None) -> An
         return Sample(_taken(value.x, columns, order))
     file = as_file(value)
     return frame_columns(value, positions) if file is None else FileRows(file.source, positions)
-
-
-def _where(key: str | None, value: Any) -> str:
-    file = as_file(value)
-    return _argument(key) if file is None else file.source

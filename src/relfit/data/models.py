@@ -204,9 +204,8 @@ def score_notes(reference: Array, densities: Mapping[str, Density]) -> list[str]
     models_with: dict[str, list[str]] = {}
     for name, density in densities.items():
         with naming(f"model {name!r}"):
-            notes = density.notes(reference)
-        for note in notes:
-            models_with.setdefault(note, []).append(repr(name))
+            for note in density.notes(reference):
+                models_with.setdefault(note, []).append(repr(name))
     return [f"{', '.join(names)}: {note}" for note, names in models_with.items()]
 
 

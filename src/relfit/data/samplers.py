@@ -123,10 +123,8 @@ def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -
     sampler = sampler_of(value)
     if sampler is None:
         what = "a density that cannot be sampled" if isinstance(value, Density) else type(value).__name__
-        raise InputError(
-            f"model {name!r}: expected something to draw from, got {what}; give rows drawn from it, or "
-            "Sampler(function of (n, rng))"
-        )
+        advice = "give rows drawn from it, or Sampler(function of (n, rng))"
+        raise InputError(f"model {name!r}: expected something to draw from, got {what}; {advice}")
     return draw_rows(name, sampler, n, stream(seed, "draw", name), progress)
 
 
@@ -164,8 +162,7 @@ def _sample_method(value: Any) -> Draw | None:
 
 
 def _function(value: Any) -> Draw | None:
-    is_sampler = callable(value) and not isinstance(value, type) and _required_arguments(value) == 2
-    return value if is_sampler else None
+    return value if callable(value) and not isinstance(value, type) and _required_arguments(value) == 2 else None
 
 
 def _required_arguments(function: Any) -> int | None:

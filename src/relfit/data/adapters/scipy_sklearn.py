@@ -197,7 +197,6 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
     kept = weights > 0.0
     weights, means, roots = weights[kept], means[kept], roots[kept]
     heights = np.log(weights) + np.linalg.slogdet(roots)[1]
-
     return _mixture_density(
         lambda x: np.stack([(x - mean) @ root for mean, root in zip(means, roots, strict=True)], axis=1),
         lambda z: heights - 0.5 * (z**2).sum(axis=2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,7 @@ def stan_density(value: Any, dim: int) -> Density | None:
                     f"Stan model: expected rows of its unconstrained parameters ({', '.join(value.param_names)}), got "
                     f"{dim} columns; model.unconstrain_pars turns draws into such rows"
                 ) from None
-        return _by_row(
-            lambda row: _call_pystan(value.grad_log_prob, row), lambda row: _call_pystan(value.log_prob, row), dim
-        )
+        return _by_row(partial(_call_pystan, value.grad_log_prob), partial(_call_pystan, value.log_prob), dim)
     if is_instance(value, "bridgestan", "StanModel"):
         return _by_row(lambda row: value.log_density_gradient(row)[1], value.log_density, int(value.param_unc_num()))
     return None
@@ -56,10 +54,8 @@ def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:
         # Stan keeps its derivatives in the memory of the thread that loaded it, and crashes the process in any other.
         raise InputError("Stan model: pystan works in the main thread only; call relfit from there")
     if asyncio._get_running_loop() is not None and not hasattr(asyncio, "_nest_patched"):
-        raise InputError(
-            "Stan model: pystan cannot run inside another event loop, such as a notebook's; "
-            "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
-        )
+        advice = "install it with  pip install nest-asyncio  and run nest_asyncio.apply() first"
+        raise InputError(f"Stan model: pystan cannot run inside another event loop, such as a notebook's; {advice}")
     return function(row.tolist())
 
 
@@ -67,7 +63,6 @@ def pymc_density(value: Any, dim: int) -> Density | None:
     """A ``pymc.Model`` as a density of its value variables, flattened in the order of ``model.value_vars``."""
     if not is_instance(value, "pymc", "Model"):
         return None
-    size = sum(np.size(part) for part in value.initial_point().values())
 
     @cache
     def compiled() -> Any:
@@ -78,5 +73,5 @@ def pymc_density(value: Any, dim: int) -> Density | None:
     return Density(
         lambda x: np.array([compiled()(row)[1] for row in x], dtype=np.float64),
         lambda x: np.array([float(compiled()(row)[0]) for row in x]),
-        int(size),
+        int(sum(np.size(part) for part in value.initial_point().values())),
     )

@@ -38,10 +38,8 @@ def torch_density(value: Any, dim: int) -> Density | None:
     if not is_instance(value, "torch.nn", "Module"):
         return None
     if not callable(getattr(value, "log_prob", None)):
-        raise InputError(
-            f"{name}: expected a torch module with log_prob(x), got one without; say what its output is with "
-            "Density(log_prob=module) or Density(score=module)"
-        )
+        advice = "say what its output is with Density(log_prob=module) or Density(score=module)"
+        raise InputError(f"{name}: expected a torch module with log_prob(x), got one without; {advice}")
     return Density(log_prob=value.log_prob, autodiff="torch")
 
 

@@ -126,15 +126,13 @@ def _label_column(opened: Open, path: Path, column: str) -> LabelColumn:
 
 def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
     """The names of the selected columns, which must be unique and hold numbers, and their positions."""
-    names = list(schema.names)
+    path, names = selection.path, list(schema.names)
     positions = column_positions(selection, names, len(names))
     selected = [names[k] for k in positions]
     twice = next((name for name in selected if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(
-            f"{selection.path}: expected columns of different names, got {names.count(twice)} called {twice!r}"
-        )
-    refuse_not_numeric(selection.path, not_numeric(schema, selected), "select numeric columns (columns=, --columns)")
+        raise InputError(f"{path}: expected columns of different names, got {names.count(twice)} called {twice!r}")
+    refuse_not_numeric(path, not_numeric(schema, selected), "select numeric columns (columns=, --columns)")
     return selected, positions
 
 

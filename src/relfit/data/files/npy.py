@@ -73,10 +73,8 @@ def _read_npz(selection: Selection) -> NDArray[Any]:
         known = archive.zip.NameToInfo
         member = next(known[entry] for entry in (name, f"{name}.npy") if entry in known)
         if member.compress_type not in _COMPRESSION:
-            raise InputError(
-                f"{path}: expected an archive written by numpy.savez, got {name!r} compressed by another method; save "
-                "it again"
-            )
+            got = f"{name!r} compressed by another method"
+            raise InputError(f"{path}: expected an archive written by numpy.savez, got {got}; save it again")
         # The size in the archive's directory is the most that is ever unpacked.
         require_room(path, member.file_size)
         try:

@@ -108,10 +108,8 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
     if len(first) > 2 and first == [str(k) for k in range(len(first))]:
         # A data frame without names is often saved with column numbers.
-        raise InputError(
-            f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; delete that line, or save "
-            "without a header"
-        )
+        advice = "delete that line, or save without a header"
+        raise InputError(f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; {advice}")
     # A selected column such as 1990 that is a field of the first line, and not a position, makes that line a header.
     selected = {choice.strip() for choice in selection.columns or () if isinstance(choice, str)}
     named = selected & {field.strip() for field in first} - {str(k) for k in range(len(first))}
@@ -174,10 +172,8 @@ def _rows(path: Path, lines: Iterator[Fields], first: Fields) -> Iterator[Fields
             blanks += 1
             continue
         if len(fields) != count:
-            raise InputError(
-                f"{path}: expected {count} fields like the first line, got {len(fields)} in row {number}"
-                f"{separator_hint(first)}"
-            )
+            got = f"{len(fields)} in row {number}{separator_hint(first)}"
+            raise InputError(f"{path}: expected {count} fields like the first line, got {got}")
         if blanks and count == 1 and number:
             raise InputError(f"{path}: expected a number in each line, got a blank line before row {number}")
         number, blanks = number + 1, 0
@@ -203,10 +199,8 @@ def _values(
             position = next(k for k in positions if not _is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
             field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
-            advice = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
-            raise InputError(
-                f"{path}: expected numbers, got {field} in row {number}, column {column}{advice}"
-            ) from None
+            hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
+            raise InputError(f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}") from None
     return values
 
 
@@ -224,15 +218,13 @@ def _is_float(field: str) -> bool:
 
 @contextmanager
 def _open_fields(path: Path) -> Iterator[Iterator[Fields]]:
-    """The fields of one line after the other."""
     name = path.name.lower()
-    separator = "\t" if name.endswith((".tsv", ".tsv.gz")) else ","
     with (
         gzip.open(path, "rt", encoding="utf-8-sig", newline="")
         if name.endswith(".gz")
         else path.open(encoding="utf-8-sig", newline="")
     ) as text:
-        yield csv.reader(_lines(path, text), delimiter=separator, strict=True)
+        yield csv.reader(_lines(path, text), delimiter="\t" if name.endswith((".tsv", ".tsv.gz")) else ",", strict=True)
 
 
 def _lines(path: Path, text: TextIO) -> Iterator[str]:

@@ -46,10 +46,8 @@ def _parts(selection: Selection, most_bytes: int) -> Iterator[NDArray[Any]]:
         rows, width = (array.shards or array.chunks)[0], math.prod(array.shape[1:])
         # Three copies: the result, and a chunk or shard before and after it is unpacked.
         if 3 * rows * width * array.dtype.itemsize > most_bytes:
-            raise InputError(
-                f"{path}: expected chunks of fewer rows than {rows} for this memory budget; store it again in smaller "
-                "chunks"
-            )
+            advice = "store it again in smaller chunks"
+            raise InputError(f"{path}: expected chunks of fewer rows than {rows} for this memory budget; {advice}")
         positions = column_positions(selection, None, width)
         for start in range(0, array.shape[0], rows):
             block = np.asarray(array[start : start + rows]).reshape(-1, width)
@@ -59,17 +57,15 @@ def _parts(selection: Selection, most_bytes: int) -> Iterator[NDArray[Any]]:
 @contextmanager
 def _open_array(selection: Selection) -> Iterator[Any]:
     path = selection.path
-    storage = needed(path, "zarr", _OLDEST).storage
-    store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
-    with store:
-        array = _selected_array(selection, store)
+    zarr = needed(path, "zarr", _OLDEST)
+    storage = zarr.storage
+    with storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r") as store:
+        array = _selected_array(zarr, selection, store)
         metadata = array.metadata.to_dict()
         codecs = {name for part in ("filters", "compressor", "codecs") for name in _codec_names(metadata.get(part))}
-        unknown = sorted(codecs - _CODECS)
-        if unknown:
-            raise InputError(
-                f"{path}: expected plain compression, got the codec {unknown[0]!r}, which relfit never runs"
-            )
+        unknown = min(codecs - _CODECS, default=None)
+        if unknown is not None:
+            raise InputError(f"{path}: expected plain compression, got the codec {unknown!r}, which relfit never runs")
         if array.dtype.kind not in "biuf":
             raise InputError(f"{path}: expected numbers, got an array of {array.dtype}")
         # Missing chunks are filled in, so that metadata alone can claim any size and number of them.
@@ -80,10 +76,8 @@ def _open_array(selection: Selection) -> Iterator[Any]:
         yield array
 
 
-def _selected_array(selection: Selection, store: Any) -> Any:
-    path = selection.path
-    zarr = needed(path, "zarr", _OLDEST)
-    node = zarr.open(store, mode="r")
+def _selected_array(zarr: Any, selection: Selection, store: Any) -> Any:
+    path, node = selection.path, zarr.open(store, mode="r")
     if isinstance(node, zarr.Array):
         if selection.key is not None:
             raise InputError(f"{path}: expected a group with an array called {selection.key!r}, got a single array")
