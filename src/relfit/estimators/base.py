@@ -258,9 +258,8 @@ class Kind(ABC):
             count, sample = len(np.unique(codes)), sample_name(key)
             if count < fewest:
                 raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
-        models = self.models_together(data, settings.dependence)
         for rows in sorted(set(sizes.values())):
-            estimator.check_rows(rows, models, selection=selection)
+            estimator.check_rows(rows, self.models_together(data, settings.dependence), selection=selection)
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
         """The number of models that one design estimates together."""

@@ -33,8 +33,7 @@ _MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
 
 def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:
     """A rough estimate of the time that this many kernel values take."""
-    value = TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides
-    return 1e-9 * pairs * value / usable_cores()
+    return 1e-9 * pairs * (TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides) / usable_cores()
 
 
 def band_seconds(values: float, columns: int) -> float:

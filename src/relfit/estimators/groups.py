@@ -80,8 +80,7 @@ def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
 
     A row of x occurs once in a part.
     """
-    count = 1 + int(max(x.max(), y.max()))
-    sizes = np.bincount(y, minlength=count)
+    sizes = np.bincount(y, minlength=1 + int(max(x.max(), y.max())))
     order, start = np.argsort(y, kind="stable"), np.cumsum(sizes) - sizes
     for k in range(int(sizes[x].max())):
         rows = np.flatnonzero(sizes[x] > k)
@@ -174,7 +173,6 @@ def split_rows(
 
 
 def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None, NDArray[Any]]:
-    """The labels of every sample that has some."""
     sizes = {key: len(rows) for key, rows in samples_of(data).items()}
     if not isinstance(labels, Mapping):
         together = data.kind == "densities" or dependence == "paired"
