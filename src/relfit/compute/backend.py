@@ -115,6 +115,14 @@ class Job:
         left = {w: side[i] for w, side in (self.right if self.symmetric else self.left).items()}
         return Job(self.kernel, self.x[i], self.across[j], right, left, self.diagonal or i != j, self.squares)
 
+    def products(self, values: Array) -> Products:
+        """The transposed products, given the kernel values; the pairs that are left out are set to 0."""
+        if self.without_diagonal:
+            np.fill_diagonal(values, 0.0)
+        rows = {w: (values @ side).T for w, side in self.right.items()}
+        columns = {w: (values.T @ side).T for w, side in self.left.items()}
+        return Products(rows, columns, float(np.vdot(values, values)) if self.squares else 0.0)
+
     def zeros(self) -> Products:
         """Zeros for the transposed products, in the library of the right-hand sides."""
 
@@ -332,8 +340,7 @@ def _fits_single(block: Job) -> bool:
     unit, rate = length_unit(kernel)
     # The last column but one of the prepared rows is q‖x‖².
     norm = max(float(np.abs(points.left[:, -2]).max(initial=0.0)) for points in (block.x, block.across))
-    ones = all((side == 1.0).all() for side in block.sides)
-    ratio = LARGEST_SINGLE_RATIO if ones else LARGEST_WITH_SIDES
+    ratio = LARGEST_SINGLE_RATIO if all((side == 1.0).all() for side in block.sides) else LARGEST_WITH_SIDES
     return norm <= ratio * abs(rate) * (kernel.length / unit) ** 2
 
 
@@ -346,9 +353,4 @@ class LookupBackend(NumpyBackend):
 
     def block_sums(self, block: Job) -> Products:
         kernel: Any = block.kernel
-        values = kernel.block(block.x.rows, block.across.rows)
-        if block.without_diagonal:
-            np.fill_diagonal(values, 0.0)
-        rows = {w: (values @ side).T for w, side in block.right.items()}
-        columns = {w: (values.T @ side).T for w, side in block.left.items()}
-        return Products(rows, columns, float(np.vdot(values, values)) if block.squares else 0.0)
+        return block.products(kernel.block(block.x.rows, block.across.rows))

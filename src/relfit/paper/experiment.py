@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from matplotlib.figure import Figure
 
@@ -89,8 +89,7 @@ class Cell(NamedTuple):
 
     @property
     def x(self) -> float:
-        x: float = next(iter(self.setting.values()))
-        return x
+        return cast(float, next(iter(self.setting.values())))
 
     def decisions(self, test: str) -> Iterator[list[Decision]]:
         """The decisions of one test, a list for each trial."""

@@ -128,8 +128,7 @@ def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
 
 
 def _gaussian(x: Array, y: Array, bandwidth: float) -> Array:
-    squares = ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
-    return np.asarray(np.exp(-0.5 * squares / bandwidth**2))
+    return np.asarray(np.exp(-0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1) / bandwidth**2))
 
 
 def _stein(x: Array, s: Array, bandwidth: float) -> Array:
@@ -191,8 +190,7 @@ def estimates(gap: Gap, n: int) -> tuple[Array, Array]:
     square = float((gap.eigenvalues[~kept] ** 2).sum())
     value = gap.mean + (2.0 / math.sqrt(n)) * (eta @ b) + ((eta**2 - 1.0) @ nu) / n
     value += math.sqrt(4.0 * linear / n + 2.0 * square / n**2) * rng.standard_normal(DRAWS)
-    variance = (4.0 / n) * (((b + nu * eta / math.sqrt(n)) ** 2).sum(axis=1) + linear + square / n)
-    return value, variance
+    return value, (4.0 / n) * (((b + nu * eta / math.sqrt(n)) ** 2).sum(axis=1) + linear + square / n)
 
 
 @lru_cache
@@ -228,7 +226,6 @@ def trial(make: Callable[..., Problem], measure: str, setting: Setting, seed: in
 
 @cache
 def _gap_of(angle: float | None) -> Gap:
-    """The gap of the turned Gaussians at this angle, or of the mixtures."""
     return mmd_gap(mixture_1d(), BANDWIDTH) if angle is None else ksd_gap(rotated(angle), BANDWIDTH)
 
 
