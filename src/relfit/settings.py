@@ -280,7 +280,6 @@ def _check_test_and_kernel(settings: Settings) -> None:
 
 
 def _check_locations(settings: Settings) -> None:
-    """Refuse what cannot be combined with a discrepancy at locations."""
     name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
     if isinstance(estimator, PairDesign):
         raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
@@ -438,7 +437,6 @@ class Plan:
         return {name: self.data.copies.get(name, name) for name in self.data.names}
 
     def estimated_with(self, **changes: Any) -> Plan:
-        """The plan with other settings of the estimate."""
         return replace(self, estimate=replace(self.estimate, **changes))
 
 

@@ -97,7 +97,6 @@ class Job:
 
     @property
     def sides(self) -> list[Array]:
-        """All right-hand sides."""
         return [*self.right.values(), *self.left.values()]
 
     @property
@@ -107,7 +106,6 @@ class Job:
         return n * (n - 1) // 2 if self.symmetric else n * len(self.across)
 
     def block(self, i: slice, j: slice) -> Job:
-        """The part between these rows and these columns."""
         right = {w: side[j] for w, side in self.right.items()}
         if self.symmetric and i == j:
             return Job(self.kernel, self.x[i], None, right, squares=self.squares)
@@ -146,7 +144,6 @@ class Products:
     squares: float = 0.0
 
     def map(self, function: Callable[[Array], Array]) -> Products:
-        """The same with this function of every array."""
         rows, columns = ({w: function(a) for w, a in each.items()} for each in (self.rows, self.columns))
         return Products(rows, columns, self.squares)
 

@@ -382,7 +382,6 @@ def patch_sums(sources: Sequence[Any], reduction: Reduction, patch: Patch, backe
 
 
 def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
-    """The sums of every patch in turn, computed in this process."""
     reduction, sources = work.reduction, work.sources
     in_memory = not any(isinstance(source, LazyRows) for source in sources)
 

@@ -70,14 +70,6 @@ class Complete(Estimator):
     def __post_init__(self) -> None:
         check_choice("variance", self.variance, VARIANCES)
 
-    @property
-    def corrected(self) -> bool:
-        return self.variance == "corrected"
-
-    @property
-    def second_order(self) -> bool:
-        return self.variance == "second-order"
-
 
 @dataclass(frozen=True)
 class Linear(PairDesign):

@@ -185,7 +185,10 @@ def ume(
         return lambda part: kernel_values(kernel, x[part], points) @ root
 
     if dependence == "paired":
-        return _paired([FeatureSample(reference, _difference(features(x), features(reference))) for x in samples])
+        # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one row.
+        gaps = [FeatureSample(reference, _difference(features(x), features(reference))) for x in samples]
+        psi = Psi(centred(np.hstack([x.contributions(x.others[:, None]) for x in gaps])))
+        return Estimates(np.array([x.squared_norm for x in gaps]), psi, np.array([_second_order(x, x) for x in gaps]))
     ours, *theirs = (FeatureSample(x, features(x)) for x in (reference, *samples))
     values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
@@ -257,13 +260,6 @@ def kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
 
 def _difference(model: Features, reference: Features) -> Features:
     return lambda part: model(part) - reference(part)
-
-
-def _paired(differences: Sequence[FeatureSample]) -> Estimates:
-    """Paired rows: τ_a = τ(x_a) − τ(r_a) and ``D = mean_{a≠b} τ_a·τ_b``, which leaves out the pairs of one row."""
-    values = np.array([x.squared_norm for x in differences])
-    g = np.hstack([x.contributions(x.others[:, None]) for x in differences])
-    return Estimates(values, Psi(centred(g)), np.array([_second_order(x, x) for x in differences]))
 
 
 def _second_order(a: FeatureSample, b: FeatureSample) -> float:

@@ -213,8 +213,7 @@ class ScaledKernel(Kernel):
         return bool(getattr(self, self.length_field) == "median")
 
     def with_median(self, median: float) -> Self:
-        changes: dict[str, Any] = {self.length_field: median}
-        return replace(self, **changes) if self.needs_median else self
+        return replace(self, **{self.length_field: median}) if self.needs_median else self
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,6 @@ class Select:
 
     @property
     def needs_median(self) -> bool:
-        """True if some candidate needs the median distance."""
         return self.candidates is None or any(kernel.needs_median for kernel in self.candidates)
 
     def kernels(self, median: float) -> tuple[Kernel, ...]:

@@ -209,7 +209,6 @@ class Tilted(Kernel):
 
     @property
     def needs_centre(self) -> bool:
-        """True if the centre of the weight is still "median"."""
         return isinstance(self.weight, Decay) and self.weight.centre == "median"
 
     def with_centre(self, centre: Array) -> Self:

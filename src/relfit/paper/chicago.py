@@ -62,12 +62,8 @@ KERNELS: dict[str, IMQ | Gaussian] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
 # The text of the paper, and the authors' code.
 CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
 TITLES = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
-SPLITS = {
-    "50%, by": relmulti(0.5, "by"),
-    "50%, bonferroni": relmulti(0.5, "bonferroni"),
-    "50%, none": relmulti(0.5, "none"),
-    "25%, by": relmulti(0.25, "by"),
-}
+CORRECTED = ((50, "by"), (50, "bonferroni"), (50, "none"), (25, "by"))
+SPLITS = {f"{percent}%, {correction}": relmulti(percent / 100, correction) for percent, correction in CORRECTED}
 WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
 SHOWN_TOO = f"{MAF}, normal base, little L2"
 PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))

@@ -107,8 +107,7 @@ def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
 
 def verdict(test: str, result: Comparison, k: int) -> Decision:
     """The decision of one test about model k."""
-    pvalue, worse = float(result.pvalue[k]), bool(result.worse[k])
-    return {"test": test, "model": result.names[k], "pvalue": pvalue, "worse": worse}
+    return {"test": test, "model": result.names[k], "pvalue": float(result.pvalue[k]), "worse": bool(result.worse[k])}
 
 
 class Point(NamedTuple):

@@ -59,9 +59,8 @@ class GaussianMixture:
 class GaussianBernoulliRBM(GaussianMixture):
     """p(y) ∝ Σ_{h∈{−1,1}^q} exp(½ yᵀBh + bᵀy + cᵀh − ½‖y‖²).
 
-    `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,).
-    Summed over h it is a mixture of 2^q Gaussians N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that
-    draws are exact and need no Gibbs chain.
+    `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,). Summed over h it is a mixture of 2^q Gaussians
+    N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that draws are exact and need no Gibbs chain.
     """
 
     coupling: Array

@@ -104,10 +104,6 @@ class Store(Database):
         with self.transaction() as connection:
             connection.executemany(_INSERT, rows)
 
-    def results(self, experiment: str, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The stored results, ordered by seed."""
-        return list(self.by_seed(experiment, setting).values())
-
     def by_seed(self, experiment: str, setting: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         """The stored results by seed, in the order of the seeds."""
         key = (experiment, self.version, canonical_json(setting))
@@ -140,9 +136,6 @@ def run_trials(
             silent, a function is called with (trials done, trials in all).
         workers: worker processes where there is no executor; None is one per core.
         window: most batches in flight, by default four per process; raise it for an executor with more workers.
-
-    Returns:
-        For each setting the list of results of the seeds that were asked for.
 
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor

@@ -48,11 +48,7 @@ CALIBRATION_SIZE = 500
 KS_LEVEL = 0.01
 SAME = ("duplicate of", "indistinguishable")
 
-OPTIONS = {
-    "RelPSI": {"test": "relpsi"},
-    "RelMulti 50%": experiment.relmulti(0.5),
-    "RelMulti 25%": experiment.relmulti(0.25),
-}
+OPTIONS = {"RelPSI": {"test": "relpsi"}} | {f"RelMulti {k}%": experiment.relmulti(k / 100) for k in (50, 25)}
 MANY_TESTS = {f"{name}-{kind.upper()}": (kind, OPTIONS[name]) for kind in ("mmd", "ksd") for name in OPTIONS}
 MANY_SIZES, QUICK_MANY_SIZES = (200, 500, 1000, 1500, 2000), (200, 500)
 MANY_EPSILONS, QUICK_MANY_EPSILONS = (0.18, 0.19, 0.2, 0.22), (0.18, 0.2)

@@ -260,7 +260,7 @@ def limit_table(axis: str, results: Results) -> dict[str, list[Row]]:
     sizes = [point.value / point.error for points in distances.values() for point in points]
     rows: list[Row] = []
     for test, points in distances.items():
-        far = _farthest(points)
+        far = max(points, key=lambda point: point.value / point.error)
         rows.append({"test": test, axis: far.x, "distance": far.value, "s.e.": f"{far.value / far.error:.1f}"})
     beyond = f"{sum(size > 3.0 for size in sizes)} of {len(sizes)} rates are more than 3 standard errors from it"
     return {f"The closed form, which is for large n, at n ≥ {FROM_N}: {beyond}. The farthest of each test:": rows}
@@ -338,7 +338,7 @@ def checks(axis: str, results: Results) -> list[Check]:
         smallest = min(gains, key=lambda gain: gain.value)
         checks.append(Check(f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}", ok, f"smallest gain {smallest.at(axis)}"))
     for test in TESTS:
-        far = _farthest(_distances(AT_N, test, results))
+        far = max(_distances(AT_N, test, results), key=lambda point: point.value / point.error)
         words = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {axis} = {far.x:g}"
         claim = f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}"
         checks.append(Check(claim, far.value <= 3 * far.error, words))
@@ -359,10 +359,6 @@ def _distances(which: str, test: str, results: Results) -> list[Point]:
         error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
         points.append(Point(realised.x, abs(realised.value - p), error))
     return points
-
-
-def _farthest(points: Sequence[Point]) -> Point:
-    return max(points, key=lambda point: point.value / point.error)
 
 
 EXPERIMENTS = (
