@@ -60,7 +60,7 @@ def test_put_done_results(path):
         store.put_many("e", {"n": 51, "test": "relpsi"}, [(2, {"p": 2})])
     with Store(path) as store:
         assert set(store.by_seed("e", SETTING)) == {0, 7, 12}
-        assert list(store.by_seed("e", SETTING).values()) == [{"p": 0.0}, {"p": 0.875}, {"p": 1.5}]
+        assert store.results("e", SETTING) == [{"p": 0.0}, {"p": 0.875}, {"p": 1.5}]
         assert list(store.by_seed("e", SETTING)) == [0, 7, 12]
 
 
@@ -68,7 +68,7 @@ def test_order_of_keys_and_numpy_scalars_make_no_difference(path):
     with Store(path) as store:
         store.put_many("e", SETTING, [(0, {"worse": np.array([True, False]), "p": np.float64(0.25)})])
         same = {"test": "relpsi", "n": np.int64(50)}
-        assert list(store.by_seed("e", same).values()) == [{"worse": [True, False], "p": 0.25}]
+        assert store.results("e", same) == [{"worse": [True, False], "p": 0.25}]
 
 
 def test_a_second_put_changes_nothing(path):
@@ -76,7 +76,7 @@ def test_a_second_put_changes_nothing(path):
         store.put_many("e", SETTING, [(0, {"p": 1})])
         store.put_many("e", SETTING, [(0, {"p": 2})])
         store.put_many("e", SETTING, [(0, {"p": 3}), (1, {"p": 4})])
-        assert list(store.by_seed("e", SETTING).values()) == [{"p": 1}, {"p": 4}]
+        assert store.results("e", SETTING) == [{"p": 1}, {"p": 4}]
 
 
 def test_versions_are_kept_apart(path):
@@ -85,9 +85,9 @@ def test_versions_are_kept_apart(path):
     with Store(path, version="2") as store:
         assert set(store.by_seed("e", SETTING)) == set()
         store.put_many("e", SETTING, [(0, {"p": 2})])
-        assert list(store.by_seed("e", SETTING).values()) == [{"p": 2}]
+        assert store.results("e", SETTING) == [{"p": 2}]
     with Store(path, version="1") as store:
-        assert list(store.by_seed("e", SETTING).values()) == [{"p": 1}]
+        assert store.results("e", SETTING) == [{"p": 1}]
 
 
 def test_a_batch_is_all_or_nothing(path):

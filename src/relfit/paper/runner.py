@@ -104,6 +104,10 @@ class Store(Database):
         with self.transaction() as connection:
             connection.executemany(_INSERT, rows)
 
+    def results(self, experiment: str, setting: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The stored results, ordered by seed."""
+        return list(self.by_seed(experiment, setting).values())
+
     def by_seed(self, experiment: str, setting: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         """The stored results by seed, in the order of the seeds."""
         key = (experiment, self.version, canonical_json(setting))
