@@ -87,16 +87,14 @@ class Compute:
 
     def __post_init__(self) -> None:
         _checked(self)
-        if self.executor is not None:
-            scheduler_for(self.executor)
+        scheduler_for(self.executor)
         if self.memory is not None:
             parse_memory(self.memory)
 
     def runtime(self, progress: Progress | None) -> Runtime:
         """What the sums are computed with, before a backend has been chosen."""
-        scheduler = None if self.executor is None else scheduler_for(self.executor)
-        executor = self.executor if scheduler is None else None
-        runtime = Runtime(executor=executor, progress=progress, scheduler=scheduler)
+        scheduler = scheduler_for(self.executor)
+        runtime = Runtime(executor=self.executor if scheduler is None else None, progress=progress, scheduler=scheduler)
         return runtime if self.threads is None else replace(runtime, threads=self.threads)
 
 
@@ -265,7 +263,7 @@ def _check_test_and_kernel(settings: Settings) -> None:
     if at is not None and at.choose == "optimise" and unknown:
         raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
     if settings.estimator is not None and settings.estimator.second_order:
-        words = {
+        others = {
             f'test="{test.name}"': not test.knows_close_law,
             f'dependence="{settings.dependence}"': settings.dependence != "independent",
             "groups": settings.groups is not None,
@@ -273,18 +271,15 @@ def _check_test_and_kernel(settings: Settings) -> None:
             "a precomputed kernel": settings.table is not None,
             "memory": settings.compute.memory is not None,
         }
-        for what, is_set in words.items():
-            if is_set:
-                raise InputError(
-                    f'variance="second-order": known for the best set of independent samples, got {what}; use '
-                    'variance="corrected"'
-                )
+        what = next((words for words, is_set in others.items() if is_set), None)
+        if what is not None:
+            known = "known for the best set of independent samples"
+            raise InputError(f'variance="second-order": {known}, got {what}; use variance="corrected"')
     if settings.groups is not None and (select or settings.table is not None):
         raise InputError('groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel')
 
 
 def _check_locations(settings: Settings) -> None:
-    """Refuse what cannot be combined with a discrepancy at locations."""
     name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
     if isinstance(estimator, PairDesign):
         raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
@@ -310,11 +305,9 @@ def _check_memory(settings: Settings) -> None:
         f"preset={settings.preset!r}": settings.preset is not None and PRESETS[settings.preset].unit_length,
         f"backend={settings.compute.backend!r}": settings.compute.backend in ("torch", "triton"),
     }
-    for what, is_set in whole.items():
-        if is_set:
-            raise InputError(
-                f"memory: cannot be combined with {what}, which needs all rows at once; leave out one of them"
-            )
+    what = next((words for words, is_set in whole.items() if is_set), None)
+    if what is not None:
+        raise InputError(f"memory: cannot be combined with {what}, which needs all rows at once; leave out one of them")
 
 
 # Where keywords of version 0.1 went.
@@ -374,7 +367,6 @@ def _loaded(
     budget: Budget | None,
     fewest_models: int,
 ) -> Data:
-    """The data, loaded and checked as these settings need them."""
     if settings.table is not None:
         reference, models = settings.table.inputs(reference, models)
         name = "auto" if settings.estimator is None else settings.estimator.name
@@ -445,7 +437,6 @@ class Plan:
         return {name: self.data.copies.get(name, name) for name in self.data.names}
 
     def estimated_with(self, **changes: Any) -> Plan:
-        """The plan with other settings of the estimate."""
         return replace(self, estimate=replace(self.estimate, **changes))
 
 
@@ -498,8 +489,7 @@ def _with_backend(
     name, runtime = estimate.estimator.name, estimate.runtime
     if isinstance(estimate.estimator, PairDesign):
         ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
-        note = f"the {name} estimator always works in numpy and in double precision"
-        return estimate, (note,) if ignored else ()
+        return estimate, (f"the {name} estimator always works in numpy and in double precision",) if ignored else ()
     kernel = estimate.kernel.untilted
     workload = Workload(
         *(data.device, pair_count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
@@ -518,7 +508,6 @@ def _with_backend(
 
 
 def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
-    """The checkpoint file of these inputs and settings."""
     data, estimate = plan.data, plan.estimate
     if isinstance(estimate.estimator, PairDesign):
         name = estimate.estimator.name

@@ -97,7 +97,6 @@ class Job:
 
     @property
     def sides(self) -> list[Array]:
-        """All right-hand sides."""
         return [*self.right.values(), *self.left.values()]
 
     @property
@@ -107,13 +106,20 @@ class Job:
         return n * (n - 1) // 2 if self.symmetric else n * len(self.across)
 
     def block(self, i: slice, j: slice) -> Job:
-        """The part between these rows and these columns."""
         right = {w: side[j] for w, side in self.right.items()}
         if self.symmetric and i == j:
             return Job(self.kernel, self.x[i], None, right, squares=self.squares)
         # Off the diagonal of a symmetric matrix, the transposed half is the column products.
         left = {w: side[i] for w, side in (self.right if self.symmetric else self.left).items()}
         return Job(self.kernel, self.x[i], self.across[j], right, left, self.diagonal or i != j, self.squares)
+
+    def products(self, values: Array) -> Products:
+        """The transposed products, given the kernel values; the pairs that are left out are set to 0."""
+        if self.without_diagonal:
+            np.fill_diagonal(values, 0.0)
+        rows = {w: (values @ side).T for w, side in self.right.items()}
+        columns = {w: (values.T @ side).T for w, side in self.left.items()}
+        return Products(rows, columns, float(np.vdot(values, values)) if self.squares else 0.0)
 
     def zeros(self) -> Products:
         """Zeros for the transposed products, in the library of the right-hand sides."""
@@ -138,7 +144,6 @@ class Products:
     squares: float = 0.0
 
     def map(self, function: Callable[[Array], Array]) -> Products:
-        """The same with this function of every array."""
         rows, columns = ({w: function(a) for w, a in each.items()} for each in (self.rows, self.columns))
         return Products(rows, columns, self.squares)
 
@@ -332,8 +337,7 @@ def _fits_single(block: Job) -> bool:
     unit, rate = length_unit(kernel)
     # The last column but one of the prepared rows is q‖x‖².
     norm = max(float(np.abs(points.left[:, -2]).max(initial=0.0)) for points in (block.x, block.across))
-    ones = all((side == 1.0).all() for side in block.sides)
-    ratio = LARGEST_SINGLE_RATIO if ones else LARGEST_WITH_SIDES
+    ratio = LARGEST_SINGLE_RATIO if all((side == 1.0).all() for side in block.sides) else LARGEST_WITH_SIDES
     return norm <= ratio * abs(rate) * (kernel.length / unit) ** 2
 
 
@@ -346,9 +350,4 @@ class LookupBackend(NumpyBackend):
 
     def block_sums(self, block: Job) -> Products:
         kernel: Any = block.kernel
-        values = kernel.block(block.x.rows, block.across.rows)
-        if block.without_diagonal:
-            np.fill_diagonal(values, 0.0)
-        rows = {w: (values @ side).T for w, side in block.right.items()}
-        columns = {w: (values.T @ side).T for w, side in block.left.items()}
-        return Products(rows, columns, float(np.vdot(values, values)) if block.squares else 0.0)
+        return block.products(kernel.block(block.x.rows, block.across.rows))

@@ -51,29 +51,23 @@ class Budget:
                 f"memory: expected at least {in_words(smallest)} for these sizes (the process itself holds "
                 f"{in_words(held)}, numbers for every row take {in_words(kept)}), got {got}"
             )
-        halvings = next(k for k in range(1, 64) if self.total >> k <= available)
-        return max(fewest, self.total >> halvings)
+        return max(fewest, next(self.total >> k for k in range(1, 64) if self.total >> k <= available))
 
 
 @contextmanager
-def budget_of(memory: Any) -> Iterator[Budget | None]:
-    """The budget with a folder of its own, which is removed at the end; None if no budget was given."""
+def budget_of(memory: Any) -> Iterator[Budget]:
+    """The budget with a folder of its own, which is removed at the end."""
     total = parse_memory(memory)
-    if total is None:
-        yield None
-        return
     with tempfile.TemporaryDirectory(prefix="relfit-", ignore_cleanup_errors=True) as folder:
         yield Budget(total, Path(folder), memory)
 
 
-def parse_memory(memory: Any) -> int | None:
+def parse_memory(memory: Any) -> int:
     """The number of bytes, given as an integer or as a text such as "500MB", "1.5 GB" or "2GiB".
 
-    >>> parse_memory("1.5GB"), parse_memory("1 GiB"), parse_memory(10**9), parse_memory(None)
-    (1500000000, 1073741824, 1000000000, None)
+    >>> parse_memory("1.5GB"), parse_memory("1 GiB"), parse_memory(10**9)
+    (1500000000, 1073741824, 1000000000)
     """
-    if memory is None:
-        return None
     match = _SIZE.fullmatch(memory) if isinstance(memory, str) else None
     size = memory if isinstance(memory, int) and not isinstance(memory, bool) else 0
     if match is not None:
@@ -89,9 +83,7 @@ def in_words(size: int) -> str:
     >>> in_words(123_456_789), in_words(2_100_000_000)
     ('124 MB', '2.1 GB')
     """
-    if size < 10**9:
-        return f"{-(-size // 10**6)} MB"
-    return f"{-(-size // 10**7) / 100:g} GB"
+    return f"{-(-size // 10**6)} MB" if size < 10**9 else f"{-(-size // 10**7) / 100:g} GB"
 
 
 def resident() -> int:

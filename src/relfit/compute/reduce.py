@@ -147,7 +147,6 @@ class LocalBackend(NumpyBackend):
     fused: bool = False
 
     def here(self) -> Backend:
-        """The backend of this process."""
         if not has_cuda():
             return NumpyBackend(self.precision)
         return _tensor_backend("cuda:0", self.precision, fused=self.fused and _has("triton"))
@@ -306,7 +305,6 @@ def _grid(shape: tuple[int, int], size: int, upper: bool) -> list[tuple[slice, s
 
 
 def _added(total: Sums | None, patch: Patch, sums: Sums, shape: tuple[int, int]) -> Sums:
-    """The sums of a matrix with those of one more patch."""
     if total is None:
         if (patch.i, patch.j) == ((0, shape[0]), (0, shape[1])):
             return sums
@@ -384,7 +382,6 @@ def patch_sums(sources: Sequence[Any], reduction: Reduction, patch: Patch, backe
 
 
 def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
-    """The sums of every patch in turn, computed in this process."""
     reduction, sources = work.reduction, work.sources
     in_memory = not any(isinstance(source, LazyRows) for source in sources)
 

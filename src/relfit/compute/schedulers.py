@@ -324,21 +324,19 @@ def _losses() -> Iterator[None]:
 
 
 def _workers(client: Any) -> dict[str, Any]:
-    """The workers that the scheduler knows; none if it does not answer."""
-    try:
+    """The workers that the scheduler knows; none if it is gone, which raises many kinds of errors."""
+    with contextlib.suppress(Exception):
         # By default only the first few are listed.
         return dict(client.scheduler_info(n_workers=-1)["workers"])
-    except Exception:  # noqa: BLE001  (a scheduler that is gone raises many kinds of errors)
-        return {}
+    return {}
 
 
 def _all_idle(client: Any) -> bool:
-    """True if there are workers and none of them has anything to do."""
-    try:
+    """True if there are workers and none of them has anything to do; False if the scheduler is gone."""
+    with contextlib.suppress(Exception):
         tasks = client.processing().values()
-    except Exception:  # noqa: BLE001  (a scheduler that is gone raises many kinds of errors)
-        return False
-    return bool(tasks) and not any(tasks)
+        return bool(tasks) and not any(tasks)
+    return False
 
 
 def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ KINDS: dict[str, Kind] = {"samples": Samples(), "densities": Densities(), "targe
 
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
-    kind, groups = KINDS[data.kind], settings.groups
+    kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
     with one_blas_thread():
         if settings.locations is not None:
             estimates = at_locations(data, settings, settings.locations)
@@ -28,16 +28,14 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             estimates = kind.grouped(data, settings, groups)
         else:
             estimates = kind.estimate(data, settings)
-        close = close_law(data, settings, estimates) if settings.estimator.second_order else None
+        close = close_law(data, settings, estimates) if estimator.second_order else None
         if close is not None:
             covariance, fraction = close.covariance(estimates.values), None
         else:
-            covariance = estimates.corrected if settings.estimator.corrected else estimates.projection
+            covariance = estimates.corrected if estimator.corrected else estimates.projection
             fraction = estimates.second_order_fraction()
     # V holds the second-order part twice, and it is known off the diagonal too.
-    plain = (
-        close is None and not settings.estimator.corrected and settings.dependence == "independent" and groups is None
-    )
+    plain = close is None and not estimator.corrected and settings.dependence == "independent" and groups is None
     second = estimates.second_order
     note = (settings.note,) if settings.note else ()
     group_sizes = None

@@ -138,6 +138,7 @@ class Estimator(ABC):
     """Which pairs of rows are used. Subclasses are frozen dataclasses with the options of one design."""
 
     name: ClassVar[str]
+    variance: str = "auto"
     fewest_rows: ClassVar[int] = 20
     fewest_selection_rows: ClassVar[int] = 5
     # Numbers held for every model and row of the reference, and for every row of a model that contributes by itself.
@@ -146,12 +147,12 @@ class Estimator(ABC):
     @property
     def corrected(self) -> bool:
         """True if the second-order part of the covariance is to be counted once."""
-        return False
+        return self.variance == "corrected"
 
     @property
     def second_order(self) -> bool:
         """True if the law of the first- and second-order parts is asked for."""
-        return False
+        return self.variance == "second-order"
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)
         """Refuse options that do not fit samples of this size and a joint covariance of so many models."""
@@ -175,16 +176,8 @@ class PairDesign(Estimator):
 class EstimateSettings:
     """The settings one estimate is made with, resolved against the data.
 
-    Attributes:
-        kernel: the kernel, with its bandwidth.
-        estimator: the design.
-        dependence: how the rows of different samples belong together.
-        seed: the seed of all random streams.
-        runtime: where and how the sums are computed.
-        groups: which rows belong together; None if all are independent.
-        locations: the locations of UME, FSSD and Nyström.
-        folder: where scores that do not fit into memory are written.
-        note: how the estimator was chosen, if it was chosen automatically.
+    `groups` is None if all rows are independent, and `locations` unless the discrepancy is UME, FSSD or Nyström. Scores
+    that do not fit into memory are written to the `folder`. `note` says how the estimator was chosen automatically.
     """
 
     kernel: Kernel
@@ -258,9 +251,8 @@ class Kind(ABC):
             count, sample = len(np.unique(codes)), sample_name(key)
             if count < fewest:
                 raise InputError(f"groups: expected at least {fewest} groups in {sample} ({why}), got {count}")
-        models = self.models_together(data, settings.dependence)
         for rows in sorted(set(sizes.values())):
-            estimator.check_rows(rows, models, selection=selection)
+            estimator.check_rows(rows, self.models_together(data, settings.dependence), selection=selection)
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
         """The number of models that one design estimates together."""

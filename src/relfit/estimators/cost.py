@@ -33,8 +33,7 @@ _MMD_NUMBERS, _TILTED_NUMBERS, _KSD_NUMBERS = 12, 20, 30
 
 def complete_seconds(pairs: float, columns: int, right_hand_sides: int = 0) -> float:
     """A rough estimate of the time that this many kernel values take."""
-    value = TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides
-    return 1e-9 * pairs * value / usable_cores()
+    return 1e-9 * pairs * (TILE_VALUE + TILE_COLUMN * columns + RIGHT_HAND_SIDE * right_hand_sides) / usable_cores()
 
 
 def band_seconds(values: float, columns: int) -> float:
@@ -86,7 +85,7 @@ def duration(seconds: float) -> str:
 def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Budget) -> EstimateSettings:
     """The settings with parts so small that the process stays within the budget; too small a budget is refused."""
     d, models, estimator = int(data.reference.shape[1]), len(data.models), settings.estimator
-    most_rows = max([len(data.reference), *(len(x) for x in data.samples.values())])
+    n, lengths = len(data.reference), [len(x) for x in data.samples.values()]
     # The smallest patch of all pairs, also where a kernel is chosen on some rows.
     if kind.smooth:
         row_bytes = 8 * _KSD_NUMBERS * kind.right_hand_sides(data)
@@ -94,23 +93,19 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
         row_bytes = 8 * (_MMD_NUMBERS if settings.kernel.tilt is None else _TILTED_NUMBERS) * (2 + d)
     # The least that a pair design, or a discrepancy at locations, can work with.
     if isinstance(estimator, PairDesign):
-        design_bytes = estimator.fewest_bytes(most_rows, models, kind.width(data, settings.dependence))
+        design_bytes = estimator.fewest_bytes(max([n, *lengths]), models, kind.width(data, settings.dependence))
     else:
         design_bytes = 64 * max(CHUNK_NUMBERS, 64 * d)
-    memory = budget.working(kept_bytes(data, settings), max(design_bytes, _FEWEST_ROWS * row_bytes))
+    # Held for the rows while the estimate is made: orders, sums, contributions and temporary arrays. A pair design of
+    # samples has contributions of whole rows z = (reference row, model rows).
+    kernels = len(settings.kernel.kernels) if isinstance(settings.kernel, Collection) else 1
+    joined = data.kind == "samples" and isinstance(estimator, PairDesign)
+    contributions = (estimator.numbers_kept + kernels - 1) * (models * n + (0 if joined else sum(lengths)))
+    kept = 16 * (n + max(lengths, default=0)) + 8 * contributions
+    memory = budget.working(kept, max(design_bytes, _FEWEST_ROWS * row_bytes))
     threads = max(1, min(settings.runtime.threads, memory // (4 * _THREAD)))
     rows = memory // row_bytes
     # Whole numbers of tiles waste nothing at the edges; with few tiles the last, small one still helps another thread.
     rows = rows // TILE * TILE if rows > 4 * TILE else rows
     runtime = replace(settings.runtime, memory=memory, threads=threads, patch_rows=rows)
     return replace(settings, runtime=runtime, folder=budget.folder)
-
-
-def kept_bytes(data: Data, settings: EstimateSettings) -> int:
-    """The bytes held for the rows while the estimate is made: orders, sums, contributions and temporary arrays."""
-    n, lengths = len(data.reference), [len(x) for x in data.samples.values()]
-    kernels = len(settings.kernel.kernels) if isinstance(settings.kernel, Collection) else 1
-    # A pair design of samples has contributions of whole rows z = (reference row, model rows).
-    joined = data.kind == "samples" and isinstance(settings.estimator, PairDesign)
-    rows = len(data.models) * n + (0 if joined else sum(lengths))
-    return 16 * (n + max(lengths, default=0)) + 8 * (settings.estimator.numbers_kept + kernels - 1) * rows

@@ -70,14 +70,6 @@ class Complete(Estimator):
     def __post_init__(self) -> None:
         check_choice("variance", self.variance, VARIANCES)
 
-    @property
-    def corrected(self) -> bool:
-        return self.variance == "corrected"
-
-    @property
-    def second_order(self) -> bool:
-        return self.variance == "second-order"
-
 
 @dataclass(frozen=True)
 class Linear(PairDesign):
@@ -183,12 +175,9 @@ class Incomplete(PairDesign):
         return fewest_window_bytes(width, lags_of(rows, self.pairs))
 
     def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
-        n = source.rows
-        lags = lags_of(n, self.pairs)
-        note = (
-            f"incomplete estimator: {n * lags:,} of {n * (n - 1) // 2:,} pairs of rows, each row with the {lags} after "
-            "it in random order"
-        )
+        n, lags = source.rows, lags_of(source.rows, self.pairs)
+        pairs = f"{n * lags:,} of {n * (n - 1) // 2:,} pairs of rows"
+        note = f"incomplete estimator: {pairs}, each row with the {lags} after it in random order"
         return replace(incomplete(source, lags, runtime), notes=(note,))
 
 
@@ -290,8 +279,7 @@ def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
     D is the mean of the block values. They are independent, so ``V = cov(block values)/B``, and the values minus
     their mean are the ψ rows.
     """
-    blocks = source.rows // size
-    totals = np.zeros((blocks, source.models))
+    totals = np.zeros((source.rows // size, source.models))
 
     def reduce(a: int, h: Array) -> Array:
         place = np.arange(a, a + h.shape[1]) % size
@@ -313,8 +301,7 @@ def second_order(source: PairSource, seed: int) -> Array:
     b = (a + rng.integers(1, n, size=count)) % n
     chunks = [slice(k, k + size) for k in range(0, count, size)]
     values = [source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks]
-    spread = np.cov(np.concatenate(values).T).reshape(source.models, source.models)
-    return np.asarray(spread / (n * (n - 1) / 2))
+    return np.cov(np.concatenate(values).T).reshape(source.models, source.models) / (n * (n - 1) / 2)
 
 
 def each_part(

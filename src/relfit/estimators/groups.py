@@ -80,8 +80,7 @@ def same_group(x: Rows, y: Rows) -> Iterator[tuple[Rows, Rows]]:
 
     A row of x occurs once in a part.
     """
-    count = 1 + int(max(x.max(), y.max()))
-    sizes = np.bincount(y, minlength=count)
+    sizes = np.bincount(y, minlength=1 + int(max(x.max(), y.max())))
     order, start = np.argsort(y, kind="stable"), np.cumsum(sizes) - sizes
     for k in range(int(sizes[x].max())):
         rows = np.flatnonzero(sizes[x] > k)
@@ -157,24 +156,22 @@ def split_rows(
         selection, testing = split(data, fraction, settings.dependence, settings.seed)
         return (selection, settings), (testing, settings)
     groups, dependence = settings.groups, settings.dependence
-    first: dict[str | None, Rows] = {}
-    second: dict[str | None, Rows] = {}
+    selected: dict[str | None, NDArray[np.bool_]] = {}
     for key, codes in groups.codes.items():
         # Samples that belong together draw the same groups, as they draw the same rows in `row_orders`.
         common = "reference" if key is None and dependence != "paired" else "models"
         order = stream(settings.seed, "split", common).permutation(groups.counts[key])
-        selected = np.isin(codes, order[: max(1, round(fraction * len(order)))])
-        first[key], second[key] = np.flatnonzero(selected), np.flatnonzero(~selected)
+        selected[key] = np.isin(codes, order[: max(1, round(fraction * len(order)))])
 
-    def part(rows: dict[str | None, Rows]) -> tuple[Data, EstimateSettings]:
+    def part(selecting: bool) -> tuple[Data, EstimateSettings]:
+        rows = {key: np.flatnonzero(mask == selecting) for key, mask in selected.items()}
         numbered = _numbered({key: codes[rows[key]] for key, codes in groups.codes.items()}, data, dependence)
         return take(data, {None: np.arange(0), **rows}), replace(settings, groups=numbered)
 
-    return part(first), part(second)
+    return part(selecting=True), part(selecting=False)
 
 
 def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None, NDArray[Any]]:
-    """The labels of every sample that has some."""
     sizes = {key: len(rows) for key, rows in samples_of(data).items()}
     if not isinstance(labels, Mapping):
         together = data.kind == "densities" or dependence == "paired"

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
@@ -24,16 +24,8 @@ from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
-from relfit.estimators.base import (
-    Dependence,
-    Estimates,
-    EstimateSettings,
-    Estimator,
-    Groups,
-    Kind,
-    PairDesign,
-    PairSource,
-)
+from relfit.estimators import base
+from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Estimator, PairDesign, PairSource
 from relfit.estimators.designs import BandRows, BandValues, Part, products, second_order
 from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of, shifted
@@ -127,8 +119,7 @@ def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *,
 
     The kernel is that of rows with the `centre` subtracted.
     """
-    reduction = SteinSums(kernel, centre, len(scores))
-    return matrix_sums(reduction, (x, *scores), [(0, 0)], runtime)[0].rows
+    return matrix_sums(SteinSums(kernel, centre, len(scores)), (x, *scores), [(0, 0)], runtime)[0].rows
 
 
 def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
@@ -137,8 +128,7 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
     s, left = tilted(kernel, x, x_scores)
     t, right = tilted(kernel, y, y_scores)
     gap = x - y
-    r2 = np.einsum("ij,ij->i", gap, gap)
-    phi, dphi, r2ddphi = kernel.untilted.weights(r2, ("phi", "dphi", "r2ddphi"))
+    phi, dphi, r2ddphi = kernel.untilted.weights(np.einsum("ij,ij->i", gap, gap), ("phi", "dphi", "r2ddphi"))
     trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
     columns = [
         phi * np.einsum("ij,ij->i", a, b) + 2.0 * dphi * np.einsum("ij,ij->i", gap, b - a) + trace
@@ -183,20 +173,17 @@ class SteinSums:
         return tuple(range(1 + self.models))
 
     def width(self, sources: Sequence[Any]) -> int:
-        """All columns that are multiplied with the kernel matrix."""
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
         x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
         scores, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
         x, weight, *scores = (backend.array(part) for part in (x, weight, *scores))
-        gaussian = plain.unit_rate is not None
-        right, finish = _gaussian_columns(x, scores, plain) if gaussian else _general_columns(x, scores)
+        right, finish = _general_columns(x, scores) if plain.unit_rate is None else _gaussian_columns(x, scores, plain)
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
         return _Side(backend.points(plain, x), columns, lambda products: finish(products) * weight)
 
     def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
-        """The kernel matrix times the columns of the other side."""
         right = {w: part.basis for w, part in y.columns.items()}
         if patch.symmetric:
             return [Job(self.kernel.untilted, x.points, None, right)]
@@ -230,8 +217,7 @@ def _gaussian_columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prep
         ones, kx, kc, kv = _split(products["phi"], d, len(scores))
         shared = 4.0 * gamma**2 * _dots(x, kx)
         of_models = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
-        out: Array = of_models + shared[:, None] + c * ones + kc
-        return out
+        return cast(Array, of_models + shared[:, None] + c * ones + kc)
 
     return {"phi": arrays.hstack([arrays.ones_like(x[:, :1]), x, c, *v])}, finish
 
@@ -254,8 +240,7 @@ def _general_columns(x: Array, scores: Sequence[Array]) -> Prepared:
             + trace
             for i, s in enumerate(scores)
         ]
-        out: Array = arrays.stack(columns, axis=1)
-        return out
+        return cast(Array, arrays.stack(columns, axis=1))
 
     return right, finish
 
@@ -267,9 +252,7 @@ def _split(product: Array, d: int, models: int) -> tuple[Array, Array, Array, Se
 
 
 def _dots(a: Array, b: Array) -> Array:
-    """a_i·b_i for every row."""
-    out: Array = library(a).einsum("ij,ij->i", a, b)
-    return out
+    return cast(Array, library(a).einsum("ij,ij->i", a, b))
 
 
 def grouped_ksd(
@@ -302,10 +285,8 @@ def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandVa
     """With φ' = −γφ, v = s − 2γx and c = 2γ s·x − 2γ²‖x‖² + dγ: ``u = φ (v·v' + c + c' − 2γ² r²)``."""
     gamma = -(x.kernel.unit_rate or 0.0) / x.kernel.length**2
     shared = rows.shape[1] * gamma - 2.0 * gamma**2 * np.einsum("ij,ij->i", rows, rows)
-    sides = [
-        _with_sums(s - 2.0 * gamma * rows, s - 2.0 * gamma * rows, 2.0 * gamma * _dots(s, rows) + shared)
-        for s in scores
-    ]
+    v = [s - 2.0 * gamma * rows for s in scores]
+    sides = [_with_sums(a, a, 2.0 * gamma * _dots(s, rows) + shared) for a, s in zip(v, scores, strict=True)]
 
     def values(part: Part) -> Array:
         exponent = x.argument(x, part)  # −γr²
@@ -344,7 +325,7 @@ def _with_sums(left: Array, right: Array, c: Array) -> tuple[Array, Array]:
     return np.column_stack([left, c, ones]), np.column_stack([right, ones, c]).T
 
 
-class Densities(Kind):
+class Densities(base.Kind):
     """Densities compared with a reference sample, by KSD²."""
 
     words = "densities as models"
@@ -378,7 +359,7 @@ class Densities(Kind):
         scores = [all_scores(name, density, x, settings) for name, density in data.densities.items()]
         return complete(x, scores, settings.kernel, settings.runtime, settings.seed)
 
-    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
+    def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         x, codes, count = data.reference, groups.codes[None], groups.counts[None]
         scores = [scores_of(name, density, x) for name, density in data.densities.items()]
         return grouped_ksd(x, scores, codes, count, settings.kernel, settings.runtime)
@@ -420,7 +401,7 @@ def check_continuous(argument: str, rows: Array) -> None:
         )
 
 
-class Target(Kind):
+class Target(base.Kind):
     """Samples compared with a target density, by KSD²: which sampler or approximation is closest to it?"""
 
     words = "a density as the reference"
@@ -483,11 +464,11 @@ class Target(Kind):
         return _side_by_side(each, shared=settings.dependence == "shared")
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        each = []
-        for name, x in data.samples.items():
-            scores = _target_scores(name, x, data, settings)
-            # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
-            each.append(complete(x, [scores], settings.kernel, settings.runtime, settings.seed))
+        # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
+        each = [
+            complete(x, [_target_scores(name, x, data, settings)], settings.kernel, settings.runtime, settings.seed)
+            for name, x in data.samples.items()
+        ]
         shared = settings.dependence == "shared"
         estimates = _side_by_side(each, shared=shared)
         if shared and settings.estimator.corrected:
@@ -495,7 +476,7 @@ class Target(Kind):
             return replace(estimates, second_order=second_order(source, settings.seed))
         return estimates
 
-    def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
+    def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         each = []
         for name, x in data.samples.items():
             scores, codes, count = _target_scores(name, x, data, settings), groups.codes[name], groups.counts[name]
@@ -595,15 +576,12 @@ def autocorrelation_time(series: Array) -> float:
     >>> 0.7 < autocorrelation_time(white) < 1.4
     True
     """
-    centre = series - series.mean()
-    m = len(centre)
+    centre, m = series - series.mean(), len(series)
     size = 1 << (2 * m - 1).bit_length()
     spectrum = np.fft.rfft(centre, size)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:m]
     if covariance[0] <= 0.0:
         return 1.0
-    rho = covariance / covariance[0]
-    pairs = rho[: m // 2 * 2].reshape(-1, 2).sum(axis=1)
-    negative = np.flatnonzero(pairs <= 0.0)
-    end = int(negative[0]) if len(negative) else len(pairs)
+    pairs = (covariance / covariance[0])[: m // 2 * 2].reshape(-1, 2).sum(axis=1)
+    end = int(np.argmax(np.append(pairs, 0.0) <= 0.0))
     return max(1.0, float(2.0 * pairs[:end].sum() - 1.0))

@@ -10,6 +10,7 @@ import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,6 @@ class Nystroem(AtLocations):
             super().__post_init__()
 
     def count(self, rows: int) -> int:
-        """The number J of locations, for this many rows of the reference."""
         if self.locations is not None:
             return super().count(rows)
         return min(max(FEWEST_LANDMARKS, math.ceil(2.0 * math.sqrt(rows))), MOST_LANDMARKS)
@@ -175,9 +175,8 @@ def ume(
     ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. Whitened
     locations take ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that they span (Nyström).
     """
-    points, root = locations.points, None
-    if locations.whitened:
-        root = whitening(kernel, points)
+    points = locations.points
+    root = whitening(kernel, points) if locations.whitened else None
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
 
     def features(x: Chunked) -> Features:
@@ -186,7 +185,10 @@ def ume(
         return lambda part: kernel_values(kernel, x[part], points) @ root
 
     if dependence == "paired":
-        return _paired([FeatureSample(reference, _difference(features(x), features(reference))) for x in samples])
+        # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one row.
+        gaps = [FeatureSample(reference, _difference(features(x), features(reference))) for x in samples]
+        psi = Psi(centred(np.hstack([x.contributions(x.others[:, None]) for x in gaps])))
+        return Estimates(np.array([x.squared_norm for x in gaps]), psi, np.array([_second_order(x, x) for x in gaps]))
     ours, *theirs = (FeatureSample(x, features(x)) for x in (reference, *samples))
     values = np.array([ours.squared_norm + x.squared_norm - 2.0 * float(ours.mean @ x.mean) for x in theirs])
     g = ours.contributions(np.stack([ours.others - x.mean for x in theirs], axis=1))
@@ -250,8 +252,7 @@ class FeatureSample:
 
 def kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
     """k(x_a, v_j): (n, J)."""
-    t = rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean")
-    values = kernel.untilted.phi(t)
+    values = kernel.untilted.phi(rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean"))
     if kernel.tilt is None:
         return values
     return np.asarray(values * kernel.tilt.weights(rows)[:, None] * kernel.tilt.weights(points))
@@ -259,13 +260,6 @@ def kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
 
 def _difference(model: Features, reference: Features) -> Features:
     return lambda part: model(part) - reference(part)
-
-
-def _paired(differences: Sequence[FeatureSample]) -> Estimates:
-    """Paired rows: τ_a = τ(x_a) − τ(r_a) and ``D = mean_{a≠b} τ_a·τ_b``, which leaves out the pairs of one row."""
-    values = np.array([x.squared_norm for x in differences])
-    g = np.hstack([x.contributions(x.others[:, None]) for x in differences])
-    return Estimates(values, Psi(centred(g)), np.array([_second_order(x, x) for x in differences]))
 
 
 def _second_order(a: FeatureSample, b: FeatureSample) -> float:
@@ -411,7 +405,6 @@ def _separation(estimates: Estimates) -> float:
 
 
 def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable[[Locations], Estimates]:
-    """The estimates from these rows as a function of the locations."""
     kernel, dependence = settings.kernel, settings.dependence
     if data.kind == "samples":
         reference, *samples = (Chunked(x, rows.get(key)) for key, x in samples_of(data).items())
@@ -434,15 +427,8 @@ def _scores(data: Data, rows: Chunked, settings: EstimateSettings) -> Scores:
 
     if len(rows) * data.reference.shape[1] * len(data.densities) > MOST_SCORES:
         return evaluated
-    kept: dict[tuple[int, int, int | None], list[Array]] = {}
-
-    def remembered(part: slice) -> list[Array]:
-        key = (part.start, part.stop, part.step)
-        if key not in kept:
-            kept[key] = evaluated(part)
-        return kept[key]
-
-    return remembered
+    kept = cache(lambda start, stop, step: evaluated(slice(start, stop, step)))
+    return lambda part: kept(part.start, part.stop, part.step)
 
 
 def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
@@ -456,8 +442,7 @@ def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
     from_reference = data.reference[rows[None][: -(-count // 2)]]
     pool = np.concatenate([x[rows[name][:count]] for name, x in data.samples.items()])
     pool = pool[np.lexsort(pool.T[::-1])]
-    size = min(count // 2, len(pool))
-    drawn = stream(seed, "locations", "models' rows").choice(len(pool), size, replace=False)
+    drawn = stream(seed, "locations", "models' rows").choice(len(pool), min(count // 2, len(pool)), replace=False)
     return np.concatenate([from_reference, pool[drawn]])
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relfit.data.arrays import as_rows, group_labels
 from relfit.data.files import read_names
@@ -54,7 +53,14 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
     labels = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(names)
     if len(labels) != count:
         raise InputError(f"names: expected {count}, one per column of losses, got {len(labels)}")
-    _refuse_counts(rows, labels)
+    # A column that grows by 1 from item to item numbers the items, and is not a model's loss.
+    counts = (np.diff(rows, axis=0) == 1.0).all(axis=0)
+    if counts.any():
+        k = int(counts.argmax())
+        raise InputError(
+            f"losses: expected a model's losses in every column, got {rows[0, k]:g}, {rows[1, k]:g}, {rows[2, k]:g}, … "
+            f"in {labels[k]!r}, which numbers the items; leave that column out (of a frame, frame.drop(columns=...))"
+        )
     values = rows.mean(axis=0)
     psi, group_sizes = Psi(rows - values), None
     if groups is not None:
@@ -63,14 +69,3 @@ def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any 
             raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
         psi, group_sizes = Psi(summed_by_group((rows - values) / n, codes, len(group_names))), (len(group_names),)
     return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=group_sizes, measure="loss")
-
-
-def _refuse_counts(rows: NDArray[np.float64], labels: Sequence[str]) -> None:
-    """Refuse a column that grows by 1 from item to item: it numbers the items, and is not a model's loss."""
-    counts = (np.diff(rows, axis=0) == 1.0).all(axis=0)
-    if counts.any():
-        k = int(counts.argmax())
-        raise InputError(
-            f"losses: expected a model's losses in every column, got {rows[0, k]:g}, {rows[1, k]:g}, {rows[2, k]:g}, … "
-            f"in {labels[k]!r}, which numbers the items; leave that column out (of a frame, frame.drop(columns=...))"
-        )

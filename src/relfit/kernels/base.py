@@ -72,6 +72,11 @@ class Kernel(ABC):
         return tuple(getattr(self, name)(t) for name in which)
 
     @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels that this one is made of."""
+        return ()
+
+    @property
     def variable(self) -> Variable:
         """What φ is a function of: "r2" or "dot"."""
         return "r2"
@@ -79,12 +84,12 @@ class Kernel(ABC):
     @property
     def smooth(self) -> bool:
         """True if φ' and r²φ'' exist for all r ≥ 0, so that KSD can use the kernel."""
-        return True
+        return all(part.smooth for part in self.parts)
 
     @property
     def length(self) -> float:
         """The shortest distance over which the kernel changes noticeably."""
-        return math.inf
+        return min((part.length for part in self.parts), default=math.inf)
 
     @property
     def unit_rate(self) -> float | None:
@@ -101,12 +106,12 @@ class Kernel(ABC):
 
     def largest_entry(self, dim: int) -> float:
         """The largest |entry| of rows (n, dim) for which φ, and sums of its powers, stay within float64."""
-        return math.inf
+        return min((part.largest_entry(dim) for part in self.parts), default=math.inf)
 
     @property
     def needs_median(self) -> bool:
         """True if a length is still the word "median"."""
-        return False
+        return any(part.needs_median for part in self.parts)
 
     def with_median(self, median: float) -> Kernel:
         """The same kernel with "median" replaced by the number."""
@@ -150,7 +155,7 @@ class Kernel(ABC):
     @property
     def writable(self) -> bool:
         """True if a file can hold the kernel: it cannot if the kernel is made of functions or of a matrix."""
-        return True
+        return all(part.writable for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form that `kernel_from_dict` reads back; only the description if the kernel is not `writable`."""
@@ -208,8 +213,7 @@ class ScaledKernel(Kernel):
         return bool(getattr(self, self.length_field) == "median")
 
     def with_median(self, median: float) -> Self:
-        changes: dict[str, Any] = {self.length_field: median}
-        return replace(self, **changes) if self.needs_median else self
+        return replace(self, **{self.length_field: median}) if self.needs_median else self
 
 
 @dataclass(frozen=True)
@@ -225,33 +229,18 @@ class Sum(SharedWork):
         return total
 
     @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.terms
+
+    @property
     def variable(self) -> Variable:
         return self.terms[0].variable
-
-    @property
-    def smooth(self) -> bool:
-        return all(term.smooth for term in self.terms)
-
-    @property
-    def length(self) -> float:
-        return min(term.length for term in self.terms)
-
-    def largest_entry(self, dim: int) -> float:
-        return min(term.largest_entry(dim) for term in self.terms)
-
-    @property
-    def needs_median(self) -> bool:
-        return any(term.needs_median for term in self.terms)
 
     def with_median(self, median: float) -> Sum:
         return Sum(tuple(term.with_median(median) for term in self.terms))
 
     def with_dimension(self, dim: int) -> Sum:
         return Sum(tuple(term.with_dimension(dim) for term in self.terms))
-
-    @property
-    def writable(self) -> bool:
-        return all(term.writable for term in self.terms)
 
     def describe(self) -> str:
         return " + ".join(term.describe() for term in self.terms)

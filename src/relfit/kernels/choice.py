@@ -40,7 +40,6 @@ class Select:
 
     @property
     def needs_median(self) -> bool:
-        """True if some candidate needs the median distance."""
         return self.candidates is None or any(kernel.needs_median for kernel in self.candidates)
 
     def kernels(self, median: float) -> tuple[Kernel, ...]:
@@ -67,16 +66,8 @@ class Collection(Kernel):
         object.__setattr__(self, "kernels", _kernels("kernels of Collection", self.kernels))
 
     @property
-    def smooth(self) -> bool:
-        return all(kernel.smooth for kernel in self.kernels)
-
-    @property
-    def needs_median(self) -> bool:
-        return any(kernel.needs_median for kernel in self.kernels)
-
-    @property
-    def writable(self) -> bool:
-        return all(kernel.writable for kernel in self.kernels)
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.kernels
 
     def phi(self, t: Array) -> NoReturn:
         raise InputError("kernel: expected one kernel here, got a Collection; it is for compare with test='best-set'")
@@ -90,8 +81,7 @@ def table_of(kernel: Kernel | Select | None) -> Precomputed | None:
     several = kernel.candidates if isinstance(kernel, Select) else getattr(kernel, "kernels", None)
     kernels = several if several is not None else (kernel,)
     matrices = [each for each in kernels if isinstance(each, Precomputed)]
-    sizes = {len(each.matrix) for each in matrices}
-    if len(sizes) > 1 or 0 < len(matrices) < len(kernels):
+    if len({len(each.matrix) for each in matrices}) > 1 or 0 < len(matrices) < len(kernels):
         raise InputError("kernel: expected kernel matrices of one size throughout, or none, got some of each")
     return matrices[0] if matrices else None
 

@@ -80,11 +80,9 @@ class Decay:
             object.__setattr__(self, "centre", _numbers(self.centre))
 
     def weights(self, rows: Array) -> Array:
-        """w(x) for every row (n,)."""
         return np.asarray((1.0 + self._squares(rows)[1]) ** -self.exponent)
 
     def gradient(self, rows: Array) -> Array:
-        """∇ log w at every row (n, d)."""
         gap, squares = self._squares(rows)
         return np.asarray((-2.0 * self.exponent / self._length**2) * gap / (1.0 + squares)[:, None])
 
@@ -187,6 +185,10 @@ class Tilted(Kernel):
         return self.kernel
 
     @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return (self.kernel,)
+
+    @property
     def smooth(self) -> bool:
         """True if the kernel is smooth and the gradient of log w is known."""
         return self.kernel.smooth and (isinstance(self.weight, Decay) or self.weight.gradient_of_log is not None)
@@ -194,13 +196,6 @@ class Tilted(Kernel):
     @property
     def variable(self) -> Variable:
         return self.kernel.variable
-
-    @property
-    def length(self) -> float:
-        return self.kernel.length
-
-    def largest_entry(self, dim: int) -> float:
-        return self.kernel.largest_entry(dim)  # the kernel is evaluated before the weights are applied
 
     @property
     def needs_median(self) -> bool:
@@ -214,7 +209,6 @@ class Tilted(Kernel):
 
     @property
     def needs_centre(self) -> bool:
-        """True if the centre of the weight is still "median"."""
         return isinstance(self.weight, Decay) and self.weight.centre == "median"
 
     def with_centre(self, centre: Array) -> Self:
@@ -282,12 +276,12 @@ class Squared(Kernel):
         return self.kernel.phi(t) ** 2
 
     @property
-    def variable(self) -> Variable:
-        return self.kernel.variable
+    def parts(self) -> tuple[Kernel, ...]:
+        return (self.kernel,)
 
     @property
-    def length(self) -> float:
-        return self.kernel.length
+    def variable(self) -> Variable:
+        return self.kernel.variable
 
     @property
     def unit_rate(self) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
@@ -92,8 +92,7 @@ class Radial(ScaledKernel):
         """r²φ''(r²/s²)/s⁴; φ'' may be infinite at 0, where the product is 0."""
         arrays = library(t)
         positive = arrays.where(t > 0.0, t, arrays.ones_like(t))
-        out: Array = arrays.where(t > 0.0, positive * self._evaluate(2, positive), arrays.zeros_like(t))
-        return out
+        return cast(Array, arrays.where(t > 0.0, positive * self._evaluate(2, positive), arrays.zeros_like(t)))
 
     def describe(self) -> str:
         size = self.scale if isinstance(self.scale, str) else f"{self.scale:.3g}"
@@ -104,8 +103,7 @@ class Radial(ScaledKernel):
         function = self._functions[order]
         if function is None:
             raise InputError(f"kernel: {self.describe()} has no derivatives; give them, or autodiff=, for KSD")
-        out: Array = function(t / self.length**2) / self.length ** (2 * order)
-        return out
+        return cast(Array, function(t / self.length**2) / self.length ** (2 * order))
 
     @cached_property
     def _functions(self) -> tuple[Profile, Profile | None, Profile | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -30,8 +30,7 @@ class Gaussian(ScaledKernel):
     unit_rate: ClassVar[float] = -0.5
 
     def phi(self, t: Array) -> Array:
-        out: Array = library(t).exp(-0.5 * t / self.length**2)
-        return out
+        return cast(Array, library(t).exp(-0.5 * t / self.length**2))
 
     def dphi(self, t: Array) -> Array:
         """−φ/(2b²)."""
@@ -105,8 +104,7 @@ class RationalQuadratic(ScaledKernel):
 
     def r2ddphi(self, t: Array) -> Array:
         """r² (α+1)/(4αb⁴) (1 + r²/(2αb²))^(−α−2)."""
-        factor = (self.alpha + 1.0) / (4.0 * self.alpha * self.length**4)
-        return t * (factor * self._base(t) ** (-self.alpha - 2.0))
+        return t * ((self.alpha + 1.0) / (4.0 * self.alpha * self.length**4) * self._base(t) ** (-self.alpha - 2.0))
 
     def _base(self, t: Array) -> Array:
         return 1.0 + t / (2.0 * self.alpha * self.length**2)

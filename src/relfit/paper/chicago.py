@@ -62,12 +62,8 @@ KERNELS: dict[str, IMQ | Gaussian] = {"IMQ": IMQ(), "Gaussian": Gaussian()}
 # The text of the paper, and the authors' code.
 CORRECTION = {"IMQ": "by", "Gaussian": "bonferroni"}
 TITLES = {"IMQ": "IMQ, BY", "Gaussian": "Gaussian, Bonferroni"}
-SPLITS = {
-    "50%, by": relmulti(0.5, "by"),
-    "50%, bonferroni": relmulti(0.5, "bonferroni"),
-    "50%, none": relmulti(0.5, "none"),
-    "25%, by": relmulti(0.25, "by"),
-}
+CORRECTED = ((50, "by"), (50, "bonferroni"), (50, "none"), (25, "by"))
+SPLITS = {f"{percent}%, {correction}": relmulti(percent / 100, correction) for percent, correction in CORRECTED}
 WHOLE = {"RelPSI": "relpsi", "best set": "best-set", "carving": "carve"}
 SHOWN_TOO = f"{MAF}, normal base, little L2"
 PAPER_NLL = dict(zip(LINEUP, (2.64, 2.55, 2.38, 2.53, 2.25), strict=True))
@@ -106,8 +102,7 @@ class Flow:
 def trained(name: str, flow: Flow, rows: Array, folder: Path, log: Log) -> Any:
     """The flow in double precision, from `folder` if it was trained before on these rows in this way."""
     torch = library(name, "torch", "torch zuko")
-    key = digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())
-    path = folder / f"flow-{key}.pt"
+    path = folder / f"flow-{digest(rows.tobytes(), json.dumps(asdict(flow), sort_keys=True).encode())}.pt"
     network, stored = build(name, flow), path.exists()
     if stored:
         try:
@@ -186,8 +181,7 @@ class Recipe:
 
     def flows(self) -> dict[str, Flow]:
         made, maf = (Flow(k, base, L2, hidden=self.hidden, epochs=self.epochs) for k, base in ((1, 0), (5, 5)))
-        variants = {f"{MAF}, {words}": replace(maf, **VARIANTS[words]) for words in self.variants}
-        return {MADE: made, MAF: maf, **variants}
+        return {MADE: made, MAF: maf} | {f"{MAF}, {words}": replace(maf, **VARIANTS[words]) for words in self.variants}
 
 
 FULL = Recipe()
@@ -313,13 +307,12 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     rows = np.random.default_rng(seed).choice(len(study.points), setting["n"], replace=False)
     lineup = [*MIXTURES, MADE, setting["flow"]]
     densities = {name: study.density(name) for name in lineup}
-    points, kernel = study.points[rows], KERNELS[setting["kernel"]]
-    joint = estimate(points, densities, kernel=kernel, rng=seed, progress=False)
+    points = study.points[rows]
+    fixed: dict[str, Any] = {"kernel": KERNELS[setting["kernel"]], "rng": seed, "progress": False}
+    joint = estimate(points, densities, **fixed)
     results = {words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()}
     for words, options in SPLITS.items():
-        results[f"RelMulti {words}"] = compare(
-            points, densities, kernel=kernel, alpha=ALPHA, rng=seed, progress=False, **options
-        )
+        results[f"RelMulti {words}"] = compare(points, densities, alpha=ALPHA, **fixed, **options)
     decisions = [d for test, result in results.items() for d in verdicts(test, result)]
     nll = {name: float(-study.log_probs[study.names.index(name)][rows].mean()) for name in lineup}
     return {"decisions": decisions + unjudged("NLL", nll)}

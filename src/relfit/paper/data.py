@@ -194,12 +194,11 @@ def download(url: str, *, page: int = PAGE, timeout: float = TIMEOUT, pause: flo
 
 def _fetch(url: str, query: dict[str, str], timeout: float, pause: float) -> str:
     """The answer to one query; a refusal is final, a failure of the server or the network is tried three times."""
-    address = f"{url}?{urllib.parse.urlencode(query)}"
     for attempt in range(TRIES):
         if attempt:
             time.sleep(pause * 2 ** (attempt - 1))
         try:
-            return _read(address, timeout).decode("utf-8")
+            return _read(f"{url}?{urllib.parse.urlencode(query)}", timeout).decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"{url}: expected text, got bytes that are not UTF-8; give a file with --data") from error
         except urllib.error.HTTPError as error:

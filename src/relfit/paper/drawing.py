@@ -119,7 +119,5 @@ def dress(ax: Axes, title: str, xlabel: str, ylabel: str, ylim: tuple[float, flo
 
 def add_legend(figure: Figure, ax: Axes, columns: int) -> None:
     """The legend of one panel, below all of them."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize="small"
-    )
+    entries = ax.get_legend_handles_labels()
+    figure.legend(*entries, loc="outside lower center", ncols=columns, frameon=False, labelcolor=INK, fontsize="small")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from matplotlib.figure import Figure
 
@@ -89,8 +89,7 @@ class Cell(NamedTuple):
 
     @property
     def x(self) -> float:
-        x: float = next(iter(self.setting.values()))
-        return x
+        return cast(float, next(iter(self.setting.values())))
 
     def decisions(self, test: str) -> Iterator[list[Decision]]:
         """The decisions of one test, a list for each trial."""
@@ -108,8 +107,7 @@ def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
 
 def verdict(test: str, result: Comparison, k: int) -> Decision:
     """The decision of one test about model k."""
-    pvalue, worse = float(result.pvalue[k]), bool(result.worse[k])
-    return {"test": test, "model": result.names[k], "pvalue": pvalue, "worse": worse}
+    return {"test": test, "model": result.names[k], "pvalue": float(result.pvalue[k]), "worse": bool(result.worse[k])}
 
 
 class Point(NamedTuple):

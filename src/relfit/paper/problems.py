@@ -45,8 +45,7 @@ class GaussianMixture:
 
     def log_density(self, x: Array) -> Array:
         """Normalised log density at the rows of x, (n,)."""
-        log_det = np.linalg.slogdet(2.0 * np.pi * self.covariance)[1]
-        shared = -0.5 * ((x @ self._precision) * x).sum(1) - 0.5 * log_det
+        shared = -0.5 * ((x @ self._precision) * x).sum(1) - 0.5 * np.linalg.slogdet(2.0 * np.pi * self.covariance)[1]
         return np.asarray(shared + np.logaddexp.reduce(self._log_joint(x), axis=1))
 
     def score(self, x: Array) -> Array:
@@ -60,9 +59,8 @@ class GaussianMixture:
 class GaussianBernoulliRBM(GaussianMixture):
     """p(y) ∝ Σ_{h∈{−1,1}^q} exp(½ yᵀBh + bᵀy + cᵀh − ½‖y‖²).
 
-    `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,).
-    Summed over h it is a mixture of 2^q Gaussians N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that
-    draws are exact and need no Gibbs chain.
+    `coupling` is B (d, q), `visible` is b (d,), `latent` is c (q,). Summed over h it is a mixture of 2^q Gaussians
+    N(½Bh + b, I) with log-weights cᵀh + ½‖½Bh + b‖², so that draws are exact and need no Gibbs chain.
     """
 
     coupling: Array
@@ -188,8 +186,7 @@ def calibration_1d(mu1: float, mu2: float) -> Problem:
 
 def _signed_axes(count: int, d: int) -> Array:
     """The first `count` of +.5e₁, −.5e₁, +.5e₂, −.5e₂, …"""
-    axes = np.repeat(np.eye(d), 2, axis=0)[:count]
-    return 0.5 * axes * np.where(np.arange(count) % 2, -1.0, 1.0)[:, None]
+    return 0.5 * np.repeat(np.eye(d), 2, axis=0)[:count] * np.where(np.arange(count) % 2, -1.0, 1.0)[:, None]
 
 
 def _rotated(angle: float) -> Array:

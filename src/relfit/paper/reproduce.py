@@ -164,9 +164,9 @@ def write_document(out: str | os.PathLike[str], path: str | os.PathLike[str]) ->
     head, sections = template()
     parts = [head]
     for experiment in finished:
-        picture = (Path(out) / experiment.name / "figure.png").read_bytes()
-        write_bytes_atomic(images / f"{experiment.name}.png", picture)
-        parts.append(Template(sections[experiment.name]).substitute(_filled(experiment, Path(out) / experiment.name)))
+        folder = Path(out) / experiment.name
+        write_bytes_atomic(images / f"{experiment.name}.png", (folder / "figure.png").read_bytes())
+        parts.append(Template(sections[experiment.name]).substitute(_filled(experiment, folder)))
     write_text_atomic(path, "\n".join(parts))
     return [experiment.name for experiment in finished]
 
@@ -184,9 +184,7 @@ def _filled(experiment: Experiment, folder: Path) -> dict[str, str]:
     quick = "**Quick version, not the full run:** " if run["quick"] else ""
     trials = f"{run['trials']} trials in all ({run['trials_per_setting']} a row)"
     picture = f"![{experiment.title}]({IMAGES}/{experiment.name}.png)"
-    checks = [
-        f"- {'PASS' if check['ok'] else '**FAIL**'} {check['claim']}: {check['figure']}" for check in run["checks"]
-    ]
+    checks = [f"- {'PASS' if each['ok'] else '**FAIL**'} {each['claim']}: {each['figure']}" for each in run["checks"]]
     failed = sum(not check["ok"] for check in run["checks"])
     agreement = f"yes, all {len(checks)} checks pass."
     if failed:

@@ -141,9 +141,6 @@ def run_trials(
         workers: worker processes where there is no executor; None is one per core.
         window: most batches in flight, by default four per process; raise it for an executor with more workers.
 
-    Returns:
-        For each setting the list of results of the seeds that were asked for.
-
     >>> import tempfile
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> def trial(setting, seed):

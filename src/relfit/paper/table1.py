@@ -167,13 +167,9 @@ def draw(source: Source, n: int, seed: int) -> tuple[Array, dict[str, Array]]:
         counts = _counts(MODELS[name], n)
         if name == GENERATED:
             return np.concatenate([source.generate(k, count, rng) for k, count in enumerate(counts)])
-        return np.concatenate([_without_replacement(rest[k], count, rng) for k, count in enumerate(counts)])
+        return np.concatenate([rng.choice(rest[k], count, replace=False) for k, count in enumerate(counts)])
 
     return reference, {name: sample(name, rng) for name, rng in zip(MODELS, streams, strict=True)}
-
-
-def _without_replacement(rows: Array, count: int, rng: np.random.Generator) -> Array:
-    return rows[rng.choice(len(rows), count, replace=False)]
 
 
 def trial(make: Callable[..., Source], setting: Setting, seed: int) -> dict[str, Any]:
@@ -335,7 +331,7 @@ def celeba_source(features: str) -> Source:
     folder = Path(json.loads(_pointer(features).read_text(encoding="utf-8"))["folder"])
     names = (*REAL_FILES, *GENERATED_FILES)
     smiling, others, *generated = (np.asarray(_open(folder / name), dtype=np.float64) for name in names)
-    return Source((smiling, others), lambda group, count, rng: _without_replacement(generated[group], count, rng))
+    return Source((smiling, others), lambda group, count, rng: rng.choice(generated[group], count, replace=False))
 
 
 EXPERIMENTS = (

@@ -128,8 +128,7 @@ def _gap(kernels: Sequence[Sequence[Array]], weights: Sequence[Array]) -> Gap:
 
 
 def _gaussian(x: Array, y: Array, bandwidth: float) -> Array:
-    squares = ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1)
-    return np.asarray(np.exp(-0.5 * squares / bandwidth**2))
+    return np.asarray(np.exp(-0.5 * ((x[:, None, :] - y[None, :, :]) ** 2).sum(axis=-1) / bandwidth**2))
 
 
 def _stein(x: Array, s: Array, bandwidth: float) -> Array:
@@ -191,8 +190,7 @@ def estimates(gap: Gap, n: int) -> tuple[Array, Array]:
     square = float((gap.eigenvalues[~kept] ** 2).sum())
     value = gap.mean + (2.0 / math.sqrt(n)) * (eta @ b) + ((eta**2 - 1.0) @ nu) / n
     value += math.sqrt(4.0 * linear / n + 2.0 * square / n**2) * rng.standard_normal(DRAWS)
-    variance = (4.0 / n) * (((b + nu * eta / math.sqrt(n)) ** 2).sum(axis=1) + linear + square / n)
-    return value, variance
+    return value, (4.0 / n) * (((b + nu * eta / math.sqrt(n)) ** 2).sum(axis=1) + linear + square / n)
 
 
 @lru_cache
@@ -228,7 +226,6 @@ def trial(make: Callable[..., Problem], measure: str, setting: Setting, seed: in
 
 @cache
 def _gap_of(angle: float | None) -> Gap:
-    """The gap of the turned Gaussians at this angle, or of the mixtures."""
     return mmd_gap(mixture_1d(), BANDWIDTH) if angle is None else ksd_gap(rotated(angle), BANDWIDTH)
 
 
@@ -263,7 +260,7 @@ def limit_table(axis: str, results: Results) -> dict[str, list[Row]]:
     sizes = [point.value / point.error for points in distances.values() for point in points]
     rows: list[Row] = []
     for test, points in distances.items():
-        far = _farthest(points)
+        far = max(points, key=lambda point: point.value / point.error)
         rows.append({"test": test, axis: far.x, "distance": far.value, "s.e.": f"{far.value / far.error:.1f}"})
     beyond = f"{sum(size > 3.0 for size in sizes)} of {len(sizes)} rates are more than 3 standard errors from it"
     return {f"The closed form, which is for large n, at n ≥ {FROM_N}: {beyond}. The farthest of each test:": rows}
@@ -341,7 +338,7 @@ def checks(axis: str, results: Results) -> list[Check]:
         smallest = min(gains, key=lambda gain: gain.value)
         checks.append(Check(f"RelPSI ≥ {split} − 2 s.e. for n ≥ {FROM_N}", ok, f"smallest gain {smallest.at(axis)}"))
     for test in TESTS:
-        far = _farthest(_distances(AT_N, test, results))
+        far = max(_distances(AT_N, test, results), key=lambda point: point.value / point.error)
         words = f"largest distance {far.value:.3f}, {far.value / far.error:.1f} s.e., at {axis} = {far.x:g}"
         claim = f"{test} within 3 s.e. of what n rows should show, n ≥ {FROM_N}"
         checks.append(Check(claim, far.value <= 3 * far.error, words))
@@ -362,10 +359,6 @@ def _distances(which: str, test: str, results: Results) -> list[Point]:
         error = max(float(np.sqrt(p * (1.0 - p) / trials)), 1.0 / (3 * trials))
         points.append(Point(realised.x, abs(realised.value - p), error))
     return points
-
-
-def _farthest(points: Sequence[Point]) -> Point:
-    return max(points, key=lambda point: point.value / point.error)
 
 
 EXPERIMENTS = (

@@ -369,12 +369,7 @@ class SharedDistances(NumpyBackend):
         key = block.x.left.tobytes(), block.across.left.tobytes()
         if key not in self.blocks:
             self.blocks[key] = squared_distances(block.x.rows, block.across.rows, self.shortest)
-        (phi,) = block.kernel.weights(self.blocks[key], ("phi",))
-        if block.without_diagonal:
-            np.fill_diagonal(phi, 0.0)
-        rows = {w: (phi @ side).T for w, side in block.right.items()}
-        columns = {w: (phi.T @ side).T for w, side in block.left.items()}
-        return Products(rows, columns, float(np.vdot(phi, phi)) if block.squares else 0.0)
+        return block.products(*block.kernel.weights(self.blocks[key], ("phi",)))
 
 
 def own_plan(comparison: Comparison, names: Collection[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:
