@@ -226,7 +226,7 @@ def _named(models: Any) -> dict[str, Any]:
 
 def _argument(name: str | None, value: Any = None) -> str:
     """The value as errors name it: by its file if it is one, else by its argument."""
-    file = as_file(value)
+    file = None if value is None else as_file(value)
     return file.source if file is not None else "reference" if name is None else f"model {name!r}"
 
 
