@@ -225,6 +225,8 @@ def decide(
     test = settings.test
     if test.split is not None:
         raise InputError(f'test="{test.name}": needs the data to split; use compare(), or another test here')
+    if joint_estimate.close is not None and not test.knows_close_law:
+        raise InputError(f'test="{test.name}": does not know variance="second-order"; use the best set, or "corrected"')
     check_scale(joint_estimate, settings.margin)
     decision = test.decide(joint_estimate, settings.criteria)
     notes = (*size_notes(joint_estimate), *decision.notes)
@@ -245,6 +247,8 @@ def compare_pair(
     decided, name = PAIR_TESTS[check_choice("test", options.pop("test", "auto"), PAIR_TESTS)]
     check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
+    if settings.estimator is not None and settings.estimator.second_order:
+        raise InputError('variance="second-order": known for the best set, got a fixed pair; use variance="corrected"')
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
         joint = _estimated(plan)
@@ -354,6 +358,8 @@ def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction
     if isinstance(pilot, Comparison):
         if pilot.margin:
             raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")
+        if pilot.variance == "second-order":
+            raise InputError('pilot: expected the default variance, got "second-order", which plans do not know yet')
         pilot = pilot.distinct()
     start, alpha = as_pilot(pilot, linear=linear), check_alpha(alpha)
     listed = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)

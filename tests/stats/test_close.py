@@ -133,3 +133,32 @@ def test_densities_are_refused(rng):
     densities = {name: relfit.Density(score=lambda x: -x, dim=2) for name in "ab"}
     call = lambda: relfit.compare(rng.normal(size=(60, 2)), densities, estimator=SECOND_ORDER)  # noqa: E731
     refused(call, 'variance="second-order"', "KSD")
+
+
+def test_what_does_not_know_the_law_refuses_it(rng):
+    reference, models = shifted(rng, [0.0, 0.2], n=60)
+    result = relfit.compare(reference, models, estimator=SECOND_ORDER, rng=0)
+    joint = relfit.estimate(reference, models, estimator=SECOND_ORDER, rng=0)
+    refused(lambda: relfit.decide(joint, test="relpsi"), 'test="relpsi"', "second-order")
+    refused(lambda: relfit.compare_pair(reference, *models.values(), estimator=SECOND_ORDER), "a fixed pair")
+    refused(lambda: relfit.plan(joint), "pilot: ", "second-order")
+    refused(lambda: relfit.plan(result), "pilot: ", "second-order")
+    refused(result.plot_power, "second-order")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rows", ["constant", "far apart", "equal to the data"])
+def test_rows_without_variance_have_no_law(rng, rows):
+    """No division by a variance of 0, and the verdicts of the default variance."""
+    reference, models = shifted(rng, [0.0, 1.0], n=60, d=2)
+    options = {"rng": 0}
+    if rows == "constant":
+        reference, models["m0"] = np.ones((60, 2)), np.ones((60, 2))
+    elif rows == "far apart":
+        options["kernel"] = relfit.Gaussian(1e-6)
+    else:
+        models["m0"] = reference[::-1].copy()
+    result = relfit.compare(reference, models, estimator=SECOND_ORDER, **options)
+    np.testing.assert_array_equal(result.worse, relfit.compare(reference, models, **options).worse)
+    assert np.isfinite(result.standard_error).all()
+    assert np.isfinite(result.pvalue).all()

@@ -69,13 +69,15 @@ def close_law(data: Data, settings: EstimateSettings, estimates: Estimates) -> C
     )
     whole = estimates.unbiased_second_order
     assert whole is not None  # noqa: S101  (complete estimates of samples have it)
-    second *= np.minimum(np.sqrt(np.diag(whole)) / second.std(axis=1), 1.0)[:, None]
+    noise, spread = np.sqrt(np.diag(whole)), second.std(axis=1)
+    # Without variance, as of constant rows, there is nothing to draw.
+    second *= np.divide(np.minimum(noise, spread), spread, out=np.zeros_like(spread), where=spread > 0.0)[:, None]
     missing_sizes, axes = np.linalg.eigh(whole - second @ second.T / DRAWS)
     second += (axes * np.sqrt(np.maximum(missing_sizes, 0.0))) @ (axes.T @ rest)
     first = estimates.projection - 2.0 * whole
-    # Far from the data the ratio of two unbiased estimates tells the variance along δ; close to it, the features do.
-    noise = np.sqrt(np.diag(whole))
-    along = (np.maximum(np.diag(first), 0.0) + noise * along) / (np.maximum(estimates.values, 0.0) + noise)
+    # Far from the data the ratio of two unbiased estimates gives the variance along δ; close to it, the features do.
+    variance, distance = np.maximum(np.diag(first), 0.0) + noise * along, np.maximum(estimates.values, 0.0) + noise
+    along = np.divide(variance, distance, out=np.zeros_like(variance), where=distance > 0.0)
     freedom = min(n, *sizes) - 1
     shrunk = np.sqrt(stream(seed, "close law", "freedom").chisquare(freedom, DRAWS) / freedom)
     return CloseLaw(first, along, whole, second, normal, shrunk)

@@ -16,7 +16,7 @@ parts, each with its own size:
   data, and as the ratio of (V − 2·S2)_ii and D̂_i away from them. Off the diagonal V − 2·S2 is shrunk towards its mean
   by what noise explains of its spread.
 - *Second order.* ‖e_i − e_r‖² − mean is drawn in the features, e ~ N(0, Σ/size), with the same e_r for all models. What
-  the features miss of S2, which all pairs of rows tell, is added as normal noise.
+  the features miss of S2, which is known from all pairs of rows, is added as normal noise.
 
 *The level.* H_i says that model i is no worse than any other. Where it is tightest, i ties with its contenders, all
 their D equal D_0, and their first-order variances are D_0 w_j, whatever the estimates are. So the law is taken there,
@@ -80,8 +80,8 @@ class CloseLaw:
         if len(models) > 2:
             # The noise of an entry is about twice the covariance that the reference's second-order part adds.
             noise = 2.0 * float(self.second_order[both][apart].mean())
-            mean, spread = float(estimated[apart].mean()), float(estimated[apart].var())
-            kept = 1.0 - min(1.0, noise**2 / spread) if spread > 0.0 else 0.0
+            mean, spread = float(estimated[apart].mean()), float(estimated[apart].std())
+            kept = 1.0 - min(1.0, noise / spread) ** 2 if spread > 0.0 else 0.0
             estimated = mean + kept * (estimated - mean)
         limit = np.sqrt(at * along)
         covariance = np.clip(estimated, -np.outer(limit, limit), np.outer(limit, limit))
@@ -109,9 +109,9 @@ class CloseLaw:
                 draws[models] += _root(self._first_order(values, at, models)) @ self.normal[models]
                 gaps = draws[i] - draws[others]
                 error = gaps.std(axis=1)
-                # A model that is no contender is as far from i as its own estimate says.
-                ratio = np.full(count, -math.inf)
-                ratio[others] = (values[i] - values[others] - margin) / error
+                # A pair without variance drops out, and a model that is left out has its second-order part only.
+                ratio, gap = np.full(count, -math.inf), values[i] - values[others] - margin
+                ratio[others] = np.divide(gap, error, out=np.full_like(gap, -math.inf), where=error > 0.0)
                 contenders = ratio > lowest
                 if not contenders.any():
                     break
