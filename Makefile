@@ -36,7 +36,7 @@ test-core: ## the tests with nothing installed but relfit's own dependencies
 	$(ONE_THREAD) .venv-core/bin/python -m pytest -n 2 -p no:cacheprovider tests
 
 pytest: $(DEV)
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20 --durations-min=1
 
 lint: lint-ruff lint-format lint-types lint-house ## ruff, mypy and the shape of the package
 
