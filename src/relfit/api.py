@@ -101,6 +101,8 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
             kernels = plan.estimate.kernel.kernels
             joints = [joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels]
             joint, decision = test.decide_under_all(joints, [each.describe() for each in kernels], settings.criteria)
+            known = [each.yardstick for each in joints if each.yardstick is not None]
+            joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
         else:
             joint = joint_estimate(plan.data, plan.estimate)
             check_scale(joint, settings.margin)
@@ -268,6 +270,7 @@ def compare_pair(
         groups=joint.groups,
         versions=dict(VERSIONS),
         margin=settings.margin,
+        yardstick=joint.yardstick,
         **vars(decision),
         **_recorded(plan, settings),
     )
@@ -414,7 +417,8 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     of_reference, *of_models = _excess(kernel, [rows, *samples])
     values = CMMD_FACTOR * (joint.values + of_reference + np.array(of_models))
     covariance = CMMD_FACTOR**2 * joint.covariance
-    return replace(joint, values=values, covariance=covariance, psi=None, second_order=None)
+    # The V-statistic holds what the yardstick measures.
+    return replace(joint, values=values, covariance=covariance, psi=None, second_order=None, yardstick=None)
 
 
 def _excess(kernel: Kernel, samples: Sequence[Array]) -> list[float]:

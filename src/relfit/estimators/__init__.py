@@ -54,6 +54,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         group_sizes,
         second if plain and second is not None and second.ndim == 2 else None,
         close=close,
+        yardstick=estimates.yardstick,
     )
 
 

@@ -35,6 +35,7 @@ class Estimates:
         alignment: (l,) how many standard errors speak for row a of the model going with row a of the reference; NaN
             for samples of unequal size.
         unbiased_second_order: (l, l) the second-order part without the small bias of `second_order`, or None.
+        yardstick: how far two halves of the reference are apart (`halves_apart`), or None.
     """
 
     values: Array
@@ -44,6 +45,7 @@ class Estimates:
     covariance: Array | None = None
     alignment: Array | None = None
     unbiased_second_order: Array | None = None
+    yardstick: float | None = None
 
     @property
     def projection(self) -> Array:
@@ -91,6 +93,18 @@ class PairSource:
     pair_values: Callable[[Sequence[Array], Sequence[Array]], Array]
     band_values: Callable[[Sequence[Array]], Callable[..., Array]]
     width: int = 1
+
+
+def halves_apart(together: float, pairs: float, apart: float, n: int) -> float:
+    """``4 (Σ_{a~b} k_ab − pairs·mean)/n²``, the mean squared distance of two halves of n rows.
+
+    The sum, `together`, is over `pairs` of rows that depend on each other: every row with itself, and rows of one group.
+    `apart` is the mean of k over all other pairs. The halves are of whole groups; docs/method.md has the derivation.
+
+    >>> halves_apart(together=100 * 1.0, pairs=100, apart=0.5, n=100)  # 100 independent rows, k(x,x) = 1
+    0.02
+    """
+    return max(4.0 * (together - pairs * apart) / n**2, 0.0)
 
 
 def pair_count(reference: int, models: Sequence[int]) -> int:

@@ -25,7 +25,15 @@ from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
 from relfit.data.models import Density, scores_of, stored_scores
 from relfit.estimators import base
-from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Estimator, PairDesign, PairSource
+from relfit.estimators.base import (
+    Dependence,
+    Estimates,
+    EstimateSettings,
+    Estimator,
+    PairDesign,
+    PairSource,
+    halves_apart,
+)
 from relfit.estimators.designs import BandRows, BandValues, Part, products, second_order
 from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of, shifted
@@ -94,7 +102,8 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
 
     ``g_i(x_a) = Σ_{b≠a} u_i(x_a,x_b)/(n−1)``, D_i = mean g_i and ψ = 2(g − ḡ)·(n−1)/(n−2): the factor
     makes ψᵀψ/(n(n−1)) the jackknife covariance, which the plain projection falls short of by
-    ((n−2)/(n−1))². The second-order part comes from random pairs of rows.
+    ((n−2)/(n−1))². The second-order part comes from random pairs of rows. The yardstick is that of the model with the
+    smallest KSD²: each has a Stein kernel of its own, and this one is closest to that of the data.
     """
     n, centre = len(x), centre_of(x)
     kernel = kernel.moved(centre)
@@ -111,7 +120,16 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
 
     width = x.shape[1] * (1 + len(scores))
     source = PairSource(n, len(scores), fetch, partial(pair_values, kernel), partial(stein_band_values, kernel), width)
-    return Estimates(host(values), psi, second_order(source, seed))
+    values = host(values)
+    best = int(np.argmin(values))
+    yardstick = halves_apart(_diagonal_sum(kernel, x, scores[best], centre), n, float(values[best]), n)
+    return Estimates(values, psi, second_order(source, seed), yardstick=yardstick)
+
+
+def _diagonal_sum(kernel: Kernel, x: Any, scores: Any, centre: Array | float) -> float:
+    """Σ_a u(x_a, x_a) of one model, from rows without the `centre` subtracted and its scores at them."""
+    rows = ((host(shifted(x[part], centre)), host(scores[part])) for part in parts(x.shape))
+    return sum(float(pair_values(kernel, both, both).sum()) for both in rows)
 
 
 def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *, centre: Array | float = 0.0) -> Any:
@@ -268,8 +286,13 @@ def grouped_ksd(
     def values(a: Rows, b: Rows) -> Array:
         return pair_values(kernel, [part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
 
-    apart = sums_apart(host(row_sums(x, scores, kernel, runtime)), values, codes)
-    return Estimates(apart.mean, Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2))))
+    sums = host(row_sums(x, scores, kernel, runtime))
+    apart = sums_apart(sums, values, codes)
+    n, best = len(x), int(np.argmin(apart.mean))
+    near = float((sums - apart.sums)[:, best].sum() + _diagonal_sum(kernel, x, scores[best], 0.0))
+    yardstick = halves_apart(near, n**2 - float(apart.others.sum()), float(apart.mean[best]), n)
+    psi = Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2)))
+    return Estimates(apart.mean, psi, yardstick=yardstick)
 
 
 def stein_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
@@ -497,7 +520,10 @@ class Target(base.Kind):
 
 
 def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
-    """Estimates of different models as one; only the ψ rows can express what the models have in common."""
+    """Estimates of different models as one; only the ψ rows can express what the models have in common.
+
+    There are no data to halve, so there is no yardstick.
+    """
     rows = tuple(column for e in each if e.psi.reference is not None for column in e.psi.reference.T)
     second = [e.second_order for e in each if e.second_order is not None]
     covariances = [e.covariance for e in each if e.covariance is not None]

@@ -22,6 +22,7 @@ from relfit.estimators.base import (
     Kind,
     PairDesign,
     PairSource,
+    halves_apart,
     samples_of,
 )
 from relfit.estimators.designs import BandRows, BandValues, Part, second_order
@@ -67,7 +68,15 @@ def complete(
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
     aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
     second_order, unbiased = _second_order(diagonals, inner, cross), _unbiased_second_order(inner, cross)
-    return Estimates(values, psi, second_order, alignment=np.array(aligned), unbiased_second_order=unbiased)
+    n = len(reference)
+    return Estimates(
+        values,
+        psi,
+        second_order,
+        alignment=np.array(aligned),
+        unbiased_second_order=unbiased,
+        yardstick=halves_apart(float(diagonals[0].sum()), n, float(mean), n),
+    )
 
 
 def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, sums: Sums, paired: bool) -> float:
@@ -354,9 +363,12 @@ class Samples(Kind):
         g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
         f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
         psi, *from_models = map(summed_by_group, [g, *f], codes, counts)
+        n, near = len(reference), float((sums[0].rows - ours.sums).sum() + kernel.diagonal(reference).sum())
+        yardstick = halves_apart(near, n**2 - float(ours.others.sum()), float(ours.mean), n)
         if paired:
-            return Estimates(values, Psi(psi + np.stack(from_models, axis=1)))
-        return Estimates(values, Psi(psi, tuple(from_models), shared=settings.dependence == "shared"))
+            return Estimates(values, Psi(psi + np.stack(from_models, axis=1)), yardstick=yardstick)
+        shared = settings.dependence == "shared"
+        return Estimates(values, Psi(psi, tuple(from_models), shared=shared), yardstick=yardstick)
 
     def right_hand_sides(self, data: Data) -> int:
         return 0

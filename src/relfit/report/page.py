@@ -42,7 +42,7 @@ _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
-    *("equivalent", "groups", "locations", "command", "second_order", "copies", "shared_rows"),
+    *("equivalent", "groups", "locations", "command", "second_order", "copies", "shared_rows", "yardstick"),
 }
 _LABELS = {
     "alpha": "level α",
@@ -137,6 +137,7 @@ def _table(comparison: Comparison) -> dict[str, Any]:
         "summary": words.summary(comparison),
         "titles": cells.titles,
         "rows": [(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
+        "yardstick": words.yardstick(comparison),
         "notes": [visible(note) for note in comparison.warnings],
     }
 

@@ -42,7 +42,7 @@ class Table:
 def styled(comparison: Comparison) -> Text:
     """The whole result, with the verdicts coloured."""
     out = _headed_table(comparison, table(comparison)).append(words.summary(comparison))
-    return _with_notes(out, comparison.warnings)
+    return _with_notes(out, comparison)
 
 
 def pair_styled(pair: PairComparison) -> Text:
@@ -54,7 +54,7 @@ def pair_styled(pair: PairComparison) -> Text:
     p = p if p.startswith("<") else f"= {p}"
     out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
     out.append(words.pair_summary(pair), style=_STYLES["worse"] if pair.worse else "")
-    return _with_notes(out, pair.warnings)
+    return _with_notes(out, pair)
 
 
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
@@ -164,8 +164,11 @@ def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return [GAP.join(row).rstrip() for row in padded]
 
 
-def _with_notes(out: Text, notes: Sequence[str]) -> Text:
-    for note in notes:
+def _with_notes(out: Text, result: Comparison | PairComparison) -> Text:
+    yardstick = words.yardstick(result)
+    if yardstick is not None:
+        out.append(f"\n{yardstick}")
+    for note in result.warnings:
         out.append("\nNote: ", style="yellow").append(visible(note))
     return out
 

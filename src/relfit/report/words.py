@@ -215,6 +215,28 @@ def pair_summary(pair: PairComparison) -> str:
     return f"There is no evidence that {a} is worse than {b}: {same}."
 
 
+def yardstick(result: Comparison | PairComparison) -> str | None:
+    """How far two halves of the data are apart, to choose a margin by; None where it is not known.
+
+    >>> from relfit import JointEstimate, decide
+    >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]], (100,), yardstick=0.04)
+    >>> print(yardstick(decide(joint, margin=0.02)))
+    Two halves of your data (50 rows each) differ by about 0.04 in score through sampling alone, which the estimates \
+above leave out; the margin is 0.5 times that.
+    """
+    if not result.yardstick:
+        return None
+    counts, what = (result.groups, "groups") if result.groups else (result.sizes, "rows")
+    part = TESTS[result.test].words.rows if result.test in TESTS else ""
+    halves = f" ({counts[0] // 2} {what} each{f' of those {part}' if part else ''})" if counts else ""
+    size = f"{result.yardstick:.2g} in {measure_of(result).name}"
+    margin = f"; the margin is {result.margin / result.yardstick:.2g} times that" if result.margin else ""
+    return (
+        f"Two halves of your data{halves} differ by about {size} through sampling alone, which the estimates above "
+        f"leave out{margin}."
+    )
+
+
 def question(comparison: Comparison) -> str:
     """What was tested."""
     measure = measure_of(comparison)

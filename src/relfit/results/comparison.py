@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # Fields that an estimate and its result have in common.
-_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "groups")
+_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "groups", "yardstick")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,6 +54,9 @@ class Comparison(Record):
         status: words per model, such as "tie" or "duplicate of NAME".
         truncation: (l, 2) limits of the selective test; None where it does not apply.
         near_degeneracy, second_order: (l,) and (l, l), as in `JointEstimate`: what a plan needs besides.
+        yardstick: how far two halves of the data are apart through sampling alone, in the units of the discrepancy:
+            a measure for margins. None where it is not known, as for losses, a density as the reference, and
+            estimators that do not use all pairs.
         warnings: sentences the reader should see.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
@@ -112,6 +115,7 @@ class Comparison(Record):
     copies: dict[str, str] = field(default_factory=dict)
     shared_rows: dict[str, int] = field(default_factory=dict)
     command: tuple[str, ...] | None = None
+    yardstick: float | None = None
 
     @property
     def threshold(self) -> Array:

@@ -19,7 +19,7 @@ class PairComparison(Record):
 
     `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
     ``pvalue ≤ alpha``. With a margin the hypothesis is D_a ≤ D_b + δ, and `equivalent` says whether that was
-    shown instead; it is None without one.
+    shown instead; it is None without one. `yardstick` is that of `Comparison`.
     """
 
     names: tuple[str, str]
@@ -55,6 +55,7 @@ class PairComparison(Record):
     inputs: dict[str, Any] | None = None
     plan: dict[str, int] | None = None
     preset: str | None = None
+    yardstick: float | None = None
 
     def __repr__(self) -> str:
         (a, b), verdict = self.names, "worse" if self.worse else "not worse"

@@ -239,6 +239,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "alpha": (_FRACTION, "a number from 0 to 1"),
     "select_fraction": (_maybe(_FRACTION), "a number from 0 to 1, or null"),
     "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
+    "yardstick": (_maybe(_is_number(0.0, 1e300)), "a number of at least 0, or null"),
     "randomised": (_is_flag, "true or false"),
     "versions": (_table(_is_word), "versions by name"),
     "inputs": (_maybe(_are_digests), "digests"),

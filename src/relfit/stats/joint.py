@@ -5,6 +5,7 @@ Everything from here on is float64 in the main memory.
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import numpy as np
 
 from relfit.stats.close import CloseLaw
 from relfit.util.arrays import Array
+from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
@@ -113,6 +115,8 @@ class JointEstimate:
             twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", or "loss" for mean losses.
         close: the law of estimates whose second-order part counts, or None for the normal law.
+        yardstick: how far two halves of the data are apart through sampling alone, in the units of the values; None if
+            it is unknown.
 
     Any score can be brought in:
 
@@ -132,6 +136,7 @@ class JointEstimate:
     second_order: Array | None = field(default=None, repr=False)
     measure: str = "score"
     close: CloseLaw | None = field(default=None, repr=False)
+    yardstick: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -150,6 +155,10 @@ class JointEstimate:
             raise InputError(f'measure: expected "score" or "loss", got {self.measure!r}')
         if self.second_order is not None:
             object.__setattr__(self, "second_order", _finite("second_order", self.second_order, (count, count)))
+        if self.yardstick is not None:
+            expected = "a number of at least 0, or None"
+            yardstick = check_number("yardstick", self.yardstick, 0.0, math.inf, expected, low_ok=True)
+            object.__setattr__(self, "yardstick", yardstick)
 
     @property
     def standard_error(self) -> Array:
