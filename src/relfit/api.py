@@ -68,7 +68,8 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
         alpha: the level of the test.
         correction: "by", "bh", "holm", "bonferroni", "none" or "auto"; None is BY for relmulti, and none otherwise.
         margin: a difference δ ≥ 0, in the units of the discrepancy, that does not matter. The test is then of "worse by
-            more than δ", and the result says which models are shown to be equivalent within δ.
+            more than δ", and the result says which models are shown to be equivalent within δ. Its `yardstick`, how far
+            two halves of the data are apart, helps to choose δ.
         dependence: "independent" samples, "shared" (models from common random numbers or prompts) or "paired" (with the
             reference rows too); "chain" for Markov chains against a density.
         groups: for rows that come in groups (completions of a prompt, frames of a video), a mapping of model names and
