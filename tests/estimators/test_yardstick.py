@@ -109,7 +109,7 @@ def test_groups_of_one_row_change_nothing(samples):
 
 
 def test_halves_of_real_data_differ_by_about_that(rng):
-    """Random halves of 300 handwritten digits: mean 4 tr C/n and standard deviation √(2 tr C²) 4/n, from dense matrices."""
+    """Random halves of 300 handwritten digits have mean 4 tr C/n and standard deviation √(2 tr C²) 4/n."""
     images, _ = digits()
     rows = images[rng.permutation(len(images))[:300]]
     result = relfit.compare(rows, {"a": images[:200], "b": images[200:400]}, rng=0)
@@ -148,6 +148,20 @@ def test_every_backend_says_the_same(rng, backend, precision):
             one = relfit.estimate(x, candidates, kernel=kernel, rng=0).yardstick
             other = relfit.estimate(x, candidates, kernel=kernel, rng=0, compute=compute).yardstick
             assert other == pytest.approx(one, rel=1e-11 if precision == "double" else 1e-5)
+
+
+def test_tensors_on_a_device_say_the_same(rng, monkeypatch):
+    """Tensors on the CPU stand in for those of a CUDA device."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(
+        "relfit.data.load.device_of", lambda values: "cpu" if any(map(torch.is_tensor, values)) else None
+    )
+    x, models = rng.normal(size=(90, 2)), {"a": rng.normal(size=(50, 2)), "b": rng.normal(1, 1, (50, 2))}
+    tensors = {name: torch.as_tensor(rows) for name, rows in models.items()}
+    for candidates, there in ((models, tensors), (DENSITIES, DENSITIES)):
+        one = relfit.estimate(x, candidates, rng=0).yardstick
+        other = relfit.estimate(torch.as_tensor(x), there, rng=0, compute=relfit.Compute(backend="torch")).yardstick
+        assert other == pytest.approx(one, rel=1e-11)
 
 
 def test_files_within_a_budget_of_memory_say_the_same(tmp_path, rng, monkeypatch):
