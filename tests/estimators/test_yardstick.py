@@ -164,6 +164,7 @@ def test_tensors_on_a_device_say_the_same(rng, monkeypatch):
         assert other == pytest.approx(one, rel=1e-11)
 
 
+@pytest.mark.usefixtures("as_a_fresh_process")
 def test_files_within_a_budget_of_memory_say_the_same(tmp_path, rng, monkeypatch):
     monkeypatch.setattr("relfit.compute.rows.PART_NUMBERS", 100)
     arrays = {name: rng.normal(size=(300, 2)) for name in ("reference", "a", "b")}
