@@ -101,11 +101,13 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
         if isinstance(plan.estimate.kernel, Collection):
             kernels = plan.estimate.kernel.kernels
             joints = [joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels]
+            # The law with both parts is that of one kernel.
+            joints = [replace(joint, close=None) for joint in joints]
             joint, decision = test.decide_under_all(joints, [each.describe() for each in kernels], settings.criteria)
             known = [each.yardstick for each in joints if each.yardstick is not None]
             joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
         else:
-            joint = joint_estimate(plan.data, plan.estimate)
+            joint = test.prepared(joint_estimate(plan.data, plan.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes)
@@ -169,7 +171,7 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "dependence": estimate.dependence,
         "pair_count": getattr(estimator, "pairs", None),
         "block_count": getattr(estimator, "blocks", None),
-        "variance": "corrected" if estimator.corrected else "second-order" if estimator.second_order else None,
+        "variance": "corrected" if estimator.corrected else None,
         "locations": None if estimate.locations is None else estimate.locations.points,
         "inputs": {
             "reference": data.digests.get(None),
@@ -228,14 +230,13 @@ def decide(
     test = settings.test
     if test.split is not None:
         raise InputError(f'test="{test.name}": needs the data to split; use compare(), or another test here')
-    if joint_estimate.close is not None and not test.knows_close_law:
-        raise InputError(f'test="{test.name}": does not know variance="second-order"; use the best set, or "corrected"')
-    check_scale(joint_estimate, settings.margin)
-    decision = test.decide(joint_estimate, settings.criteria)
-    notes = (*size_notes(joint_estimate), *decision.notes)
+    joint = test.prepared(joint_estimate)
+    check_scale(joint, settings.margin)
+    decision = test.decide(joint, settings.criteria)
+    notes = (*size_notes(joint), *decision.notes)
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
-    return comparison(joint_estimate, decision, test, settings.criteria, warnings=notes, seed=seed)
+    return comparison(joint, decision, test, settings.criteria, warnings=notes, seed=seed)
 
 
 @shows_options(without=("correction",))
@@ -250,8 +251,6 @@ def compare_pair(
     decided, name = PAIR_TESTS[check_choice("test", options.pop("test", "auto"), PAIR_TESTS)]
     check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
-    if settings.estimator is not None and settings.estimator.second_order:
-        raise InputError('variance="second-order": known for the best set, got a fixed pair; use variance="corrected"')
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
         joint = _estimated(plan)
@@ -362,9 +361,7 @@ def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction
     if isinstance(pilot, Comparison):
         if pilot.margin:
             raise InputError(f"pilot: expected a comparison without a margin, got a margin of {pilot.margin:g}")
-        if pilot.variance == "second-order":
-            raise InputError('pilot: expected the default variance, got "second-order", which plans do not know yet')
-        pilot = pilot.distinct()
+        pilot = pilot.pilot()
     start, alpha = as_pilot(pilot, linear=linear), check_alpha(alpha)
     listed = (tests,) if isinstance(tests, str | Test) or not np.iterable(tests) else tuple(tests)
     if not listed:
@@ -419,7 +416,7 @@ def published(preset: str, reference: Any, models: Any) -> JointEstimate:
     values = CMMD_FACTOR * (joint.values + of_reference + np.array(of_models))
     covariance = CMMD_FACTOR**2 * joint.covariance
     # The V-statistic holds what the yardstick measures.
-    return replace(joint, values=values, covariance=covariance, psi=None, second_order=None, yardstick=None)
+    return replace(joint, values=values, covariance=covariance, psi=None, second_order=None, yardstick=None, close=None)
 
 
 def _excess(kernel: Kernel, samples: Sequence[Array]) -> list[float]:

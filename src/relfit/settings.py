@@ -262,19 +262,6 @@ def _check_test_and_kernel(settings: Settings) -> None:
     unknown = several or (select and test.split is not None)
     if at is not None and at.choose == "optimise" and unknown:
         raise InputError('choose="optimise": needs one kernel, got several to choose from or to combine; name one')
-    if settings.estimator is not None and settings.estimator.second_order:
-        others = {
-            f'test="{test.name}"': not test.knows_close_law,
-            f'dependence="{settings.dependence}"': settings.dependence != "independent",
-            "groups": settings.groups is not None,
-            "several kernels": several,
-            "a precomputed kernel": settings.table is not None,
-            "memory": settings.compute.memory is not None,
-        }
-        what = next((words for words, is_set in others.items() if is_set), None)
-        if what is not None:
-            known = "known for the best set of independent samples"
-            raise InputError(f'variance="second-order": {known}, got {what}; use variance="corrected"')
     if settings.groups is not None and (select or settings.table is not None):
         raise InputError('groups: cannot be combined with kernel="select" or a precomputed kernel; name a kernel')
 

@@ -142,9 +142,9 @@ data_options = together(
         opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
         _setting(
             "--variance",
-            "With complete, how the variance is estimated. projection, which auto stands for, is conservative for "
-            "models close to the data; corrected counts its second-order part only once; second-order (best set of "
-            "independent samples) uses the law of both parts and finds most.",
+            "With complete, how the variance is estimated. auto is the law with its first- and second-order parts for the "
+            "best set, and projection for the other tests. projection is conservative for models close to the data; "
+            "corrected counts its second-order part only once.",
             choices=VARIANCES,
         ),
     ),

@@ -9,9 +9,9 @@ from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
-from relfit.estimators.landmarks import close_law
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
+from relfit.stats.close import CloseLaw
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.util.text import listed
 
@@ -28,15 +28,14 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             estimates = kind.grouped(data, settings, groups)
         else:
             estimates = kind.estimate(data, settings)
-        close = close_law(data, settings, estimates) if estimator.second_order else None
-        if close is not None:
-            covariance, fraction = close.covariance(estimates.values), None
-        else:
-            covariance = estimates.corrected if estimator.corrected else estimates.projection
-            fraction = estimates.second_order_fraction()
+        covariance = estimates.corrected if estimator.corrected else estimates.projection
+        close, quadratic = None, estimates.quadratic
+        if quadratic is not None and estimator.variance == "auto":
+            first, third = covariance - 2.0 * quadratic.covariance, estimates.psi.third()
+            close = CloseLaw(first, quadratic.covariance, quadratic.trace, quadratic.components, third)
     # V holds the second-order part twice, and it is known off the diagonal too.
-    plain = close is None and not estimator.corrected and settings.dependence == "independent" and groups is None
-    second = estimates.second_order
+    plain = not estimator.corrected and settings.dependence == "independent" and groups is None
+    second = estimates.second_order if close is None else close.second
     note = (settings.note,) if settings.note else ()
     group_sizes = None
     if groups is not None:
@@ -49,7 +48,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         covariance,
         sizes if settings.locations is None else sizes_left(data, settings.locations),
         estimates.psi,
-        fraction,
+        estimates.second_order_fraction(),
         (*note, *estimates.notes, *column_notes(data, settings.kernel)),
         group_sizes,
         second if plain and second is not None and second.ndim == 2 else None,

@@ -21,6 +21,21 @@ Dependence = Literal["independent", "shared", "paired", "chain"]
 
 
 @dataclass(frozen=True)
+class Quadratic:
+    """The second-order parts ‖e_i‖² − mean of l estimated squared distances, e_i being the errors (`stats.close`).
+
+    Attributes:
+        covariance: (l, l) without the small bias of `Estimates.second_order`.
+        trace: (l,) the means of ‖e_i‖².
+        components: the number of equal components that give ‖e‖² its skewness.
+    """
+
+    covariance: Array
+    trace: Array
+    components: float
+
+
+@dataclass(frozen=True)
 class Estimates:
     """Discrepancies of l models with their ψ rows.
 
@@ -34,7 +49,7 @@ class Estimates:
         covariance: the covariance of the estimates where it is not that of the ψ rows.
         alignment: (l,) how many standard errors speak for row a of the model going with row a of the reference; NaN
             for samples of unequal size.
-        unbiased_second_order: (l, l) the second-order part without the small bias of `second_order`, or None.
+        quadratic: more about the second-order part, or None.
         yardstick: how far two halves of the reference are apart (`halves_apart`), or None.
     """
 
@@ -44,7 +59,7 @@ class Estimates:
     notes: tuple[str, ...] = ()
     covariance: Array | None = None
     alignment: Array | None = None
-    unbiased_second_order: Array | None = None
+    quadratic: Quadratic | None = None
     yardstick: float | None = None
 
     @property
@@ -162,11 +177,6 @@ class Estimator(ABC):
     def corrected(self) -> bool:
         """True if the second-order part of the covariance is to be counted once."""
         return self.variance == "corrected"
-
-    @property
-    def second_order(self) -> bool:
-        """True if the law of the first- and second-order parts is asked for."""
-        return self.variance == "second-order"
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)
         """Refuse options that do not fit samples of this size and a joint covariance of so many models."""

@@ -21,10 +21,10 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from relfit.compute.backend import NumpyBackend
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
-from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource
+from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource, Quadratic
 from relfit.kernels.base import Kernel, Weight
 from relfit.stats.joint import Psi, centred, mixed, positive_part
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.random import stream
@@ -49,7 +49,7 @@ BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
 # Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
 # correction (docs/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
 PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
-VARIANCES = ("auto", "projection", "corrected", "second-order")
+VARIANCES = ("auto", "projection", "corrected")
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Complete(Estimator):
     """All pairs of rows.
 
     Args:
-        variance: "projection" (first-order theory, conservative for models close to the data), "corrected" (its
-            second-order part counted once) or "second-order" (the law of both parts, for the best set of independent
-            samples: finds more among models close to the data); "auto" is projection.
+        variance: "auto" (the law with its first- and second-order parts for the best set, projection elsewhere),
+            "projection" (first-order theory, conservative for models close to the data) or "corrected" (its
+            second-order part counted once).
     """
 
     variance: str = "auto"
@@ -302,6 +302,48 @@ def second_order(source: PairSource, seed: int) -> Array:
     chunks = [slice(k, k + size) for k in range(0, count, size)]
     values = [source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks]
     return np.cov(np.concatenate(values).T).reshape(source.models, source.models) / (n * (n - 1) / 2)
+
+
+# Rows whose pairs are all evaluated to see how many components the second-order part has.
+COMPONENT_ROWS = 96
+
+
+def quadratic(source: PairSource, seed: int, psi: Array, values: Array) -> Quadratic:
+    """The second-order part from random pairs of rows, centred by the ψ rows (n, l): ``h_ab − (ψ_a + ψ_b)/2 − D``."""
+    n, rng = source.rows, stream(seed, "second order")
+    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
+    a = rng.integers(n, size=count)
+    b = (a + rng.integers(1, n, size=count)) % n
+    some = rng.choice(n, size=min(n, COMPONENT_ROWS), replace=False)
+    first, second = np.triu_indices(len(some), 1)
+
+    def pair_values(a: Rows, b: Rows) -> Array:
+        size = max(16, CHUNK_NUMBERS // source.width)
+        chunks = [slice(k, k + size) for k in range(0, len(a), size)]
+        return np.concatenate([source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks])
+
+    def centred_values(a: Rows, b: Rows) -> Array:
+        return np.asarray(pair_values(a, b) - (psi[a] + psi[b]) / 2.0 - values)
+
+    pairs = centred_values(a, b)
+    covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
+    trace = np.maximum(pair_values(some, some).mean(axis=0) - values, 0.0) / n
+    matrices = np.zeros((source.models, len(some), len(some)))
+    matrices[:, first, second] = centred_values(some[first], some[second]).T
+    return Quadratic(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
+
+
+def components(matrices: Array) -> float:
+    """The number of equal components that give ‖e‖² the skewness it has: (tr C²)³/(tr C³)².
+
+    `matrices` (l, m, m) hold the centred kernel values of m rows, with 0 on the diagonals. The traces are means of
+    k_ab² and of k_ab k_bc k_ca over different rows; models are averaged.
+    """
+    rows = matrices.shape[1]
+    second = np.square(matrices).sum(axis=(1, 2)) / (rows * (rows - 1))
+    third = np.einsum("iab,iab->i", matrices @ matrices, matrices) / (rows * (rows - 1) * (rows - 2))
+    skewness = np.divide(np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0)
+    return float(1.0 / max(skewness.mean(), 1e-3) ** 2)
 
 
 def each_part(

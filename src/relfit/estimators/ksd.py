@@ -32,9 +32,10 @@ from relfit.estimators.base import (
     Estimator,
     PairDesign,
     PairSource,
+    Quadratic,
     halves_apart,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, products, second_order
+from relfit.estimators.designs import BandRows, BandValues, Part, products, quadratic, second_order
 from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of, shifted
 from relfit.kernels.base import Kernel, Weight
@@ -123,7 +124,9 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
     values = host(values)
     best = int(np.argmin(values))
     yardstick = halves_apart(_diagonal_sum(kernel, x, scores[best], centre), n, float(values[best]), n)
-    return Estimates(values, psi, second_order(source, seed), yardstick=yardstick)
+    assert psi.reference is not None  # noqa: S101  (its rows are the reference's)
+    second = quadratic(source, seed, psi.reference, values)
+    return Estimates(values, psi, second_order(source, seed), yardstick=yardstick, quadratic=second)
 
 
 def _diagonal_sum(kernel: Kernel, x: Any, scores: Any, centre: Array | float) -> float:
@@ -361,7 +364,6 @@ class Densities(base.Kind):
             raise InputError(
                 f'dependence={dependence!r}: describes samples of the models; densities have none, use "independent"'
             )
-        _refuse_second_order(estimator)
         check_continuous("reference", data.reference)
 
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
@@ -401,11 +403,6 @@ def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) 
     return scores_of(name, density, x)
 
 
-def _refuse_second_order(estimator: Estimator) -> None:
-    if estimator.second_order:
-        raise InputError('variance="second-order": known for MMD, got densities and KSD; use variance="corrected"')
-
-
 def check_continuous(argument: str, rows: Array) -> None:
     """Refuse data that are not continuous, or whose fourth powers do not fit into float64."""
     largest, whole = 0.0, True
@@ -441,7 +438,6 @@ class Target(base.Kind):
             raise InputError(
                 'variance="corrected": cannot be combined with a chain, whose variance comes from batches; leave it out'
             )
-        _refuse_second_order(estimator)
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
         self.check_shared({len(x) for x in data.samples.values()}, dependence, grouped=grouped)
@@ -494,10 +490,12 @@ class Target(base.Kind):
         ]
         shared = settings.dependence == "shared"
         estimates = _side_by_side(each, shared=shared)
-        if shared and settings.estimator.corrected:
-            (source,) = self.sources(data, settings, in_order=True)
-            return replace(estimates, second_order=second_order(source, settings.seed))
-        return estimates
+        if not shared:
+            return estimates
+        (source,), rows = self.sources(data, settings, in_order=True), np.stack(estimates.psi.models, axis=1)
+        if settings.estimator.corrected:
+            estimates = replace(estimates, second_order=second_order(source, settings.seed))
+        return replace(estimates, quadratic=quadratic(source, settings.seed, rows, estimates.values))
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         each = []
@@ -527,12 +525,19 @@ def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
     rows = tuple(column for e in each if e.psi.reference is not None for column in e.psi.reference.T)
     second = [e.second_order for e in each if e.second_order is not None]
     covariances = [e.covariance for e in each if e.covariance is not None]
+    parts = [e.quadratic for e in each if e.quadratic is not None]
+    together = None
+    if parts:
+        components = float(np.mean([part.components**-0.5 for part in parts])) ** -2.0
+        trace = np.concatenate([part.trace for part in parts])
+        together = Quadratic(block_diag(*(part.covariance for part in parts)), trace, components)
     return Estimates(
         np.concatenate([e.values for e in each]),
         Psi(None, rows, shared=shared),
         block_diag(*second) if second else None,
         each[0].notes,
         block_diag(*covariances) if covariances else None,
+        quadratic=together,
     )
 
 

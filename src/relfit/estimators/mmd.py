@@ -22,10 +22,11 @@ from relfit.estimators.base import (
     Kind,
     PairDesign,
     PairSource,
+    Quadratic,
     halves_apart,
     samples_of,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, second_order
+from relfit.estimators.designs import BandRows, BandValues, Part, components, quadratic, second_order
 from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.kernels.base import Kernel
@@ -39,6 +40,8 @@ from relfit.util.text import listed
 _ALIGNED, _UNALIGNED = 5.0, 2.0
 # Rows that are looked at, evenly spaced.
 _ALIGNMENT_ROWS = 2000
+# Rows of the reference whose pairs show how many components the second-order part has.
+_COMPONENT_ROWS = 200
 
 
 def complete(
@@ -67,16 +70,34 @@ def complete(
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
     aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
-    second_order, unbiased = _second_order(diagonals, inner, cross), _unbiased_second_order(inner, cross)
     n = len(reference)
+    # Of every sample, its part of the mean of ‖e‖².
+    ours, *theirs = ((float(k.mean()) - float(x.mean())) / len(x) for k, x in zip(diagonals, within, strict=True))
+    some = shifted(reference[: min(n, _COMPONENT_ROWS)], centre)
+    quadratic = Quadratic(
+        _unbiased_second_order(inner, cross), np.maximum(ours + np.array(theirs), 0.0), _components(kernel, host(some))
+    )
     return Estimates(
         values,
         psi,
-        second_order,
+        _second_order(diagonals, inner, cross),
         alignment=np.array(aligned),
-        unbiased_second_order=unbiased,
+        quadratic=quadratic if dependence == "independent" else None,
         yardstick=halves_apart(float(diagonals[0].sum()), n, float(mean), n),
     )
+
+
+def _components(kernel: Kernel, rows: Array) -> float:
+    """The components of the second-order part, from the kernel matrix of some rows of the reference."""
+    n = len(rows)
+    first, second = np.triu_indices(n, 1)
+    matrix = np.zeros((n, n))
+    matrix[first, second] = kernel.pairs(rows[first], rows[second])
+    matrix += matrix.T
+    sums = matrix.sum(axis=1)
+    matrix += sums.sum() / ((n - 1) * (n - 2)) - (sums[:, None] + sums) / (n - 2)
+    np.fill_diagonal(matrix, 0.0)
+    return components(matrix[None])
 
 
 def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, sums: Sums, paired: bool) -> float:
@@ -338,10 +359,15 @@ class Samples(Kind):
         estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
         estimates = replace(estimates, notes=_alignment_notes(data, estimates.alignment, dependence))
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
-        if dependence == "paired" or (settings.estimator.corrected and dependence != "independent"):
-            (source,) = self.sources(data, settings, in_order=True)
-            return replace(estimates, second_order=second_order(source, settings.seed))
-        return estimates
+        n = len(data.reference)
+        if dependence == "independent" or any(len(x) != n for x in samples):
+            return estimates
+        (source,), psi = self.sources(data, settings, in_order=True), estimates.psi
+        if dependence == "paired" or settings.estimator.corrected:
+            estimates = replace(estimates, second_order=second_order(source, settings.seed))
+        assert psi.reference is not None  # noqa: S101  (samples have a reference)
+        rows = psi.reference + np.stack(psi.models, axis=1) if psi.models else psi.reference
+        return replace(estimates, quadratic=quadratic(source, settings.seed, rows, estimates.values))
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         """Under "paired", pairs of a model row and a reference row in the same group are left out too."""

@@ -380,10 +380,8 @@ def own_plan(comparison: Comparison, names: Collection[str], *, power: float = P
         raise InputError(
             f"margin: planning does not support a margin, got {comparison.margin:g}; plan from a result without one"
         )
-    if comparison.variance == "second-order":
-        raise InputError('variance: planning does not know "second-order" yet; plan from a result with the default')
     return plan(
-        replace(comparison.distinct(names), groups=None),
+        replace(comparison.pilot(names), groups=None),
         power=power,
         alpha=comparison.alpha,
         tests=[used_test(comparison)],
@@ -403,8 +401,6 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
-    if comparison.variance == "second-order":
-        return ['No sample-size advice: planning does not know variance="second-order" yet.']
     undecided = [name for name in grouped(comparison)[-1] if name not in comparison.copies]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]

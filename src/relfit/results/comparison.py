@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -346,6 +346,13 @@ class Comparison(Record):
         kept = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
         return every.at(kept, tuple(self.names[i] for i in kept))
 
+    def pilot(self, among: Collection[str] | None = None) -> JointEstimate:
+        """The same as `distinct` with plain V, which holds the second-order part twice: what a plan starts from."""
+        joint = self.distinct(among)
+        if self.variance != "second-order" or joint.second_order is None:
+            return joint
+        return replace(joint, covariance=joint.covariance + joint.second_order)
+
     def indistinguishable(self, name: str) -> set[str]:
         """The other models that the kernel cannot tell from this one: neither D varies, and both are the same number.
 
@@ -444,5 +451,5 @@ def comparison(
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
         copies={name: original for name, original in originals.items() if name != original},
         **{key: getattr(every, key) for key in _SHARED},
-        **{"measure": joint.measure, **record},
+        **{"measure": joint.measure, **record, **({} if joint.close is None else {"variance": "second-order"})},
     )

@@ -53,6 +53,17 @@ class Psi:
             return total + gram(np.stack(self.models, axis=1))
         return total + np.diag([float(psi @ psi) / (len(psi) * (len(psi) - 1)) for psi in self.models])
 
+    def third(self) -> Array:
+        """(l, l) third cumulants κ(D_i, D_i, D_j): Σ_a ψ_ai² ψ_aj/n³ of the reference, and those of the models."""
+        parts = [] if self.reference is None else [self.reference]
+        parts += [np.stack(self.models, axis=1)] if self.models and self.shared else []
+        total = np.zeros((len(self.models) or len(parts[0][0]),) * 2)
+        for rows in parts:
+            total += np.square(rows).T @ rows / float(len(rows)) ** 3
+        if not self.shared and self.models:
+            total += np.diag([float((psi**3).sum()) / float(len(psi)) ** 3 for psi in self.models])
+        return total
+
 
 def centred(g: Array) -> Array:
     """``ψ = 2(g − ḡ)`` for row means g."""
@@ -114,7 +125,7 @@ class JointEstimate:
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` includes
             twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", or "loss" for mean losses.
-        close: the law of estimates whose second-order part counts, or None for the normal law.
+        close: the law of squared distances with both its parts, or None for the normal law.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the values; None if
             it is unknown.
 
@@ -253,6 +264,19 @@ def smallest_sample(joint: JointEstimate) -> int | None:
     if counts is None:
         return psi_rows(joint)
     return min((rows for rows in counts if rows > 0), default=None)
+
+
+def freedom(joint: JointEstimate) -> Array:
+    """(l,) degrees of freedom of each model's variance: one less than the rows or groups of its smaller sample.
+
+    Without limit where the number of rows is not known.
+    """
+    counts = joint.sizes if joint.groups is None else joint.groups
+    if counts is None:
+        rows = psi_rows(joint)
+        return np.full(len(joint.names), math.inf if rows is None else rows - 1.0)
+    reference, *models = (count or math.inf for count in counts)
+    return np.maximum(np.minimum(reference, models or [reference] * len(joint.names)) - 1.0, 1.0)
 
 
 def psi_rows(joint: JointEstimate) -> int | None:

@@ -127,10 +127,6 @@ def as_pilot(pilot: Any, *, linear: bool = False) -> Pilot:
     joint = pilot.joint() if isinstance(pilot, Assumed) else pilot
     if len(joint.names) < 2:
         raise InputError("pilot: expected at least 2 models, got 1")
-    if joint.close is not None:
-        raise InputError(
-            'pilot: expected the default variance, got variance="second-order", which plans do not know yet'
-        )
     counted = smallest_sample(joint)
     if counted is None:
         raise InputError("pilot: expected an estimate with its sizes, got none; give sizes=(rows,) to JointEstimate")

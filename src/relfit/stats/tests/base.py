@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -174,7 +174,6 @@ class Test(ABC):
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
-        knows_close_law: True if `decide` uses the law of estimates close to 0 (`relfit.stats.close`).
         split: the fraction of the rows that selects the best model; None if the same rows select and test.
     """
 
@@ -188,7 +187,6 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
-    knows_close_law: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None
 
@@ -199,6 +197,10 @@ class Test(ABC):
         If the test splits the rows, `joint` is the estimate from the rows that test, and `selection` that from the rows
         that select.
         """
+
+    def prepared(self, joint: JointEstimate) -> JointEstimate:
+        """The estimate with the covariance that the test uses: plain V, unless it knows the law with both parts."""
+        return joint if joint.close is None else replace(joint, close=None)
 
     def implements(self, method: str) -> bool:
         """True if the test has this optional method: "decide_under_all" or "two_model_power"."""

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from relfit.stats import maxt
+from relfit.stats.close import Noise
 from relfit.stats.decision import Decision, Differences, adjust, differences, lowest
-from relfit.stats.joint import JointEstimate, Psi, gram, has_psi_covariance, psi_rows, smallest_sample
-from relfit.stats.maxt import Law, Pairs, Source, kept_pairs, law, maximum_log_pvalues, seeded
+from relfit.stats.joint import JointEstimate, Psi, freedom, gram, has_psi_covariance, psi_rows, smallest_sample
+from relfit.stats.maxt import Law, Pairs, Source, kept_pairs, law, maximum_log_pvalues, seeded, streams
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
@@ -62,7 +63,10 @@ class BestSet(Test):
     )
     tests_best = True
     draws = True
-    knows_close_law = True
+
+    def prepared(self, joint: JointEstimate) -> JointEstimate:
+        """With both parts of the law in the covariance, each once."""
+        return joint if joint.close is None else replace(joint, covariance=joint.close.covariance(joint.values))
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
@@ -158,7 +162,10 @@ def best_set(
         offsets, statistic = moment_selection(pairs, smallest_sample(joint)), ratio.max(axis=1)
         log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
     else:
-        log_pvalue, ratio = joint.close.test(joint.values, margin, _lowest_ratio(smallest_sample(joint)))
+        generators = streams(rng, joint.names)
+        noise = Noise.drawn(generators.models, generators.reference)
+        lowest_ratio = _lowest_ratio(smallest_sample(joint))
+        log_pvalue, ratio = joint.close.test(joint.values, margin, lowest_ratio, freedom(joint), noise)
     log_pvalue[pairs.certain.any(axis=1)] = -math.inf
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one with the largest ratio.
