@@ -142,7 +142,7 @@ data_options = together(
         opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
         _setting(
             "--variance",
-            "With complete, how the variance is estimated. auto is the law with its first- and second-order parts for the "
+            "With complete, how the variance is estimated. auto is the law with first- and second-order parts for the "
             "best set, and projection for the other tests. projection is conservative for models close to the data; "
             "corrected counts its second-order part only once.",
             choices=VARIANCES,

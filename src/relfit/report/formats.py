@@ -16,7 +16,7 @@ from relfit.kernels.standard import Gaussian
 from relfit.report.text import table
 from relfit.report.words import fill, group_words, measure_of, range_words
 from relfit.results.comparison import Comparison
-from relfit.stats.maxt import SMALL_SAMPLE
+from relfit.stats.joint import SMALL_SAMPLE
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
 from relfit.util.text import visible

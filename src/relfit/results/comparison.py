@@ -16,7 +16,7 @@ from relfit.kernels.base import Kernel
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
 from relfit.stats.decision import CORRECTIONS, Decision, difference_variance
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
 from relfit.stats.tests import TESTS
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # Fields that an estimate and its result have in common.
-_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "groups", "yardstick")
+_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "third", "groups", "yardstick")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,7 +53,8 @@ class Comparison(Record):
             in best-set of whichever is best. None without a margin.
         status: words per model, such as "tie" or "duplicate of NAME".
         truncation: (l, 2) limits of the selective test; None where it does not apply.
-        near_degeneracy, second_order: (l,) and (l, l), as in `JointEstimate`: what a plan needs besides.
+        near_degeneracy, second_order, third: (l,) and (l, l), as in `JointEstimate`: what plans and intervals need
+            besides.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the discrepancy:
             a measure for margins. None where it is not known, as for losses, a density as the reference, and
             estimators that do not use all pairs.
@@ -92,6 +93,7 @@ class Comparison(Record):
     randomised: bool = False
     near_degeneracy: Array | None = None
     second_order: Array | None = None
+    third: Array | None = None
     warnings: tuple[str, ...] = ()
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
@@ -414,6 +416,7 @@ def comparison(
     """
     originals = originals or {name: name for name in joint.names}
     names, index = tuple(originals), [joint.names.index(original) for original in originals.values()]
+    joint = replace(joint, third=third_cumulants(joint))
     every, beaters = joint.at(index, names), decision.beaten_by
     best = joint.names[decision.best]
     best_index = names.index(best)

@@ -86,13 +86,37 @@ class CloseLaw:
         return np.asarray((values + np.sqrt(values**2 + self.noise**2)) / 2.0)
 
     def covariance(self, values: Array) -> Array:
-        """(l, l) the covariance of the estimates, with the values for the truth; negative ones count as 0."""
-        everyone = np.arange(len(values))
-        pooled = self._pooled(values, np.maximum(values, 0.0), everyone)
+        """(l, l) the covariance of the estimates, with the values for the truth.
+
+        The variances of differences come first: those of models that err together are much smaller than their own.
+        Where noise explains how much the values differ, the first-order parts are those of their mean.
+        """
+        everyone, apart = np.arange(len(values)), ~np.eye(len(values), dtype=bool)
         variance = _contrasts(self.first)
+        noise = float((np.maximum(variance, 0.0) + _contrasts(self.second))[apart].mean()) / 2.0 if len(values) > 1 else 0.0
+        spread = float(values.var(ddof=1)) if len(values) > 1 else 0.0
+        kept = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
+        at = np.maximum(values.mean() + kept * (values - values.mean()), 0.0)
+        pooled = self._pooled(values, at, everyone)
+        expected = _contrasts(pooled)
         kept = self._kept(variance, _contrasts(self.second), everyone)
-        np.fill_diagonal(kept, self._signal(np.diag(self.first), np.diag(self.second)))
-        return _positive(pooled + kept * (self.first - pooled)) + self.second
+        own = np.diag(pooled) + self._signal(np.diag(self.first), np.diag(self.second)) * np.diag(self.first - pooled)
+        first = _with_contrasts(np.maximum(expected + kept * (variance - expected), 0.0), np.maximum(own, 0.0))
+        return first + self.second
+
+    def cumulants(self, values: Array) -> Array:
+        """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that give intervals for differences the right length on either side.
+
+        To those of the rows come those of a squared length, whose variance follows its estimate: with A the covariance
+        of the first-order parts and N = D̂_i − D̂_j, T ≈ z − γz²/3 for
+        ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj − A_ij)²/D_j)``, twice of which comes from the variance and minus
+        once from the quadratic part along δ.
+        """
+        first = self.covariance(values) - self.second
+        variance, lengths = np.diag(first)[:, None], self.lengths(values)[:, None]
+        extra = _ratio((2.0 * variance - first) * first, lengths) / 4.0
+        np.fill_diagonal(extra, 0.75 * _ratio(variance**2, lengths)[:, 0])
+        return self.third + extra
 
     def _along(self, values: Array) -> Array:
         """(l,) w_i, the first-order variance in units of D: measured far from the data.
@@ -272,10 +296,39 @@ def skewed(ratio: Array, skewness: Array) -> Array:
     return np.where(np.isfinite(ratio), np.minimum(finite, hall), ratio)
 
 
+def reach(critical: Array, skewness: Array) -> Array:
+    """The T at which `skewed` reaches a critical value: how many standard errors a bound is away.
+
+    >>> reach(np.array([1.577, 2.0]), np.array([-0.3, 0.3])).round(2).tolist()
+    [2.0, 2.0]
+    """
+    gamma = np.where(skewness < 0.0, skewness, -1.0)
+    hall = 3.0 / gamma * (np.cbrt(1.0 + gamma * (critical - gamma / 6.0)) - 1.0)
+    return np.where(skewness < 0.0, np.maximum(critical, hall), critical)
+
+
 def _contrasts(covariance: Array) -> Array:
     """(l, l) the variances of the differences."""
     diagonal = np.diag(covariance)
     return np.asarray(diagonal[:, None] + diagonal - 2.0 * covariance)
+
+
+def _with_contrasts(contrasts: Array, variances: Array) -> Array:
+    """(l, l) a covariance with these variances of the differences, and variances as near as possible to those given.
+
+    The doubly centred contrasts are its part that differences see. A constant, and h_i + h_j, change no difference; h
+    brings the variances to the given ones, as far as the matrix stays positive.
+    """
+    centre = np.eye(len(contrasts)) - 1.0 / len(contrasts)
+    seen = _positive(-0.5 * centre @ contrasts @ centre)
+    missing = variances - np.diag(seen)
+    level = max(float(missing.mean()), 0.0)
+    h = (missing - level) / 2.0
+    for part in (1.0, 0.75, 0.5, 0.25):
+        covariance = seen + level + part * (h[:, None] + h)
+        if np.linalg.eigvalsh(covariance)[0] >= -1e-12 * np.trace(covariance):
+            return covariance
+    return seen + level
 
 
 def _ratio(a: Array, b: Array, otherwise: float = 0.0) -> Array:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from relfit.stats.joint import JointEstimate
+from relfit.stats.close import reach, skewed
+from relfit.stats.joint import SMALL_SAMPLE, JointEstimate, psi_rows, third_cumulants
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
@@ -201,13 +202,15 @@ class Differences:
 
     `gap` is D_i − D_j − δ with a margin δ ≥ 0. `error` is s_ij, exactly 0 where the difference is constant. `certain`
     marks the pairs where i is larger by a constant, so that nothing need be tested, and `same` the pairs whose
-    difference is 0 up to rounding.
+    difference is 0 up to rounding. `skewness` is the third cumulant of the difference over s_ij³; 0 where it is not
+    known, or where a bootstrap allows for it.
     """
 
     gap: Array
     error: Array
     certain: Mask
     same: Mask
+    skewness: Array
 
     @property
     def varies(self) -> Mask:
@@ -216,9 +219,18 @@ class Differences:
 
     @property
     def ratio(self) -> Array:
-        """(D_i − D_j − δ)/s_ij; −inf where there is no variance, so that the pair drops out of every maximum."""
+        """(D_i − D_j − δ)/s_ij with the correction for skewness (`stats.close.skewed`).
+
+        −inf where there is no variance, so that the pair drops out of every maximum.
+        """
         out = np.full(self.gap.shape, -math.inf)
-        return np.asarray(np.divide(self.gap, self.error, out=out, where=self.varies))
+        return skewed(np.divide(self.gap, self.error, out=out, where=self.varies), self.skewness)
+
+    def reach(self, critical: Array | float) -> Array:
+        """How far a bound for D_i − D_j is from the estimate, with a critical value for each i or for all."""
+        if not np.ndim(critical):
+            critical = np.full(len(self.gap), critical)
+        return np.asarray(reach(np.asarray(critical)[:, None] + np.zeros_like(self.gap), self.skewness) * self.error)
 
 
 def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
@@ -227,7 +239,14 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
     error, rounding = _error_and_rounding(variance[:, None] + variance, joint.covariance)
     gap, constant = joint.values[:, None] - joint.values, error == 0.0
     certain, same = constant & (gap - margin > rounding), constant & (np.abs(gap) <= rounding)
-    return Differences(gap - margin, error, certain, same)
+    skewness, rows = np.zeros_like(gap), psi_rows(joint)
+    # With few rows their bootstrap knows the skewness.
+    third = third_cumulants(joint) if rows is None or rows >= SMALL_SAMPLE or joint.close is not None else None
+    if third is not None:
+        own = np.diag(third)
+        cumulant = own[:, None] - own - 3.0 * (third - third.T)
+        skewness = np.divide(cumulant, error**3, out=skewness, where=error > 0.0)
+    return Differences(gap - margin, error, certain, same, skewness)
 
 
 def lowest(values: Array, variance: Array) -> tuple[Rows, Mask]:

@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
 
-from relfit.stats.joint import JointEstimate, Psi, has_psi_covariance, psi_rows, smallest_sample
+from relfit.stats.joint import SMALL_SAMPLE, JointEstimate, Psi, has_psi_covariance, psi_rows, smallest_sample
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.random import stream
 
 GAUSSIAN, STUDENT, BOOTSTRAP = "gaussian", "student", "bootstrap"
-# Below this many rows the normal approximation lets too many errors through (KSD: .059–.066 at .05).
-SMALL_SAMPLE = 300
 # Draws at once: temporaries of a few megabytes, near the processor.
 CHUNK, CHUNK_NUMBERS = 2048, 2_000_000
 # With fewer draws than this beyond it, a quantile is mostly noise.

@@ -156,7 +156,7 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     reference = law(joint, pairs.error, rng, draws)
     top = reference.maxima(kept_pairs(pairs.varies)).max(axis=0)
     critical = reference.critical(top, level, int(pairs.varies.sum()))
-    reach = critical * pairs.error if pairs.varies.any() else np.zeros_like(pairs.gap)
-    ends = np.stack([pairs.gap - reach, pairs.gap + reach], axis=2)
+    reach = pairs.reach(critical) if pairs.varies.any() else np.zeros_like(pairs.gap)
+    ends = np.stack([pairs.gap - reach, pairs.gap + reach.T], axis=2)
     ends[pairs.same] = np.sort(np.stack([pairs.gap, np.zeros_like(pairs.gap)], axis=2), axis=2)[pairs.same]
     return np.asarray(ends)

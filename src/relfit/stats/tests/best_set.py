@@ -12,7 +12,16 @@ from scipy.special import ndtr, ndtri
 from relfit.stats import maxt
 from relfit.stats.close import Noise
 from relfit.stats.decision import Decision, Differences, adjust, differences, lowest
-from relfit.stats.joint import JointEstimate, Psi, freedom, gram, has_psi_covariance, psi_rows, smallest_sample
+from relfit.stats.joint import (
+    SMALL_SAMPLE,
+    JointEstimate,
+    Psi,
+    freedom,
+    gram,
+    has_psi_covariance,
+    psi_rows,
+    smallest_sample,
+)
 from relfit.stats.maxt import Law, Pairs, Source, kept_pairs, law, maximum_log_pvalues, seeded, streams
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Rows
@@ -66,7 +75,10 @@ class BestSet(Test):
 
     def prepared(self, joint: JointEstimate) -> JointEstimate:
         """With both parts of the law in the covariance, each once."""
-        return joint if joint.close is None else replace(joint, covariance=joint.close.covariance(joint.values))
+        if joint.close is None:
+            return joint
+        law, values = joint.close, joint.values
+        return replace(joint, covariance=law.covariance(values), third=law.cumulants(values))
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
@@ -242,8 +254,9 @@ def regret_bounds(joint: JointEstimate, level: float = 0.95, *, rng: Source, dra
 
 def _lower_regret(pairs: Differences, critical: float) -> Array:
     """(l,) max(0, max_j (gap_ij − d s_ij)) with d = `critical`; a constant difference is its own bound."""
-    reach = np.where(pairs.varies, pairs.gap - (critical if math.isfinite(critical) else 0.0) * pairs.error, 0.0)
-    return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reach).max(axis=1), 0.0))
+    reach = pairs.reach(critical if math.isfinite(critical) else 0.0)
+    reached = np.where(pairs.varies, pairs.gap - reach, 0.0)
+    return np.asarray(np.maximum(np.where(pairs.certain, pairs.gap, reached).max(axis=1), 0.0))
 
 
 def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array | None = None) -> Array:
@@ -261,9 +274,10 @@ def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array 
     # A model without any difference that varies has a critical value of −inf, which stands for 0 here.
     quantiles = [null_law.critical(row, level, count) for row, count in zip(maxima, counts, strict=True)]
     critical = np.maximum(quantiles, 0.0)
-    possible = ((pairs.gap <= critical[:, None] * pairs.error) | pairs.same).all(axis=1)
-    reach = np.where(possible & ~pairs.same, pairs.gap + critical * pairs.error, 0.0)
-    return np.asarray(np.maximum(reach.max(axis=1), 0.0))
+    reach = pairs.reach(critical)
+    possible = ((pairs.gap <= reach) | pairs.same).all(axis=1)
+    bounds = np.where(possible & ~pairs.same, pairs.gap + reach.T, 0.0)
+    return np.asarray(np.maximum(bounds.max(axis=1), 0.0))
 
 
 # ── several kernels at once ──────────────────────────────────────────────────────────────────────────────────────────
@@ -356,7 +370,7 @@ def _kernel_laws(
     same G, of which it takes its own kernel's part.
     """
     rows, names = psi_rows(joints[0]) or 0, joints[0].names
-    few = rows < maxt.SMALL_SAMPLE
+    few = rows < SMALL_SAMPLE
     root = maxt.covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
 
     def normal(k: int) -> Law:
