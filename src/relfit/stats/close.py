@@ -93,10 +93,12 @@ class CloseLaw:
         """
         everyone, apart = np.arange(len(values)), ~np.eye(len(values), dtype=bool)
         variance = _contrasts(self.first)
-        noise = float((np.maximum(variance, 0.0) + _contrasts(self.second))[apart].mean()) / 2.0 if len(values) > 1 else 0.0
+        noise = (
+            float((np.maximum(variance, 0.0) + _contrasts(self.second))[apart].mean()) / 2.0 if len(values) > 1 else 0.0
+        )
         spread = float(values.var(ddof=1)) if len(values) > 1 else 0.0
-        kept = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
-        at = np.maximum(values.mean() + kept * (values - values.mean()), 0.0)
+        real = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
+        at = np.maximum(values.mean() + real * (values - values.mean()), 0.0)
         pooled = self._pooled(values, at, everyone)
         expected = _contrasts(pooled)
         kept = self._kept(variance, _contrasts(self.second), everyone)
@@ -109,8 +111,8 @@ class CloseLaw:
 
         To those of the rows come those of a squared length, whose variance follows its estimate: with A the covariance
         of the first-order parts and N = D̂_i − D̂_j, T ≈ z − γz²/3 for
-        ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj − A_ij)²/D_j)``, twice of which comes from the variance and minus
-        once from the quadratic part along δ.
+        ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj − A_ij)²/D_j)``, twice of which comes from the variance and
+        minus once from the quadratic part along δ.
         """
         first = self.covariance(values) - self.second
         variance, lengths = np.diag(first)[:, None], self.lengths(values)[:, None]
@@ -156,41 +158,41 @@ class CloseLaw:
         together = np.clip((self.together[np.ix_(models, models)] - _APART) / (1.0 - _APART), 0.0, 1.0)
         return np.maximum(self._signal(variance, second), together)
 
-    def _at_tie(self, values: Array, variances: Array, models: Rows, i: int) -> tuple[Array, Array, Array]:
-        """The law of the differences of model i (a place in `models`) where all these models tie.
+    def _at_tie(self, values: Array, models: Rows) -> tuple[Array, Array, Array]:
+        """The law of the differences of these models where they all tie.
 
-        (k, k) the covariance of first-order parts to draw from; (k,) the first-order variances of D̂_i − D̂_j, and the
-        third cumulants of these differences; `variances` are V_jj.
+        (k, k) each: the covariance of first-order parts to draw from, the first-order variances of the differences, and
+        the third cumulants of the differences.
         """
-        both, lengths, place = np.ix_(models, models), self.lengths(values)[models], slice(i, i + 1)
+        both, lengths = np.ix_(models, models), self.lengths(values)[models]
         tie, common = np.full(len(values), max(float(values[models].mean()), 0.0)), float(lengths.mean())
-        pooled, first, second = self._pooled(values, tie, models), self.first[both], self.second[both]
+        pooled, first, second, third = (
+            self._pooled(values, tie, models),
+            *(matrix[both] for matrix in (self.first, self.second, self.third)),
+        )
         # Rows go to the common value as far as V follows D̂.
-        together = self.together[both]
+        together, whole = self.together[both], np.diag(first) + 2.0 * np.diag(second)
         doubt = np.clip((together - _APART) / (1.0 - _APART), 0.0, 1.0) / (4.0 * np.maximum(1.0 - together, 1e-9))
         size = np.square((lengths[:, None] + lengths) / 2.0)
-        moved = _ratio(size, size + doubt * (variances[models][:, None] + variances[models]) / 2.0)
+        moved = _ratio(size, size + doubt * (whole[:, None] + whole) / 2.0)
         ratio = _ratio(np.full_like(lengths, common), lengths)
         own, other = ratio[:, None] ** (moved / 2.0), ratio ** (moved / 2.0)
 
-        def contrast(matrix: Array) -> Array:
+        def contrasts(matrix: Array) -> Array:
             diagonal = np.diag(matrix)
             return np.asarray(own**2 * diagonal[:, None] + other**2 * diagonal - 2.0 * own * other * matrix)
 
-        variance, shared = contrast(first), np.maximum(contrast(second), 0.0)
+        variance, shared, expected = contrasts(first), np.maximum(contrasts(second), 0.0), _contrasts(pooled)
         kept = self._kept(variance, shared, models)
-        expected = _contrasts(pooled)
-        both_ways = np.maximum(expected + kept * (variance - expected), 0.0)
         noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * shared
-        both_ways = np.maximum(both_ways, np.minimum(expected, np.maximum(variance, 0.0) + noise))
-        weights = kept[i].copy()
-        weights[i] = np.delete(weights, i).mean()
-        scale = ratio ** (float(np.delete(moved[i], i).mean()) / 2.0)
-        covariance = pooled + np.minimum.outer(weights, weights) * (scale[:, None] * first * scale - pooled)
-        third, c, d = self.third[both], own[place], other[place]
-        a, b = third[i, i], np.diag(third)
-        cumulant = c**3 * a - 3.0 * c**2 * d * third[i] + 3.0 * c * d**2 * third[:, i] - d**3 * b
-        return covariance, both_ways[i], cumulant[0]
+        variances = np.maximum(expected + kept * (variance - expected), 0.0)
+        variances = np.maximum(variances, np.minimum(expected, np.maximum(variance, 0.0) + noise))
+        apart = ~np.eye(len(models), dtype=bool)
+        scale = ratio ** (float(moved[apart].mean()) / 2.0)
+        covariance = pooled + float(kept[apart].mean()) * (scale[:, None] * first * scale - pooled)
+        alone = np.diag(third)
+        cumulants = own**3 * alone[:, None] - other**3 * alone - 3.0 * own * other * (own * third - other * third.T)
+        return covariance, variances, cumulants
 
     def test(self, values: Array, margin: float, lowest: float, freedom: Array, noise: Noise) -> tuple[Array, Array]:
         """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), and the ratios (l, l).
@@ -199,35 +201,38 @@ class CloseLaw:
         error of D̂_i − D̂_j where the hypothesis is tightest, and T_i is compared with the same maximum of the draws.
         `freedom` (l,) are the degrees of freedom of the models' variances.
         """
-        count, variances = len(values), np.diag(self.first) + 2.0 * np.diag(self.second)
+        count = len(values)
         log_p, ratios = np.zeros(count), np.full((count, count), -math.inf)
-        second, apart = self._second(noise), _contrasts(self.second)
+        second, apart = self._second(noise), np.maximum(_contrasts(self.second), 0.0)
+        # Models often have the same contenders.
+        laws: dict[bytes, tuple[Array, Array, Array]] = {}
+        draws: dict[bytes, Array] = {}
         for i in range(count):
             others = np.arange(count) != i
             contenders: Mask = others
-            shifted = values - margin * ~others
             gap = values[i] - values - margin
             for _ in range(_ROUNDS):
                 models = np.flatnonzero(contenders | ~others)
-                place = int(np.flatnonzero(models == i)[0])
-                covariance, variance, cumulant = self._at_tie(shifted, variances, models, place)
-                error, skewness = np.sqrt(np.maximum(apart[i], 0.0)), np.zeros(count)
-                error[models] = np.sqrt(variance + np.maximum(apart[i, models], 0.0))
-                # A pair without variance drops out, and a model that is left out has its second-order part only.
-                ratio = np.where(others, _ratio(gap, error, -math.inf), -math.inf)
-                skewness[models] = _ratio(cumulant, error[models] ** 3)
-                ratio = skewed(ratio, skewness)
+                place, key = int(np.flatnonzero(models == i)[0]), models.tobytes()
+                if margin or key not in laws:
+                    laws[key] = self._at_tie(values - margin * ~others, models)
+                covariance, variances, cumulants = laws[key]
+                # A model that is left out has its second-order part only, and a pair without variance drops out.
+                error, skewness = np.sqrt(apart[i]), np.zeros(count)
+                error[models] = np.sqrt(variances[place] + apart[i, models])
+                skewness[models] = _ratio(cumulants[place], error[models] ** 3)
+                ratio = skewed(np.where(others, _ratio(gap, error, -math.inf), -math.inf), skewness)
                 before, contenders = contenders, ratio > lowest
                 if not contenders.any() or (contenders == before).all():
                     break
             ratios[i] = ratio
             if contenders.any():
-                draws = second[models] + _root(covariance) @ noise.normal[models]
-                kept = np.flatnonzero(contenders[models])
-                gaps = draws[place] - draws[kept]
-                error = gaps.std(axis=1)
+                if margin or key not in draws:
+                    draws = {key: second[models] + _root(covariance) @ noise.normal[models]}
+                drawn, kept = draws[key], np.flatnonzero(contenders[models])
+                gaps = drawn[place] - drawn[kept]
                 least = np.minimum(freedom[i], freedom[models[kept]])
-                top = (_ratio(gaps, error[:, None]) / noise.chi(least)).max(axis=0)
+                top = (_ratio(gaps, gaps.std(axis=1)[:, None]) / noise.chi(least)).max(axis=0)
                 statistic = float(ratio.max())
                 reached = int((top >= statistic).sum())
                 log_p[i] = math.log((1 + reached) / (1 + len(top)))
@@ -279,8 +284,9 @@ class Noise:
     def chi(self, freedom: Array) -> Array:
         """(k, draws) values of √(χ²/ν) for k degrees of freedom ν: all grow together."""
         # Wilson and Hilferty's cube, within 1% of χ²/ν for ν ≥ 3.
-        spread = 2.0 / (9.0 * np.maximum(freedom, 1.0))[:, None]
-        return np.asarray(np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5)
+        different, places = np.unique(freedom, return_inverse=True)
+        spread = 2.0 / (9.0 * np.maximum(different, 1.0))[:, None]
+        return np.asarray(np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5)[places]
 
 
 def skewed(ratio: Array, skewness: Array) -> Array:
