@@ -93,10 +93,10 @@ class CloseLaw:
         """
         everyone, apart = np.arange(len(values)), ~np.eye(len(values), dtype=bool)
         variance = _contrasts(self.first)
-        noise = (
-            float((np.maximum(variance, 0.0) + _contrasts(self.second))[apart].mean()) / 2.0 if len(values) > 1 else 0.0
-        )
-        spread = float(values.var(ddof=1)) if len(values) > 1 else 0.0
+        if len(values) == 1:
+            return np.maximum(self.first, 0.0) + self.second
+        noise = float((np.maximum(variance, 0.0) + _contrasts(self.second))[apart].mean()) / 2.0
+        spread = float(values.var(ddof=1))
         real = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
         at = np.maximum(values.mean() + real * (values - values.mean()), 0.0)
         pooled = self._pooled(values, at, everyone)
@@ -222,7 +222,7 @@ class CloseLaw:
                 error[models] = np.sqrt(variances[place] + apart[i, models])
                 skewness[models] = _ratio(cumulants[place], error[models] ** 3)
                 ratio = skewed(np.where(others, _ratio(gap, error, -math.inf), -math.inf), skewness)
-                before, contenders = contenders, ratio > lowest
+                before, contenders = contenders, contenders & (ratio > lowest)
                 if not contenders.any() or (contenders == before).all():
                     break
             ratios[i] = ratio
@@ -233,7 +233,7 @@ class CloseLaw:
                 gaps = drawn[place] - drawn[kept]
                 least = np.minimum(freedom[i], freedom[models[kept]])
                 top = (_ratio(gaps, gaps.std(axis=1)[:, None]) / noise.chi(least)).max(axis=0)
-                statistic = float(ratio.max())
+                statistic = float(ratio[contenders].max())
                 reached = int((top >= statistic).sum())
                 log_p[i] = math.log((1 + reached) / (1 + len(top)))
                 if not reached:
