@@ -120,15 +120,20 @@ class CloseLaw:
         np.fill_diagonal(extra, 0.75 * _ratio(variance**2, lengths)[:, 0])
         return self.third + extra
 
-    def _along(self, values: Array) -> Array:
-        """(l,) w_i, the first-order variance in units of D: measured far from the data.
+    def _along(self, values: Array, models: Rows) -> Array:
+        """(k,) w_i of these models, the first-order variance in units of D: measured far from the data.
 
         At the data δ̂ is noise, along which the variance is 4 tr C²/tr C, C being the covariance of e: 2·S2_ii/tr C.
+        Between the two the models' mean comes first, whose noise is less.
         """
-        positive, lengths = np.maximum(values, 0.0), self.lengths(values)
-        measured = np.where(values > 0.0, np.maximum(np.diag(self.first), 0.0), 0.0)
-        close = _ratio(2.0 * np.diag(self.second), self.trace)
-        return _ratio(measured + (lengths - positive) * close, lengths)
+        values, variances, lengths = values[models], np.diag(self.first)[models], self.lengths(values)[models]
+        second = self.second[np.ix_(models, models)]
+        close = float(_ratio(2.0 * np.diag(second), self.trace[models]).mean())
+        mean = max(float(values.mean()), 0.0)
+        length = (mean + math.sqrt(mean**2 + float(second.mean()))) / 2.0
+        common = (max(float(variances.mean()), 0.0) * (mean > 0.0) + (length - mean) * close) / (length or 1.0)
+        measured = np.where(values > 0.0, np.maximum(variances, 0.0), 0.0)
+        return _ratio(measured + (lengths - np.maximum(values, 0.0)) * common, lengths)
 
     def _pooled(self, values: Array, at: Array, models: Rows) -> Array:
         """(k, k) the covariance of first-order parts, pooled over these models, if their squared distances are `at`."""
@@ -142,7 +147,7 @@ class CloseLaw:
             mean, spread = float(covariance[apart].mean()), float(covariance[apart].std())
             kept = 1.0 - min(1.0, noise / spread) ** 2 if spread > 0.0 else 0.0
             covariance = mean + kept * (covariance - mean)
-        variance = at * self._along(values)[models]
+        variance = at * self._along(values, models)
         limit = np.sqrt(np.outer(variance, variance))
         covariance = np.clip(covariance, -limit, limit)
         np.fill_diagonal(covariance, variance)
