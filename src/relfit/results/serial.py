@@ -239,7 +239,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "alpha": (_FRACTION, "a number from 0 to 1"),
     "select_fraction": (_maybe(_FRACTION), "a number from 0 to 1, or null"),
     "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
-    "randomised": (_is_flag, "true or false"),
+    **dict.fromkeys(("randomised", "higher_is_better"), (_is_flag, "true or false")),
     "versions": (_table(_is_word), "versions by name"),
     "inputs": (_maybe(_are_digests), "digests"),
     "copies": (_table(is_text), "names by name"),
@@ -251,7 +251,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "warnings": (_each(is_text), "texts"),
     **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
     **dict.fromkeys(
-        ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset"),
+        ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset", "design"),
         (_maybe(_is_word), "a word or null"),
     ),
     **dict.fromkeys(("seed", "pair_count", "block_count"), (_maybe(_is_count), "a whole number or null")),

@@ -33,18 +33,23 @@ class Psi:
             joined with the models' rows when everything is paired. None if the reference is a density.
         models: one (m_i,) vector for each model, empty if the models have no samples of their own.
         shared: True if the models' rows were generated from common random numbers.
+        lags: how far the dependence of reference rows reaches, which are then in the order of time; None if they are
+            independent.
     """
 
     reference: Array | None
     models: tuple[Array, ...] = ()
     shared: bool = False
+    lags: int | None = None
 
     def covariance(self) -> Array:
         """``V = ψRᵀψR/(n(n−1)) + diag_i(ψX_iᵀψX_i/(m_i(m_i−1)))``, with the full Gram when shared.
 
-        A sum of Gram matrices: symmetric and positive semi-definite by construction.
+        A sum of Gram matrices: symmetric and positive semi-definite by construction. With lags L the first one is
+        ``(Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n−1)``, Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n: the Gram matrix of the sums of
+        L + 1 successive rows, divided by L + 1.
         """
-        total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference)
+        total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference, self.lags or 0)
         if not self.models:
             return total
         if self.shared:
@@ -88,9 +93,13 @@ def positive_part(matrix: Array, unit: Array) -> Array:
     return np.asarray(half @ half.T)
 
 
-def gram(psi: Array) -> Array:
-    """``ψᵀψ/(n(n−1))`` of ψ rows (n, l): the covariance of their mean."""
+def gram(psi: Array, lags: int = 0) -> Array:
+    """``ψᵀψ/(n(n−1))`` of ψ rows (n, l): the covariance of their mean. With lags, Bartlett's weights (`Psi`)."""
     n = len(psi)
+    if lags:
+        # Sums of L + 1 successive rows, those at the ends included.
+        total = np.cumsum(np.pad(psi, ((lags + 1, lags), (0, 0))), axis=0)
+        psi = (total[lags + 1 :] - total[: -lags - 1]) / np.sqrt(lags + 1.0)
     total = psi.T @ psi / (n * (n - 1))
     return np.asarray((total + total.T) / 2.0)
 
@@ -113,6 +122,9 @@ class JointEstimate:
             twice; None if it is unknown, or not included twice.
         measure: what the values are called in results: "score", or "loss" for mean losses.
         close: the law of estimates whose second-order part counts, or None for the normal law.
+        higher_is_better: True if the values are minus the scores that were given, whose larger values are better.
+        design: how the means were taken, in words, such as "macro average over 30 strata"; None for plain means.
+        binary: True if the values are means of independent rows that are 0 or 1 (or 0 or −1).
 
     Any score can be brought in:
 
@@ -132,6 +144,9 @@ class JointEstimate:
     second_order: Array | None = field(default=None, repr=False)
     measure: str = "score"
     close: CloseLaw | None = field(default=None, repr=False)
+    higher_is_better: bool = False
+    design: str | None = None
+    binary: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))

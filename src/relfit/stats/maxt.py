@@ -29,6 +29,8 @@ FEWEST_BEYOND = 10
 ENOUGH_BEYOND = 1000
 # Sets of models whose law of the maximum is remembered, 160 kB each.
 _MOST_REMEMBERED = 500
+# Ratios that differ by less than this are the same.
+_SAME_RATIO = 1e-9
 # A resample whose standard error all but vanishes (it hit one row again and again) is kept finite by this.
 _SMALLEST_ERROR = 1e-6
 
@@ -130,6 +132,49 @@ class Law:
             left = left[reached[left] < ENOUGH_BEYOND]
         return reached, made
 
+    def steps(self, offsets: Array, statistic: Array, order: Rows) -> tuple[Rows, Rows, int]:
+        """How often the maxima of one draw reach the statistics T, for models in the order of falling T.
+
+        (l,) the draws of max_j (Z_ij + offset_ij) that reach T_i, and of the largest of these maxima over i and all
+        models after it; and the number of draws made. Models in front whose union bound is below the resolution of the
+        draws need none. Once ENOUGH_BEYOND draws have reached the first statistic that does, its p-value is plainly
+        large, and those after it are no smaller.
+        """
+        own, later = np.zeros((2, len(offsets)), dtype=np.intp)
+        first = 0
+        if self.method != BOOTSTRAP:
+            settled = self._log_steps(offsets, statistic, order) <= -math.log1p(self.draws)
+            first = int(np.argmin(settled)) if not settled.all() else len(order)
+        models, made = order[first:], 0
+        if not (offsets[models] > -math.inf).any():
+            return own, later, 0
+        # Resamples of 0/1 losses often equal the statistic, but for rounding.
+        reach = statistic[models, None] - _SAME_RATIO
+        for count in self._counts():
+            top = _row_maxima(self.chunk(count), offsets, None, models, count)
+            own[models] += (top >= reach).sum(axis=1)
+            np.maximum.accumulate(top[::-1], axis=0, out=top[::-1])
+            later[models] += (top >= reach).sum(axis=1)
+            made += count
+            if later[models[0]] >= ENOUGH_BEYOND:
+                break
+        return own, later, made
+
+    def _log_steps(self, offsets: Array, statistic: Array, order: Rows) -> Array:
+        """(l,) in the order given: the log of the sum of P(Z_kj ≥ T_i) over the pairs (k, j) of i and all after it."""
+        pairs = np.cumsum((offsets[order] > -math.inf).sum(axis=1)[::-1])[::-1]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(pairs) + self._log_tail(statistic[order]))
+
+    def _log_tail(self, distance: Array) -> Array:
+        """log P(Z ≥ distance) of a single pair."""
+        if self.freedom is None:
+            return np.asarray(log_ndtr(-distance))
+        with np.errstate(divide="ignore"):
+            return np.asarray(
+                np.log(np.where(distance < math.inf, np.maximum(stdtr(self.freedom, -distance), 5e-324), 0))
+            )
+
     def log_union(self, offsets: Array, statistic: Array) -> Array:
         """(l,) log Σ_j P(Z_ij + offset_ij ≥ T_i), an upper bound: normal tails, or Student's with few rows."""
         distance = offsets - statistic[:, None]
@@ -217,6 +262,38 @@ def maximum_log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic
     else:
         log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
     return np.where(members > 0, np.minimum(log_p, 0.0), 0.0)
+
+
+def stepdown_log_pvalues(laws: Sequence[Law], offsets: Sequence[Array], statistic: Array) -> tuple[Array, Array]:
+    """(l,) log p of every model by itself, as `maximum_log_pvalues`, and log p of the step at which its turn comes.
+
+    Models step down from the largest T_i. At the step of i the statistic T_i is compared with the largest maximum
+    max_j (Z_kj + offset_kj) over the models k that are left, i among them. Offsets are 0 or −inf. Adjusted p-values are
+    the largest ones up to a model's own step (Romano and Wolf 2005). One set of draws serves all models and steps.
+    """
+    order = np.argsort(-statistic, kind="stable")
+    if len(laws) == 1:
+        own, later, made = laws[0].steps(offsets[0], statistic, order)
+    else:
+        top = np.maximum.reduce([each.maxima(offset) for each, offset in zip(laws, offsets, strict=True)])[order]
+        own, later = np.zeros((2, len(order)), dtype=np.intp)
+        own[order] = (top >= statistic[order, None]).sum(axis=1)
+        later[order] = (np.maximum.accumulate(top[::-1], axis=0)[::-1] >= statistic[order, None]).sum(axis=1)
+        made = laws[0].draws
+    members = np.sum([(each > -math.inf).sum(axis=1) for each in offsets], axis=0)
+    left = np.empty_like(members)
+    left[order] = np.cumsum(members[order][::-1])[::-1]
+    answers = []
+    for reached, pairs in ((own, members), (later, left)):
+        with np.errstate(divide="ignore"):
+            union = np.log(pairs) + laws[0]._log_tail(statistic)
+        log_p = np.log((1.0 + reached) / (1.0 + made))
+        if laws[0].method != BOOTSTRAP:
+            log_p = np.where(pairs == 1, union, np.minimum(log_p, union))
+        else:
+            log_p = np.where(reached == 0, np.minimum(log_p, union), log_p)
+        answers.append(np.where(members > 0, np.minimum(log_p, 0.0), 0.0))
+    return answers[0], answers[1]
 
 
 def studentised_normal(g: Array, error: Array, generators: Streams, freedom: int | None) -> Pairs:
