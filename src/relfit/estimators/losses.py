@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.losses import FEWEST_ITEMS, LossTable, loss_table
-from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.joint import JointEstimate, Psi, gram
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
@@ -49,7 +49,8 @@ def from_losses(
         strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the mean of the parts' means.
         weights: the weight of each stratum, by its label; by default all are equal. They are divided by their sum.
         dependence: "series" for items in the order of time that depend on their neighbours.
-        lags: with "series", how far dependence reaches; by default from the data (Newey and West).
+        lags: with "series", how far dependence reaches: the L of the formula below. By default about 1.3 √n, with V
+            made larger where that is not far enough.
         labels: scores by people, of the same shape as `losses` with NaN where there is none (in long form the name of
             a column): `losses` are then those of a judge, which the labels correct.
         item: the name of a column of a frame or a file that holds the items' keys. Rows are matched by it, whatever
@@ -62,7 +63,7 @@ def from_losses(
     Items that some model has no score for are left out. ``D = mean of the rows``, ``V = cov(losses)/n``: items are
     taken as independent, models as paired by item. With groups only the groups are: V is G/(G−1) times the sum over the
     G groups of the squares of their totals Σ_{a∈g} (loss_a − D)/n. With strata ``D = Σ_t w_t mean_t`` and
-    ``V = Σ_t w_t² V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1)``,
+    ``V = Σ_t w_t² V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``,
     Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n.
     With labels ``D = λ mean(judge, items without labels) + mean(human − λ judge, items with)``,
     λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023).
@@ -89,7 +90,7 @@ def from_losses(
         design = f"a judge corrected by people on {count} of {n} items"
     elif dependence == "series":
         values = rows.mean(axis=0)
-        psi = Psi(rows - values, lags=_lags(rows - values) if lags is None else check_whole("lags", lags, 0))
+        psi = _series(rows - values) if lags is None else Psi(rows - values, lags=int(lags))
         design = f"a series with {psi.lags} {'lag' if psi.lags == 1 else 'lags'}"
     else:
         codes, parts, count = np.zeros(n, dtype=np.intp), np.ones(1), 1
@@ -130,7 +131,7 @@ def _check_design(table: LossTable, weights: Any, dependence: str, lags: Any) ->
             raise InputError(f'{name}: cannot be combined with dependence="series"; leave out one of them')
         if name != "labels" and table.labels is not None and getattr(table, name) is not None:
             raise InputError(f"labels: cannot be combined with {name} yet; leave out one of them")
-    if lags is not None and lags > len(table.scores) // 4:
+    if lags is not None and check_whole("lags", lags, 0) > len(table.scores) // 4:
         raise InputError(f"lags: expected at most a quarter of the {len(table.scores)} items, got {lags}")
 
 
@@ -208,16 +209,16 @@ def _corrected_by_people(judge: Array, people: Array) -> tuple[Array, Rows, int]
     return parts, np.asarray(~labelled, dtype=np.intp), count
 
 
-def _lags(psi: Array) -> int:
-    """Newey and West's (1994) number of lags for Bartlett weights, from the traces of the differences' autocovariances.
+def _series(psi: Array) -> Psi:
+    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock and Watson 2018).
 
-    ⌊1.1447 (r² n)^⅓⌋ with r = Σ 2kσ_k/(σ_0 + Σ 2σ_k) over k ≤ 4(n/100)^{2/9}, and no less than that last number. What
-    all models have in common drops out of every difference.
+    These are more than by Newey and West's rule, whose variance is too small for rows that depend on their neighbours;
+    few degrees of freedom are the price, which the law allows for. What Bartlett's weights still miss is put right by
+    one factor for all models, at least 1: the trace of the variance with weights that are 1 up to these lags and fall
+    to 0 at twice as many (Politis and Romano 1995), over Bartlett's, of the rows without what models have in common.
     """
     n, rows = len(psi), psi - psi.mean(axis=1, keepdims=True)
-    first = int(4.0 * (n / 100.0) ** (2.0 / 9.0))
-    sigma = [float((rows[: n - k] * rows[k:]).sum()) for k in range(first + 1)]
-    level = sigma[0] + 2.0 * sum(sigma[1:])
-    slope = sum(2.0 * k * each for k, each in enumerate(sigma))
-    chosen = 1.1447 * ((slope / level) ** 2 * n) ** (1.0 / 3.0) if level > 0.0 else 0.0
-    return min(max(first, int(chosen)), n // 4)
+    lags = math.ceil(1.3 * math.sqrt(n)) - 1
+    once, twice = (float(np.trace(gram(rows, each))) * (n - 1 - each) for each in (lags, 2 * lags + 1))
+    factor = max(1.0, 2.0 * twice / once - 1.0) if once > 0.0 else 1.0
+    return Psi(math.sqrt(factor) * psi, lags=lags)

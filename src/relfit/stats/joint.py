@@ -46,8 +46,9 @@ class Psi:
         """``V = ψRᵀψR/(n(n−1)) + diag_i(ψX_iᵀψX_i/(m_i(m_i−1)))``, with the full Gram when shared.
 
         A sum of Gram matrices: symmetric and positive semi-definite by construction. With lags L the first one is
-        ``(Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n−1)``, Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n: the Gram matrix of the sums of
-        L + 1 successive rows, divided by L + 1.
+        ``(Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n−1−L)``, Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n: the Gram matrix of the sums of
+        L + 1 successive rows, divided by L + 1. (Of independent rows it would be too small by the part (L+1)/n, since
+        ψ are centred at the mean: hence n−1−L.)
         """
         total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference, self.lags or 0)
         if not self.models:
@@ -100,7 +101,7 @@ def gram(psi: Array, lags: int = 0) -> Array:
         # Sums of L + 1 successive rows, those at the ends included.
         total = np.cumsum(np.pad(psi, ((lags + 1, lags), (0, 0))), axis=0)
         psi = (total[lags + 1 :] - total[: -lags - 1]) / np.sqrt(lags + 1.0)
-    total = psi.T @ psi / (n * (n - 1))
+    total = psi.T @ psi / (n * (n - 1 - lags))
     return np.asarray((total + total.T) / 2.0)
 
 

@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri, stdtr, stdtrit
+from scipy.special import log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
 from relfit.stats.joint import JointEstimate, Psi, has_psi_covariance, psi_rows, smallest_sample
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
 from relfit.util.random import stream
 
-GAUSSIAN, STUDENT, BOOTSTRAP = "gaussian", "student", "bootstrap"
+GAUSSIAN, STUDENT, BOOTSTRAP, SERIES = "gaussian", "student", "bootstrap", "series"
 # Below this many rows the normal approximation lets too many errors through (KSD: .059–.066 at .05).
 SMALL_SAMPLE = 300
 # Draws at once: temporaries of a few megabytes, near the processor.
@@ -35,7 +35,7 @@ ENOUGH_BEYOND = 1000
 _MOST_REMEMBERED = 500
 # Ratios that differ by less than this are the same.
 _SAME_RATIO = 1e-9
-# A resample whose standard error all but vanishes (it hit one row again and again) is kept finite by this.
+# A resample whose standard error is this small a part of the data's has none.
 _SMALLEST_ERROR = 1e-6
 
 Pairs = Callable[[int, Rows], Array]
@@ -126,6 +126,7 @@ class Law:
         known well enough, and a small one is still settled by all `draws`.
         """
         reached, made = np.zeros((2, len(offsets)), dtype=np.intp)
+        statistic = self._drawn(statistic)
         left = np.flatnonzero((offsets > -math.inf).any(axis=1))
         for count in self._counts():
             if not len(left):
@@ -153,7 +154,7 @@ class Law:
         if not (offsets[models] > -math.inf).any():
             return own, later, 0
         # Resamples of 0/1 losses often equal the statistic, but for rounding.
-        reach = statistic[models, None] - _SAME_RATIO
+        reach = self._drawn(statistic)[models, None] - _SAME_RATIO
         for count in self._counts():
             top = _row_maxima(self.chunk(count), offsets, None, models, count)
             own[models] += (top >= reach).sum(axis=1)
@@ -200,7 +201,12 @@ class Law:
         if tail * (len(top) + 1) < FEWEST_BEYOND or (pairs == 1 and self.method != BOOTSTRAP):
             return -float(ndtri(tail / pairs) if self.freedom is None else stdtrit(self.freedom, tail / pairs))
         place = math.ceil(level * (len(top) + 1)) - 1
-        return float(np.partition(top, place)[place])
+        found = float(np.partition(top, place)[place])
+        return found if self.method != SERIES else float(stdtrit(self.freedom, ndtr(found)))
+
+    def _drawn(self, statistic: Array) -> Array:
+        """The statistic in the units of the draws: those of a series are normal, and each pair has Student's tails."""
+        return statistic if self.method != SERIES else np.asarray(-ndtri(stdtr(self.freedom, -statistic)))
 
     def _counts(self) -> Iterator[int]:
         at_once = _table_width(self.rows) if self.method == BOOTSTRAP else CHUNK
@@ -215,17 +221,27 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
     the rows (or groups) of the smallest sample: V, too, was estimated from them. "bootstrap": percentile-t bootstrap
     of the ψ rows. By default, with fewer than 300 rows, the bootstrap where V is that of the ψ rows and Student's law
     where it is not; otherwise gaussian, and also where the number of rows is not known.
+
+    A series with L lags has Student's law at every n, with 3n/(2(L + 1)) degrees of freedom, as many as Bartlett's
+    estimate of the variance has. These estimates err by much, and each pair of models in its own way: "series" is the
+    law of max (G_i − G_j)/s_ij with the tails of each pair made Student's, and not with one χ² for all of them. The
+    bootstrap resamples blocks of successive rows.
     """
     generators, rows = streams(source, joint.names), psi_rows(joint) or smallest_sample(joint)
+    series = joint.psi is not None and joint.psi.lags is not None
     if method is None:
         small = rows is not None and 1 < rows < SMALL_SAMPLE
         method = GAUSSIAN if not small else BOOTSTRAP if has_psi_covariance(joint) else STUDENT
+    if series and method != BOOTSTRAP:
+        method = SERIES
+    if joint.psi is not None and joint.psi.lags and rows is not None:
+        rows = 1 + max(1, int(1.5 * rows / (joint.psi.lags + 1)))
     if method == BOOTSTRAP and joint.psi is not None:
         chunk = bootstrap(joint.psi, error, generators, min(draws, _table_width(rows)))
         return Law(BOOTSTRAP, draws, rows, chunk)
     if rows is None or rows < 2:
         method = GAUSSIAN
-    root, freedom = covariance_root(joint.covariance), None if method == GAUSSIAN or rows is None else rows - 1
+    root, freedom = covariance_root(joint.covariance), None if method != STUDENT or rows is None else rows - 1
 
     def normal(count: int) -> Pairs:
         return studentised_normal(normal_draws(root, generators.models, count), error, generators, freedom)
@@ -440,16 +456,25 @@ def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Call
     law does not change when the counts are dealt to the rows in another order. So one table of counts serves every
     chunk of draws: each chunk deals it to the rows anew. Draws of different chunks then share no more than how often
     rows are repeated, which has little effect on a studentised mean.
+
+    The rows of a series are the means of all its blocks of b = min(L + 1, ⌈1.5 n^⅓⌉) successive rows, L being its lags,
+    of which a resample draws n/b (the moving-block bootstrap, studentised by the spread of its blocks: Götze and Künsch
+    1996).
     """
     together = [] if psi.reference is None else [psi.reference]
     together += [np.stack(psi.models, axis=1)] if psi.models and psi.shared else []
     separate = () if psi.shared else psi.models
-    sizes = sorted({len(rows) for rows in (*together, *separate)})
-    tables = {n: _counts(n, generators.reference, at_once) for n in sizes}
+    drawn = {len(rows): len(rows) for rows in (*together, *separate)}
+    if psi.lags and psi.reference is not None:
+        length = min(psi.lags + 1, math.ceil(1.5 * len(psi.reference) ** (1.0 / 3.0)))
+        blocks = np.lib.stride_tricks.sliding_window_view(psi.reference, length, axis=0).mean(axis=2)
+        together = [blocks - blocks.mean(axis=0)]
+        drawn = {len(blocks): len(psi.reference) // length}
+    tables = {n: _counts(n, generators.reference, at_once, drawn[n]) for n in sorted(drawn)}
 
     def chunk(draws: int) -> Pairs:
         joined = [_deal(rows, tables[len(rows)], generators.reference, draws) for rows in together]
-        joint_means = [rows.T @ counts.T / len(rows) for rows, counts in joined]
+        joint_means = [rows.T @ counts.T / drawn[len(rows)] for rows, counts in joined]
         means, variances = _separate(separate, tables, generators, draws) if separate else (0.0, None)
         delta = np.asarray(means + sum(joint_means))
 
@@ -458,8 +483,11 @@ def bootstrap(psi: Psi, error: Array, generators: Streams, at_once: int) -> Call
             variance = np.zeros_like(gap) if variances is None else variances[i] + variances[others]
             for (rows, counts), mean in zip(joined, joint_means, strict=True):
                 alone = len(joined) == 1 and variances is None
-                variance += _variance(rows, counts, i, others, gap if alone else mean[i] - mean[others])
-            spread = np.sqrt(np.maximum(variance, np.square(_SMALLEST_ERROR * error[i, others, None])))
+                between = gap if alone else mean[i] - mean[others]
+                variance += _variance(rows, counts, i, others, between, drawn[len(rows)])
+            usual = error[i, others, None]
+            # A resample without variance, which hit none of the few rows that differ, says nothing about the spread.
+            spread = np.where(variance > np.square(_SMALLEST_ERROR * usual), np.sqrt(np.maximum(variance, 0.0)), usual)
             return np.asarray(np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0.0))
 
         return pairs
@@ -472,9 +500,9 @@ def _deal(rows: Array, table: Array, rng: np.random.Generator, draws: int) -> tu
     return rows[rng.permutation(len(rows))], table[rng.permutation(len(table))[:draws]]
 
 
-def _variance(rows: Array, counts: Array, i: int, others: Rows, gap: Array) -> Array:
-    """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j, W the counts."""
-    n, square = len(rows), np.square(rows[:, i, None] - rows[:, others])
+def _variance(rows: Array, counts: Array, i: int, others: Rows, gap: Array, n: int) -> Array:
+    """(k, draws) variances of `gap` = mean*_i − mean*_j: Σ_a W_a(x_a − x̄*)²/(n(n−1)), x = ψ_i − ψ_j, n = Σ_a W_a."""
+    square = np.square(rows[:, i, None] - rows[:, others])
     return np.asarray((square.T @ counts.T - n * np.square(gap)) / (n * (n - 1)))
 
 
@@ -498,7 +526,7 @@ def _separate(
     return means, variances
 
 
-def _counts(n: int, rng: np.random.Generator, draws: int) -> Array:
-    """(draws, n) times that each of n rows is drawn, in n drawings with replacement."""
-    drawn = rng.integers(n, size=(draws, n)) + n * np.arange(draws)[:, None]
+def _counts(n: int, rng: np.random.Generator, draws: int, number: int) -> Array:
+    """(draws, n) times that each of n rows is drawn, in `number` drawings with replacement."""
+    drawn = rng.integers(n, size=(draws, number)) + n * np.arange(draws)[:, None]
     return np.bincount(drawn.ravel(), minlength=n * draws).reshape(draws, n).astype(float)
