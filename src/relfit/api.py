@@ -13,6 +13,7 @@ from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
 from relfit.data.load import check_pair_names
+from relfit.data.losses import loss_table
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
@@ -271,13 +272,15 @@ def compare_losses(
     [('new', 1.0, 'best of the sample'), ('old', 0.5, 'worse')]
     """
     columns: dict[str, Any] = dict(item=item, model=model, score=score, stratum=stratum, group=group)
-    data: dict[str, Any] = dict(groups=groups, strata=strata, weights=weights, labels=labels)
+    data: dict[str, Any] = dict(groups=groups, strata=strata, labels=labels)
     how: dict[str, Any] = dict(higher_is_better=higher_is_better, dependence=dependence, lags=lags)
     test = as_test(test)
     if correction is None and test.steps_down:
         correction = "stepdown"
-    joint = from_losses(losses, names, **data, **columns, **how)
-    return decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
+    table = loss_table(losses, names=names, **data, **columns)
+    joint = from_losses(table, weights=weights, **how)
+    result = decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
+    return replace(result, inputs={"reference": table.digest(), "models": {}})
 
 
 @shows_options(without=("correction",))

@@ -6,6 +6,7 @@ of the item where there is one, whatever their order.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +50,10 @@ class LossTable:
     groups: NDArray[Any] | None = None
     labels: Array | None = None
     notes: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """A digest of the models and their scores, the items in the order they are in."""
+        return hashlib.sha256("\0".join(self.names).encode() + self.scores.tobytes()).hexdigest()
 
     def at(self, kept: Mask | Rows) -> LossTable:
         """These items alone."""
@@ -206,7 +211,7 @@ def _long(losses: Any, roles: Mapping[str, str | None], labels: Any) -> LossTabl
     if labels is not None:
         people = take("labels", columns, labels)
         refuse_not_numeric("labels", _not_numbers({str(labels): people}), "convert it to numbers")
-    texts = [_text(cell) for cell in models.tolist()]
+    texts = [as_text(cell) for cell in models.tolist()]
     names = tuple(dict.fromkeys(texts))
     place = {name: k for k, name in enumerate(names)}
     at = np.fromiter((place[text] for text in texts), dtype=np.intp, count=len(texts))
@@ -275,7 +280,7 @@ def _found_items(aside: Mapping[str, NDArray[Any]], count: int) -> _Items:
         _, of_group = _codes(aside["group"])
         groups, other = aside["group"][first], of_group != of_group[first][code]
         if other.any():
-            key = _text(aside["item"][int(np.argmax(other))])
+            key = as_text(aside["item"][int(np.argmax(other))])
             raise InputError(f"group: expected one group for each item, got two for item {key}")
     strata = aside["stratum"][first] if "stratum" in aside else None
     return _Items(code, first, aside["item"][first], strata, groups)
@@ -373,6 +378,6 @@ def _not_numbers(columns: Columns) -> list[tuple[str, str]]:
     return [(name, "text") for name, column in columns.items() if column.dtype.kind != "f"]
 
 
-def _text(cell: Any) -> str:
+def as_text(cell: Any) -> str:
     """A cell as text, whole numbers without a point."""
     return f"{cell:.15g}" if isinstance(cell, float) else str(cell)

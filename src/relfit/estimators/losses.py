@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.losses import FEWEST_ITEMS, LossTable, loss_table
+from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
 from relfit.stats.joint import JointEstimate, Psi, gram
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number, check_whole
@@ -139,8 +139,8 @@ def _direction_notes(table: LossTable) -> tuple[str, ...]:
     if table.scores.min() < 0.0 or table.scores.max() > 1.0:
         return ()
     return (
-        "all numbers lie between 0 and 1 and the smallest mean was taken for the best: if these are accuracies, say "
-        "higher_is_better=True, and if they are losses, higher_is_better=False",
+        "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for accuracies say "
+        "higher_is_better=True (--higher-is-better), and for losses higher_is_better=False (--lower-is-better)",
     )
 
 
@@ -181,13 +181,14 @@ def _means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | Non
 def _strata(labels: NDArray[Any], weights: Mapping[Any, float] | None) -> tuple[Rows, Array, int]:
     """The stratum of each item, the weights of the strata, which add up to 1, and their number."""
     names, codes = np.unique(labels, return_inverse=True)
-    keys = names.tolist()
+    keys = [as_text(name) for name in names.tolist()]
     if weights is None:
         return codes.ravel(), np.full(len(keys), 1.0 / len(keys)), len(keys)
-    if not isinstance(weights, Mapping) or set(weights) != set(keys):
-        shown = listed([str(key) for key in keys], quote=repr)
+    given = {as_text(key): weight for key, weight in weights.items()} if isinstance(weights, Mapping) else {}
+    if set(given) != set(keys):
+        shown = listed(keys, quote=repr)
         raise InputError(f"weights: expected a mapping with a weight for each stratum ({shown}), got {weights!r:.80}")
-    parts = [check_number(f"weight of {key!r}", weights[key], 0.0, math.inf, "a number above 0") for key in keys]
+    parts = [check_number(f"weight of {key!r}", given[key], 0.0, math.inf, "a number above 0") for key in keys]
     return codes.ravel(), np.array(parts) / sum(parts), len(keys)
 
 
