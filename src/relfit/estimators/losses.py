@@ -116,6 +116,7 @@ def from_losses(
         measure="loss",
         higher_is_better=bool(higher_is_better),
         design=design,
+        lags=psi.lags,
         binary=binary,
     )
 

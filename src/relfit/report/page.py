@@ -43,7 +43,7 @@ _NOT_SETTINGS = {
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
     *("equivalent", "groups", "locations", "command", "second_order", "copies", "shared_rows"),
-    "higher_is_better",
+    *("higher_is_better", "lags"),
 }
 _LABELS = {
     "alpha": "level α",
@@ -53,6 +53,7 @@ _LABELS = {
     "block_count": "blocks",
     "inputs": "digests of the data",
     "plan": "order of sums",
+    "design": "how the means were taken",
 }
 
 

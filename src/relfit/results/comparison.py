@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # Fields that an estimate and its result have in common.
-_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "groups", "higher_is_better", "design")
+_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "groups", "higher_is_better", "design", "lags")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -66,6 +66,7 @@ class Comparison(Record):
         copies: the name of every copy, and the model that it is a copy of.
         shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
         design: how the means of losses were taken, such as "macro average over 30 strata"; None for plain means.
+        lags: how far the items of a series depend on each other; None for independent items.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
     """
 
@@ -117,6 +118,7 @@ class Comparison(Record):
     command: tuple[str, ...] | None = None
     higher_is_better: bool = False
     design: str | None = None
+    lags: int | None = None
 
     @property
     def estimates(self) -> Array:

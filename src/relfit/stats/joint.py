@@ -125,6 +125,7 @@ class JointEstimate:
         close: the law of estimates whose second-order part counts, or None for the normal law.
         higher_is_better: True if the values are minus the scores that were given, whose larger values are better.
         design: how the means were taken, in words, such as "macro average over 30 strata"; None for plain means.
+        lags: how far the rows of a series depend on each other, in the order of time; None for independent rows.
         binary: True if the values are means of independent rows that are 0 or 1 (or 0 or −1).
 
     Any score can be brought in:
@@ -147,6 +148,7 @@ class JointEstimate:
     close: CloseLaw | None = field(default=None, repr=False)
     higher_is_better: bool = False
     design: str | None = None
+    lags: int | None = None
     binary: bool = False
 
     def __post_init__(self) -> None:

@@ -228,14 +228,12 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
     bootstrap resamples blocks of successive rows.
     """
     generators, rows = streams(source, joint.names), psi_rows(joint) or smallest_sample(joint)
-    series = joint.psi is not None and joint.psi.lags is not None
     if method is None:
         small = rows is not None and 1 < rows < SMALL_SAMPLE
         method = GAUSSIAN if not small else BOOTSTRAP if has_psi_covariance(joint) else STUDENT
-    if series and method != BOOTSTRAP:
-        method = SERIES
-    if joint.psi is not None and joint.psi.lags and rows is not None:
-        rows = 1 + max(1, int(1.5 * rows / (joint.psi.lags + 1)))
+    if joint.lags is not None and rows is not None:
+        method = BOOTSTRAP if method == BOOTSTRAP else SERIES
+        rows = 1 + max(1, int(1.5 * rows / (joint.lags + 1)))
     if method == BOOTSTRAP and joint.psi is not None:
         chunk = bootstrap(joint.psi, error, generators, min(draws, _table_width(rows)))
         return Law(BOOTSTRAP, draws, rows, chunk)
