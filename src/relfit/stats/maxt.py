@@ -335,10 +335,13 @@ class NormalPairs:
     def maxima(self, kept: Mask, models: Rows, order: Rows) -> Array:
         """(k, draws) values of max_j Z_ij over the pairs that are kept, for k models, which come first in the order.
 
-        Every draw is a problem of its own: blocks of them that fit into the cache are shared by threads.
+        Every draw is a problem of its own: blocks of them fit into the cache. For many models threads share the blocks,
+        in single precision, which is far finer than the draws are.
         """
-        g, scale, kept = self.g[order], self.scale[np.ix_(order, order)], kept[np.ix_(order, order)]
-        top = np.full((len(models), g.shape[1]), -math.inf)
+        many = len(order) >= _MANY_MODELS
+        number = np.float32 if many else np.float64
+        g, scale = self.g[order].astype(number), self.scale[np.ix_(order, order)].astype(number)
+        kept, top = kept[np.ix_(order, order)], np.full((len(models), g.shape[1]), -math.inf, dtype=number)
         either = kept | kept.T
         others = [place + 1 + np.flatnonzero(either[place, place + 1 :]) for place in range(len(models))]
 
@@ -364,12 +367,12 @@ class NormalPairs:
                         best[those[back]] = np.maximum(best[those[back]], -z[back])
 
         starts = range(0, g.shape[1], _BLOCK)
-        if len(order) < _MANY_MODELS:
-            list(map(block, starts))
-        else:
+        if many:
             with ThreadPoolExecutor(usable_cores()) as pool:
                 list(pool.map(block, starts))
-        return top
+        else:
+            list(map(block, starts))
+        return top.astype(np.float64)
 
 
 @dataclass(frozen=True)
