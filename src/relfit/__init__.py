@@ -18,6 +18,7 @@ _HOMES = {
     "relfit.api": (
         "NoisedComparison",
         "compare",
+        "compare_losses",
         "compare_noised",
         "compare_pair",
         "decide",
@@ -52,7 +53,17 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
-    from relfit.api import NoisedComparison, compare, compare_noised, compare_pair, decide, estimate, plan, published
+    from relfit.api import (
+        NoisedComparison,
+        compare,
+        compare_losses,
+        compare_noised,
+        compare_pair,
+        decide,
+        estimate,
+        plan,
+        published,
+    )
     from relfit.data.check_score import ScoreCheck, check_score
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
@@ -120,6 +131,7 @@ __all__ = [
     "__version__",
     "check_score",
     "compare",
+    "compare_losses",
     "compare_noised",
     "compare_pair",
     "computing",

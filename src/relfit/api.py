@@ -13,6 +13,7 @@ from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
 from relfit.data.load import check_pair_names
+from relfit.data.losses import loss_table
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
@@ -20,6 +21,7 @@ from relfit.estimators.designs import Complete, Linear
 from relfit.estimators.groups import split, split_rows
 from relfit.estimators.kernel import MOST_HELD, choose_kernel
 from relfit.estimators.locations import choose_locations, without_used_rows
+from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.results.comparison import Comparison, comparison
@@ -233,10 +235,56 @@ def decide(
     joint = test.prepared(joint_estimate)
     check_scale(joint, settings.margin)
     decision = test.decide(joint, settings.criteria)
-    notes = (*size_notes(joint), *decision.notes)
+    notes = (*joint.notes, *size_notes(joint), *decision.notes)
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
     return comparison(joint, decision, test, settings.criteria, warnings=notes, seed=seed)
+
+
+def compare_losses(
+    losses: Any,
+    *,
+    names: Sequence[str] | None = None,
+    higher_is_better: bool | None = None,
+    groups: Any = None,
+    strata: Any = None,
+    weights: Mapping[Any, float] | None = None,
+    dependence: str = "independent",
+    lags: int | None = None,
+    labels: Any = None,
+    item: str | None = None,
+    model: str | None = None,
+    score: str | None = None,
+    stratum: str | None = None,
+    group: str | None = None,
+    test: str | Test = "best-set",
+    correction: str | None = None,
+    alpha: float = 0.05,
+    margin: float = 0.0,
+    rng: Seed = None,
+) -> Comparison:
+    """Decide which models are significantly worse than the best one, from their scores on the same items.
+
+    The scores are the losses of models on held-out rows, answers to benchmark questions, forecasts: an array (items ×
+    models), a mapping, a data frame or a file, wide or long. `relfit.from_losses` describes the data's options. Others
+    are as in `decide`; `correction` is "stepdown" for the best set unless another one is given: with probability
+    1 − alpha no model is declared worse that is truly among the best.
+
+    >>> rows = {"item": [*range(30)] * 2, "model": ["old"] * 30 + ["new"] * 30, "right": [0, 1] * 15 + [1] * 30}
+    >>> result = compare_losses(rows, item="item", model="model", score="right", higher_is_better=True, rng=0)
+    >>> [(row["name"], row["discrepancy"], row["verdict"]) for row in result.rows()]
+    [('new', 1.0, 'best of the sample'), ('old', 0.5, 'worse')]
+    """
+    columns: dict[str, Any] = dict(item=item, model=model, score=score, stratum=stratum, group=group)
+    data: dict[str, Any] = dict(groups=groups, strata=strata, labels=labels)
+    how: dict[str, Any] = dict(higher_is_better=higher_is_better, dependence=dependence, lags=lags)
+    test = as_test(test)
+    if correction is None and test.steps_down:
+        correction = "stepdown"
+    table = loss_table(losses, names=names, **data, **columns)
+    joint = from_losses(table, weights=weights, **how)
+    result = decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
+    return replace(result, inputs={"reference": table.digest(), "models": {}})
 
 
 @shows_options(without=("correction",))
@@ -351,8 +399,11 @@ def plan(
         method="closed forms" if closed else "simulation",
         trials=0 if closed else planning.trials,
         seed=None if closed else seed,
-        notes=planning.notes(forecasts),
+        notes=(*planning.notes(forecasts), *(_STEPDOWN_NOTE if correction == "stepdown" else ())),
     )
+
+
+_STEPDOWN_NOTE = ('correction="stepdown" was planned as Holm, which finds a little less',)
 
 
 def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any) -> Planning:
@@ -374,6 +425,8 @@ def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction
     if correction is not None:
         check_choice("correction", correction, CORRECTIONS)
     corrections = [test.default_correction if correction is None else correction for test in chosen]
+    # What steps down needs the joint law of all statistics, which simulated trials do not share.
+    corrections = ["holm" if name == "stepdown" else name for name in corrections]
     corrections = [
         test.auto_correction if name == "auto" else name for name, test in zip(corrections, chosen, strict=True)
     ]

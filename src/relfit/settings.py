@@ -243,6 +243,8 @@ def _check_test_and_kernel(settings: Settings) -> None:
     """Refuse tests and kernels that cannot be combined with each other, or with the dependence or the groups."""
     test, kernel, at, chain = settings.test, settings.kernel, settings.at_locations, settings.dependence == "chain"
     several, select = isinstance(kernel, Collection), isinstance(kernel, Select)
+    if settings.correction == "stepdown" and not test.steps_down:
+        raise InputError(f'correction="stepdown": belongs to test="best-set", got test="{test.name}"; use "holm"')
     if chain and test.split is not None:
         raise InputError(f'test="{test.name}": splits rows at random, which a chain does not allow; use another test')
     if chain and several:

@@ -93,7 +93,8 @@ def test_a_column_that_numbers_the_items_is_no_model(rng, tmp_path):
 
 def test_smaller_is_better_is_said_wherever_the_score_is_named(rng):
     accuracies = {"phi": rng.random(100) < 0.2, "llama": rng.random(100) < 0.9}
-    result = relfit.decide(relfit.from_losses({name: 1.0 * right for name, right in accuracies.items()}), rng=0)
+    joint = relfit.from_losses({name: 1.0 * right for name, right in accuracies.items()}, higher_is_better=False)
+    result = relfit.decide(joint, rng=0)
     said = "phi has the smallest mean loss (smaller is better); llama is significantly worse."
     header, *_, sentence = str(result).splitlines()
     assert sentence == said

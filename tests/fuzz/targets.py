@@ -93,6 +93,19 @@ def _labels(path: Path) -> None:
     split_labels(path, "group")
 
 
+def _columns(path: Path) -> None:
+    """The named columns of a table, and the table of scores that they make."""
+    from relfit.data.columns import named_columns
+    from relfit.data.losses import loss_table
+
+    columns = named_columns("table", path)
+    if path.suffix not in (".csv", ".jsonl"):
+        return
+    if columns is not None and {"item", "model", "score"} <= set(columns):
+        loss_table(path, item="item", model="model", score="score", stratum="task" if "task" in columns else None)
+    loss_table(path)
+
+
 def _result(path: Path) -> None:
     from relfit.cli.report import read_result
 
@@ -122,6 +135,18 @@ def _places(path: Path) -> None:
     read_file(path)
 
 
+def _table_seeds() -> list[bytes]:
+    wide = "a,b\n" + "".join(f"{k % 3}.5,{k % 5}\n" for k in range(25))
+    long = "item,model,score,task\n" + "".join(f"{k % 30},m{k // 30},{k % 2},t{k % 3}\n" for k in range(60))
+    return [wide.encode(), long.encode(), long.replace("m1,1", "m1,").encode()]
+
+
+def _json_table_seeds() -> list[bytes]:
+    rows = [f'{{"item": {k % 30}, "model": "m{k // 30}", "score": {k % 2}.25}}\n' for k in range(60)]
+    wide = [f'{{"a": {k % 3}.5, "b": null}}\n' if k == 7 else f'{{"a": {k % 3}.5, "b": {k % 5}}}\n' for k in range(25)]
+    return ["".join(rows).encode(), "".join(wide).encode()]
+
+
 _ZIP = ("zipfile",)
 _NUMPY = ("numpy.lib._format_impl", "numpy.lib._npyio_impl")
 
@@ -142,5 +167,9 @@ TARGETS: dict[str, Target] = {
     "result": Target("a.json", json_seeds, _result, store_json),
     "image": Target("a.png", image_seeds, _image, watched=("PIL",)),
     "jsonl": Target("a.jsonl", lambda: [b'{"text": "a"}\n{"text": "\\u00e9"}\n', b'{"text": [1]}'], _items),
+    "columns": Target("a.csv", _table_seeds, _columns),
+    "columns of json lines": Target("a.jsonl", _json_table_seeds, _columns),
+    "parquet columns": Target("a.parquet", parquet_seeds, _columns),
+    "arrow columns": Target("a.arrow", arrow_seeds, _columns),
     "places": Target("a.csv", lambda: [b"lon,lat\n-87.6,41.8\n", b"latitude,longitude,x\n41.9,-87.7,1\n,,\n"], _places),
 }

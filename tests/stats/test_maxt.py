@@ -32,7 +32,7 @@ def test_a_resample_of_every_row_once_has_the_variance_of_psi():
     rows = rng.normal(size=(7, 3))
     rows -= rows.mean(axis=0)
     v = Psi(rows, (), shared=False).covariance()
-    found = maxt._variance(rows, np.ones((1, 7)), 0, np.array([1, 2]), np.zeros((2, 1)))[:, 0]
+    found = maxt._variance(rows, np.ones((1, 7)), 0, np.array([1, 2]), np.zeros((2, 1)), 7)[:, 0]
     np.testing.assert_allclose(found, [v[0, 0] + v[k, k] - 2 * v[0, k] for k in (1, 2)], rtol=1e-12)
     models = tuple(rows.T.copy())
     _, own = maxt._separate(models, {7: np.ones((1, 7))}, Streams(rng, (rng,) * 3), 1)

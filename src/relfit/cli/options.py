@@ -60,7 +60,7 @@ MARGIN = _setting(
 )
 CORRECTION = opt(
     "--correction",
-    "How the p-values are corrected for multiple testing.  "
+    "How the p-values are corrected for multiple testing; stepdown (best-set) finds more than holm.  "
     f"[default: {RelMulti.default_correction} for relmulti, otherwise none]",
     choices=CORRECTIONS,
 )

@@ -42,6 +42,7 @@ ITEMS = (
     opt("--field FIELD", "With --items, the field of .jsonl files that holds the text."),
 )
 AGREES, DIFFERS = 0, 1
+_REPEATABLE = ("compare", "losses")
 # Rounding on another machine may change a discrepancy by this fraction of the largest one, and a p-value by as much.
 ROUNDING = 1e-8
 # What the verdicts mean. A file in which one of these was changed by hand does not belong to its command.
@@ -226,7 +227,7 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
 def _command(path: str, result: Comparison, run_code: bool) -> list[str]:
     if not result.command:
         raise InputError(f"{path}: holds no command to repeat: it was made in Python, or by an older version of relfit")
-    if result.command[0] != "compare":
+    if result.command[0] not in _REPEATABLE:
         raise InputError(f"{path}: expected a result of relfit compare, got one of relfit {result.command[0]!r:.40}")
     arguments = without_outputs(result.command)
     objects = [argument for argument in arguments[1:] if names_object(argument)]
@@ -238,10 +239,10 @@ def _command(path: str, result: Comparison, run_code: bool) -> list[str]:
 def _check_harmless(context: click.Context, path: str, arguments: Sequence[str]) -> None:
     """Refuse a command that would write files or call a cluster, with options that only click can tell from values."""
     group = context.find_root().command
-    compare = group.get_command(context, "compare") if isinstance(group, click.Group) else None
-    if compare is None:
-        raise InputError("rerun: there is no command called compare")
-    params = compare.make_context("compare", list(arguments[1:]), resilient_parsing=True).params
+    command = group.get_command(context, arguments[0]) if isinstance(group, click.Group) else None
+    if command is None:
+        raise InputError(f"rerun: there is no command called {arguments[0]}")
+    params = command.make_context(arguments[0], list(arguments[1:]), resilient_parsing=True).params
     forbidden = [name for name in _FORBIDDEN if params.get(name)]
     if forbidden:
         option = f"--{forbidden[0].removesuffix('_path')}"

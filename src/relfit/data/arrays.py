@@ -36,17 +36,19 @@ _CUDA = 2
 _Rows = TypeVar("_Rows")
 
 
-def as_rows(argument: str, value: Any) -> Array:
+def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
     """The value as a C-ordered float64 array of n rows and d columns; a 1-d array is n × 1.
 
     Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. An array
     that is float64 and C-ordered already, such as a memory-mapped file, is not copied, and stays read-only if it was.
-    `LazyRows` were checked when they were opened, and are returned unchanged.
+    `LazyRows` were checked when they were opened, and are returned unchanged. With `missing`, NaN is allowed.
     """
     if isinstance(value, LazyRows):
         return cast(Array, value)
     array = _float64(argument, _array(argument, _unwrapped(value)))
-    return np.ascontiguousarray(_checked(argument, two_dimensional(argument, array)))
+    rows = two_dimensional(argument, array)
+    _checked(argument, np.where(np.isnan(rows), 0.0, rows) if missing else rows)
+    return np.ascontiguousarray(rows)
 
 
 def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:

@@ -1,71 +1,226 @@
-"""Any loss as a discrepancy: a matrix of losses per item and model becomes a joint estimate."""
+"""Any loss as a discrepancy: scores of models on the same items become a joint estimate."""
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from relfit.data.arrays import as_rows, group_labels
-from relfit.data.files import read_names
-from relfit.data.frames import frame_names
-from relfit.estimators.groups import summed_by_group
-from relfit.stats.joint import JointEstimate, Psi
+from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
+from relfit.stats.joint import JointEstimate, Psi, gram
+from relfit.util.arrays import Array, Rows
+from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
+from relfit.util.text import listed
 
-FEWEST_ITEMS = 20
+DEPENDENCE = ("independent", "series")
 
 
-def from_losses(losses: Any, names: Sequence[str] | None = None, *, groups: Any = None) -> JointEstimate:
+def from_losses(
+    losses: Any,
+    names: Sequence[str] | None = None,
+    *,
+    higher_is_better: bool | None = None,
+    groups: Any = None,
+    strata: Any = None,
+    weights: Mapping[Any, float] | None = None,
+    dependence: str = "independent",
+    lags: int | None = None,
+    labels: Any = None,
+    item: str | None = None,
+    model: str | None = None,
+    score: str | None = None,
+    stratum: str | None = None,
+    group: str | None = None,
+) -> JointEstimate:
     """The mean loss of each model (smaller is better) and the covariance of the means.
 
     Args:
         losses: (n, l) losses of l models on the same n items: negative log-likelihoods of held-out rows, errors on
-            benchmark questions, forecast losses; or a mapping of names to n losses; or a data frame or a file with a
-            column for each model, and no others.
+            benchmark questions, forecast losses; or a mapping of names to n losses, or to mappings of item keys to
+            losses; or a data frame or a file with a column for each model, and no others.
         names: l names; by default a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
+        higher_is_better: True for scores such as accuracies. They are turned round once, in here: `values` are the
+            means of minus the scores. None is False, with a note where the numbers look like accuracies.
         groups: n labels of items that belong together (questions about one text, days of one week).
+        strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the mean of the parts' means.
+        weights: the weight of each stratum, by its label; by default all are equal. They are divided by their sum.
+        dependence: "series" for items in the order of time that depend on their neighbours.
+        lags: with "series", how far dependence reaches: the L of the formula below. By default about 1.3 √n, with V
+            made larger where that is not far enough.
+        labels: scores by people, of the same shape as `losses` with NaN where there is none (in long form the name of
+            a column): `losses` are then those of a judge, which the labels correct.
+        item: the name of a column of a frame or a file that holds the items' keys. Rows are matched by it, whatever
+            their order; several scores of a model for one item (epochs, seeds) become their mean.
+        model: with `score` and `item`, the column of models of a table in long form: a row for each model and item.
+        score: the column of scores of such a table.
+        stratum: the column that holds `strata`.
+        group: the column that holds `groups`.
 
-    ``D = mean of the rows``, ``V = cov(losses)/n``: items are taken as independent, models as paired by item. With
-    groups only the groups are: V is G/(G−1) times the sum over the G groups of the squares of their totals
-    Σ_{a∈g} (loss_a − D)/n.
+    Items that some model has no score for are left out. ``D = mean of the rows``, ``V = cov(losses)/n``: items are
+    taken as independent, models as paired by item. With groups only the groups are: V is G/(G−1) times the sum over the
+    G groups of the squares of their totals Σ_{a∈g} (loss_a − D)/n. With strata ``D = Σ_t w_t mean_t`` and
+    ``V = Σ_t w_t² V_t``. With a series ``V = (Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n − 1 − L)``,
+    Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n.
+    With labels ``D = λ mean(judge, items without labels) + mean(human − λ judge, items with)``,
+    λ = cov(human, judge)/((1 + n/N) var(judge)) between 0 and 1 (Angelopoulos, Duchi and Zrnic 2023).
 
-    >>> joint = from_losses({"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10})
+    >>> joint = from_losses({"old": [0.1, 0.4] * 10, "new": [0.0, 0.3] * 10}, higher_is_better=False)
     >>> joint.names, joint.values.round(2).tolist()
     (('old', 'new'), [0.25, 0.15])
     """
-    if isinstance(losses, Mapping):
-        names = list(losses) if names is None else names
-        columns = {key: as_rows(f"losses[{key!r}]", value) for key, value in losses.items()}
-        lengths = {key: len(column) for key, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise InputError(f"losses: expected as many losses for every model, got {lengths}")
-        losses = np.hstack(list(columns.values())) if columns else []
-    elif names is None:
-        columns_of = read_names(losses) if isinstance(losses, str | os.PathLike) else frame_names(losses)
-        names = None if columns_of is None else [name.strip() for name in columns_of]
-    rows = as_rows("losses", losses)
-    n, count = rows.shape
-    if n < FEWEST_ITEMS:
-        raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {n}")
-    labels = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(names)
-    if len(labels) != count:
-        raise InputError(f"names: expected {count}, one per column of losses, got {len(labels)}")
-    # A column that grows by 1 from item to item numbers the items, and is not a model's loss.
-    counts = (np.diff(rows, axis=0) == 1.0).all(axis=0)
-    if counts.any():
-        k = int(counts.argmax())
+    given: dict[str, Any] = {"names": names, "strata": strata, "groups": groups, "labels": labels}
+    columns: dict[str, Any] = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
+    check_choice("dependence", dependence, DEPENDENCE)
+    if not (higher_is_better is None or isinstance(higher_is_better, bool | np.bool_)):
+        raise InputError(f"higher_is_better: expected True or False, got {higher_is_better!r}")
+    table = loss_table(losses, **given, **columns)
+    _check_design(table, weights, dependence, lags)
+    sign = -1.0 if higher_is_better else 1.0
+    rows = sign * table.scores
+    n = len(rows)
+    notes = (*table.notes, *(() if higher_is_better is not None else _direction_notes(table)))
+    binary, design, group_sizes = False, None, None
+    if table.labels is not None:
+        rows, codes, count = _corrected_by_people(rows, sign * table.labels)
+        values, psi = _means(rows, codes, np.ones(2), None)
+        design = f"a judge corrected by people on {count} of {n} items"
+    elif dependence == "series":
+        values = rows.mean(axis=0)
+        psi = _series(rows - values) if lags is None else Psi(rows - values, lags=int(lags))
+        design = f"a series with {psi.lags} {'lag' if psi.lags == 1 else 'lags'}"
+    else:
+        codes, parts, count = np.zeros(n, dtype=np.intp), np.ones(1), 1
+        if table.strata is not None:
+            codes, parts, count = _strata(table.strata, weights)
+            design = f"macro average over {count} strata"
+        members = None
+        if table.groups is not None:
+            group_names, members = np.unique(table.groups, return_inverse=True)
+            if len(group_names) < FEWEST_ITEMS:
+                raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
+            group_sizes = (len(group_names),)
+        values, psi = _means(rows, codes, parts, members)
+        binary = count == 1 and members is None and bool(np.isin(table.scores, (0.0, 1.0)).all())
+    return JointEstimate(
+        table.names,
+        values,
+        psi.covariance(),
+        (n,),
+        psi,
+        notes=notes,
+        groups=group_sizes,
+        measure="loss",
+        higher_is_better=bool(higher_is_better),
+        design=design,
+        lags=psi.lags,
+        binary=binary,
+    )
+
+
+def _check_design(table: LossTable, weights: Any, dependence: str, lags: Any) -> None:
+    """Refuse what cannot be combined."""
+    if lags is not None and dependence != "series":
+        raise InputError('lags: belongs to dependence="series"; leave it out, or say that the items are a series')
+    if weights is not None and table.strata is None:
+        raise InputError("weights: belongs to strata=, whose parts it weighs; leave it out")
+    for name in ("strata", "groups", "labels"):
+        if dependence == "series" and getattr(table, name) is not None:
+            raise InputError(f'{name}: cannot be combined with dependence="series"; leave out one of them')
+        if name != "labels" and table.labels is not None and getattr(table, name) is not None:
+            raise InputError(f"labels: cannot be combined with {name} yet; leave out one of them")
+    if lags is not None and check_whole("lags", lags, 0) > len(table.scores) // 4:
+        raise InputError(f"lags: expected at most a quarter of the {len(table.scores)} items, got {lags}")
+
+
+def _direction_notes(table: LossTable) -> tuple[str, ...]:
+    if table.scores.min() < 0.0 or table.scores.max() > 1.0:
+        return ()
+    return (
+        "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for accuracies say "
+        "higher_is_better=True (--higher-is-better), and for losses higher_is_better=False (--lower-is-better)",
+    )
+
+
+def _means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None) -> tuple[Array, Psi]:
+    """D = Σ_t w_t mean_t over the strata t, and its ψ rows, one for each item or each group.
+
+    U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D, and their sum over a group is the group's. Of G
+    groups with G_t in stratum t, ψ_g = G U_g √(G_t (G − 1)/((G_t − 1) G)), so that ψᵀψ/(G(G − 1)) is
+    Σ_t G_t/(G_t − 1) Σ_{g∈t} U_g², which is Σ_t w_t² cov_t/n_t for groups of one item. Where a group lies in several
+    strata the factors of the strata do not apply.
+    """
+    n, sizes = len(rows), np.bincount(codes)
+    means = (
+        np.stack([rows[codes == t].mean(axis=0) for t in range(len(sizes))]) if len(sizes) > 1 else rows.mean(0)[None]
+    )
+    values = np.asarray(weights @ means) if len(sizes) > 1 else means[0]
+    units, unit_codes = (n, codes) if members is None else (int(members.max()) + 1, codes)
+    scale = units * weights[codes] / sizes[codes]
+    psi = (rows - means[codes]) * scale[:, None]
+    if members is not None:
+        total, psi = psi, np.zeros((units, rows.shape[1]))
+        np.add.at(psi, members, total)
+        low, high = np.full((2, units), len(sizes))
+        np.minimum.at(low, members, codes)
+        high = np.zeros(units, dtype=np.intp)
+        np.maximum.at(high, members, codes)
+        if (low != high).any():
+            return values, Psi(psi)
+        unit_codes = low
+    counts = np.bincount(unit_codes, minlength=len(sizes))
+    if (counts < 2).any():
+        raise InputError("strata: expected at least 2 items (or groups) in every stratum, got one with fewer")
+    if len(sizes) > 1:
+        psi *= np.sqrt(counts * (units - 1.0) / ((counts - 1.0) * units))[unit_codes][:, None]
+    return values, Psi(psi)
+
+
+def _strata(labels: NDArray[Any], weights: Mapping[Any, float] | None) -> tuple[Rows, Array, int]:
+    """The stratum of each item, the weights of the strata, which add up to 1, and their number."""
+    names, codes = np.unique(labels, return_inverse=True)
+    keys = [as_text(name) for name in names.tolist()]
+    if weights is None:
+        return codes.ravel(), np.full(len(keys), 1.0 / len(keys)), len(keys)
+    given = {as_text(key): weight for key, weight in weights.items()} if isinstance(weights, Mapping) else {}
+    if set(given) != set(keys):
+        shown = listed(keys, quote=repr)
+        raise InputError(f"weights: expected a mapping with a weight for each stratum ({shown}), got {weights!r:.80}")
+    parts = [check_number(f"weight of {key!r}", given[key], 0.0, math.inf, "a number above 0") for key in keys]
+    return codes.ravel(), np.array(parts) / sum(parts), len(keys)
+
+
+def _corrected_by_people(judge: Array, people: Array) -> tuple[Array, Rows, int]:
+    """The rows whose means over the two parts, items with labels (0) and without (1), add up to D."""
+    labelled = np.asarray(~np.isnan(people).any(axis=1))
+    count, rest = int(labelled.sum()), int((~labelled).sum())
+    if min(count, rest) < FEWEST_ITEMS:
         raise InputError(
-            f"losses: expected a model's losses in every column, got {rows[0, k]:g}, {rows[1, k]:g}, {rows[2, k]:g}, … "
-            f"in {labels[k]!r}, which numbers the items; leave that column out (of a frame, frame.drop(columns=...))"
+            f"labels: expected at least {FEWEST_ITEMS} items with labels for every model and as many without, got "
+            f"{count} and {rest}"
         )
-    values = rows.mean(axis=0)
-    psi, group_sizes = Psi(rows - values), None
-    if groups is not None:
-        group_names, codes = np.unique(group_labels("groups", groups, n), return_inverse=True)
-        if len(group_names) < FEWEST_ITEMS:
-            raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
-        psi, group_sizes = Psi(summed_by_group((rows - values) / n, codes, len(group_names))), (len(group_names),)
-    return JointEstimate(labels, values, psi.covariance(), (n,), psi, groups=group_sizes, measure="loss")
+    human, of_judge = people[labelled], judge[labelled]
+    covariance = ((human - human.mean(0)) * (of_judge - of_judge.mean(0))).sum(0) / (count - 1)
+    variance = np.asarray(judge.var(axis=0, ddof=1))
+    slope = np.divide(covariance, (1.0 + count / rest) * variance, out=np.zeros_like(variance), where=variance > 0.0)
+    parts = np.clip(slope, 0.0, 1.0) * judge
+    parts[labelled] = human - parts[labelled]
+    return parts, np.asarray(~labelled, dtype=np.intp), count
+
+
+def _series(psi: Array) -> Psi:
+    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock and Watson 2018).
+
+    These are more than by Newey and West's rule, whose variance is too small for rows that depend on their neighbours;
+    few degrees of freedom are the price, which the law allows for. What Bartlett's weights still miss is put right by
+    one factor for all models, at least 1: the trace of the variance with weights that are 1 up to these lags and fall
+    to 0 at twice as many (Politis and Romano 1995), over Bartlett's, of the rows without what models have in common.
+    """
+    n, rows = len(psi), psi - psi.mean(axis=1, keepdims=True)
+    lags = math.ceil(1.3 * math.sqrt(n)) - 1
+    once, twice = (float(np.trace(gram(rows, each))) * (n - 1 - each) for each in (lags, 2 * lags + 1))
+    factor = max(1.0, 2.0 * twice / once - 1.0) if once > 0.0 else 1.0
+    return Psi(math.sqrt(factor) * psi, lags=lags)

@@ -48,6 +48,7 @@ _CORRECTIONS = {
     "bh": "the Benjamini–Hochberg procedure [benjamini1995controlling]",
     "holm": "Holm's procedure [holm1979simple]",
     "bonferroni": "Bonferroni's correction",
+    "stepdown": "a step-down procedure on the joint law of all models' statistics [romano2005exact]",
 }
 _DEPENDENCE = {
     "shared": "The models' samples came from common random numbers or prompts, and the covariance allows for this.",
@@ -230,7 +231,8 @@ def _compared(comparison: Comparison) -> str:
     what = "items" if measure.kind == "values" else "rows"
     grouped = f", treating {what} of one group as dependent" if comparison.groups else ""
     if measure.kind == "values":
-        by = f"by a {measure.name} (smaller is better), with the covariance of its estimates"
+        taken = f", {comparison.design}" if comparison.design else ""
+        by = f"by a {measure.name} ({measure.better}){taken}, with the covariance of its estimates"
         return f"{compared} {by}{corrected}{grouped}."
     how = _ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
     estimated = f", using {how}" if how else ""

@@ -81,7 +81,7 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     if originals[name] == originals[against]:
         return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
     at = [comparison.names.index(name), comparison.names.index(against)]
-    pair = JointEstimate((name, against), comparison.discrepancy[at], comparison.covariance[np.ix_(at, at)])
+    pair = JointEstimate((name, against), comparison.estimates[at], comparison.covariance[np.ix_(at, at)])
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
     return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
@@ -164,7 +164,8 @@ def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> st
     whom, verdict, gap, p = "the best", row["verdict"], row["difference"], row["adjusted_pvalue"]
     if gate is not None:
         whom, verdict, p = _opponent(gate), gate_words(comparison, gate), gate.pvalue
-        gap = row["discrepancy"] - comparison.discrepancy[comparison.names.index(gate.against)]
+        own, other = (comparison.names.index(each) for each in (gate.name, gate.against))
+        gap = comparison.estimates[own] - comparison.estimates[other]
     value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
     return f"{verdict}; {value}; difference to {whom} {gap:.6g}; p-value {show_pvalue(p, comparison.alpha)}"
 

@@ -43,6 +43,7 @@ _NOT_SETTINGS = {
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
     *("equivalent", "groups", "locations", "command", "second_order", "third", "copies", "shared_rows", "yardstick"),
+    *("higher_is_better", "lags"),
 }
 _LABELS = {
     "alpha": "level α",
@@ -52,6 +53,7 @@ _LABELS = {
     "block_count": "blocks",
     "inputs": "digests of the data",
     "plan": "order of sums",
+    "design": "how the means were taken",
 }
 
 
@@ -97,6 +99,7 @@ def render_report(
         unpaired=max(0, len(names) - MOST_PAIRED),
         many=len(names) > MANY,
         measure=words.measure_of(comparison).name,
+        better=words.measure_of(comparison).better,
         level=level,
         alpha=f"{100 * comparison.alpha:g}%",
         question=words.question(comparison),
@@ -155,7 +158,9 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
 
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Every setting the result records, in words; those that do not apply are left out."""
-    shown = {"discrepancy": words.measure_of(comparison).name, "models": str(len(comparison.names))}
+    measure = words.measure_of(comparison)
+    name = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
+    shown = {"discrepancy": name, "models": str(len(comparison.names))}
     for item in fields(comparison):
         value = getattr(comparison, item.name)
         if item.name not in _NOT_SETTINGS and value is not None and not (item.name == "margin" and value == 0.0):

@@ -102,8 +102,8 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
         ax.figure.legend(loc="outside upper left", borderaxespad=0.2, columnspacing=1.2, handletextpad=0.2, **look)
     else:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
-    measure = measure_of(comparison).name
-    what = f"{measure} (smaller is better)" if of == "discrepancy" else f"{measure}: difference to the best"
+    measure, better = measure_of(comparison).name, measure_of(comparison).better
+    what = f"{measure} ({better})" if of == "discrepancy" else f"{measure}: difference to the best"
     ax.set_xlabel(f"{what}, {100 * data.level:g}% interval", color=INK)
     return ax
 

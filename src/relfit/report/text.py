@@ -60,7 +60,8 @@ def pair_styled(pair: PairComparison) -> Text:
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows = comparison.rows()
-    titles = ["model", words.measure_of(comparison).name, "s.e.", "Δ to best", "p-value", "verdict"]
+    gap = "below best" if comparison.higher_is_better else "Δ to best"
+    titles = ["model", words.measure_of(comparison).name, "s.e.", gap, "p-value", "verdict"]
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")

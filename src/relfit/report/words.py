@@ -7,7 +7,7 @@ The texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from relfit.kernels.choice import Collection
@@ -30,17 +30,24 @@ class WordsForMeasure:
         kind: estimated from the models' "samples" or "densities", or the "values" were given.
         pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
         methods: what a methods section calls it; [key] cites a reference.
+        larger: True if larger is better.
     """
 
     name: str
     kind: Literal["samples", "densities", "values"] = "values"
     pairs: bool = False
     methods: str = ""
+    larger: bool = False
+
+    @property
+    def better(self) -> str:
+        """Which direction is better."""
+        return "larger is better" if self.larger else "smaller is better"
 
     @property
     def direction(self) -> str:
         """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
-        return "smaller is better" if self.kind == "values" else ""
+        return self.better if self.kind == "values" else ""
 
 
 _MMD = "the squared maximum mean discrepancy (MMD [gretton2012kernel])"
@@ -62,6 +69,7 @@ CORRECTION_NAMES = {
     "bh": "Benjamini–Hochberg correction",
     "holm": "Holm correction",
     "bonferroni": "Bonferroni correction",
+    "stepdown": "step-down",
 }
 DEPENDENCE_NAMES = {
     "independent": "the samples are independent of each other",
@@ -73,7 +81,10 @@ DEPENDENCE_NAMES = {
 
 def measure_of(result: Comparison | PairComparison) -> WordsForMeasure:
     """What is said about the result's discrepancy; one that the table lacks is a score under its own name."""
-    return MEASURES.get(result.measure, WordsForMeasure(result.measure))
+    measure = MEASURES.get(result.measure, WordsForMeasure(result.measure))
+    if not isinstance(result, Comparison) or not result.higher_is_better:
+        return measure
+    return replace(measure, larger=True, name="mean score" if result.measure == "loss" else measure.name)
 
 
 def name_of_test(test: str) -> str:
@@ -90,6 +101,7 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
     facts = {
         "best": quoted(comparison.best),
         "measure": measure.name,
+        "smallest": "largest" if measure.larger else "smallest",
         "remarks": f" ({'; '.join(remarks)})" if remarks else "",
         "fraction": "part" if comparison.select_fraction is None else f"{comparison.select_fraction:.0%}",
         "seed": str(comparison.seed),
@@ -109,6 +121,7 @@ def header(result: Comparison | PairComparison) -> str:
     measured = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
     parts = [
         *(name_of_test(result.test), measured, kernel_words(result), size_words(result)),
+        result.design if isinstance(result, Comparison) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
         None if result.dependence in (None, "independent") else f"{result.dependence} samples",
         f"margin {result.margin:g}" if result.margin else None,
@@ -242,7 +255,7 @@ def question(comparison: Comparison) -> str:
     measure = measure_of(comparison)
     estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
     if measure.kind == "values":
-        estimated = f"Each model has a {measure.name}; smaller is better."
+        estimated = f"Each model has a {measure.name}; {measure.better}."
     return f"{estimated} {fill(TESTS[comparison.test].words.question, comparison)}"
 
 
@@ -256,7 +269,7 @@ def error_words(comparison: Comparison) -> str:
             "False discovery rate: on average at most {alpha} of the models declared worse are in fact as good as "
             f"{opponent}{condition}."
         )
-    elif comparison.correction in ("holm", "bonferroni"):
+    elif comparison.correction in ("holm", "bonferroni", "stepdown"):
         error = (
             f"Family-wise error rate: the probability that any model as good as {opponent} is declared worse is at "
             "most {alpha}."
@@ -275,7 +288,7 @@ def in_other_words(comparison: Comparison) -> list[str]:
     error = f"a model that is in fact as good as the best is called worse in at most {alpha} of 100 such comparisons"
     if comparison.correction in ("by", "bh"):
         error = f"over many such comparisons, at most about {alpha} of every 100 verdicts “worse” are mistaken"
-    elif comparison.correction in ("holm", "bonferroni"):
+    elif comparison.correction in ("holm", "bonferroni", "stepdown"):
         error = f"at most {alpha} of 100 such comparisons contain even one mistaken “worse”"
     return [
         f"In other words: {error}. There is no guarantee that every worse model is found.",
@@ -293,6 +306,8 @@ def caveats(comparison: Comparison) -> list[str]:
     other = "another" if scored else "another one, or another bandwidth,"
     what = "items" if scored else "rows"
     independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
+    if comparison.design and comparison.design.startswith("a series"):
+        independent = "items of a series, whose dependence must not reach further than the lags say,"
     holds = (
         f"The answer holds for {independent} that no model was fitted to: a model that has seen them looks too good."
     )

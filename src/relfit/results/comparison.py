@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from relfit.kernels.base import Kernel
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
-from relfit.stats.decision import CORRECTIONS, Decision, difference_variance
+from relfit.stats.decision import PVALUE_CORRECTIONS, Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 # Fields that an estimate and its result have in common.
-_SHARED = ("covariance", "sizes", "near_degeneracy", "second_order", "third", "groups", "yardstick")
+_SHARED = (
+    *("covariance", "sizes", "near_degeneracy", "second_order", "third", "groups", "yardstick"),
+    *("higher_is_better", "design", "lags"),
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,7 +48,9 @@ class Comparison(Record):
         names: model names.
         best, best_index: the model the others are tested against.
         discrepancy, standard_error, covariance: the estimates; for relmulti those from the testing rows.
-        difference, difference_standard_error: D_i − D_best and its standard error.
+        higher_is_better: True if `discrepancy` holds scores of which larger ones are better; otherwise smaller ones.
+        difference, difference_standard_error: how much worse than the best a model is, and its standard error:
+            D_i − D_best, or D_best − D_i where larger is better.
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no worse by more than
             δ"; 1 for the best, except in best-set.
         worse: the verdicts, ``adjusted_pvalue ≤ alpha``.
@@ -67,6 +72,8 @@ class Comparison(Record):
         preset: "kid" or "cmmd" where one was used.
         copies: the name of every copy, and the model that it is a copy of.
         shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
+        design: how the means of losses were taken, such as "macro average over 30 strata"; None for plain means.
+        lags: how far the items of a series depend on each other; None for independent items.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
     """
 
@@ -118,6 +125,14 @@ class Comparison(Record):
     shared_rows: dict[str, int] = field(default_factory=dict)
     command: tuple[str, ...] | None = None
     yardstick: float | None = None
+    higher_is_better: bool = False
+    design: str | None = None
+    lags: int | None = None
+
+    @property
+    def estimates(self) -> Array:
+        """(l,) the discrepancies with smaller ones better: those of scores with the sign changed."""
+        return -self.discrepancy if self.higher_is_better else self.discrepancy
 
     @property
     def threshold(self) -> Array:
@@ -184,7 +199,7 @@ class Comparison(Record):
         >>> result.pairs().worse[2].tolist()  # c is worse than a and than b
         [True, True, False]
         """
-        check_choice("correction", correction, CORRECTIONS)
+        check_choice("correction", correction, PVALUE_CORRECTIONS)
         log_p, adjusted, worse, used = pairwise_matrix(self.distinct(), self.alpha, correction)
         at = np.ix_(self._places(), self._places())
         settings: dict[str, Any] = {"names": self.names, "alpha": self.alpha, "correction": used}
@@ -204,8 +219,9 @@ class Comparison(Record):
         return pair_intervals(self.distinct(), check_level(level), rng=source)[np.ix_(at, at)]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The one table every output is made from: the best model first, then by discrepancy."""
-        order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, self.discrepancy[i], i))
+        """The one table every output is made from: the best model first, then from better to worse."""
+        estimates = self.estimates
+        order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, estimates[i], i))
         numbers = ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue", "adjusted_pvalue")
         return [
             {
@@ -343,7 +359,7 @@ class Comparison(Record):
         `among` names the models that are of interest, by default all.
         """
         shared = {key: getattr(self, key) for key in _SHARED}
-        every = JointEstimate(self.names, self.discrepancy, **shared)
+        every = JointEstimate(self.names, self.estimates, **shared)
         among = self.names if among is None else among
         kept = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
         return every.at(kept, tuple(self.names[i] for i in kept))
@@ -432,7 +448,8 @@ def comparison(
         names=names,
         best=best,
         best_index=best_index,
-        discrepancy=every.values,
+        # Adding 0 turns −0 into 0.
+        discrepancy=0.0 - every.values if joint.higher_is_better else every.values,
         standard_error=every.standard_error,
         difference=every.values - every.values[best_index],
         difference_standard_error=errors[index],

@@ -241,7 +241,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "select_fraction": (_maybe(_FRACTION), "a number from 0 to 1, or null"),
     "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
     "yardstick": (_maybe(_is_number(0.0, 1e300)), "a number of at least 0, or null"),
-    "randomised": (_is_flag, "true or false"),
+    **dict.fromkeys(("randomised", "higher_is_better"), (_is_flag, "true or false")),
     "versions": (_table(_is_word), "versions by name"),
     "inputs": (_maybe(_are_digests), "digests"),
     "copies": (_table(is_text), "names by name"),
@@ -253,10 +253,10 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "warnings": (_each(is_text), "texts"),
     **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
     **dict.fromkeys(
-        ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset"),
+        ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset", "design"),
         (_maybe(_is_word), "a word or null"),
     ),
-    **dict.fromkeys(("seed", "pair_count", "block_count"), (_maybe(_is_count), "a whole number or null")),
+    **dict.fromkeys(("seed", "pair_count", "block_count", "lags"), (_maybe(_is_count), "a whole number or null")),
     **dict.fromkeys(("sizes", "groups"), (_maybe(_each(_is_count)), "whole numbers or null")),
     **dict.fromkeys(("command", "confidence_set"), (_maybe(_each(is_text)), "texts or null")),
 }

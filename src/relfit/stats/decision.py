@@ -31,7 +31,9 @@ _NO_SLOPE = 1e-12
 # Ratios of differences to standard errors are squared, and a standard error may be 1e-5 of a model's own.
 _WIDEST, _LARGEST, _SMALLEST = 1e140, 1e150, 1e-290
 
-CORRECTIONS = ("none", "by", "bh", "holm", "bonferroni", "auto")
+# Those of any p-values, and all: "stepdown" needs the joint law of the statistics, which the best set has.
+PVALUE_CORRECTIONS = ("none", "by", "bh", "holm", "bonferroni", "auto")
+CORRECTIONS = (*PVALUE_CORRECTIONS, "stepdown")
 
 
 @dataclass(frozen=True)

@@ -37,18 +37,24 @@ class Psi:
             joined with the models' rows when everything is paired. None if the reference is a density.
         models: one (m_i,) vector for each model, empty if the models have no samples of their own.
         shared: True if the models' rows were generated from common random numbers.
+        lags: how far the dependence of reference rows reaches, which are then in the order of time; None if they are
+            independent.
     """
 
     reference: Array | None
     models: tuple[Array, ...] = ()
     shared: bool = False
+    lags: int | None = None
 
     def covariance(self) -> Array:
         """``V = ψRᵀψR/(n(n−1)) + diag_i(ψX_iᵀψX_i/(m_i(m_i−1)))``, with the full Gram when shared.
 
-        A sum of Gram matrices: symmetric and positive semi-definite by construction.
+        A sum of Gram matrices: symmetric and positive semi-definite by construction. With lags L the first one is
+        ``(Γ_0 + Σ_{k≤L} (1 − k/(L+1))(Γ_k + Γ_kᵀ))/(n−1−L)``, Γ_k = Σ_a ψ_a ψ_{a+k}ᵀ/n: the Gram matrix of the sums of
+        L + 1 successive rows, divided by L + 1. (Of independent rows it would be too small by the part (L+1)/n, since
+        ψ are centred at the mean: hence n−1−L.)
         """
-        total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference)
+        total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference, self.lags or 0)
         if not self.models:
             return total
         if self.shared:
@@ -103,10 +109,14 @@ def positive_part(matrix: Array, unit: Array) -> Array:
     return np.asarray(half @ half.T)
 
 
-def gram(psi: Array) -> Array:
-    """``ψᵀψ/(n(n−1))`` of ψ rows (n, l): the covariance of their mean."""
+def gram(psi: Array, lags: int = 0) -> Array:
+    """``ψᵀψ/(n(n−1))`` of ψ rows (n, l): the covariance of their mean. With lags, Bartlett's weights (`Psi`)."""
     n = len(psi)
-    total = psi.T @ psi / (n * (n - 1))
+    if lags:
+        # Sums of L + 1 successive rows, those at the ends included.
+        total = np.cumsum(np.pad(psi, ((lags + 1, lags), (0, 0))), axis=0)
+        psi = (total[lags + 1 :] - total[: -lags - 1]) / np.sqrt(lags + 1.0)
+    total = psi.T @ psi / (n * (n - 1 - lags))
     return np.asarray((total + total.T) / 2.0)
 
 
@@ -131,6 +141,10 @@ class JointEstimate:
         close: the law of squared distances with both its parts, or None for the normal law.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the values; None if
             it is unknown.
+        higher_is_better: True if the values are minus the scores that were given, whose larger values are better.
+        design: how the means were taken, in words, such as "macro average over 30 strata"; None for plain means.
+        lags: how far the rows of a series depend on each other, in the order of time; None for independent rows.
+        binary: True if the values are means of independent rows that are 0 or 1 (or 0 or −1).
 
     Any score can be brought in:
 
@@ -152,6 +166,10 @@ class JointEstimate:
     close: CloseLaw | None = field(default=None, repr=False)
     third: Array | None = field(default=None, repr=False)
     yardstick: float | None = None
+    higher_is_better: bool = False
+    design: str | None = None
+    lags: int | None = None
+    binary: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))

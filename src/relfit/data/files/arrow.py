@@ -124,6 +124,24 @@ def _label_column(opened: Open, path: Path, column: str) -> LabelColumn:
         return np.array(labels, dtype=object), position, len(names)
 
 
+def _columns(opened: Open, path: Path) -> list[tuple[str, Any]]:
+    with opened(path, True) as (schema, batches, expected):
+        names = list(schema.names)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{path}: expected columns of different names, got {names.count(twice)} called {twice!r}")
+        parts: list[list[Any]] = [[] for _ in names]
+        count = 0
+        for batch in batches(list(range(len(names)))):
+            require_room(path, batch.num_rows * len(names) * _BYTES_PER_LABEL)
+            batch.validate(full=True)
+            count += batch.num_rows
+            for part, column in zip(parts, batch.columns, strict=True):
+                part += column.to_pylist()
+        check_row_count(path, count, expected)
+        return list(zip(names, parts, strict=True))
+
+
 def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
     """The names of the selected columns, which must be unique and hold numbers, and their positions."""
     path, names = selection.path, list(schema.names)
@@ -143,6 +161,7 @@ def _format(opened: Open, *suffixes: str) -> Format:
         names=partial(_names, opened),
         parts=partial(_parts, opened),
         label_column=partial(_label_column, opened),
+        columns=partial(_columns, opened),
     )
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ MOST_BLANKS = 100_000
 _VALUES_BETWEEN_CHECKS = 2**20
 _LABELS_BETWEEN_CHECKS = 4096
 _BYTES_PER_LABEL = 100
+# What stands for a missing cell in a table whose cells may be missing.
+_MISSING = {"", "na", "n/a", "nan", "null", "none"}
 # After a first line that counts, the most rows that are searched for one like it, and the fewest that must follow
 # before the line is called a header.
 _MOST_OTHERS, _FEWEST_OTHERS = 100, 10
@@ -99,6 +102,37 @@ def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields, int]:
                 require_room(path, number * _BYTES_PER_LABEL)
             values.append(line[position])
     return first, values, position
+
+
+def _columns(path: Path) -> list[tuple[str, NDArray[Any]]] | None:
+    """All columns below a line of names: numbers, or text where a cell is neither a number nor missing."""
+    rows: list[Fields] = []
+    with _open_fields(path) as lines:
+        first = next(lines, [])
+        if not first or all(map(_is_number, first)):
+            return None
+        for fields in _rows(path, lines, first):
+            if not len(rows) % _LABELS_BETWEEN_CHECKS:
+                require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
+            rows.append(fields)
+    return [(name, _cells([fields[k] for fields in rows])) for k, name in enumerate(first)]
+
+
+def _cells(fields: Fields) -> NDArray[Any]:
+    blank = [len(field) < 9 and field.strip().lower() in _MISSING for field in fields]
+    try:
+        return np.array([math.nan if none else _as_number(field) for field, none in zip(fields, blank, strict=True)])
+    except ValueError:
+        column = np.empty(len(fields), dtype=object)
+        column[:] = [None if none else field.strip() for field, none in zip(fields, blank, strict=True)]
+        return column
+
+
+def _as_number(field: str) -> float:
+    # Whole numbers of 16 digits and more are keys, which float64 would round.
+    if "_" in field or (len(field) > 15 and field.strip().lstrip("-").isdecimal()):
+        raise ValueError
+    return float(field)
 
 
 def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
@@ -248,4 +282,5 @@ TEXT = Format(
     parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
     labels=_labels,
     label_column=_label_column,
+    columns=_columns,
 )

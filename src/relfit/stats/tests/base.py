@@ -68,8 +68,8 @@ SELECTIVE = {
 class Words:
     """What is said about a test. The texts are templates, filled in by `relfit.report.words.fill`.
 
-    Every text may hold {best}, {measure}, {remarks}, {fraction}, {seed}, {alpha}, {level}, {margin}, {within},
-    {kernels} and {uncorrected}, `opponent` also {it}, and `methods` also {critical}.
+    Every text may hold {best}, {measure}, {smallest}, {remarks}, {fraction}, {seed}, {alpha}, {level}, {margin},
+    {within}, {kernels} and {uncorrected}, `opponent` also {it}, and `methods` also {critical}.
 
     Attributes:
         name: as shown in headers and tables.
@@ -91,7 +91,7 @@ class Words:
     question: str
     error: str
     methods: str
-    lead: str = "{best} has the smallest {measure}{remarks}"
+    lead: str = "{best} has the {smallest} {measure}{remarks}"
     opponent: str = "the model {it} tested against"
     intervals: str = f"{TO_BEST}."
     bound: str = "{uncorrected}"
@@ -174,6 +174,7 @@ class Test(ABC):
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
+        steps_down: True if `decide` knows the correction "stepdown".
         split: the fraction of the rows that selects the best model; None if the same rows select and test.
     """
 
@@ -187,6 +188,7 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    steps_down: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import bdtrc, ndtr, ndtri
 
 from relfit.stats import maxt
 from relfit.stats.close import Noise
@@ -24,25 +24,27 @@ from relfit.stats.joint import (
 )
 from relfit.stats.maxt import Law, Pairs, Source, kept_pairs, law, maximum_log_pvalues, seeded, streams
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
 from relfit.util.random import make_seed
 
 DRAWS = 20_000
 # The part of the error that a first step of the lower bounds spends (Romano, Shaikh and Wolf's advice).
 FIRST_STEP = 0.1
+# 0/1 losses that differ on fewer items than this have no normal law.
+FEWEST_DISCORDANT = 10
 # Notes name at most this many models.
 _MOST_NOTES = 5
 # What the smaller one of two p-values is multiplied by.
-_PENALTY = {"none": 1.0, "holm": 2.0, "bonferroni": 2.0, "bh": 2.0, "by": 3.0, "auto": 3.0}
+_PENALTY = {"none": 1.0, "stepdown": 2.0, "holm": 2.0, "bonferroni": 2.0, "bh": 2.0, "by": 3.0, "auto": 3.0}
 
 
 @dataclass(frozen=True)
 class BestSet(Test):
     """The best set: a confidence set for the best model. Each model is tested against all others at once.
 
-    Each truly best model is declared worse with probability at most α; with "holm" no best model is, with that
-    probability; with "bh" or "by" the false discovery rate is at most α.
+    Each truly best model is declared worse with probability at most α; with "stepdown" or "holm" no best model is, with
+    that probability; with "bh" or "by" the false discovery rate is at most α.
     """
 
     name = "best-set"
@@ -72,6 +74,7 @@ class BestSet(Test):
     )
     tests_best = True
     draws = True
+    steps_down = True
 
     def prepared(self, joint: JointEstimate) -> JointEstimate:
         """With both parts of the law in the covariance, each once."""
@@ -154,9 +157,19 @@ def best_set(
     With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most δ: D_i ≤ min_j D_j + δ for
     all of these at once.
 
-    {i : p_i > α} holds each best model with probability 1 − α; with "holm" it holds all of them, with "bh"
-    or "by" the models outside it have a false discovery rate of α. Corrections count all l hypotheses;
+    {i : p_i > α} holds each best model with probability 1 − α; with "stepdown" or "holm" it holds all of them, with
+    "bh" or "by" the models outside it have a false discovery rate of α. Corrections count all l hypotheses;
     "auto" is "by", since no sign condition is known for these maxima.
+
+    *Step-down.* S holds all models at first. T_i of the model with the largest one in S is compared with
+    ``max_{k∈S} max_{j∈K_k} Z_kj``, drawn for all models at once; if it is rejected it leaves S, and so on. Let B be the
+    best models. While B ⊆ S the critical value c_S of S is at least that of B, c_B, and for i ∈ B the means of
+    (D_i − D_j)/s_ij are at most 0: some i ∈ B is rejected only if max_{i∈B} max_j Z_ij > c_B, which has probability α.
+    (To restrict j to S as well, as model confidence sets do, would break this: the set S is random, and for j ∈ S ∖ B
+    nothing orders the critical values of different S. Moment selection leaves out models far worse than i anyway.)
+
+    *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal law: their ratio is not
+    taken for larger than the normal point of the exact sign test's p-value (`_at_most_sign_test`).
 
     `rng` is a Generator, or a function from a model's name (None: the reference) to a Generator; `draws` are the
     Monte-Carlo draws at most, fewer where a p-value is plainly large (`Law.exceedances`).
@@ -169,17 +182,24 @@ def best_set(
     pairs = differences(joint, margin)
     ratio = pairs.ratio
     without_margin = differences(joint) if margin else pairs
-    laws = maxt.null_laws(joint, pairs.error, rng, draws)
-    if joint.close is None:
-        offsets, statistic = moment_selection(pairs, smallest_sample(joint)), ratio.max(axis=1)
-        log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
-    else:
+    laws, adjusted = maxt.null_laws(joint, pairs.error, rng, draws), None
+    certain_loss = np.asarray(pairs.certain.any(axis=1))
+    if joint.close is not None and correction != "stepdown":
         generators = streams(rng, joint.names)
         noise = Noise.drawn(generators.models, generators.reference)
         lowest_ratio = _lowest_ratio(smallest_sample(joint))
         log_pvalue, ratio = joint.close.test(joint.values, margin, lowest_ratio, freedom(joint), noise)
-    log_pvalue[pairs.certain.any(axis=1)] = -math.inf
-    decision = _decided(joint, log_pvalue, without_margin, alpha, correction)
+    else:
+        offsets = moment_selection(pairs, smallest_sample(joint))
+        if joint.binary and not margin:
+            ratio = _at_most_sign_test(joint, ratio)
+        statistic = ratio.max(axis=1)
+        if correction == "stepdown":
+            log_pvalue, adjusted = _stepped_down([([each], [offsets]) for each in laws], statistic, certain_loss)
+        else:
+            log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
+    log_pvalue[certain_loss] = -math.inf
+    decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one with the largest ratio.
     certain = np.argmin(np.where(pairs.certain, joint.values, math.inf), axis=1)
     beaters = np.where(pairs.certain.any(axis=1), certain, np.argmax(ratio, axis=1)).tolist()
@@ -191,12 +211,52 @@ def best_set(
     return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
 
 
-def _decided(joint: JointEstimate, log_pvalue: Array, pairs: Differences, alpha: float, correction: str) -> Decision:
-    """The verdicts from the p-values of all models; the best one is tested, too, but never declared worse."""
+def _stepped_down(
+    families: Sequence[tuple[Sequence[Law], Sequence[Array]]], statistic: Array, certain: Mask
+) -> tuple[Array, Array]:
+    """(l,) log p and adjusted p, the larger ones of the families of laws; models that lose for certain come first."""
+    statistic = np.where(certain, math.inf, statistic)
+    log_p, log_step = np.max([maxt.stepdown_log_pvalues(*each, statistic) for each in families], axis=0)
+    log_step[certain] = -math.inf
+    order = np.argsort(-statistic, kind="stable")
+    adjusted = np.empty_like(log_step)
+    adjusted[order] = np.exp(np.maximum.accumulate(log_step[order]))
+    return log_p, adjusted
+
+
+def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> Array:
+    """The ratios (l, l), those of pairs with few discordant items at most the normal point of the exact sign test.
+
+    For 0/1 losses ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i
+    alone and j alone is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact.
+    """
+    n = float((joint.sizes or (0,))[0])
+    gap = joint.values[:, None] - joint.values
+    variance = np.diag(joint.covariance)
+    square = n * (n - 1.0) * (variance[:, None] + variance - 2.0 * joint.covariance) + n * np.square(gap)
+    discordant = np.rint(square)
+    losses = np.rint((discordant + n * gap) / 2.0)
+    few = (discordant > 0.0) & (discordant < FEWEST_DISCORDANT) & (ratio > 0.0)
+    point = -ndtri(np.where(few, bdtrc(losses - 1.0, np.where(few, discordant, 1.0).astype(int), 0.5), 0.5))
+    return np.where(few, np.minimum(ratio, point), ratio)
+
+
+def _decided(
+    joint: JointEstimate,
+    log_pvalue: Array,
+    pairs: Differences,
+    alpha: float,
+    correction: str,
+    adjusted: Array | None = None,
+) -> Decision:
+    """The verdicts from the p-values of all models; the best one is tested, too, but never declared worse.
+
+    `adjusted` are the adjusted p-values where they are known already.
+    """
     selected, tied = lowest(joint.values, np.diag(joint.covariance))
     best = int(selected)
     correction = BestSet.resolved_correction(correction, joint.covariance, best)
-    adjusted = adjust(np.exp(log_pvalue), correction)
+    adjusted = adjust(np.exp(log_pvalue), correction) if adjusted is None else adjusted
     worse = adjusted <= alpha
     worse[best] = False
     status: list[tuple[str, ...]] = [("tie",) if tie else () for tie in tied]
@@ -313,13 +373,17 @@ def collection_best_set(
     offsets = [moment_selection(each, smallest_sample(joints[0])) for each in pairs]
     ratios, certain = (np.stack([getattr(each, name) for each in pairs]) for name in ("ratio", "certain"))
     statistic = ratios.max(axis=(0, 2))
-    families = _kernel_laws(joints, pairs, rng, draws)
-    log_pvalue = np.max([maximum_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
-    log_pvalue[certain.any(axis=(0, 2))] = -math.inf
+    families, adjusted = _kernel_laws(joints, pairs, rng, draws), None
+    certain_loss = np.asarray(certain.any(axis=(0, 2)))
+    if correction == "stepdown":
+        log_pvalue, adjusted = _stepped_down([(laws, offsets) for laws in families], statistic, certain_loss)
+    else:
+        log_pvalue = np.max([maximum_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
+    log_pvalue[certain_loss] = -math.inf
     mean = mean_estimate(joints)
     same = np.all([each.same for each in pairs], axis=0)
     under_all = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
-    decision = _decided(mean, log_pvalue, under_all, alpha, correction)
+    decision = _decided(mean, log_pvalue, under_all, alpha, correction, adjusted)
     # For every model the kernel and the other model with the largest ratio; a difference without variance comes first.
     order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
     under, by = np.divmod(order.reshape(len(order), -1).argmax(axis=1), order.shape[2])

@@ -74,12 +74,12 @@ class Carve(Test):
     words = Words(
         name="carving",
         question=(
-            "Noise as large as that of the estimates was added, the model with the smallest value was chosen, and "
+            "Noise as large as that of the estimates was added, the model with the {smallest} value was chosen, and "
             f"every other model was tested for being no worse than that one. {SAME_ROWS}"
         ),
         error=FALSE_POSITIVE_RATE,
         methods=(
-            "The model with the smallest discrepancy was selected after Gaussian noise with the covariance of the "
+            "The model with the {smallest} {measure} was selected after Gaussian noise with the covariance of the "
             "estimates had been added; for each other model we tested the hypothesis that it is no worse{margin} than "
             "the selected one, conditionally on that selection [fithian2014optimal; tian2018selective]."
         ),

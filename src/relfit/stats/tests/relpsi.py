@@ -35,14 +35,14 @@ class RelPSI(Test):
     words = Words(
         name="RelPSI",
         question=(
-            "The model with the smallest value was chosen, and every other model was tested for being no worse than "
+            "The model with the {smallest} value was chosen, and every other model was tested for being no worse than "
             f"that one. {SAME_ROWS}"
         ),
         error=FALSE_POSITIVE_RATE,
         methods=(
-            "The model with the smallest value was selected, and for each other model we tested the hypothesis that it "
-            "is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), with "
-            "p-values from a truncated normal distribution [lee2016exact]."
+            "The model with the {smallest} value was selected, and for each other model we tested the hypothesis that "
+            "it is no worse{margin} than the selected one, conditionally on that selection (RelPSI [lim2019kernel]), "
+            "with p-values from a truncated normal distribution [lee2016exact]."
         ),
         line=":",
         **SELECTIVE,

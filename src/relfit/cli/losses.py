@@ -1,0 +1,103 @@
+"""The command `relfit losses`: scores of models on the same items, from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from relfit.api import compare_losses
+from relfit.cli import options
+from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
+from relfit.cli.outputs import check_outputs, typed_command
+from relfit.cli.report import without_outputs
+from relfit.cli.sections import AT_LEAST_0, HTML, JSON, SEED, SectionedCommand, opt, section
+from relfit.data.losses import loss_table
+from relfit.estimators.losses import DEPENDENCE
+from relfit.stats.decision import CORRECTIONS
+from relfit.stats.tests import TESTS
+from relfit.util.errors import InputError
+
+COLUMNS = ("item", "model", "score", "stratum", "group")
+_TESTS = [name for name in TESTS if name not in options.SPLITTING]
+
+
+@click.command(
+    "losses",
+    cls=SectionedCommand,
+    epilog="\b\nExamples:\n"
+    "  relfit losses losses.csv --html report.html\n"
+    "  relfit losses scores.csv --higher-is-better --item doc_id --stratum task\n"
+    "  relfit losses log.jsonl --higher-is-better --item doc_id --model model --score acc --gate new",
+)
+@click.argument("table")
+@section("Output", HTML, JSON, SHOW)
+@section(
+    "Scores",
+    opt(
+        "--higher-is-better/--lower-is-better",
+        "Whether larger or smaller numbers are better.  [default: smaller]",
+        dest="higher_is_better",
+    ),
+    opt("--item COLUMN", "Column with the key of the item. Rows are matched by it, and several of one item averaged."),
+    opt("--model COLUMN", "Column with the model: the table then has a row for each model and item."),
+    opt("--score COLUMN", "With --model, the column with the scores."),
+    opt("--stratum COLUMN", "Column with the part of the benchmark; the mean of the parts' means is compared."),
+    opt("--weight STRATUM=NUMBER", "With --stratum, the weight of a part; repeat it for each.", multiple=True),
+    opt("--group COLUMN", "Column with the group; items of one group depend on each other."),
+    opt("--label COLUMN", "With --model, the column with scores by people, which correct those of a judge."),
+    opt(
+        "--dependence",
+        "How items depend on each other. series: each on its neighbours, in the order of time.",
+        choices=DEPENDENCE,
+        default=DEPENDENCE[0],
+    ),
+    opt("--lags NUMBER", "With series, how far dependence reaches.  [default: 1.3 √n]", type=AT_LEAST_0),
+)
+@section(
+    "Test",
+    opt("--test", "How the models are compared, as in relfit compare.", choices=_TESTS, default=_TESTS[0]),
+    options.ALPHA,
+    options.MARGIN,
+    opt(
+        "--correction",
+        "How the p-values are corrected for multiple testing. stepdown: with probability 1 − alpha no model is called "
+        "worse that is among the best.  [default: stepdown for best-set, otherwise none]",
+        choices=CORRECTIONS,
+    ),
+)
+@gate_options
+@section("Other options", SEED)
+def losses_command(table: str, json_path: str | None, html_path: str | None, **params: Any) -> int:
+    """Decide which models are significantly worse than the best one, from their scores on the same items.
+
+    TABLE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a column for each model and a row for each item, or with
+    --model and --score a row for each model and item. Items that some model has no score for are left out.
+    """
+    outputs = {"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}
+    check_outputs(outputs, [table])
+    if params["label"] is not None and params["model"] is None:
+        raise InputError("--label: expected with --model and --score, in a table with a row for each model and item")
+    columns = {name: params[name] for name in COLUMNS}
+    scores = loss_table(table, labels=params["label"], **columns)
+    check_gate(params["gate"], params["against"], scores.names)
+    kept = ("higher_is_better", "dependence", "lags", "test", "correction", "alpha", "margin")
+    settings = {name: params[name] for name in kept}
+    result = compare_losses(scores, weights=_weights(params["weight"]), rng=params["seed"], **settings)
+    command = typed_command()
+    result = replace(result, command=None if command is None else tuple(without_outputs(command)))
+    return conclude(result, params, json_path, html_path)
+
+
+def _weights(pairs: Sequence[str]) -> dict[str, float] | None:
+    """STRATUM=NUMBER pairs as weights."""
+    weights = {}
+    for pair in pairs:
+        name, _, number = pair.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            raise InputError(f"--weight: expected STRATUM=NUMBER, got {pair!r}") from None
+    return weights or None

@@ -1,0 +1,383 @@
+"""Scores of several models on the same items, whatever form they come in: a matrix, a mapping, a frame or a file.
+
+Tables are wide, with a column for each model, or long, with a row for each model and item. Rows are matched by the key
+of the item where there is one, whatever their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relfit.data.arrays import as_rows, group_labels
+from relfit.data.columns import Columns, missing_cells, named_columns, take
+from relfit.data.files import as_file
+from relfit.data.frames import frame_names, refuse_not_numeric
+from relfit.util.arrays import Array, Mask, Rows
+from relfit.util.errors import InputError
+from relfit.util.libraries import is_instance
+from relfit.util.text import is_text, listed
+
+FEWEST_ITEMS = 20
+# More items left out than this part of them, or so much more for one model than for another, is said with more words.
+MANY_DROPPED = 0.05
+_KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$|^unnamed: 0$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class LossTable:
+    """The scores of l models on n items, which every model has.
+
+    Attributes:
+        names: the models.
+        scores: (n, l) as the user gave them, whichever direction is better.
+        items: (n,) keys of the items, or None.
+        strata, groups: (n,) labels, or None.
+        labels: (n, l) scores by people for some items, NaN for the others; or None.
+        notes: what the reader should know about how the table was made.
+    """
+
+    names: tuple[str, ...]
+    scores: Array
+    items: NDArray[Any] | None = None
+    strata: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+    labels: Array | None = None
+    notes: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """A digest of the models and their scores, the items in the order they are in."""
+        return hashlib.sha256("\0".join(self.names).encode() + self.scores.tobytes()).hexdigest()
+
+    def at(self, kept: Mask | Rows) -> LossTable:
+        """These items alone."""
+        each = {name: getattr(self, name) for name in ("scores", "items", "strata", "groups", "labels")}
+        parts: dict[str, Any] = {name: None if value is None else value[kept] for name, value in each.items()}
+        return replace(self, **parts)
+
+
+def loss_table(
+    losses: Any,
+    *,
+    names: Sequence[str] | None = None,
+    strata: Any = None,
+    groups: Any = None,
+    labels: Any = None,
+    item: str | None = None,
+    model: str | None = None,
+    score: str | None = None,
+    stratum: str | None = None,
+    group: str | None = None,
+) -> LossTable:
+    """The table that these arguments of `relfit.compare_losses` describe, checked and complete."""
+    roles = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
+    given = {role: column for role, column in roles.items() if column is not None}
+    if isinstance(losses, LossTable):
+        others = {**given, "names": names, "strata": strata, "groups": groups, "labels": labels}
+        extra = next((name for name, value in others.items() if value is not None), None)
+        if extra is not None:
+            raise InputError(f"{extra}: the table has it already; leave it out")
+        return losses
+    for role, argument, value in (("stratum", "strata", strata), ("group", "groups", groups)):
+        if role in given and value is not None:
+            raise InputError(f"{argument}: expected once, got {role}={given[role]!r} too; leave out one of the two")
+        if isinstance(value, str):
+            raise InputError(
+                f"{argument}: expected labels, one per item, got text; a column is named by {role}={value!r}"
+            )
+    if "model" in given or "score" in given:
+        if names is not None:
+            raise InputError("names: a table in long form has them in its model column; leave them out")
+        table = _long(losses, roles, labels)
+    elif given:
+        table = _wide(losses, roles, names, labels)
+    else:
+        table = _plain(losses, names, labels)
+    n = len(table.scores)
+    strata = table.strata if strata is None else group_labels("strata", strata, n)
+    groups = table.groups if groups is None else group_labels("groups", groups, n)
+    table = _complete(replace(table, strata=strata, groups=groups))
+    _refuse_keys(table)
+    return table
+
+
+# ── three forms ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _plain(losses: Any, names: Sequence[str] | None, labels: Any) -> LossTable:
+    """A matrix, or a table with a column for each model and no others."""
+    rows, found, keys = _matrix("losses", losses)
+    names = found if names is None else tuple(names)
+    people = None
+    if labels is not None:
+        people, _, their_keys = _matrix("labels", labels)
+        if keys is not None and their_keys is not None:
+            people = _in_order(people, their_keys, keys)
+    return _checked(names, rows, keys, None, None, people)
+
+
+def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
+    """The numbers (n, l) with NaN where one is missing, the models' names, and the items' keys if there are some."""
+    if isinstance(value, Mapping):
+        keyed = {name: _keyed(column) for name, column in value.items()}
+        if value and all(column is not None for column in keyed.values()):
+            return _joined(argument, {name: column for name, column in keyed.items() if column is not None})
+        columns = {name: as_rows(f"{argument}[{name!r}]", column, missing=True) for name, column in value.items()}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"{argument}: expected as many losses for every model, got {lengths}")
+        wide = next((name for name, column in columns.items() if column.shape[1] > 1), None)
+        if wide is not None:
+            shape = columns[wide].shape
+            raise InputError(f"{argument}[{wide!r}]: expected one number for each item, got an array of shape {shape}")
+        rows = np.hstack(list(columns.values())) if columns else as_rows(argument, [])
+        return rows, tuple(columns), None
+    named = named_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
+    if named is not None:
+        where = argument if as_file(value) is None else value
+        refuse_not_numeric(where, _not_numbers(named), "name a key of the items as item=, and leave out other columns")
+        return np.column_stack(list(named.values())), tuple(named), None
+    return as_rows(argument, value, missing=True), None, None
+
+
+def _keyed(column: Any) -> dict[Any, Any] | None:
+    """A mapping or a pandas Series, which give every score its item's key; None for anything else."""
+    if isinstance(column, Mapping):
+        return dict(column)
+    return dict(column.items()) if is_instance(column, "pandas", "Series") and column.index.is_unique else None
+
+
+def _joined(argument: str, keyed: Mapping[str, Mapping[Any, Any]]) -> tuple[Array, tuple[str, ...], NDArray[Any]]:
+    """The columns matched by key, in the order of the first model's keys."""
+    keys = list(dict.fromkeys(key for column in keyed.values() for key in column))
+    rows = [[column.get(key) for column in keyed.values()] for key in keys]
+    columns = named_columns(argument, dict(zip(keyed, zip(*rows, strict=True), strict=True))) or {}
+    refuse_not_numeric(argument, _not_numbers(columns), "give a number for every item")
+    labels = np.empty(len(keys), dtype=object)
+    labels[:] = keys
+    return np.column_stack(list(columns.values())), tuple(columns), labels
+
+
+def _in_order(rows: Array, keys: NDArray[Any], wanted: NDArray[Any]) -> Array:
+    """The rows of these keys in the wanted order; NaN for a key that is not there."""
+    place = {key: k for k, key in enumerate(keys)}
+    taken = np.full((len(wanted), rows.shape[1]), np.nan)
+    for k, key in enumerate(wanted):
+        if key in place:
+            taken[k] = rows[place[key]]
+    return taken
+
+
+def _wide(losses: Any, roles: Mapping[str, str | None], names: Sequence[str] | None, labels: Any) -> LossTable:
+    """A table with a column for each model, and others that name the item, its stratum or its group."""
+    columns = _columns_of(losses)
+    aside = {role: take(role, columns, column) for role, column in roles.items() if column is not None}
+    rest = {name: column for name, column in columns.items() if name not in roles.values()}
+    refuse_not_numeric("losses", _not_numbers(rest), "leave out other columns")
+    if not rest:
+        raise InputError("losses: expected a column for each model, got none besides those of the items")
+    names = tuple(rest) if names is None else tuple(names)
+    rows = np.column_stack(list(rest.values()))
+    people = None if labels is None else _matrix("labels", labels)[0]
+    if people is not None and people.shape != rows.shape:
+        raise InputError(f"labels: expected shape {rows.shape} like losses, got {people.shape}")
+    if "item" not in aside:
+        return _checked(names, rows, None, aside.get("stratum"), aside.get("group"), people)
+    found = _found_items(aside, len(rows))
+    columns_at = np.tile(np.arange(rows.shape[1]), len(rows))
+    means = [found.means(columns_at, each.ravel(), rows.shape) for each in (rows, people) if each is not None]
+    return found.table(names, *means)
+
+
+def _long(losses: Any, roles: Mapping[str, str | None], labels: Any) -> LossTable:
+    """A row for each model and item."""
+    for role in ("item", "model", "score"):
+        if roles[role] is None:
+            raise InputError(
+                f"{role}: expected the name of a column, since a table in long form needs item, model and score"
+            )
+    columns = _columns_of(losses)
+    aside = {role: take(role, columns, column) for role, column in roles.items() if column is not None}
+    scores, models = aside.pop("score"), aside.pop("model")
+    refuse_not_numeric("score", _not_numbers({str(roles["score"]): scores}), "convert it to numbers")
+    _refuse_missing("model", models)
+    people = None
+    if labels is not None:
+        people = take("labels", columns, labels)
+        refuse_not_numeric("labels", _not_numbers({str(labels): people}), "convert it to numbers")
+    texts = [as_text(cell) for cell in models.tolist()]
+    names = tuple(dict.fromkeys(texts))
+    place = {name: k for k, name in enumerate(names)}
+    at = np.fromiter((place[text] for text in texts), dtype=np.intp, count=len(texts))
+    found = _found_items(aside, len(texts))
+    shape = len(texts), len(names)
+    return found.table(names, *(found.means(at, each, shape) for each in (scores, people) if each is not None))
+
+
+def _columns_of(losses: Any) -> Columns:
+    columns = named_columns("losses", losses)
+    if columns is None:
+        raise InputError(
+            "losses: expected a data frame, a mapping of columns or a file with column names, got another form"
+        )
+    if not columns or not len(next(iter(columns.values()))):
+        raise InputError("losses: expected rows, got an empty table")
+    return columns
+
+
+@dataclass(frozen=True)
+class _Items:
+    """Which item each row of a table belongs to: its place among the sorted keys, and the first row of each item."""
+
+    code: Rows
+    first: Rows
+    items: NDArray[Any]
+    strata: NDArray[Any] | None
+    groups: NDArray[Any] | None
+
+    def means(self, at: Rows, values: Array, shape: tuple[int, int]) -> tuple[Array, Array]:
+        """(items, l) means of the values of each item and model, NaN where there are none, and their counts.
+
+        The values are those of `shape` = (rows, l) cells, or one for each row; `at` says which model each one is of.
+        """
+        code = self.code if len(values) == len(self.code) else np.repeat(self.code, shape[1])
+        there = ~np.isnan(values)
+        cell, size = (code * shape[1] + at)[there], len(self.first) * shape[1]
+        counts = np.bincount(cell, minlength=size).astype(float)
+        totals = np.bincount(cell, weights=values[there], minlength=size)
+        means = np.divide(totals, counts, out=np.full(size, np.nan), where=counts > 0.0)
+        return means.reshape(-1, shape[1]), counts.reshape(-1, shape[1])
+
+    def table(
+        self, names: Sequence[str], scores: tuple[Array, Array], labels: tuple[Array, Array] | None = None
+    ) -> LossTable:
+        """The means as a table, with a note if items have several scores."""
+        means, counts = scores
+        most, notes = int(counts.max(initial=0.0)), tuple[str, ...]()
+        if most > 1:
+            several = f"{int((counts > 1.0).any(axis=1).sum())} of {len(counts)} items have up to {most} scores"
+            notes = (f"{several} of one model; an item's score is their mean",)
+        people = None if labels is None else labels[0]
+        return _checked(names, means, self.items, self.strata, self.groups, people, notes)
+
+
+def _found_items(aside: Mapping[str, NDArray[Any]], count: int) -> _Items:
+    """The items of a table's rows, which their stratum and their key name."""
+    for role, column in aside.items():
+        _refuse_missing(role, column)
+    keys, of_key = _codes(aside["item"])
+    _, of_stratum = _codes(aside["stratum"]) if "stratum" in aside else (1, np.zeros(count, dtype=np.intp))
+    _, first, code = np.unique(of_stratum * keys + of_key, return_index=True, return_inverse=True)
+    code = code.ravel()
+    groups = None
+    if "group" in aside:
+        _, of_group = _codes(aside["group"])
+        groups, other = aside["group"][first], of_group != of_group[first][code]
+        if other.any():
+            key = as_text(aside["item"][int(np.argmax(other))])
+            raise InputError(f"group: expected one group for each item, got two for item {key}")
+    strata = aside["stratum"][first] if "stratum" in aside else None
+    return _Items(code, first, aside["item"][first], strata, groups)
+
+
+def _codes(column: NDArray[Any]) -> tuple[int, Rows]:
+    """The number of different values, and for each cell the place of its own among them, sorted."""
+    if column.dtype.kind == "f":
+        values, codes = np.unique(column, return_inverse=True)
+        return len(values), np.asarray(codes.ravel(), dtype=np.intp)
+    cells = column.tolist()
+    place = {value: k for k, value in enumerate(sorted(set(cells)))}
+    return len(place), np.fromiter((place[cell] for cell in cells), dtype=np.intp, count=len(cells))
+
+
+# ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _checked(
+    names: Sequence[str] | None,
+    rows: Array,
+    items: NDArray[Any] | None,
+    strata: NDArray[Any] | None,
+    groups: NDArray[Any] | None,
+    labels: Array | None,
+    notes: tuple[str, ...] = (),
+) -> LossTable:
+    """The table with a name for every column."""
+    n, count = rows.shape
+    as_rows("losses", rows, missing=True)
+    names = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(names)
+    if len(names) != count:
+        raise InputError(f"names: expected {count}, one per column of losses, got {len(names)}")
+    if not all(map(is_text, names)) or len(set(names)) < len(names):
+        raise InputError(f"names: expected different texts, got {listed([str(name) for name in names], quote=repr)}")
+    if labels is not None and labels.shape != rows.shape:
+        raise InputError(
+            f"labels: expected shape {rows.shape} like losses, NaN where there is none, got {labels.shape}"
+        )
+    if n < FEWEST_ITEMS <= count:
+        raise InputError(
+            f"losses: expected a row for each item and a column for each model, got {n} rows and {count} columns; it "
+            "looks transposed: give losses.T"
+        )
+    strata = None if strata is None else group_labels("stratum", strata, n)
+    groups = None if groups is None else group_labels("group", groups, n)
+    return LossTable(names, rows, items, strata, groups, labels, notes)
+
+
+def _complete(table: LossTable) -> LossTable:
+    """The items that every model has a score for, with a note on how many were left out."""
+    missing = np.isnan(table.scores)
+    gone, n = np.asarray(missing.any(axis=1)), len(missing)
+    dropped = int(gone.sum())
+    if n - dropped < FEWEST_ITEMS:
+        lost = f" of {n}; the others have NaN or are missing for some model" if dropped else ""
+        raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {n - dropped}{lost}")
+    if not dropped:
+        return table
+    are = "item was" if dropped == 1 else "items were"
+    note = f"{dropped} of {n} {are} left out, for which some model has no score"
+    parts = missing.mean(axis=0)
+    if dropped > MANY_DROPPED * n or np.ptp(parts) > MANY_DROPPED:
+        most = int(parts.argmax())
+        note += (
+            f"; {table.names[most]!r} lacks {parts[most]:.0%} of the items, and those that are left may be easier or "
+            "harder than the rest"
+        )
+    return replace(table.at(~gone), notes=(*table.notes, note))
+
+
+def _refuse_keys(table: LossTable) -> None:
+    """Refuse a column that numbers the items: it grows by 1 from row to row, or is called so and never repeats.
+
+    Taken for a model, it would be one with losses of its own.
+    """
+    for name, column in zip(table.names, table.scores.T, strict=True):
+        counts = bool((np.diff(column) == 1.0).all())
+        called = _KEY.search(name) is not None and len(np.unique(column)) == len(column)
+        if counts or (called and bool((column == np.rint(column)).all())):
+            first = ", ".join(f"{value:g}" for value in column[:3])
+            raise InputError(
+                f"losses: expected a model's losses in every column, got {first}, … in {name!r}, which numbers the "
+                f"items; say item={name!r}, or leave that column out (of a frame, frame.drop(columns=...))"
+            )
+
+
+def _refuse_missing(role: str, column: NDArray[Any]) -> None:
+    missing = np.flatnonzero(missing_cells(column))
+    if len(missing):
+        raise InputError(f"{role}: expected a value in every row, got none in row {int(missing[0])}")
+
+
+def _not_numbers(columns: Columns) -> list[tuple[str, str]]:
+    return [(name, "text") for name, column in columns.items() if column.dtype.kind != "f"]
+
+
+def as_text(cell: Any) -> str:
+    """A cell as text, whole numbers without a point."""
+    return f"{cell:.15g}" if isinstance(cell, float) else str(cell)

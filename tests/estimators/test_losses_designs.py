@@ -1,0 +1,289 @@
+"""Means that are more than plain ones: strata, groups inside them, series, and judges corrected by people."""
+
+import importlib.util
+import math
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy.signal import lfilter
+from scipy.stats import kstest, t
+
+import relfit
+from relfit.stats.decision import differences
+from relfit.stats.joint import Psi, gram, has_psi_covariance
+from relfit.stats.maxt import BOOTSTRAP, SERIES, bootstrap, law, null_laws, seeded, streams
+from relfit.stats.tests.best_set import best_set
+
+# ── strata ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_macro_averages(rng):
+    """D = Σ w_t mean_t and V = Σ w_t² cov_t/n_t, by their definition, and V is that of the ψ rows."""
+    sizes = [5, 40, 17]
+    tasks = np.repeat(["a", "b", "c"], sizes)
+    losses = rng.exponential(size=(62, 4)) + np.repeat([0.0, 1.0, 5.0], sizes)[:, None]
+    order = rng.permutation(62)
+    for weights in (None, {"a": 1.0, "b": 3.0, "c": 4.0}):
+        w = np.full(3, 1 / 3) if weights is None else np.array([1, 3, 4]) / 8
+        parts = [losses[tasks == task] for task in "abc"]
+        joint = relfit.from_losses(losses[order], strata=tasks[order], weights=weights)
+        np.testing.assert_allclose(joint.values, sum(k * part.mean(0) for k, part in zip(w, parts, strict=True)))
+        expected = sum(k**2 * np.cov(part.T) / len(part) for k, part in zip(w, parts, strict=True))
+        np.testing.assert_allclose(joint.covariance, expected, rtol=1e-12)
+        assert has_psi_covariance(joint)
+        assert joint.design == "macro average over 3 strata"
+    result = relfit.compare_losses(losses, strata=tasks, rng=0)
+    assert "macro average over 3 strata" in str(result).splitlines()[0]
+    assert relfit.Comparison.from_json(result.to_json()).design == result.design
+    assert "macro average over 3 strata" in result.methods_text()
+
+
+def test_weights_by_size_give_the_plain_mean(rng):
+    losses, tasks = rng.normal(size=(60, 3)), np.repeat([1, 2], [20, 40])
+    joint = relfit.from_losses(losses, strata=tasks, weights={1: 20, 2: 40})
+    np.testing.assert_allclose(joint.values, losses.mean(0))
+    one = relfit.from_losses(losses, strata=np.zeros(60))
+    np.testing.assert_allclose(one.covariance, np.cov(losses.T) / 60, rtol=1e-12)
+
+
+def test_groups_inside_strata(rng):
+    """Σ_t w_t² G_t/(G_t − 1) Σ_g (Σ_{a∈g} (x_a − mean_t)/n_t)², written out."""
+    tasks = np.repeat([0, 1], [48, 72])
+    groups = np.concatenate([np.repeat(np.arange(12), 4), np.repeat(np.arange(100, 112), 6)])
+    losses = rng.normal(size=(120, 3)) + rng.normal(size=(212, 3))[groups]
+    joint = relfit.from_losses(losses, strata=tasks, groups=groups)
+    expected = np.zeros((3, 3))
+    for task in (0, 1):
+        part, labels = losses[tasks == task], groups[tasks == task]
+        totals = np.array([(part[labels == g] - part.mean(0)).sum(0) / len(part) for g in np.unique(labels)])
+        expected += 0.25 * 12 / 11 * totals.T @ totals
+    np.testing.assert_allclose(joint.covariance, expected, rtol=1e-12)
+    assert joint.groups == (24,)
+    alone = relfit.from_losses(losses, strata=tasks, groups=np.arange(120))
+    np.testing.assert_allclose(alone.covariance, relfit.from_losses(losses, strata=tasks).covariance, rtol=1e-12)
+
+
+def test_groups_across_strata(rng):
+    """A text with questions in both tasks is one unit: G/(G − 1) Σ_g U_g²."""
+    tasks, groups = np.repeat([0, 1], 30), np.tile(np.arange(30), 2)
+    losses = rng.normal(size=(60, 2)) + np.tile(rng.normal(size=(30, 2)), (2, 1))
+    joint = relfit.from_losses(losses, strata=tasks, groups=groups)
+    centred = np.concatenate([losses[:30] - losses[:30].mean(0), losses[30:] - losses[30:].mean(0)]) / 60
+    totals = centred[:30] + centred[30:]
+    np.testing.assert_allclose(joint.covariance, 30 / 29 * totals.T @ totals, rtol=1e-12)
+
+
+# ── series ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ar(rng, n, count, rho=0.5):
+    return lfilter([1.0], [1.0, -rho], rng.normal(size=(n + 100, count)), axis=0)[100:]
+
+
+@pytest.mark.parametrize("lags", [0, 1, 5])
+def test_bartletts_weights(rng, lags):
+    rows = ar(rng, 60, 3)
+    psi, n = rows - rows.mean(0), 60
+    gammas = [psi[: n - k].T @ psi[k:] / n for k in range(lags + 1)]
+    expected = gammas[0] + sum((1 - k / (lags + 1)) * (gammas[k] + gammas[k].T) for k in range(1, lags + 1))
+    joint = relfit.from_losses(rows, dependence="series", lags=lags)
+    np.testing.assert_allclose(joint.covariance, expected / (n - 1 - lags), rtol=1e-10)
+    assert has_psi_covariance(joint)
+    if lags == 0:
+        np.testing.assert_allclose(joint.covariance, relfit.from_losses(rows).covariance, rtol=1e-12)
+
+
+def test_the_default_covers_a_series(rng):
+    """The mean of 400 AR(½) rows has variance 4/400; taken as independent, they have a third of it."""
+    estimates = [relfit.from_losses(ar(rng, 400, 2), dependence="series").covariance[0, 0] for _ in range(60)]
+    alone = [relfit.from_losses(ar(rng, 400, 2)).covariance[0, 0] for _ in range(60)]
+    assert np.mean(estimates) == pytest.approx(4 / 400, rel=0.15)
+    assert np.mean(alone) == pytest.approx(4 / 1200, rel=0.1)
+
+
+def test_level_on_series():
+    """Three tied AR(½) models, 250 items: 5% + 3 s.e. of 200 trials is .096. Taken as independent they lose a third."""
+    lost = np.zeros(2)
+    for trial in range(200):
+        rows = ar(np.random.default_rng(trial), 250, 3)
+        for k, dependence in enumerate(("series", "independent")):
+            joint = relfit.from_losses(rows, dependence=dependence)
+            lost[k] += best_set(joint, 0.05, "stepdown", rng=np.random.default_rng(trial), draws=1000).worse.any()
+    assert lost[0] <= 0.096 * 200
+    assert lost[1] > 0.25 * 200
+
+
+def test_laws_of_a_series(rng):
+    short = relfit.from_losses(ar(rng, 200, 3), dependence="series")
+    error = differences(short).error
+    assert [each.method for each in null_laws(short, error, rng, 100)] == [BOOTSTRAP, SERIES]
+    long = relfit.from_losses(ar(rng, 400, 3), dependence="series", lags=9)
+    (only,) = null_laws(long, differences(long).error, rng, 100)
+    assert (only.method, only.freedom) == (SERIES, 60)
+    # Two models: the tail of the only pair is Student's with 3n/(2(L + 1)) degrees of freedom.
+    two = relfit.from_losses(ar(rng, 400, 2), dependence="series", lags=9)
+    result = relfit.decide(two, rng=0)
+    z = result.difference.max() / result.difference_standard_error.max()
+    assert result.pvalue.min() == pytest.approx(t.sf(z, 60), rel=1e-9)
+    # A result that was written and read again has no ψ rows, and the same law.
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.lags == 9
+    gap, s = abs(result.discrepancy[0] - result.discrepancy[1]), result.difference_standard_error.max()
+    np.testing.assert_allclose(again.upper_bound().max(), gap + t.ppf(0.95, 60) * s, rtol=1e-6)
+
+
+def test_the_moving_block_bootstrap_is_the_one_written_out(rng):
+    """n = 90 and 2 lags: blocks of 3 of 90 rows, 30 to a resample, each studentised by the spread of its blocks."""
+    rows = ar(rng, 90, 2)
+    psi = Psi(rows - rows.mean(0), lags=2)
+    chunk = bootstrap(psi, np.ones((2, 2)), streams(seeded(1, "test"), ("a", "b")), 2000)
+    drawn = np.concatenate([chunk(2000)(0, np.array([1]))[0] for _ in range(2)])
+    gap = psi.reference[:, 0] - psi.reference[:, 1]
+    blocks = np.array([gap[k : k + 3].mean() for k in range(88)])
+    blocks -= blocks.mean()
+    taken = blocks[np.random.default_rng(3).integers(88, size=(20_000, 30))]
+    expected = taken.mean(1) / (taken.std(1, ddof=1) / math.sqrt(30))
+    assert kstest(drawn, expected).pvalue > 1e-3
+
+
+def test_critical_values_of_a_series(rng):
+    joint = relfit.from_losses(ar(rng, 400, 4), dependence="series")
+    error = differences(joint).error
+    wide = law(joint, error, np.random.default_rng(0), 4000)
+    offsets = np.where(np.eye(4, dtype=bool), -math.inf, 0.0)
+    top = wide.maxima(offsets).max(axis=0)
+    critical = wide.critical(top, 0.95, 12)
+    assert critical > np.quantile(top, 0.95)
+    assert ((top >= wide._drawn(np.array([critical]))[0]).mean()) == pytest.approx(0.05, abs=0.002)
+
+
+GOLDEN = {1: 0.6860283292922746, 2: 2.2794938522781165, 4: 1.5455473347649542}
+
+
+def forecasts():
+    at = np.arange(80.0)
+    return (np.sin(1.7 * at) + 0.3 * np.cos(0.31 * at) + 0.4) ** 2, (
+        np.cos(2.3 * at) + 0.5 * np.sin(0.17 * at + 1)
+    ) ** 2
+
+
+def diebold_mariano(a, b, h):
+    """With B_L = (n − 1 − L) V_L flat weights are h B_{h−1} − (h − 1) B_{h−2}; and the factor of HLN."""
+    n = len(a)
+
+    def bartlett(lags):
+        v = relfit.from_losses({"a": a, "b": b}, dependence="series", lags=lags).covariance
+        return (n - 1 - lags) * (v[0, 0] + v[1, 1] - 2 * v[0, 1])
+
+    flat = h * bartlett(h - 1) - ((h - 1) * bartlett(h - 2) if h > 1 else 0.0)
+    factor = (n + 1 - 2 * h + h * (h - 1) / n) / n
+    return (a.mean() - b.mean()) / math.sqrt(flat / n) * math.sqrt(factor)
+
+
+@pytest.mark.parametrize("h", GOLDEN)
+def test_diebold_mariano(h):
+    """What scores 2.7.0 prints (method="HLN") for these forecasts."""
+    assert diebold_mariano(*forecasts(), h) == pytest.approx(GOLDEN[h], rel=1e-9)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("scores") is None, reason="scores is not installed")
+@pytest.mark.parametrize("h", [1, 3, 5])
+def test_diebold_mariano_live(rng, h):
+    import xarray
+    from scores.stats import statistical_tests
+
+    a, b = np.square(ar(rng, 120, 2)).T
+    series = xarray.DataArray([a - b], dims=["s", "t"], coords={"s": [0], "h": ("s", [h])})
+    theirs = statistical_tests.diebold_mariano(series, "s", "h", method="HLN")["dm_test_stat"]
+    assert diebold_mariano(a, b, h) == pytest.approx(float(theirs[0]), rel=1e-9)
+
+
+# ── a judge and people ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def judged(rng, n=600, count=80, noise=0.3):
+    people = rng.normal([0.0, 0.5], 1.0, (n, 2))
+    judge = 0.8 * people + [0.7, 0.0] + noise * rng.normal(size=(n, 2))
+    labels = np.full((n, 2), np.nan)
+    labels[rng.permutation(n)[:count]] = 0.0
+    return judge, np.where(np.isnan(labels), np.nan, people)
+
+
+def test_judge_corrected_by_people(rng):
+    judge, labels = judged(rng)
+    joint = relfit.from_losses(judge, labels=labels)
+    there = ~np.isnan(labels).any(axis=1)
+    values, variance = np.zeros(2), np.zeros((2, 2))
+    part = np.array([np.cov(labels[there, k], judge[there, k])[0, 1] / judge[:, k].var(ddof=1) for k in (0, 1)])
+    part = np.clip(part / (1 + 80 / 520), 0, 1)
+    for rows in (labels[there] - part * judge[there], part * judge[~there]):
+        values += rows.mean(0)
+        variance += np.cov(rows.T) / len(rows)
+    np.testing.assert_allclose(joint.values, values)
+    np.testing.assert_allclose(joint.covariance, variance, rtol=1e-12)
+    assert has_psi_covariance(joint)
+    assert joint.design == "a judge corrected by people on 80 of 600 items"
+    # The judge alone has the models the wrong way round, and people alone have larger errors.
+    assert joint.values[0] < joint.values[1]
+    assert relfit.from_losses(judge).values[0] > relfit.from_losses(judge).values[1]
+    assert (joint.standard_error < 0.6 * relfit.from_losses(labels[there]).standard_error).all()
+
+
+def test_a_useless_judge_costs_nothing(rng):
+    judge, labels = judged(rng, noise=0.0)
+    judge = rng.normal(size=judge.shape)
+    people = relfit.from_losses(labels[~np.isnan(labels[:, 0])])
+    joint = relfit.from_losses(judge, labels=labels)
+    np.testing.assert_allclose(joint.standard_error, people.standard_error, rtol=0.1)
+
+
+def test_labels_in_long_form(rng):
+    judge, labels = judged(rng, n=100, count=30)
+    rows = [(k, model, judge[k, j], labels[k, j]) for k in range(100) for j, model in enumerate("ab")]
+    order = rng.permutation(len(rows))
+    columns = {name: [rows[k][c] for k in order] for c, name in enumerate(("item", "model", "judge", "human"))}
+    joint = relfit.from_losses(columns, item="item", model="model", score="judge", labels="human")
+    at = [joint.names.index(name) for name in "ab"]
+    np.testing.assert_allclose(joint.values[at], relfit.from_losses(judge, labels=labels).values)
+
+
+def test_coverage_of_the_corrected_difference():
+    """500 trials of 60 labels among 300 items: 95% ± 3 s.e. is at least .92."""
+    inside = 0
+    for trial in range(500):
+        judge, labels = judged(np.random.default_rng(trial), 300, 60)
+        joint = relfit.from_losses(judge, labels=labels)
+        gap = joint.values[1] - joint.values[0]
+        error = math.sqrt(joint.covariance[0, 0] + joint.covariance[1, 1] - 2 * joint.covariance[0, 1])
+        inside += abs(gap - 0.5) <= 1.96 * error
+    assert 0.92 <= inside / 500 <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lags": 3}, "lags: belongs to"),
+        ({"weights": {0: 1.0}}, "weights: belongs to strata="),
+        ({"strata": np.zeros(60), "weights": {1: 1.0}}, "weights: expected a mapping with a weight for each stratum"),
+        ({"strata": np.zeros(60), "weights": {0.0: -1.0}}, "weight of '0'"),
+        ({"strata": np.r_[1, np.zeros(59)]}, "at least 2 items"),
+        ({"strata": [1, 2]}, "strata: expected 60 labels"),
+        ({"dependence": "chain"}, "dependence: expected one of"),
+        ({"dependence": "series", "groups": np.arange(60)}, "groups: cannot be combined"),
+        ({"dependence": "series", "strata": np.zeros(60)}, "strata: cannot be combined"),
+        ({"dependence": "series", "lags": 30}, "lags: expected at most a quarter"),
+        ({"dependence": "series", "lags": -1}, "lags: expected a whole number"),
+        ({"dependence": "series", "lags": "two"}, "lags: expected a whole number"),
+        ({"labels": np.zeros((60, 3))}, "labels: expected shape (60, 2)"),
+        ({"labels": np.zeros((60, 2))}, "as many without, got 60 and 0"),
+        ({"labels": np.full((60, 2), np.nan)}, "got 0 and 60"),
+        ({"labels": np.zeros((60, 2)), "strata": np.zeros(60)}, "labels: cannot be combined"),
+    ],
+)
+def test_refusals(rng, options, words):
+    refused(lambda: relfit.from_losses(rng.normal(size=(60, 2)), **options), words)
+
+
+def test_gram_of_lags_is_positive(rng):
+    assert np.linalg.eigvalsh(gram(rng.normal(size=(40, 6)), 7)).min() > -1e-12

@@ -1,0 +1,263 @@
+"""Tables of scores in every form: wide and long, arrays, mappings, frames and files; what is refused and said."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.data.losses import loss_table
+from relfit.report.page import render_report
+
+MODELS = ("gpt", "claude", "phi")
+
+
+@pytest.fixture
+def right(rng):
+    """60 items, 0 or 1."""
+    return (rng.random((60, 3)) < [0.9, 0.85, 0.3]).astype(float)
+
+
+def long_form(right, keys=None):
+    keys = [f"q{k:02}" for k in range(len(right))] if keys is None else keys
+    items = [key for key in keys for _ in MODELS]
+    return {"item": items, "model": list(MODELS) * len(right), "right": right.ravel().tolist()}
+
+
+def shuffled(columns, rng):
+    order = rng.permutation(len(columns["item"]))
+    return {name: [column[k] for k in order] for name, column in columns.items()}
+
+
+COLUMNS = {"item": "item", "model": "model", "score": "right", "higher_is_better": True}
+
+
+def _same(result, expected):
+    at = [result.names.index(name) for name in expected.names]
+    np.testing.assert_allclose(result.discrepancy[at], expected.discrepancy, rtol=1e-14)
+    np.testing.assert_allclose(result.covariance[np.ix_(at, at)], expected.covariance, rtol=1e-10)
+    assert result.worse[at].tolist() == expected.worse.tolist()
+
+
+@pytest.mark.parametrize("form", ["mapping", "pandas", "polars", "pyarrow", "csv", "jsonl", "parquet"])
+def test_every_long_form_gives_the_answer_of_the_matrix_whatever_the_order(right, rng, tmp_path, form):
+    expected = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=3)
+    columns = shuffled(long_form(right), rng)
+    if form == "mapping":
+        table = columns
+    elif form in ("csv", "jsonl"):
+        table = tmp_path / f"table.{form}"
+        rows = zip(*columns.values(), strict=True)
+        lines = (
+            [",".join(map(str, row)) for row in rows]
+            if form == "csv"
+            else [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
+        )
+        table.write_text("\n".join(["item,model,right", *lines] if form == "csv" else lines))
+    else:
+        library = pytest.importorskip("pyarrow" if form == "parquet" else form)
+        table = library.table(columns) if form in ("pyarrow", "parquet") else library.DataFrame(columns)
+        if form == "parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(table, tmp_path / "table.parquet")
+            table = str(tmp_path / "table.parquet")
+    _same(relfit.compare_losses(table, rng=3, **COLUMNS), expected)
+
+
+def test_wide_tables_set_the_key_aside_and_match_by_it(right, rng, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(right, columns=MODELS)
+    frame.insert(0, "doc_id", [f"q{k:02}" for k in range(60)])
+    expected = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=3)
+    mixed = frame.sample(frac=1.0, random_state=1)
+    mixed.to_csv(tmp_path / "wide.csv", index=False)
+    for table in (mixed, tmp_path / "wide.csv"):
+        _same(relfit.compare_losses(table, item="doc_id", higher_is_better=True, rng=3), expected)
+    table = loss_table(mixed, item="doc_id")
+    assert table.items.tolist() == frame["doc_id"].tolist()
+    np.testing.assert_array_equal(table.scores, right)
+
+
+def test_mappings_of_keys_and_series_are_matched_by_key(right, rng):
+    pandas = pytest.importorskip("pandas")
+    expected = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=3)
+    keyed, series = {}, {}
+    for k, name in enumerate(MODELS):
+        order = rng.permutation(60)
+        keyed[name] = {f"q{a}": right[a, k] for a in order.tolist()}
+        series[name] = pandas.Series(right[order, k], index=order)
+    for table in (keyed, series):
+        _same(relfit.compare_losses(table, higher_is_better=True, rng=3), expected)
+
+
+def test_keys_of_many_digits_are_not_rounded(right, tmp_path):
+    """Whole numbers above 2^53 differ by 1: as float64 pairs of them would be one item."""
+    keys = [2**60 + k for k in range(60)]
+    assert len(loss_table(long_form(right, keys), item="item", model="model", score="right").items) == 60
+    path = tmp_path / "keys.csv"
+    columns = long_form(right, keys)
+    path.write_text(
+        "item,model,right\n" + "\n".join(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))
+    )
+    assert len(loss_table(path, item="item", model="model", score="right").items) == 60
+
+
+def test_the_users_numbers_and_direction_everywhere(right, rng):
+    result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=0)
+    np.testing.assert_allclose(result.discrepancy, right.mean(0))
+    assert result.higher_is_better
+    assert (result.difference >= 0.0).all()
+    best = result.names[int(right.mean(0).argmax())]
+    assert result.best == best
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.higher_is_better
+    assert again.rows() == result.rows()
+    np.testing.assert_array_equal(again.confidence_interval(), result.confidence_interval())
+    text = str(result)
+    assert "· mean score (larger is better) · n = 60 ·" in text
+    assert f"{best} has the largest mean score (larger is better)" in text
+    assert "below best" in text
+    assert [row["name"] for row in result.rows()] == [result.names[k] for k in np.argsort(-right.mean(0))]
+    assert "larger is better" in result.methods_text()
+    page = render_report(result)
+    assert "smaller is better" not in page
+    assert "mean score (larger is better)" in page
+    assert "mean score & s.e. & below best" in result.to_latex()
+    assert "mean score (larger is better)" in result.plot().get_xlabel()
+    losses = relfit.compare_losses(1.0 - right, names=MODELS, higher_is_better=False, rng=0)
+    np.testing.assert_allclose(losses.log_pvalue, result.log_pvalue)
+    np.testing.assert_allclose(losses.difference, result.difference, atol=1e-15)
+    assert result.ranks().lower.tolist() == losses.ranks().lower.tolist()
+    assert result.pairs().worse.tolist() == losses.pairs().worse.tolist()
+
+
+def test_the_gate_knows_the_direction(right):
+    from relfit.report.gate import gate_sentence, judge, junit_xml
+
+    result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=0)
+    assert judge(result, "phi", "gpt").failed
+    assert not judge(result, "gpt", "phi").failed
+    assert "phi is significantly worse than" in gate_sentence(result, judge(result, "phi"))
+    assert f"mean score {right.mean(0)[2]:.6g}" in junit_xml(result)
+
+
+@pytest.mark.parametrize("test", ["relpsi", "carve"])
+def test_other_tests_say_the_direction(right, test):
+    result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, test=test, rng=0)
+    assert result.correction == "none"
+    assert "smallest" not in render_report(result)
+
+
+def test_numbers_between_0_and_1_are_asked_about_once(right):
+    note = "all numbers lie between 0 and 1"
+    assert any(note in each for each in relfit.compare_losses(right, rng=0).warnings)
+    for said in (True, False):
+        assert not any(note in each for each in relfit.compare_losses(right, higher_is_better=said, rng=0).warnings)
+    assert not relfit.compare_losses(right + 0.5, rng=0).warnings
+    refused(lambda: relfit.from_losses(right, higher_is_better="yes"), "higher_is_better: expected True or False")
+
+
+def test_missing_scores_leave_their_items_out(right):
+    right[5, 0] = right[7, 2] = np.nan
+    result = relfit.compare_losses(right, higher_is_better=True, rng=0)
+    complete = np.delete(right, [5, 7], axis=0)
+    np.testing.assert_allclose(result.discrepancy, complete.mean(0))
+    assert result.sizes == (58,)
+    assert result.warnings[0] == "2 of 60 items were left out, for which some model has no score"
+    right[10:20, 1] = np.nan
+    said = relfit.compare_losses(right, higher_is_better=True, rng=0).warnings[0]
+    assert said.startswith("12 of 60 items were left out")
+    assert "'m2' lacks 17% of the items" in said
+    columns = long_form(complete)
+    for column in columns.values():
+        del column[4]
+    assert "1 of 58 item was left out" in relfit.compare_losses(columns, rng=0, **COLUMNS).warnings[0]
+
+
+def test_repeats_become_the_mean_of_the_item(rng):
+    """Three epochs: the items are the units, each with the mean of its epochs."""
+    scores = rng.random((3, 40, 3))
+    parts = [long_form(epoch) for epoch in scores]
+    columns = {name: [cell for part in parts for cell in part[name]] for name in parts[0]}
+    result = relfit.compare_losses(columns, rng=0, **COLUMNS)
+    np.testing.assert_allclose(result.discrepancy, scores.mean((0, 1)))
+    np.testing.assert_allclose(result.covariance, np.cov(scores.mean(0).T) / 40)
+    assert result.sizes == (40,)
+    assert result.warnings[0] == "40 of 40 items have up to 3 scores of one model; an item's score is their mean"
+
+
+def test_strata_and_groups_are_columns_and_keys_are_those_of_a_stratum(rng):
+    """doc_id 0, 1, … in both tasks: two different items each."""
+    scores = rng.random((60, 3))
+    columns = long_form(scores, [k % 30 for k in range(60)])
+    columns["task"] = ["arc" if k < 90 else "mmlu" for k in range(180)]
+    columns["text"] = [f"t{k // 6}" for k in range(180)]
+    result = relfit.from_losses(columns, item="item", model="model", score="right", stratum="task")
+    np.testing.assert_allclose(result.values, (scores[:30].mean(0) + scores[30:].mean(0)) / 2)
+    assert result.design == "macro average over 2 strata"
+    grouped = relfit.from_losses(columns, item="item", model="model", score="right", stratum="task", group="text")
+    assert grouped.groups == (30,)
+    columns["text"][0] = "another"
+    names = dict(item="item", model="model", score="right", stratum="task", group="text")
+    refused(lambda: relfit.from_losses(columns, **names), "group: expected one group for each item, got two for item 0")
+
+
+def test_traps_get_one_helpful_line(rng, right):
+    pandas = pytest.importorskip("pandas")
+    refused(lambda: relfit.compare_losses(right.T[:3]), "looks transposed: give losses.T")
+    frame = pandas.DataFrame(right, columns=MODELS)
+    frame["prompt"] = "text"
+    refused(lambda: relfit.compare_losses(frame), "'prompt' (text)", "item=")
+    frame["prompt"] = rng.permutation(60) * 7
+    frame = frame.rename(columns={"prompt": "doc_id"})
+    refused(lambda: relfit.compare_losses(frame), "in 'doc_id', which numbers the items; say item='doc_id'")
+    columns = long_form(right)
+    refused(lambda: relfit.compare_losses(columns, model="model", score="right"), "item: expected the name of a column")
+    refused(lambda: relfit.compare_losses(columns, item="item", model="model", score="x"), "score: expected the name")
+    refused(lambda: relfit.compare_losses(columns, item="item", model="model", score="item"), "'item' (text)")
+    refused(lambda: relfit.compare_losses(right, item="item"), "losses: expected a data frame")
+    refused(lambda: relfit.compare_losses(right, strata="task"), "stratum='task'")
+    refused(lambda: relfit.compare_losses(columns, names=["a"], **COLUMNS), "names: ")
+    refused(lambda: relfit.compare_losses(columns, stratum="item", strata=[1], **COLUMNS), "strata: expected once")
+    columns["item"][3] = None
+    refused(lambda: relfit.compare_losses(columns, **COLUMNS), "item: expected a value in every row, got none in row 3")
+    refused(
+        lambda: relfit.compare_losses({"a": [1.0] * 30, "b": [[1.0, 2.0]] * 30}), "losses['b']: expected one number"
+    )
+    refused(lambda: relfit.compare_losses(loss_table(right), names=["a"]), "names: the table has it already")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("item,model,right\n1,a\n", "expected 3 fields"),
+        ("item,model,right\n1,a,x\n", "'right' (text)"),
+        ("item,item,right\n1,a,2\n", "'item' more than once"),
+        ("item,model,right\n", "empty table"),
+        ("1,2,3\n", "expected a data frame"),
+        ("", "expected a data frame"),
+    ],
+)
+def test_hostile_tables(tmp_path, text, words):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    refused(lambda: relfit.compare_losses(path, **COLUMNS), words)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('{"item": 1', "expected a JSON object in every line, got something else in line 1"),
+        ("[1, 2]", "in line 1"),
+        ("[" * 100_000, "in line 1"),
+        ("{}", "names of columns"),
+        ('{"item": 1, "model": "a", "right": {"x": 1}}', "'right' (text)"),
+        ('{"item": 1, "model": "a", "right": 1e999}', "expected"),
+    ],
+)
+def test_hostile_json_lines(tmp_path, lines, words):
+    path = tmp_path / "table.jsonl"
+    path.write_text(lines)
+    refused(lambda: relfit.compare_losses(path, **COLUMNS), words)

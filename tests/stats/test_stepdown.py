@@ -1,0 +1,187 @@
+"""The step-down best set: against the algorithm written out, hand-derived values, its level, and what refuses it."""
+
+import math
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy.special import ndtr
+from scipy.stats import binom
+
+import relfit
+from relfit.stats.joint import JointEstimate
+from relfit.stats.maxt import NormalPairs, _row_maxima, kept_pairs
+from relfit.stats.tests.best_set import DRAWS, best_set
+
+
+def written_out(joint, draws=200_000):
+    """Adjusted p by the definition: one model leaves at a time, every step with the law of those that are left."""
+    d, v, count = joint.values, joint.covariance, len(joint.names)
+    s = np.sqrt(np.maximum(np.diag(v)[:, None] + np.diag(v) - 2 * v, 0.0))
+    np.fill_diagonal(s, 1.0)
+    ratio = (d[:, None] - d) / s
+    np.fill_diagonal(ratio, -math.inf)
+    lowest = -math.sqrt(math.log(joint.sizes[0]))
+    g = np.random.default_rng(5).multivariate_normal(np.zeros(count), v, size=draws)
+    tops = np.full((count, draws), -math.inf)
+    for i in range(count):
+        for j in range(count):
+            if i != j and ratio[i, j] > lowest:
+                tops[i] = np.maximum(tops[i], (g[:, i] - g[:, j]) / s[i, j])
+    left, adjusted, largest = list(range(count)), np.ones(count), 0.0
+    while left:
+        i = max(left, key=lambda k: ratio[k].max())
+        largest = max(largest, float((tops[left].max(axis=0) >= ratio[i].max()).mean()))
+        adjusted[i] = largest
+        left.remove(i)
+    return adjusted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_is_the_algorithm_written_out(seed):
+    rng = np.random.default_rng(seed)
+    count, root = 6, rng.normal(size=(6, 6))
+    covariance = 0.01 * (root @ root.T / 6 + 0.3 * np.eye(6))
+    joint = JointEstimate(tuple("abcdef"), rng.normal(0.0, 0.25, count), covariance, (1000,))
+    decision = best_set(joint, 0.05, "stepdown", rng=np.random.default_rng(1))
+    expected = written_out(joint)
+    error = np.sqrt(expected * (1 - expected) * (1 / DRAWS + 1 / 200_000))
+    # Early stopping leaves p-values above .05 to at least 1000 draws beyond.
+    loose = np.where(expected > 0.04, expected / math.sqrt(1000), error)
+    assert (np.abs(decision.adjusted_pvalue - expected) <= 4.5 * loose + 1e-4).all()
+    single = best_set(joint, 0.05, "none", rng=np.random.default_rng(1)).adjusted_pvalue
+    assert (decision.adjusted_pvalue >= single - 0.03 * single - 1e-4).all()
+
+
+def test_two_models_that_could_both_be_best():
+    """max(Z, −Z) ≥ T has probability 2Φ(−T); a model that is far better is not a contender, and Φ(−T) is left."""
+    near = JointEstimate(("a", "b"), [0.0, 2.0], 0.5 * np.eye(2), (1000,))
+    decision = best_set(near, 0.05, "stepdown", rng=np.random.default_rng(0))
+    assert decision.adjusted_pvalue[1] == pytest.approx(2 * ndtr(-2.0), rel=0.07)
+    assert decision.log_pvalue[1] == pytest.approx(math.log(ndtr(-2.0)), rel=1e-12)
+    far = JointEstimate(("a", "b"), [0.0, 4.0], 0.5 * np.eye(2), (1000,))
+    decision = best_set(far, 0.05, "stepdown", rng=np.random.default_rng(0))
+    assert decision.adjusted_pvalue[1] == pytest.approx(ndtr(-4.0), rel=1e-12)
+    assert decision.adjusted_pvalue[0] == 1.0
+
+
+def test_permuted_models_give_permuted_answers(rng):
+    losses = rng.exponential(1 + np.array([0, 0.05, 0.1, 0.3, 0.6]), size=(150, 5))
+    order = [3, 0, 4, 1, 2]
+    first = relfit.compare_losses(losses, names=list("abcde"), rng=4)
+    second = relfit.compare_losses(losses[:, order], names=[list("abcde")[k] for k in order], rng=4)
+    np.testing.assert_allclose(second.adjusted_pvalue, first.adjusted_pvalue[order], rtol=1e-9)
+    assert first.correction == "stepdown"
+    assert (np.diff(first.adjusted_pvalue[np.argsort(-first.difference)]) >= -1e-12).all()
+
+
+def test_few_rows_take_the_larger_of_two_laws(rng):
+    """Below 300 rows the adjusted p-values are no smaller than those of Student's law alone."""
+    losses = rng.exponential(1 + np.array([0, 0.05, 0.2, 0.4]), size=(60, 4))
+    joint = relfit.from_losses(losses)
+    both = relfit.decide(joint, correction="stepdown", rng=4)
+    student = relfit.decide(
+        JointEstimate(joint.names, joint.values, joint.covariance, joint.sizes), correction="stepdown", rng=4
+    )
+    assert (both.adjusted_pvalue >= 0.95 * student.adjusted_pvalue - 1e-3).all()
+
+
+def test_all_best_models_are_kept_with_the_promised_probability():
+    """Eight tied models, 120 skewed items with a common difficulty: 5% + 3 s.e. of 300 trials is .088."""
+    lost = 0
+    for trial in range(300):
+        rng = np.random.default_rng(1000 + trial)
+        joint = relfit.from_losses(rng.exponential(size=(120, 8)) + 2 * rng.exponential(size=(120, 1)))
+        lost += bool(best_set(joint, 0.05, "stepdown", rng=rng, draws=2000).worse.any())
+    assert lost <= 26
+
+
+def test_models_that_lose_for_certain_leave_first(rng):
+    loss = rng.normal(size=400)
+    result = relfit.compare_losses({"a": loss, "b": loss + 0.01, "c": rng.normal(0.2, 1, 400), "d": loss})
+    assert result.worse[1]
+    assert result.adjusted_pvalue[1] == 0.0
+    assert "indistinguishable" in result.status[3]
+
+
+def test_mmd_and_several_kernels_step_down(rng):
+    data = rng.normal(size=(150, 2))
+    models = {str(k): rng.normal(k, 1, (150, 2)) for k in (0.0, 0.1, 1.5)}
+    for kernel in (None, [relfit.Gaussian(1.0), relfit.Gaussian(3.0)]):
+        result = relfit.compare(data, models, correction="stepdown", kernel=kernel, rng=0)
+        assert result.correction == "stepdown"
+        assert result.worse.tolist() == [False, False, True]
+        assert "step-down" in str(result)
+        assert relfit.Comparison.from_json(result.to_json()).correction == "stepdown"
+        assert "step-down procedure" in result.methods_text()
+
+
+def test_what_cannot_step_down_says_so(rng):
+    data = rng.normal(size=(60, 2))
+    models = {str(k): rng.normal(k, 1, (60, 2)) for k in (0.0, 1.0)}
+    for test in ("relpsi", "carve", "relmulti"):
+        refused(lambda test=test: relfit.compare(data, models, test=test, correction="stepdown"), "belongs to", "holm")
+    close = relfit.Complete(variance="second-order")
+    refused(lambda: relfit.compare(data, models, estimator=close, correction="stepdown"), "second-order")
+    joint = relfit.estimate(data, models, estimator=close)
+    refused(lambda: relfit.decide(joint, correction="stepdown"), "second-order")
+    result = relfit.decide(relfit.estimate(data, models), correction="stepdown")
+    refused(lambda: result.pairs("stepdown"), "correction: expected one of")
+
+
+def test_plans_of_it_are_those_of_holm(rng):
+    joint = relfit.from_losses(rng.exponential(1 + np.array([0, 0.1, 0.3]), size=(300, 3)))
+    made = relfit.plan(joint, tests="best-set", correction="stepdown", trials=100, rng=0)
+    assert made.corrections == ("holm",)
+    assert "planned as Holm" in made.notes[-1]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_blocks_of_draws_change_no_bit(rng, monkeypatch, many):
+    """The maxima of normal pairs in blocks, beside the loop over single pairs; for many models in single precision."""
+    from relfit.stats import maxt
+
+    monkeypatch.setattr(maxt, "_MANY_MODELS", 2 if many else 10**9)
+    g, error = rng.normal(size=(9, 700)), rng.uniform(0.5, 2.0, (9, 9))
+    scale = 1.0 / (error + error.T)
+    kept = rng.random((9, 9)) < 0.6
+    np.fill_diagonal(kept, False)
+    models = np.array([4, 1, 7, 2])
+    got = _row_maxima(NormalPairs(g, scale), kept_pairs(kept), None, models, 700)
+    for row, i in zip(got, models, strict=True):
+        z = np.array([(g[i] - g[j]) * scale[i, j] for j in range(9) if kept[i, j]])
+        np.testing.assert_allclose(row, z.max(axis=0), rtol=3e-7 if many else 0.0, atol=1e-6 if many else 0.0)
+
+
+# ── rare errors ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_few_discordant_items_have_the_sign_tests_pvalue():
+    """One model is wrong on 5 items of 400, the other on none: P(Bin(5, ½) ≥ 5) = 1/32, where z would say .012."""
+    losses = np.zeros((400, 2))
+    losses[:5, 0] = 1.0
+    result = relfit.compare_losses(losses, higher_is_better=False, correction="none", rng=0)
+    assert result.pvalue[0] == pytest.approx(1 / 32, rel=1e-9)
+    plain = relfit.compare_losses(losses * 3.0, correction="none", rng=0)
+    assert plain.pvalue[0] == pytest.approx(ndtr(-result.difference[0] / result.difference_standard_error[0]))
+
+
+@pytest.mark.parametrize(("alone", "other"), [(5, 2), (8, 1), (9, 0), (3, 0), (1, 0)])
+def test_the_floor_is_exact(alone, other):
+    losses = np.zeros((500, 2))
+    losses[:alone, 0] = 1.0
+    losses[alone : alone + other, 1] = 1.0
+    losses[100:150] = 1.0
+    floor = binom.sf(alone - 1, alone + other, 0.5)
+    for sign, better in ((losses, False), (1.0 - losses, True)):
+        result = relfit.compare_losses(sign, higher_is_better=better, correction="none", rng=0)
+        assert result.pvalue[0] >= floor * (1 - 1e-9)
+        stepped = relfit.compare_losses(sign, higher_is_better=better, rng=0)
+        assert stepped.adjusted_pvalue[0] >= floor * (1 - 1e-9)
+
+
+def test_ten_discordant_items_and_other_numbers_keep_the_normal_law():
+    losses = np.zeros((500, 2))
+    losses[:10, 0] = 1.0
+    result = relfit.compare_losses(losses, higher_is_better=False, correction="none", rng=0)
+    assert result.pvalue[0] == pytest.approx(ndtr(-result.difference[0] / result.difference_standard_error[0]))
