@@ -229,7 +229,7 @@ def decide(
         raise InputError(f'test="{test.name}": does not know variance="second-order"; use the best set, or "corrected"')
     check_scale(joint_estimate, settings.margin)
     decision = test.decide(joint_estimate, settings.criteria)
-    notes = (*size_notes(joint_estimate), *decision.notes)
+    notes = (*joint_estimate.notes, *size_notes(joint_estimate), *decision.notes)
     # A test without random numbers needs no seed to be repeated.
     seed = None if rng is None and not test.draws else settings.seed
     return comparison(joint_estimate, decision, test, settings.criteria, warnings=notes, seed=seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +18,28 @@ from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
 from relfit.cli.workers import running
 from relfit.data.files import SUFFIXES
+from relfit.results.comparison import Comparison
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 from relfit.util.text import listed
 
 DONE, GATE_FAILED = 0, 1
+SHOW = opt(
+    "--show",
+    "Also print the ranks that each model could have, or all pairs of models.",
+    choices=["ranks", "pairs"],
+    multiple=True,
+)
+GATE = section(
+    "Gate for continuous integration",
+    opt(
+        "--gate NAME",
+        "Exit with status 1 if this model is significantly worse than the best one (by more than --margin).",
+    ),
+    opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
+    opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),
+)
 
 
 @click.command(
@@ -39,24 +55,11 @@ DONE, GATE_FAILED = 0, 1
     "Output",
     HTML,
     JSON,
-    opt(
-        "--show",
-        "Also print the ranks that each model could have, or all pairs of models.",
-        choices=["ranks", "pairs"],
-        multiple=True,
-    ),
+    SHOW,
     *ITEMS,
 )
 @section("Test", options.TEST, options.ALPHA, options.MARGIN, options.CORRECTION, options.SELECT_FRACTION)
-@section(
-    "Gate for continuous integration",
-    opt(
-        "--gate NAME",
-        "Exit with status 1 if this model is significantly worse than the best one (by more than --margin).",
-    ),
-    opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
-    opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),
-)
+@GATE
 @options.data_options
 def compare_command(
     reference: str, models: Sequence[str], json_path: str | None, html_path: str | None, **params: Any
@@ -70,16 +73,14 @@ def compare_command(
     name only files you trust. A density as REFERENCE is a target that samples are compared with.
     """
     from relfit.report.examples import check_counts
-    from relfit.report.gate import gate_record, gate_sentence, gate_words, judge, junit_xml
-    from relfit.report.text import styled
 
     if len(models) < 2:
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
     named = named_models(models, params["name"])
     check_inputs(reference, models)
-    gate, against, junit_path = params["gate"], params["against"], params["junit_path"]
-    _check_gate(gate, against, named)
-    outputs = {"--json": json_path, "--html": html_path, "--junit": junit_path, "--checkpoint": params["checkpoint"]}
+    check_gate(params["gate"], params["against"], named)
+    written = {"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}
+    outputs = {**written, "--checkpoint": params["checkpoint"]}
     check_outputs(outputs, [reference, *models])
     _check_items(html_path, params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
@@ -91,9 +92,34 @@ def compare_command(
     with running(params) as executor:
         settings = {"test": test, "correction": params["correction"], **options.comparing_options(params, executor)}
         result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
+    result = replace(result, warnings=(*inputs.notes, *result.warnings))
+    # The panels that show rows would read the files whole.
+    rows = (inputs.reference, inputs.models) if params["memory"] is None else None
+    return finish(result, params, json_path, html_path, rows, items)
+
+
+compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
+
+
+def finish(
+    result: Comparison,
+    params: Mapping[str, Any],
+    json_path: str | None,
+    html_path: str | None,
+    rows: tuple[Any, Mapping[str, Any]] | None = None,
+    items: Mapping[str, Any] | None = None,
+) -> int:
+    """Write and print a result, judge the gated model, and return the exit status.
+
+    `rows` and `items` are what the page shows of the data; `params` has the options of `GATE` and --show.
+    """
+    from relfit.report.gate import gate_record, gate_sentence, gate_words, judge, junit_xml
+    from relfit.report.text import styled
+
+    gate, against, junit_path = params["gate"], params["against"], params["junit_path"]
     command = typed_command()
     recorded = None if command is None else tuple(without_outputs(command))
-    result = replace(result, warnings=(*inputs.notes, *result.warnings), command=recorded)
+    result = replace(result, command=recorded)
     verdict, undecided = None, None
     try:
         verdict = None if gate is None else judge(result, gate, against)
@@ -120,15 +146,10 @@ def compare_command(
         say(gate_sentence(result, verdict))
     # The page comes last: if it fails, the verdict has been printed.
     if html_path is not None:
-        # The panels that show rows would read the files whole.
-        rows = (inputs.reference, inputs.models) if params["memory"] is None else None
         result.report(html_path, rows, items=items, command=shell_command(command), gate=verdict)
         if not quiet:
             say_written(Report=html_path)
     return GATE_FAILED if verdict is not None and verdict.failed else DONE
-
-
-compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
 
 
 @click.command("pair", cls=SectionedCommand, epilog="\b\nExample:\n  relfit pair human.npy new.npy old.npy")
@@ -170,7 +191,8 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     return DONE
 
 
-def _check_gate(gate: str | None, against: str | None, names: Collection[str]) -> None:
+def check_gate(gate: str | None, against: str | None, names: Collection[str]) -> None:
+    """Refuse a gate for a model that is not compared."""
     if against is not None and gate is None:
         raise InputError("--gate-against: expected together with --gate NAME, the model that must not be worse")
     if against is not None and against == gate:

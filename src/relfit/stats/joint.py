@@ -111,7 +111,7 @@ class JointEstimate:
         groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` includes
             twice; None if it is unknown, or not included twice.
-        measure: what the values are called in results: "score", or "loss" for mean losses.
+        measure: what the values are called in results: "score", "loss" for mean losses, or "elpd".
         close: the law of estimates whose second-order part counts, or None for the normal law.
 
     Any score can be brought in:
@@ -146,8 +146,8 @@ class JointEstimate:
             raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
-        if self.measure not in ("score", "loss"):
-            raise InputError(f'measure: expected "score" or "loss", got {self.measure!r}')
+        if self.measure not in ("score", "loss", "elpd"):
+            raise InputError(f'measure: expected "score", "loss" or "elpd", got {self.measure!r}')
         if self.second_order is not None:
             object.__setattr__(self, "second_order", _finite("second_order", self.second_order, (count, count)))
 

@@ -150,7 +150,7 @@ def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filte
         item=tuple(each.item for log in logs for each in log.scores),
         score=np.array([each.score for log in logs for each in log.scores], dtype=float),
         epoch=np.array([each.epoch for log in logs for each in log.scores], dtype=np.int64),
-        metric=", ".join(dict.fromkeys(log.metric for log in logs)),
+        metric=listed(list(dict.fromkeys(log.metric for log in logs)), quote=str),
         higher_is_better=direction,
         prompts={(log.task, each.item): each.prompt for log in logs for each in log.scores if each.prompt is not None},
         notes=(*_notes(logs), *said),
@@ -258,22 +258,21 @@ def _check_runs(logs: Sequence[Log]) -> None:
 
 def _direction(logs: Sequence[Log]) -> tuple[bool, list[str]]:
     """Whether larger scores are better, which all logs must agree on, and a note where no log says so."""
-    known = {
-        log.metric: not smaller_is_better(log.metric) if log.higher_is_better is None else log.higher_is_better
-        for log in logs
-    }
-    up, down = ([metric for metric, better in known.items() if better is each] for each in (True, False))
-    if up and down:
+    said = [log.higher_is_better for log in logs]
+    better = [
+        not smaller_is_better(log.metric) if known is None else known for log, known in zip(logs, said, strict=True)
+    ]
+    if len(set(better)) > 1:
+        up, down = logs[better.index(True)], logs[better.index(False)]
         raise InputError(
-            f"metric: expected scores of one direction, got {up[0]!r}, better when larger, and {down[0]!r}, better "
-            "when smaller; choose a metric or tasks"
+            f"metric: expected scores of one direction, got {up.metric!r} of {up.task!r}, better when larger, and "
+            f"{down.metric!r} of {down.task!r}, better when smaller; choose a metric or tasks"
         )
-    guessed = list(dict.fromkeys(log.metric for log in logs if log.higher_is_better is None))
-    which = "larger" if up else "smaller"
-    said = (
-        f"the logs do not say whether a larger {listed(guessed, 'or', quote=str)} is better; {which} was assumed to be"
-    )
-    return bool(up), [said] if guessed else []
+    unknown = list(dict.fromkeys(log.metric for log in logs if log.higher_is_better is None))
+    if not unknown:
+        return better[0], []
+    which = "larger" if better[0] else "smaller"
+    return better[0], [f"the logs do not say which {listed(unknown, quote=str)} is better; {which} was assumed to be"]
 
 
 def _notes(logs: Sequence[Log]) -> list[str]:
@@ -289,5 +288,5 @@ def _notes(logs: Sequence[Log]) -> list[str]:
     unscored = Counter(log.model for log in logs for each in log.scores if each.score != each.score)
     if unscored:
         counts = listed([f"{count} of {model}" for model, count in unscored.items()], quote=str)
-        notes.append(f"not scored, and left out: {counts}")
+        notes.append(f"scores that are missing in the logs: {counts}")
     return notes

@@ -45,7 +45,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         raise InputError(f"{path}: expected samples with scores, got none; its status is {log.status!r}")
     metric = chosen(path, "metric", names, wanted.metric, names[0])
     # Letters and true or false have a direction, the numbers of a scorer need not have one.
-    words = all(isinstance(scores.get(metric, True), str | bool) for _, scores in values)
+    held = [scores[metric] for _, scores in values if metric in scores]
+    words = all(isinstance(value, str | bool) or value != value for value in held)
     notes = () if log.status == "success" else (f"{path} has the status {log.status!r}, and may lack items",)
     yield Log(
         path,

@@ -1,0 +1,107 @@
+"""The command `relfit evals`: from the logs of an evaluation harness to verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+import numpy as np
+
+from relfit.api import decide
+from relfit.cli import options
+from relfit.cli.compare import GATE, SHOW, check_gate, finish
+from relfit.cli.outputs import check_outputs, valid_text
+from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
+from relfit.data.evals import Evals, read_evals
+from relfit.estimators.losses import from_losses
+from relfit.results.comparison import Comparison
+from relfit.stats.decision import CORRECTIONS
+from relfit.util.errors import InputError
+from relfit.util.text import listed
+
+# All best models are to be kept at once, which is what readers of a leaderboard assume.
+CORRECTION = "holm"
+# A larger share of items that some model has no score for is worth a warning.
+MANY_DROPPED = 0.05
+
+
+@click.command(
+    "evals",
+    cls=SectionedCommand,
+    epilog="\b\nExamples:\n"
+    "  relfit evals results/ --html report.html\n"
+    "  relfit evals logs/ --task gsm8k --metric exact_match --filter strict-match\n"
+    "  relfit evals runs/main runs/pull-request --name main --name new --gate new --gate-against main",
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@section(
+    "Input",
+    opt("--task TASK", "Task that is used, by name or pattern such as 'mmlu_*'; repeat it for several.", multiple=True),
+    opt("--metric METRIC", "Score that is compared.  [default: the first one in the logs]"),
+    opt(
+        "--filter FILTER",
+        "Filter of the answers (lm-evaluation-harness), split or perturbation (HELM).  [default: the first one in the "
+        "logs; the test split as it is]",
+    ),
+    opt("--lower-is-better", "A smaller score is better, whatever the logs say.", is_flag=True),
+    opt(
+        "--name NAME", "Name of the model under each of RUNS; repeat it for each.  [default: as logged]", multiple=True
+    ),
+)
+@section("Output", HTML, JSON, SHOW)
+@section(
+    "Test",
+    options.ALPHA,
+    options.MARGIN,
+    opt(
+        "--correction",
+        "How the p-values are corrected for multiple testing.",
+        choices=CORRECTIONS,
+        default=CORRECTION,
+    ),
+    SEED,
+)
+@GATE
+def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
+    """Decide from evaluation logs which models are significantly worse than the best one.
+
+    RUNS are log files, or folders that hold them, of lm-evaluation-harness (--log_samples), Inspect, HELM or
+    every-eval-ever. Models are compared on the items that all of them have.
+    """
+    names = params["name"]
+    if names and len(names) != len(runs):
+        raise InputError(f"--name: expected one for each of the {len(runs)} RUNS, got {len(names)}")
+    if len(set(names)) < len(names):
+        raise InputError("--name: expected different names, got one of them twice")
+    check_outputs({"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}, runs)
+    paths: Any = dict(zip(map(valid_text, names), runs, strict=True)) if names else runs
+    evals = read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
+    if params["lower_is_better"]:
+        evals = replace(evals, higher_is_better=False)
+    if len(evals.models) < 2:
+        raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r})")
+    check_gate(params["gate"], params["against"], evals.models)
+    criteria = {key: params[key] for key in ("alpha", "margin", "correction")}
+    return finish(compared(evals, rng=params["seed"], **criteria), params, json_path, html_path)
+
+
+def compared(evals: Evals, **criteria: Any) -> Comparison:
+    """The verdicts on the mean losses of the models, over the items that all of them have."""
+    keys, scores = evals.matrix()
+    whole = ~np.isnan(scores).any(axis=1)
+    if not whole.any():
+        raise InputError(f"RUNS: expected models with items in common, got none that all {len(evals.models)} have")
+    kept = scores[whole]
+    unit = evals.higher_is_better and kept.min() >= 0.0 and kept.max() <= 1.0
+    losses = kept if not evals.higher_is_better else 1.0 - kept if unit else -kept
+    loss = f"{'' if not evals.higher_is_better else '1 − ' if unit else 'minus '}{evals.metric}"
+    used = list(dict.fromkeys(keys[k][0] for k in np.flatnonzero(whole)))
+    over = f", each item counting once, over the tasks {listed(used, quote=str)}" if len(used) > 1 else ""
+    notes = [f"the loss is {loss}{over}"]
+    if dropped := int((~whole).sum()):
+        many = "; find out why, because those that are left may be easier or harder" if dropped > MANY_DROPPED * len(keys) else ""
+        notes.append(f"{dropped} of {len(keys)} items are left out, because not all models have a score for them{many}")
+    result = decide(from_losses(losses, evals.models), **criteria)
+    return replace(result, warnings=(*notes, *evals.notes, *result.warnings))
