@@ -132,7 +132,9 @@ def test_a_filter_leaves_tasks_without_filters_alone():
 def test_another_question_under_the_same_number_is_named(logs, key):
     change(logs / "small" / SUMS, 7, **{key: "0" * 64})
     message = refusal(logs)
-    assert f"item '7' of 'sums' is not the same question as in {logs / 'large' / SUMS} (1 of 30 items differ)" in message
+    assert (
+        f"item '7' of 'sums' is not the same question as in {logs / 'large' / SUMS} (1 of 30 items differ)" in message
+    )
 
 
 def test_another_prompt_for_the_same_question_is_fine(logs):
@@ -238,7 +240,9 @@ def test_lines_that_are_no_json(logs, text):
     assert "line 1: expected JSON, which is cut off or damaged here" in refusal(logs)
 
 
-@pytest.mark.parametrize("contents", ["[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}', '{"higher_is_better": []}'])
+@pytest.mark.parametrize(
+    "contents", ["[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}', '{"higher_is_better": []}']
+)
 def test_results_of_another_kind_are_not_used(logs, contents):
     (logs / "small" / RESULTS).write_text(contents)
     assert "small" in read_evals(logs).models
