@@ -101,7 +101,11 @@ def compared(evals: Evals, **criteria: Any) -> Comparison:
     over = f", each item counting once, over the tasks {listed(used, quote=str)}" if len(used) > 1 else ""
     notes = [f"the loss is {loss}{over}"]
     if dropped := int((~whole).sum()):
-        many = "; find out why, because those that are left may be easier or harder" if dropped > MANY_DROPPED * len(keys) else ""
+        many = (
+            "; find out why, because those that are left may be easier or harder"
+            if dropped > MANY_DROPPED * len(keys)
+            else ""
+        )
         notes.append(f"{dropped} of {len(keys)} items are left out, because not all models have a score for them{many}")
     result = decide(from_losses(losses, evals.models), **criteria)
     return replace(result, warnings=(*notes, *evals.notes, *result.warnings))

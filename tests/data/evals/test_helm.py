@@ -115,6 +115,7 @@ def test_no_metric_that_is_known_to_matter(tmp_path):
         ([3], "expected instances with 'stats'"),
         ([{"instance_id": "a", "stats": 3}], "expected instances with 'stats'"),
         ([{"instance_id": "a", "stats": [{"name": "acc"}]}], "expected instances with 'stats'"),
+        ([{"instance_id": "a", "stats": []}], "expected instances with numbers, got none; did the run finish?"),
         ([instance(None, 1.0)], "instance 1: expected text in 'instance_id', got nothing"),
         ([instance("a", "x")], "expected a number for 'exact_match', got text"),
         ([instance("a", [1])], "expected a number for 'exact_match', got a list"),

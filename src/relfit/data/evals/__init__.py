@@ -211,8 +211,9 @@ def _logs(found: Sequence[tuple[str | None, Path, EvalFormat]], wanted: Wanted) 
     models: dict[str, str] = {}
     for name, path, format in found:
         for log in format.read(path, wanted):
-            if not is_text(log.model) or not log.model:
-                raise InputError(f"{path}: expected the name of a model, got {log.model!r}; give one as a name")
+            for what, given in (("a model", log.model), ("a task", log.task)):
+                if not is_text(given) or not given.strip():
+                    raise InputError(f"{path}: expected the name of {what}, got {given!r}; correct it in the log")
             if name is not None and models.setdefault(name, log.model) != log.model:
                 both = f"{models[name]!r} and {log.model!r}"
                 raise InputError(f"{path}: expected runs of one model under the name {name!r}, got {both}")

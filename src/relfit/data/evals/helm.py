@@ -47,6 +47,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     stats = [(f"{path}, instance {number}", record, _stats(path, record)) for number, record in enumerate(records, 1)]
     kept = _filtered(path, stats, wanted.filter)
     names = list(dict.fromkeys(name for _, _, held in kept for name in held))
+    if not names:
+        raise InputError(f"{path}: expected instances with numbers, got none; did the run finish?")
     default = next((name for name in _MAIN if name in names), None)
     if default is None and wanted.metric is None:
         raise InputError(f"metric: expected one of {listed(names, 'or', most=12, quote=repr)} for {path}, got none")
@@ -84,7 +86,7 @@ def _stats(path: Path, record: Any) -> dict[str, Any]:
         raise InputError(
             f"{path}: expected instances with 'stats', each with a 'name' and a 'mean', got something else"
         )
-    named = {str(stat["name"].get("name")): stat.get("mean") for stat in stats if stat.get("count")}
+    named = {stat["name"].get("name"): stat.get("mean") for stat in stats if is_text(stat["name"].get("name"))}
     return {name: mean for name, mean in named.items() if mean is not None}
 
 

@@ -14,6 +14,7 @@ from relfit.data.evals.base import UNSCORED, EvalFormat, Log, Scored, Wanted, ch
 from relfit.data.files.base import check_plain, reading
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
+from relfit.util.text import is_text, visible
 
 # Inspect's letters: correct, incorrect, partly correct, no answer.
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -40,14 +41,16 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
                 return
         log = library.read_eval_log(str(path.resolve()), **less)
     values = [(sample, _values(sample)) for sample in log.samples or ()]
-    names = list(dict.fromkeys(name for _, scores in values for name in scores))
+    names = [name for name in dict.fromkeys(name for _, scores in values for name in scores) if is_text(name)]
     if not names:
         raise InputError(f"{path}: expected samples with scores, got none; its status is {log.status!r}")
     metric = chosen(path, "metric", names, wanted.metric, names[0])
     # Letters and true or false have a direction, the numbers of a scorer need not have one.
     held = [scores[metric] for _, scores in values if metric in scores]
     words = all(isinstance(value, str | bool) or value != value for value in held)
-    notes = () if log.status == "success" else (f"{path} has the status {log.status!r}, and may lack items",)
+    notes = (
+        () if log.status == "success" else (f"{visible(str(path))} has the status {log.status!r}, and may lack items",)
+    )
     yield Log(
         path,
         model=str(log.eval.model),
