@@ -1,10 +1,11 @@
-"""Run lm-evaluation-harness and Inspect on pretend models, and keep their logs for the tests.
+"""Run lm-evaluation-harness, Inspect and arviz_stats on pretend models, and keep what they write for the tests.
 
-pip install lm-eval inspect-ai
+pip install lm-eval inspect-ai "arviz-stats[xarray]"
 python scripts/eval_fixtures.py
 
 The harnesses write the logs themselves; only what says something about this machine is taken out of them. Each model
-knows the answer to a question with a probability of its own. The logs go to tests/data/evals/fixtures.
+knows the answer to a question with a probability of its own. The logs go to tests/data/evals/fixtures. The comparison
+of three regressions by arviz_stats goes to tests/oracle/elpd_values.json.
 """
 
 import json
@@ -13,6 +14,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import arviz_base
+import arviz_stats
+import numpy as np
 from inspect_ai import Task
 from inspect_ai import eval as run_inspect
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -25,7 +29,8 @@ from lm_eval.loggers import EvaluationTracker
 from lm_eval.models.dummy import DummyLM
 from lm_eval.tasks import TaskManager
 
-FIXTURES = Path(__file__).parents[1] / "tests" / "data" / "evals" / "fixtures"
+TESTS = Path(__file__).parents[1] / "tests"
+FIXTURES = TESTS / "data" / "evals" / "fixtures"
 SKILLS = {"small": 0.35, "medium": 0.8, "large": 0.85}
 DATE = "2026-01-02T03-04-05.678901"
 # What stays of a results file: numbers, directions and the model; not the machine, the time and the folders.
@@ -201,10 +206,37 @@ def run_inspect_ai(out: Path) -> None:
         (out / "means.json").write_text(json.dumps(means, indent=1) + "\n")
 
 
+def run_arviz(out: Path) -> None:
+    """Regressions on two columns, one of them and none; one observation pulls the slope towards itself."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(120, 2))
+    x[0, 0], y = 8.0, x @ [0.5, 0.3] + rng.normal(size=120)
+    y[0] += 6.0
+    loos = {}
+    for name, columns in (("both", [0, 1]), ("first", [0]), ("none", [])):
+        z = np.column_stack([np.ones(120), x[:, columns]])
+        covariance = np.linalg.inv(z.T @ z)
+        draws = rng.multivariate_normal(covariance @ z.T @ y, covariance, size=(4, 500))
+        likelihood = -0.5 * (y - draws @ z.T) ** 2 - 0.5 * np.log(2 * np.pi)
+        data = arviz_base.from_dict({"posterior": {"slope": draws}, "log_likelihood": {"y": likelihood}})
+        loos[name] = arviz_stats.loo(data, pointwise=True)
+    table = arviz_stats.compare(loos)
+    values = {
+        "elpd_i": {name: loo.elpd_i.values.tolist() for name, loo in loos.items()},
+        "pareto_k": {name: loo.pareto_k.values.tolist() for name, loo in loos.items()},
+        "compare": {
+            name: {key: float(row[key]) for key in ("elpd", "elpd_diff", "dse")} for name, row in table.iterrows()
+        },
+        "arviz_stats": arviz_stats.__version__,
+    }
+    out.write_text(json.dumps(values) + "\n")
+
+
 def main() -> None:
     shutil.rmtree(FIXTURES, ignore_errors=True)
     run_lm_eval(FIXTURES / "lm_eval")
     run_inspect_ai(FIXTURES / "inspect")
+    run_arviz(TESTS / "oracle" / "elpd_values.json")
     for file in sorted(FIXTURES.rglob("*")):
         if file.is_file():
             print(f"{file.stat().st_size:7d} {file.relative_to(FIXTURES)}")
