@@ -7,6 +7,7 @@ import pytest
 
 import relfit
 from relfit.data.evals import FORMATS, Evals
+from relfit.data.evals.base import known_direction
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 
@@ -73,6 +74,16 @@ def test_a_frame_in_long_form():
 
 def test_the_record_is_short_when_it_is_shown():
     assert repr(record()) == "Evals(metric='acc', higher_is_better=True, notes=())"
+
+
+@pytest.mark.parametrize(
+    ("metric", "larger"),
+    [("acc", True), ("acc_norm", True), ("quasi_exact_match", True), ("word_perplexity", False), ("mae", False)],
+)
+def test_directions_that_are_known(metric, larger):
+    assert known_direction(metric) is larger
+    assert known_direction(f"{metric},none") is larger
+    assert known_direction(f"{metric}x") is None
 
 
 def test_every_format_says_what_it_is_called():

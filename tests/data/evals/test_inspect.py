@@ -104,7 +104,9 @@ def test_letters_are_numbers_and_nan_is_unscored(stand_in):
 
 def test_letters_have_a_direction_and_numbers_need_not(stand_in):
     assert read_evals(stand_in("a", [sample(1, "C"), sample(2, float("nan"))])).notes[1:] == ()
-    assert "larger was assumed to be" in read_evals(stand_in("a", [sample(1, 7.0)])).notes[0]
+    graded = SimpleNamespace(value=7.0)
+    evals = read_evals(stand_in("a", [sample(1, None, scores={"grade": graded})]))
+    assert evals.notes == ("the logs do not say whether a larger grade is better; it was assumed to be",)
 
 
 def test_a_scorer_with_several_values(stand_in):

@@ -89,9 +89,7 @@ def test_the_model_is_named_by_the_results_or_by_the_folder(logs):
     (logs / "small").rename(logs / "tiny")
     evals = read_evals(logs)
     assert set(evals.models) == {"tiny", "medium", "org/large"}
-    assert evals.notes[-1] == (
-        "the logs do not say which exact_match,strict-match and acc is better; larger was assumed to be"
-    )
+    assert evals.higher_is_better is True
 
 
 def test_logs_beside_a_named_results_file(logs):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.evals.base import EvalFormat, Log, Wanted, first_bytes, smaller_is_better
+from relfit.data.evals.base import EvalFormat, Log, Wanted, first_bytes, known_direction
 from relfit.data.evals.every_eval_ever import EVERY_EVAL_EVER
 from relfit.data.evals.helm import HELM
 from relfit.data.evals.inspect import INSPECT
@@ -259,21 +259,19 @@ def _check_runs(logs: Sequence[Log]) -> None:
 
 def _direction(logs: Sequence[Log]) -> tuple[bool, list[str]]:
     """Whether larger scores are better, which all logs must agree on, and a note where no log says so."""
-    said = [log.higher_is_better for log in logs]
-    better = [
-        not smaller_is_better(log.metric) if known is None else known for log, known in zip(logs, said, strict=True)
-    ]
+    said = [known_direction(log.metric) if log.higher_is_better is None else log.higher_is_better for log in logs]
+    better = [known is not False for known in said]
     if len(set(better)) > 1:
         up, down = logs[better.index(True)], logs[better.index(False)]
         raise InputError(
             f"metric: expected scores of one direction, got {up.metric!r} of {up.task!r}, better when larger, and "
             f"{down.metric!r} of {down.task!r}, better when smaller; choose a metric or tasks"
         )
-    unknown = list(dict.fromkeys(log.metric for log in logs if log.higher_is_better is None))
+    unknown = list(dict.fromkeys(log.metric for log, known in zip(logs, said, strict=True) if known is None))
     if not unknown:
         return better[0], []
-    which = "larger" if better[0] else "smaller"
-    return better[0], [f"the logs do not say which {listed(unknown, quote=str)} is better; {which} was assumed to be"]
+    metrics = listed(unknown, "or", quote=str)
+    return True, [f"the logs do not say whether a larger {metrics} is better; it was assumed to be"]
 
 
 def _notes(logs: Sequence[Log]) -> list[str]:

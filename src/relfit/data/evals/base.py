@@ -21,8 +21,9 @@ from relfit.util.text import is_text, listed
 LONGEST_LINE = 2**26  # bytes
 LONGEST_PROMPT = 4000  # letters that are kept
 UNSCORED = math.nan
-# Metrics of which less is better, where a log does not say it.
-_SMALLER_IS_BETTER = ("perplexity", "bits_per_byte", "brier_score", "loss", "error", "runtime", "wer", "mse", "mae")
+# The direction of well-known metrics, where a log does not say it; also with a word and "_" before the name.
+_LARGER = ("acc", "accuracy", "exact_match", "match", "f1", "em", "bleu", "chrf", "correct", "correctness", "acc_norm")
+_SMALLER = ("perplexity", "bits_per_byte", "brier_score", "loss", "error", "runtime", "wer", "mse", "mae")
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,15 @@ class EvalFormat:
     read: Callable[[Path, Wanted], Iterable[Log]]
 
 
-def smaller_is_better(metric: str) -> bool:
-    """True for the metrics that are known to be better when they are smaller.
+def known_direction(metric: str) -> bool | None:
+    """True if the metric is known to be better when larger, False if when smaller, None if it is not known.
 
-    >>> smaller_is_better("word_perplexity"), smaller_is_better("exact_match")
-    (True, False)
+    >>> known_direction("exact_match,strict-match"), known_direction("word_perplexity"), known_direction("style")
+    (True, False, None)
     """
     words = metric.partition(",")[0].lower()
-    return any(words == each or words.endswith(f"_{each}") for each in _SMALLER_IS_BETTER)
+    known = {name: larger for larger, names in ((True, _LARGER), (False, _SMALLER)) for name in names}
+    return next((known[name] for name in known if words == name or words.endswith(f"_{name}")), None)
 
 
 def read_json(path: Path) -> Any:
