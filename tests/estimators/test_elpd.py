@@ -1,4 +1,4 @@
-"""from_elpd beside arviz_stats.compare: its stored answers (scripts/eval_fixtures.py), and itself where there is one."""
+"""from_elpd beside arviz_stats.compare: its stored answers (scripts/eval_fixtures.py), and itself where installed."""
 
 import json
 from pathlib import Path
