@@ -75,7 +75,10 @@ def test_splits_and_perturbations(tmp_path):
         instance("id2", 0.5, split="valid", perturbation="typos"),
     ]
     write_run(tmp_path, "gpt2", instances)
-    assert read_evals(tmp_path).score.tolist() == [1.0]
+    evals = read_evals(tmp_path)
+    assert evals.score.tolist() == [1.0]
+    (task,) = evals.tasks
+    assert evals.notes[0] == f"{task}: 3 instances of another split or of a perturbation are left out (filter)"
     assert read_evals(tmp_path, filter="typos").score.tolist() == [0.25, 0.5]
     assert refusal(tmp_path, filter="upper").startswith("filter: expected 'test', 'typos' or 'valid' in ")
     assert "expected each item once, got 'id2' 2 times" in refusal(tmp_path, filter="valid")

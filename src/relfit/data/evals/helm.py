@@ -62,7 +62,10 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         epoch = trial + 1 if isinstance(trial, int) and 0 <= trial < 10**6 else 1
         value = score_of(where, metric, held[metric]) if metric in held else UNSCORED
         scores.append(Scored(item, value, epoch, digest(question), shortened(question)))
-    yield Log(path, model, task, metric, scores, others=tuple(n for n in _MAIN if n in names and n != metric))
+    others = tuple(name for name in _MAIN if name in names and name != metric)
+    left = len(stats) - len(kept)
+    notes = (f"{task}: {left} instances of another split or of a perturbation are left out (filter)",) if left else ()
+    yield Log(path, model, task, metric, scores, others=others, notes=notes)
 
 
 def _run(path: Path) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from relfit.util.text import is_text, visible
 
 # Inspect's letters: correct, incorrect, partly correct, no answer.
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_JSON_LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:.{0,200}?"eval"\s*:\s*\{', flags=re.DOTALL)
+_JSON_LOG = re.compile(rb'\s*\{\s*(?:"version"\s*:\s*\d+\s*,)?\s*"status"\s*:.{0,200}?"eval"\s*:\s*\{', flags=re.DOTALL)
 # Large parts of a log that hold no scores.
 _UNREAD = {"messages", "events", "store", "attachments", "output"}
 
