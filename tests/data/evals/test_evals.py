@@ -116,7 +116,12 @@ def test_folders_and_files_without_logs(tmp_path):
         relfit.read_evals(other)
 
 
-@pytest.mark.parametrize("options", [{"metric": 3}, {"filter": b"x"}, {"task": [3]}])
+def test_a_record_whose_parts_do_not_fit_is_refused():
+    with pytest.raises(relfit.InputError, match="score: expected a model, a task, an item and an epoch for each score"):
+        record(score=[1.0])
+
+
+@pytest.mark.parametrize("options", [{"metric": 3}, {"filter": b"x"}, {"task": [3]}, {"task": 3}])
 def test_options_of_another_kind(options):
     (name,) = options
     with pytest.raises(relfit.InputError, match=f"^{name}: expected a name"):

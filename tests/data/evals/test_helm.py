@@ -92,6 +92,13 @@ def test_questions_that_differ_are_named(tmp_path):
     assert "item 'id1' of 'mmlu:subject=anatomy,method=joint' is not the same question" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("contents", ["3", '{"a": 1}', '[3, {"id": 4}, {"id": "id1", "input": [1]}]', "null"])
+def test_questions_of_another_kind_are_not_used(tmp_path, contents):
+    path = write_run(tmp_path, "gpt2", [instance("id1", 1.0)])
+    (path / "instances.json").write_text(contents)
+    assert read_evals(tmp_path).prompts == {}
+
+
 def test_a_metric_without_a_value_is_unscored(tmp_path):
     write_run(tmp_path, "gpt2", [instance("id1", None), instance("id2", 1.0)])
     evals = read_evals(tmp_path)

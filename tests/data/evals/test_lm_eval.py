@@ -135,6 +135,11 @@ def test_another_question_under_the_same_number_is_named(logs, key):
     )
 
 
+def test_logs_without_hashes_are_not_checked(logs):
+    change(logs / "small" / SUMS, 7, doc_hash=...)
+    assert read_evals(logs).scores() == read_evals(LOGS).scores()
+
+
 def test_another_prompt_for_the_same_question_is_fine(logs):
     """Chat templates change the prompt and not the question."""
     change(logs / "small" / SUMS, 7, prompt_hash="0" * 64)

@@ -58,6 +58,13 @@ class Evals:
     prompts: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "score", np.asarray(self.score, dtype=float))
+        object.__setattr__(self, "epoch", np.asarray(self.epoch, dtype=np.int64))
+        lengths = {name: len(getattr(self, name)) for name in ("model", "task", "item", "score", "epoch")}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"score: expected a model, a task, an item and an epoch for each score, got {lengths}")
+
     @property
     def models(self) -> tuple[str, ...]:
         """The names of the models, in the order of the logs."""
@@ -122,7 +129,7 @@ def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filte
         paths: a file or a folder, in which all logs are found, or several; or a mapping that gives the run or the runs
             under each path a model's name of your own.
         task: the tasks that are read, as one name or several; ``mmlu_*`` is a pattern. None reads all.
-        metric: the score that is read; by default the first one that has a number for every item.
+        metric: the score that is read; by default the first one that is a number.
         filter: of lm-evaluation-harness, the filter of the answers, by default the first; of HELM, the split or the
             perturbation.
 
@@ -132,7 +139,9 @@ def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filte
     for argument, value in (("metric", metric), ("filter", filter)):
         if value is not None and not is_text(value):
             raise InputError(f"{argument}: expected a name or None, got {type(value).__name__}")
-    tasks = None if task is None else (task,) if isinstance(task, str) else tuple(task)
+    tasks = (
+        None if task is None else (task,) if isinstance(task, str) or not isinstance(task, Iterable) else tuple(task)
+    )
     if tasks is not None and not all(map(is_text, tasks)):
         raise InputError("task: expected a name, several or None, got something else")
     found = list(_found(paths))
@@ -148,8 +157,8 @@ def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filte
         model=tuple(log.model for log in logs for _ in log.scores),
         task=tuple(log.task for log in logs for _ in log.scores),
         item=tuple(each.item for log in logs for each in log.scores),
-        score=np.array([each.score for log in logs for each in log.scores], dtype=float),
-        epoch=np.array([each.epoch for log in logs for each in log.scores], dtype=np.int64),
+        score=np.array([each.score for log in logs for each in log.scores]),
+        epoch=np.array([each.epoch for log in logs for each in log.scores]),
         metric=listed(list(dict.fromkeys(log.metric for log in logs)), quote=str),
         higher_is_better=direction,
         prompts={(log.task, each.item): each.prompt for log in logs for each in log.scores if each.prompt is not None},

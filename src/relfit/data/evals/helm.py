@@ -119,14 +119,12 @@ def _questions(path: Path) -> dict[str, str]:
         if path.with_name(name).is_file():
             held = read_json(path.with_name(name))
             held = held if key is None else held.get(key) if isinstance(held, dict) else None
-            found = [each if key is None else each.get("instance") for each in held or () if isinstance(each, dict)]
-            pairs = [
-                (one.get("id"), one.get("input"))
-                for one in found
-                if isinstance(one, dict) and not one.get("perturbation")
-            ]
-            texts = {key: text.get("text") if isinstance(text, dict) else text for key, text in pairs if is_text(key)}
-            return {key: text for key, text in texts.items() if isinstance(text, str)}
+            held = [each for each in held if isinstance(each, dict)] if isinstance(held, list) else []
+            found = [each if key is None else each.get("instance") for each in held]
+            whole = [one for one in found if isinstance(one, dict) and not one.get("perturbation")]
+            inputs = {one["id"]: one.get("input") for one in whole if is_text(one.get("id"))}
+            texts = {id: text.get("text") if isinstance(text, dict) else text for id, text in inputs.items()}
+            return {id: text for id, text in texts.items() if isinstance(text, str)}
     return {}
 
 

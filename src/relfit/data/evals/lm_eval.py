@@ -85,10 +85,11 @@ def _scored(where: str, line: dict[str, Any], metric: str) -> Scored:
         raise InputError(f"{where}: expected a score under {metric!r}, got none")
     arguments = line.get("arguments")
     call = arguments.get("gen_args_0") if isinstance(arguments, dict) else None
+    hashes: list[Any] = [line.get("doc_hash"), line.get("target_hash")]
     return Scored(
         text_of(where, line, "doc_id"),
         score_of(where, metric, line[metric]),
-        check=f"{line.get('doc_hash')} {line.get('target_hash')}",
+        check=" ".join(hashes) if all(map(is_text, hashes)) else "",
         prompt=shortened(call.get("arg_0") if isinstance(call, dict) else None),
     )
 
