@@ -11,8 +11,9 @@ import numpy as np
 
 from relfit.api import decide
 from relfit.cli import options
-from relfit.cli.compare import GATE, SHOW, check_gate, finish
-from relfit.cli.outputs import check_outputs, valid_text
+from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
+from relfit.cli.outputs import check_outputs, typed_command, valid_text
+from relfit.cli.report import without_outputs
 from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
 from relfit.data.evals import Evals, read_evals
 from relfit.estimators.losses import from_losses
@@ -63,7 +64,7 @@ MANY_DROPPED = 0.05
     ),
     SEED,
 )
-@GATE
+@gate_options
 def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
     """Decide from evaluation logs which models are significantly worse than the best one.
 
@@ -84,7 +85,9 @@ def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | N
         raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r})")
     check_gate(params["gate"], params["against"], evals.models)
     criteria = {key: params[key] for key in ("alpha", "margin", "correction")}
-    return finish(compared(evals, rng=params["seed"], **criteria), params, json_path, html_path)
+    result, command = compared(evals, rng=params["seed"], **criteria), typed_command()
+    result = replace(result, command=None if command is None else tuple(without_outputs(command)))
+    return conclude(result, params, json_path, html_path)
 
 
 def compared(evals: Evals, **criteria: Any) -> Comparison:
