@@ -12,7 +12,7 @@ from relfit.util.files import write_text_atomic
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 HEADING = "## Every option\n"
-COMMANDS = ("compare", "losses", "pair", "plan", "report", "rerun", "features")
+COMMANDS = ("compare", "losses", "evals", "pair", "plan", "report", "rerun", "features")
 
 
 def every_option() -> str:

@@ -27,11 +27,13 @@ _HOMES = {
         "published",
     ),
     "relfit.data.check_score": ("ScoreCheck", "check_score"),
+    "relfit.data.evals": ("Evals", "read_evals"),
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
     "relfit.estimators.base": ("KSD", "MMD"),
     "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Linear"),
     "relfit.estimators.locations": ("FSSD", "UME", "Nystroem"),
+    "relfit.estimators.elpd": ("from_elpd",),
     "relfit.estimators.losses": ("from_losses",),
     "relfit.kernels.choice": ("Collection", "Select"),
     "relfit.kernels.composite": ("Decay", "MultiScale", "Tilted"),
@@ -65,10 +67,12 @@ if TYPE_CHECKING:
         published,
     )
     from relfit.data.check_score import ScoreCheck, check_score
+    from relfit.data.evals import Evals, read_evals
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
     from relfit.estimators.base import KSD, MMD
     from relfit.estimators.designs import Block, Complete, Incomplete, Linear
+    from relfit.estimators.elpd import from_elpd
     from relfit.estimators.locations import FSSD, UME, Nystroem
     from relfit.estimators.losses import from_losses
     from relfit.kernels.choice import Collection, Select
@@ -105,6 +109,7 @@ __all__ = [
     "Compute",
     "Decay",
     "Density",
+    "Evals",
     "Gaussian",
     "Incomplete",
     "InputError",
@@ -138,9 +143,11 @@ __all__ = [
     "decide",
     "draw",
     "estimate",
+    "from_elpd",
     "from_losses",
     "plan",
     "published",
+    "read_evals",
 ]
 
 

@@ -16,6 +16,7 @@ NEEDED = {
     "safetensors": "safetensors",
     "zarr": "zarr",
     "image": "PIL",
+    "inspect": "inspect_ai",
 }
 
 

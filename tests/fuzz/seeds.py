@@ -287,3 +287,50 @@ def image_seeds() -> list[bytes]:
             Image.fromarray(pixels).save(stream, form)
             out.append(stream.getvalue())
     return out
+
+
+# --- evaluation logs
+
+
+def _lines(*records: Any) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def lm_eval_seeds() -> list[bytes]:
+    def line(number: int, **more: Any) -> dict[str, Any]:
+        called = {"gen_args_0": {"arg_0": "1 + 1 ="}}
+        hashes = {"doc_hash": "a1", "target_hash": "b2"}
+        return {
+            "doc_id": number,
+            "filter": "none",
+            "metrics": ["acc"],
+            "acc": 1.0,
+            "arguments": called,
+            **hashes,
+            **more,
+        }
+
+    two = [line(0, filter=name, acc=value) for name, value in (("strict", 0), ("loose", None))]
+    return [_lines(line(0), line(1, acc=False)), _lines(*two), _lines(line(0, metrics=["f1", "acc"], f1=[0, 1]))]
+
+
+def helm_seeds() -> list[bytes]:
+    def instance(name: str, mean: Any, **more: Any) -> dict[str, Any]:
+        stat = {"name": {"name": "exact_match", "split": "test"}, "count": 1, "mean": mean}
+        return {"instance_id": name, "train_trial_index": 0, "stats": [stat], **more}
+
+    typos = {"perturbation": {"name": "typos"}}
+    return [json.dumps([instance("id1", 1.0), instance("id2", 0), instance("id1", 0.5, **typos)]).encode()]
+
+
+def every_eval_ever_seeds() -> list[bytes]:
+    scored = {"score": 0.5, "is_correct": True}
+    named = {"model_id": "m", "evaluation_name": "t", "evaluation_result_id": "r", "sample_hash": "h"}
+    return [_lines(*({**named, "sample_id": k, "input": {"raw": "?"}, "evaluation": scored} for k in "ab"))]
+
+
+def inspect_seeds() -> list[bytes]:
+    scores = {"match": {"value": "C"}, "marks": {"value": {"a": 0.5}}}
+    samples = [{"id": k, "epoch": 1, "input": "?", "target": "!", "scores": scores} for k in (1, "two")]
+    run = {"created": "2026-01-02T03:04:05+00:00", "task": "t", "dataset": {}, "model": "m", "config": {}}
+    return [json.dumps({"version": 2, "status": "success", "eval": run, "samples": samples}).encode()]

@@ -16,9 +16,13 @@ import numpy as np
 from fuzz.seeds import (
     arrow_seeds,
     csv_seeds,
+    every_eval_ever_seeds,
     gz_seeds,
+    helm_seeds,
     image_seeds,
+    inspect_seeds,
     json_seeds,
+    lm_eval_seeds,
     npy_seeds,
     npz_seeds,
     parquet_seeds,
@@ -129,6 +133,16 @@ def _items(path: Path) -> None:
         item.decode(item.payload(), "text")
 
 
+def _evals(path: Path) -> None:
+    from relfit.data.evals import read_evals
+
+    evals = read_evals(path)
+    keys, matrix = evals.matrix()
+    if matrix.shape != (len(keys), len(evals.models)) or np.isinf(matrix).any():
+        raise RuntimeError("scores that are no numbers, or of the wrong shape")
+    str(evals).encode()
+
+
 def _places(path: Path) -> None:
     from relfit.paper.data import read_file
 
@@ -171,5 +185,9 @@ TARGETS: dict[str, Target] = {
     "columns of json lines": Target("a.jsonl", _json_table_seeds, _columns),
     "parquet columns": Target("a.parquet", parquet_seeds, _columns),
     "arrow columns": Target("a.arrow", arrow_seeds, _columns),
+    "lm-eval": Target("samples_t_2026-01-02T03-04-05.jsonl", lm_eval_seeds, _evals),
+    "inspect json": Target("a.json", inspect_seeds, _evals),
+    "helm": Target("per_instance_stats.json", helm_seeds, _evals),
+    "every-eval-ever": Target("a.jsonl", every_eval_ever_seeds, _evals),
     "places": Target("a.csv", lambda: [b"lon,lat\n-87.6,41.8\n", b"latitude,longitude,x\n41.9,-87.7,1\n,,\n"], _places),
 }

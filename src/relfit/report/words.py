@@ -62,6 +62,7 @@ MEASURES = {
     "fssd": WordsForMeasure("FSSD²", "densities", methods=_FSSD),
     "score": WordsForMeasure("score"),
     "loss": WordsForMeasure("mean loss"),
+    "elpd": WordsForMeasure("elpd"),
 }
 
 CORRECTION_NAMES = {

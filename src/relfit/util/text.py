@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 # Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
 _JOINERS = "\u200c\u200d"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: Any) -> TypeGuard[str]:
     r"""True for text that can be written to a file, which excludes text with a lone surrogate (half a character).
 
     >>> is_text("λ 🚀\n"), is_text("\ud83d"), is_text(3)

@@ -1,0 +1,94 @@
+"""The command `relfit evals`: from the logs of an evaluation harness to verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from relfit.api import compare_losses
+from relfit.cli import options
+from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
+from relfit.cli.outputs import check_outputs, typed_command, valid_text
+from relfit.cli.report import without_outputs
+from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
+from relfit.data.evals import Evals, read_evals
+from relfit.results.comparison import Comparison
+from relfit.stats.decision import CORRECTIONS
+from relfit.util.errors import InputError
+
+# All best models are to be kept at once, which is what readers of a leaderboard assume.
+CORRECTION = "stepdown"
+
+
+@click.command(
+    "evals",
+    cls=SectionedCommand,
+    epilog="\b\nExamples:\n"
+    "  relfit evals results/ --html report.html\n"
+    "  relfit evals logs/ --task gsm8k --metric exact_match --filter strict-match\n"
+    "  relfit evals runs/main runs/pull-request --name main --name new --gate new --gate-against main",
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@section(
+    "Input",
+    opt("--task TASK", "Task that is used, by name or pattern such as 'mmlu_*'; repeat it for several.", multiple=True),
+    opt("--metric METRIC", "Score that is compared.  [default: the first one in the logs]"),
+    opt(
+        "--filter FILTER",
+        "Filter of the answers (lm-evaluation-harness), split or perturbation (HELM).  [default: the first one in the "
+        "logs; the test split as it is]",
+    ),
+    opt("--lower-is-better", "A smaller score is better, whatever the logs say.", is_flag=True),
+    opt(
+        "--name NAME", "Name of the model under each of RUNS; repeat it for each.  [default: as logged]", multiple=True
+    ),
+)
+@section("Output", HTML, JSON, SHOW)
+@section(
+    "Test",
+    options.ALPHA,
+    options.MARGIN,
+    opt(
+        "--correction",
+        "How the p-values are corrected for multiple testing.",
+        choices=CORRECTIONS,
+        default=CORRECTION,
+    ),
+    SEED,
+)
+@gate_options
+def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
+    """Decide from evaluation logs which models are significantly worse than the best one.
+
+    RUNS are log files, or folders that hold them, of lm-evaluation-harness (--log_samples), Inspect, HELM or
+    every-eval-ever. Models are compared on the items that all of them have.
+    """
+    names = params["name"]
+    if names and len(names) != len(runs):
+        raise InputError(f"--name: expected one for each of the {len(runs)} RUNS, got {len(names)}")
+    if len(set(names)) < len(names):
+        raise InputError("--name: expected different names, got one of them twice")
+    check_outputs({"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}, runs)
+    paths: Any = dict(zip(map(valid_text, names), runs, strict=True)) if names else runs
+    evals = read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
+    if params["lower_is_better"]:
+        evals = replace(evals, higher_is_better=False)
+    if len(evals.models) < 2:
+        raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r})")
+    check_gate(params["gate"], params["against"], evals.models)
+    criteria = {key: params[key] for key in ("alpha", "margin", "correction")}
+    result, command = compared(evals, rng=params["seed"], **criteria), typed_command()
+    result = replace(result, command=None if command is None else tuple(without_outputs(command)))
+    return conclude(result, params, json_path, html_path)
+
+
+def compared(evals: Evals, **criteria: Any) -> Comparison:
+    """The verdicts on the mean scores over the items that all models have; each task counts once."""
+    keys, scores = evals.matrix()
+    strata = [task for task, _ in keys] if len(evals.tasks) > 1 else None
+    better = evals.higher_is_better
+    result = compare_losses(scores, names=evals.models, strata=strata, higher_is_better=better, **criteria)
+    return replace(result, warnings=(f"the score is {evals.metric}", *evals.notes, *result.warnings))

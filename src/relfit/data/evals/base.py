@@ -1,0 +1,186 @@
+"""What all formats of evaluation logs share: the `EvalFormat` record, what is read of a log, and careful JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from relfit.compute.memory import require_room
+from relfit.data.files.base import check_plain, reading
+from relfit.util.errors import InputError
+from relfit.util.text import is_text, listed
+
+LONGEST_LINE = 2**26  # bytes
+LONGEST_PROMPT = 4000  # letters that are kept
+UNSCORED = math.nan
+# The direction of well-known metrics, where a log does not say it; also with a word and "_" before the name.
+_LARGER = ("acc", "accuracy", "exact_match", "match", "f1", "em", "bleu", "chrf", "correct", "correctness", "acc_norm")
+_SMALLER = ("perplexity", "bits_per_byte", "brier_score", "loss", "error", "runtime", "wer", "mse", "mae")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is read of the logs: tasks by name or pattern (None: all), a metric and a filter (None: the first)."""
+
+    tasks: tuple[str, ...] | None = None
+    metric: str | None = None
+    filter: str | None = None
+
+    def takes(self, task: str) -> bool:
+        """True if the task is wanted; ``mmlu_*`` is a pattern."""
+        return self.tasks is None or any(task == each or fnmatchcase(task, each) for each in self.tasks)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One score: NaN if the item was not scored. Equal `check` means that two runs had the same question."""
+
+    item: str
+    score: float
+    epoch: int = 1
+    check: str = ""
+    prompt: str | None = None
+
+
+@dataclass(frozen=True)
+class Log:
+    """The scores of one model on one task, from one file.
+
+    `others` names the metrics that the log has besides; `higher_is_better` is None where the log does not say it.
+    """
+
+    path: Path
+    model: str
+    task: str
+    metric: str
+    scores: Sequence[Scored]
+    higher_is_better: bool | None = None
+    others: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EvalFormat:
+    """A format of logs: its name, how its files are recognised by name and by their first bytes, and its reader."""
+
+    name: str
+    is_log: Callable[[Path, bytes], bool]
+    read: Callable[[Path, Wanted], Iterable[Log]]
+
+
+def known_direction(metric: str) -> bool | None:
+    """True if the metric is known to be better when larger, False if when smaller, None if it is not known.
+
+    >>> known_direction("exact_match,strict-match"), known_direction("word_perplexity"), known_direction("style")
+    (True, False, None)
+    """
+    words = metric.partition(",")[0].lower()
+    known = {name: larger for larger, names in ((True, _LARGER), (False, _SMALLER)) for name in names}
+    return next((known[name] for name in known if words == name or words.endswith(f"_{name}")), None)
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file."""
+    check_plain(path)
+    with reading(path):
+        # Parsed, a text takes about ten times its length.
+        require_room(path, 10 * path.stat().st_size)
+        return _parsed(str(path), path.read_bytes())
+
+
+def json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file with one object on each line, with the place of each for messages."""
+    check_plain(path)
+    with reading(path), open(path, "rb") as stream:
+        number = 0
+        while line := stream.readline(LONGEST_LINE + 1):
+            number += 1
+            where = f"{path}, line {number}"
+            if len(line) > LONGEST_LINE:
+                size = f"at most {LONGEST_LINE >> 20} MiB in a line"
+                raise InputError(f"{where}: expected {size}, got more; it is damaged, or not a log of scores")
+            if line.strip():
+                value = _parsed(where, line)
+                if not isinstance(value, dict):
+                    raise InputError(f"{where}: expected a JSON object, got {_kind(value)}")
+                yield where, value
+
+
+def _parsed(where: str, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition("\n")[0][:80]
+        raise InputError(
+            f"{where}: expected JSON, which is cut off or damaged here ({reason}); run that evaluation again"
+        ) from None
+
+
+def text_of(where: str, record: Any, key: str) -> str:
+    """The text under a key; a whole number counts as text, because some logs number their items."""
+    value = record.get(key) if isinstance(record, dict) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if abs(value) < 10**18 else _refused(where, key, value)
+    return value if is_text(value) and value else _refused(where, key, value)
+
+
+def _refused(where: str, key: str, value: Any) -> str:
+    raise InputError(f"{where}: expected text in {key!r}, got {'nothing' if value is None else reprlib.repr(value)}")
+
+
+def score_of(where: str, metric: str, value: Any) -> float:
+    """A score as a number: true is 1, null and NaN are unscored."""
+    if value is None:
+        return UNSCORED
+    if not isinstance(value, int | float):
+        why = ": it is computed from the whole task, and single items have no score" if isinstance(value, list) else ""
+        raise InputError(f"{where}: expected a number for {metric!r}, got {_kind(value)}{why}; choose another metric")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        raise InputError(f"{where}: expected a finite number for {metric!r}, got {number}; choose another metric")
+    return number
+
+
+def chosen(path: Path, what: str, names: Collection[str], wanted: str | None, default: str) -> str:
+    """The metric or the filter that is wanted, which must be there, or else the default."""
+    if wanted is not None and wanted not in names:
+        raise InputError(f"{what}: expected {listed(list(names), 'or', most=8, quote=repr)} in {path}, got {wanted!r}")
+    return default if wanted is None else wanted
+
+
+def digest(text: str | None) -> str:
+    """A short stand-in for a text, by which questions are compared; "" for none."""
+    return "" if text is None else hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def shortened(prompt: Any) -> str | None:
+    """The beginning of a prompt; None if it is no text."""
+    if not isinstance(prompt, str) or not prompt.strip():
+        return None
+    text = prompt if len(prompt) <= LONGEST_PROMPT else f"{prompt[:LONGEST_PROMPT]}…"
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def first_bytes(path: Path) -> bytes:
+    """The beginning of a file, by which its format is recognised."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(2**16)
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: {error.strerror or 'cannot be read'}") from None
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return kinds.get(type(value), "a number")

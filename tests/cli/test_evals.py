@@ -1,0 +1,138 @@
+"""`relfit evals`: from logs to verdicts, files and exit status."""
+
+import json
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.cli import main
+
+LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"
+
+
+def run(capsys, *arguments):
+    status = main(["evals", *map(str, arguments)])
+    return status, *capsys.readouterr()
+
+
+def write_log(folder, model, scores, task="t"):
+    """A log of lm-eval with these scores."""
+    path = folder / model / f"samples_{task}_2026-01-02T03-04-05.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [{"doc_id": k, "filter": "none", "metrics": ["m"], "m": score} for k, score in enumerate(scores)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_one_command_from_a_folder_to_the_page(capsys, tmp_path):
+    page, result = tmp_path / "report.html", tmp_path / "result.json"
+    status, out, err = run(capsys, LOGS, "--html", page, "--json", result)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == (
+        "best set · mean score (larger is better) · n = 50 · macro average over 2 strata · α = 0.05 · step-down"
+    )
+    assert [line.split()[0] for line in lines[2:5]] == ["large", "medium", "small"]
+    assert lines[4].endswith("worse")
+    assert "small" in unescape(page.read_text(encoding="utf-8"))
+    kept = relfit.Comparison.from_json(result.read_text(encoding="utf-8"))
+    assert kept.command[0] == "evals"
+    assert str(kept) in out
+
+
+def test_the_means_are_those_of_the_harness(capsys, tmp_path):
+    result = tmp_path / "result.json"
+    run(capsys, LOGS, "--task", "sums", "--json", result)
+    kept = relfit.Comparison.from_json(result.read_text(encoding="utf-8"))
+    for name, mean in zip(kept.names, kept.discrepancy, strict=True):
+        (file,) = (LOGS / name).glob("results_*.json")
+        accuracy = json.loads(file.read_text())["results"]["sums"]["acc,none"]
+        assert mean == pytest.approx(accuracy, rel=0, abs=1e-12)
+    assert kept.warnings[0] == "the score is acc"
+
+
+def test_the_direct_call_gives_the_same(capsys):
+    _, out, _ = run(capsys, LOGS, "--task", "sums", "--json", "-")
+    printed = relfit.Comparison.from_json(out)
+    keys, scores = relfit.read_evals(LOGS, task="sums").matrix()
+    again = relfit.compare_losses(scores, names=printed.names, higher_is_better=True, rng=0)
+    assert len(keys) == 30
+    np.testing.assert_array_equal(printed.adjusted_pvalue, again.adjusted_pvalue)
+
+
+def test_scores_outside_0_to_1_and_smaller_ones_that_are_better(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    marks = rng.uniform(0, 10, size=60).tolist()
+    write_log(tmp_path, "a", marks)
+    write_log(tmp_path, "b", [mark - 1.0 + 0.1 * noise for mark, noise in zip(marks, rng.normal(size=60), strict=True)])
+    _, out, _ = run(capsys, tmp_path)
+    assert "a has the largest mean score (larger is better); b is significantly worse." in out
+    _, out, _ = run(capsys, tmp_path, "--lower-is-better")
+    assert "b has the smallest mean loss (smaller is better); a is significantly worse." in out
+
+
+def test_items_that_a_model_lacks_are_left_out_and_counted(capsys, tmp_path):
+    rng = np.random.default_rng(1)
+    write_log(tmp_path, "a", rng.integers(0, 2, 100).tolist())
+    write_log(tmp_path, "b", rng.integers(0, 2, 96).tolist())
+    _, out, _ = run(capsys, tmp_path)
+    assert "n = 96" in out
+    assert "Note: 4 of 100 items were left out, for which some model has no score\n" in out
+    write_log(tmp_path, "b", [None, *rng.integers(0, 2, 93).tolist()])
+    _, out, _ = run(capsys, tmp_path)
+    assert "n = 93" in out
+    assert "7 of 100 items were left out, for which some model has no score" in out
+
+
+def test_the_gate(capsys, tmp_path):
+    status, _, err = run(capsys, LOGS, "--gate", "small", "--junit", tmp_path / "gate.xml")
+    assert status == 1
+    assert err.startswith("relfit: gate: small is significantly worse than large")
+    assert (tmp_path / "gate.xml").exists()
+    status, out, _ = run(capsys, LOGS, "--gate", "medium", "--gate-against", "large", "--show", "ranks")
+    assert status == 0
+    assert "Gate passed: " in out
+    assert "With probability 95%, all ranks lie in these sets." in out
+
+
+def test_names_of_ones_own(capsys):
+    _, out, _ = run(capsys, LOGS / "small", LOGS / "large", "--name", "before", "--name", "after")
+    assert "after has the largest mean score (larger is better); before is significantly worse." in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([LOGS / "small"], "RUNS: expected runs of at least two models, got one ('small')"),
+        ([LOGS, "--name", "a", "--name", "b"], "--name: expected one for each of the 1 RUNS, got 2"),
+        (
+            [LOGS / "small", LOGS / "large", *["--name", "a"] * 2],
+            "--name: expected different names, got one of them twice",
+        ),
+        ([LOGS, "--gate", "huge"], "--gate: expected the name of a model (large, medium or small), got 'huge'"),
+        ([LOGS, "--task", "mmlu"], "task: expected 'doubles' or 'sums', got 'mmlu'"),
+        (["nowhere"], "nowhere: no such file"),
+    ],
+)
+def test_refusals(capsys, arguments, message):
+    assert run(capsys, *arguments) == (2, "", f"relfit: error: {message}\n")
+
+
+def test_models_without_a_common_item(capsys, tmp_path):
+    write_log(tmp_path, "a", [1, 0] * 20)
+    write_log(tmp_path, "b", [1, 0] * 20, task="u")
+    status, _, err = run(capsys, tmp_path)
+    assert status == 2
+    assert "expected at least 20 items (rows), got 0 of 80" in err
+
+
+def test_names_of_models_are_escaped_in_the_page(capsys, tmp_path):
+    write_log(tmp_path, "<b>bold", [1, 0] * 20)
+    write_log(tmp_path, "plain", [1, 1] * 20)
+    page = tmp_path / "report.html"
+    assert run(capsys, tmp_path, "--html", page)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert "<b>bold" not in text
+    assert "&lt;b&gt;bold" in text

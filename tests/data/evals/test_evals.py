@@ -1,0 +1,137 @@
+"""The record of scores, and finding logs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.data.evals import FORMATS, Evals
+from relfit.data.evals.base import known_direction
+
+LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
+
+
+def record(**changes):
+    """Two models, two epochs of item 1, and an item that only one model has."""
+    rows = [
+        ("a", "t", "1", 1, 1.0),
+        ("a", "t", "1", 2, 0.0),
+        ("a", "t", "2", 1, 0.0),
+        ("a", "u", "1", 1, np.nan),
+        ("b", "u", "1", 1, 1.0),
+        ("b", "t", "2", 1, 1.0),
+        ("b", "t", "1", 1, 0.75),
+        ("b", "t", "3", 1, 1.0),
+    ]
+    model, task, item, epoch, score = zip(*rows, strict=True)
+    fields = dict(model=model, task=task, item=item, score=np.array(score), epoch=np.array(epoch), metric="acc")
+    return Evals(**{**fields, **changes})
+
+
+def test_epochs_are_averaged_and_unscored_items_left_out():
+    """Item 1 of a: (1 + 0)/2; item 1 of task u has no score of a."""
+    assert record().scores() == {
+        "a": {("t", "1"): 0.5, ("t", "2"): 0.0},
+        "b": {("u", "1"): 1.0, ("t", "2"): 1.0, ("t", "1"): 0.75, ("t", "3"): 1.0},
+    }
+    assert record().models == ("a", "b")
+    assert record().tasks == ("t", "u")
+
+
+def test_one_matrix_with_a_row_for_each_task_and_item():
+    keys, matrix = record().matrix()
+    assert keys == (("t", "1"), ("t", "2"), ("u", "1"), ("t", "3"))
+    np.testing.assert_array_equal(matrix, [[0.5, 0.75], [0.0, 1.0], [np.nan, 1.0], [np.nan, 1.0]])
+
+
+def test_the_items_on_which_the_worse_model_fails():
+    evals = record(prompts={("t", "2"): "2 + 2 ="})
+    first = {"task": "t", "item": "2", "worse": 0.0, "better": 1.0, "prompt": "2 + 2 ="}
+    second = {"task": "t", "item": "1", "worse": 0.5, "better": 0.75, "prompt": None}
+    assert evals.differing("a", "b") == [first, second]
+    assert evals.differing("a", "b", most=1) == [first]
+    assert evals.differing("b", "a") == []
+    turned = record(higher_is_better=False).differing("b", "a")
+    assert [row["item"] for row in turned] == ["2", "1"]
+
+
+def test_differing_refuses_models_that_are_not_there():
+    with pytest.raises(relfit.InputError, match=r"^better: expected one of 'a' or 'b', got 'c'$"):
+        record().differing("a", "c")
+    with pytest.raises(relfit.InputError, match="most: expected a whole number of at least 1"):
+        record().differing("a", "b", most=0)
+
+
+def test_a_frame_in_long_form():
+    pandas = pytest.importorskip("pandas")
+    frame = relfit.read_evals(LOGS).to_frame()
+    assert list(frame.columns) == ["model", "task", "item", "epoch", "score"]
+    means = frame.groupby(["model", "task"])["score"].mean()
+    assert isinstance(frame, pandas.DataFrame)
+    assert means["small", "doubles"] == 0.25
+
+
+def test_the_record_is_short_when_it_is_shown():
+    assert repr(record()) == "Evals(metric='acc', higher_is_better=True, notes=())"
+
+
+@pytest.mark.parametrize(
+    ("metric", "larger"),
+    [("acc", True), ("acc_norm", True), ("quasi_exact_match", True), ("word_perplexity", False), ("mae", False)],
+)
+def test_directions_that_are_known(metric, larger):
+    assert known_direction(metric) is larger
+    assert known_direction(f"{metric},none") is larger
+    assert known_direction(f"{metric}x") is None
+
+
+def test_every_format_says_what_it_is_called():
+    assert [format.name for format in FORMATS] == ["lm-evaluation-harness", "Inspect", "HELM", "every-eval-ever"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        ([], "paths: expected at least one file or folder, got none"),
+        (3, "paths: expected files or folders, or a mapping of names to them, got something else"),
+        ({"": LOGS}, "paths: expected a mapping of names to files or folders, got '' as a name"),
+        ({3: LOGS}, "paths: expected a mapping of names to files or folders, got 3 as a name"),
+        ("nowhere", "nowhere: no such file"),
+    ],
+)
+def test_paths_of_another_kind(paths, message):
+    with pytest.raises(relfit.InputError) as caught:
+        relfit.read_evals(paths)
+    assert str(caught.value) == message
+
+
+def test_folders_and_files_without_logs(tmp_path):
+    formats = "lm-evaluation-harness, Inspect, HELM or every-eval-ever"
+    with pytest.raises(relfit.InputError, match=f"expected a folder with logs of {formats}, got none"):
+        relfit.read_evals(tmp_path)
+    other = tmp_path / "other.jsonl"
+    other.write_text("{}")
+    with pytest.raises(relfit.InputError, match=f"expected a log of {formats}, got another file"):
+        relfit.read_evals(other)
+
+
+def test_a_record_whose_parts_do_not_fit_is_refused():
+    with pytest.raises(relfit.InputError, match="score: expected a model, a task, an item and an epoch for each score"):
+        record(score=[1.0])
+
+
+@pytest.mark.parametrize("options", [{"metric": 3}, {"filter": b"x"}, {"task": [3]}, {"task": 3}])
+def test_options_of_another_kind(options):
+    (name,) = options
+    with pytest.raises(relfit.InputError, match=f"^{name}: expected a name"):
+        relfit.read_evals(LOGS, **options)
+
+
+def test_long_prompts_are_cut_and_half_letters_replaced():
+    from relfit.data.evals.base import LONGEST_PROMPT, shortened
+
+    assert shortened("x" * 5000) == "x" * LONGEST_PROMPT + "…"
+    assert shortened("\ud83d") == "?"
+    assert shortened(" ") is None
+    assert shortened(["x"]) is None

@@ -1,0 +1,138 @@
+"""Folders in the form that HELM writes; the numbers are made by hand."""
+
+import json
+
+import pytest
+
+import relfit
+from relfit.data.evals import read_evals
+
+RUN = "mmlu:subject=anatomy,method=joint,model=openai_{}"
+
+
+def stat(name, mean, split="test", **more):
+    """HELM's Stat of one value; without a value it has a count of 0 and no mean."""
+    held = {"count": 0, "sum": 0} if mean is None else {"count": 1, "sum": mean, "mean": mean}
+    return {"name": {"name": name, "split": split}, **held, **more}
+
+
+def instance(id, mean, trial=0, split="test", perturbation=None, metric="exact_match"):
+    stats = [stat("num_references", 4, split), stat("quasi_exact_match", 1.0, split), stat(metric, mean, split)]
+    changed = {} if perturbation is None else {"perturbation": {"name": perturbation}}
+    return {"instance_id": id, "train_trial_index": trial, **changed, "stats": stats}
+
+
+def write_run(folder, model, instances, run=RUN, questions=None, spec=True):
+    path = folder / run.format(model)
+    path.mkdir(parents=True)
+    (path / "per_instance_stats.json").write_text(json.dumps(instances))
+    if spec:
+        named = {"name": run.format(model), "adapter_spec": {"model": f"openai/{model}"}}
+        (path / "run_spec.json").write_text(json.dumps(named))
+    if questions is not None:
+        texts = [{"id": key, "input": {"text": text}} for key, text in questions.items()]
+        (path / "instances.json").write_text(json.dumps(texts))
+    return path
+
+
+def refusal(*args, **options):
+    with pytest.raises(relfit.InputError) as caught:
+        read_evals(*args, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_runs_become_models_tasks_and_items(tmp_path):
+    """A trial is an epoch: item id1 of gpt2 has the mean (1 + 0)/2."""
+    questions = {"id1": "Where is the heart?", "id2": "Where is the knee?"}
+    write_run(
+        tmp_path, "gpt2", [instance("id1", 1.0), instance("id1", 0.0, 1), instance("id2", 1.0)], questions=questions
+    )
+    write_run(tmp_path, "gpt3", [instance("id2", 1.0), instance("id1", 1.0)], questions=questions)
+    evals = read_evals(tmp_path)
+    assert evals.models == ("openai/gpt2", "openai/gpt3")
+    assert evals.tasks == ("mmlu:subject=anatomy,method=joint",)
+    assert evals.metric == "exact_match"
+    (task,) = evals.tasks
+    assert evals.scores()["openai/gpt2"] == {(task, "id1"): 0.5, (task, "id2"): 1.0}
+    assert evals.epoch.tolist() == [1, 2, 1, 1, 1]
+    assert evals.prompts[task, "id1"] == "Where is the heart?"
+    assert read_evals(tmp_path, metric="num_references").score.tolist() == [4.0] * 5
+
+
+def test_names_from_the_folder(tmp_path):
+    write_run(tmp_path, "gpt2", [instance("id1", 1.0)], spec=False)
+    evals = read_evals(tmp_path)
+    assert (evals.models, evals.tasks) == (("openai_gpt2",), ("mmlu:subject=anatomy,method=joint",))
+
+
+def test_splits_and_perturbations(tmp_path):
+    """By default the test split as it is: one instance of four."""
+    instances = [
+        instance("id1", 1.0),
+        instance("id2", 0.0, split="valid"),
+        instance("id1", 0.25, perturbation="typos"),
+        instance("id2", 0.5, split="valid", perturbation="typos"),
+    ]
+    write_run(tmp_path, "gpt2", instances)
+    evals = read_evals(tmp_path)
+    assert evals.score.tolist() == [1.0]
+    (task,) = evals.tasks
+    assert evals.notes[0] == f"{task}: 3 instances of another split or of a perturbation are left out (filter)"
+    assert read_evals(tmp_path, filter="typos").score.tolist() == [0.25, 0.5]
+    assert refusal(tmp_path, filter="upper").startswith("filter: expected 'test', 'typos' or 'valid' in ")
+    assert "expected each item once, got 'id2' 2 times" in refusal(tmp_path, filter="valid")
+
+
+def test_questions_that_differ_are_named(tmp_path):
+    for model, text in (("gpt2", "Where is the heart?"), ("gpt3", "Where is the knee?")):
+        path = write_run(tmp_path, model, [instance("id1", 1.0)])
+        state = {"request_states": [{"instance": {"id": "id1", "input": {"text": text}}}, {"instance": 3}, 4]}
+        (path / "scenario_state.json").write_text(json.dumps(state))
+    assert "item 'id1' of 'mmlu:subject=anatomy,method=joint' is not the same question" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("contents", ["3", '{"a": 1}', '[3, {"id": 4}, {"id": "id1", "input": [1]}]', "null"])
+def test_questions_of_another_kind_are_not_used(tmp_path, contents):
+    path = write_run(tmp_path, "gpt2", [instance("id1", 1.0)])
+    (path / "instances.json").write_text(contents)
+    assert read_evals(tmp_path).prompts == {}
+
+
+def test_a_metric_without_a_value_is_unscored(tmp_path):
+    write_run(tmp_path, "gpt2", [instance("id1", None), instance("id2", 1.0)])
+    evals = read_evals(tmp_path)
+    assert len(evals.scores()["openai/gpt2"]) == 1
+    assert evals.notes[-1] == "scores that are missing in the logs: 1 of openai/gpt2"
+
+
+def test_no_metric_that_is_known_to_matter(tmp_path):
+    path = write_run(tmp_path, "gpt2", [{"instance_id": "id1", "stats": [stat("num_references", 4), stat("rare", 1)]}])
+    assert refusal(path) == (
+        f"metric: expected one of 'num_references' or 'rare' for {path / 'per_instance_stats.json'}, got none"
+    )
+    assert read_evals(path, metric="rare").score.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([], "expected a list of instances, got none"),
+        ({}, "expected a list of instances, got something else"),
+        ([3], "expected instances with 'stats'"),
+        ([{"instance_id": "a", "stats": 3}], "expected instances with 'stats'"),
+        ([{"instance_id": "a", "stats": [{"name": "acc"}]}], "expected instances with 'stats'"),
+        ([{"instance_id": "a", "stats": []}], "expected instances with numbers, got none; did the run finish?"),
+        ([instance(None, 1.0)], "instance 1: expected text in 'instance_id', got nothing"),
+        ([instance("a", "x")], "expected a number for 'exact_match', got text"),
+        ([instance("a", [1])], "expected a number for 'exact_match', got a list"),
+    ],
+)
+def test_records_of_another_kind(tmp_path, records, message):
+    assert message in refusal(write_run(tmp_path, "gpt2", records))
+
+
+def test_a_file_that_is_cut_off(tmp_path):
+    path = write_run(tmp_path, "gpt2", [instance("id1", 1.0)]) / "per_instance_stats.json"
+    path.write_text(path.read_text()[:-3])
+    assert "expected JSON, which is cut off or damaged here" in refusal(path)

@@ -1,0 +1,251 @@
+"""Logs that lm-evaluation-harness wrote (scripts/eval_fixtures.py), and what can go wrong with such logs."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+import relfit
+from relfit.data.evals import base, read_evals
+
+LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
+SUMS, DOUBLES = (f"samples_{task}_2026-01-02T03-04-05.678901.jsonl" for task in ("sums", "doubles"))
+RESULTS = "results_2026-01-02T03-04-05.678901.json"
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """A copy of the logs that a test may change."""
+    return Path(shutil.copytree(LOGS, tmp_path / "logs"))
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_lines(path, lines):
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def change(path, number, **values):
+    """Set keys of one line; a value of ... takes the key out."""
+    lines = lines_of(path)
+    lines[number] = {key: value for key, value in {**lines[number], **values}.items() if value is not ...}
+    write_lines(path, lines)
+
+
+def refusal(*args, **options):
+    with pytest.raises(relfit.InputError) as caught:
+        read_evals(*args, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "filter"),
+    [
+        ("sums", "acc", "none"),
+        ("sums", "acc_norm", "none"),
+        ("doubles", "exact_match", "strict-match"),
+        ("doubles", "exact_match", "flexible-extract"),
+    ],
+)
+def test_task_means_are_those_of_the_harness(task, metric, filter):
+    evals = read_evals(LOGS, task=task, metric=metric, filter=filter)
+    assert set(evals.models) == {"small", "medium", "large"}
+    for model, scores in evals.scores().items():
+        results = json.loads((LOGS / model / RESULTS).read_text())
+        assert len(scores) == results["n-samples"][task]["effective"]
+        mean = sum(scores.values()) / len(scores)
+        assert mean == pytest.approx(results["results"][task][f"{metric},{filter}"], rel=0, abs=1e-12)
+
+
+def test_the_first_metric_and_filter_are_read_and_the_others_named():
+    evals = read_evals(LOGS)
+    assert evals.tasks == ("doubles", "sums")
+    assert evals.metric == "exact_match,strict-match and acc"
+    assert evals.higher_is_better is True
+    assert evals.notes == (
+        "doubles: scored by exact_match,strict-match; the logs also have exact_match,flexible-extract",
+        "sums: scored by acc; the logs also have acc_norm",
+    )
+    assert evals.prompts["sums", "0"] == "17 + 72 ="
+
+
+def test_items_are_joined_whatever_the_order_of_the_lines(logs):
+    before = read_evals(LOGS)
+    lines = lines_of(logs / "small" / SUMS)
+    random.Random(0).shuffle(lines)
+    write_lines(logs / "small" / SUMS, lines)
+    assert read_evals(logs).scores() == before.scores()
+
+
+def test_the_model_is_named_by_the_results_or_by_the_folder(logs):
+    (logs / "small" / RESULTS).unlink()
+    results = logs / "large" / RESULTS
+    results.write_text(results.read_text().replace('"model_name": "large"', '"model_name": "org/large"'))
+    (logs / "small").rename(logs / "tiny")
+    evals = read_evals(logs)
+    assert set(evals.models) == {"tiny", "medium", "org/large"}
+    assert evals.higher_is_better is True
+
+
+def test_logs_beside_a_named_results_file(logs):
+    """``--output_path out/run.json`` puts the logs of all models into one folder, told apart by their dates."""
+    for number, model in enumerate(("small", "large")):
+        for name in (SUMS, DOUBLES, RESULTS):
+            dated = name.replace("T03", f"T0{number}").replace("results", "run")
+            shutil.copy(LOGS / model / name, logs / dated)
+    flat = [path for path in logs.iterdir() if path.suffix == ".jsonl"]
+    assert set(read_evals(flat).models) == {"small", "large"}
+
+
+def test_patterns_of_tasks():
+    assert read_evals(LOGS, task="s*").tasks == ("sums",)
+    assert read_evals(LOGS, task=["sums", "doubles"]).tasks == ("doubles", "sums")
+    assert refusal(LOGS, task="mmlu") == "task: expected 'doubles' or 'sums', got 'mmlu'"
+
+
+def test_a_metric_of_the_whole_task_is_refused():
+    message = refusal(LOGS, task="sums", metric="mcc")
+    assert message.endswith(
+        "line 1: expected a number for 'mcc', got a list: it is computed from the whole task, and single items have no "
+        "score; choose another metric"
+    )
+
+
+def test_metrics_and_filters_that_are_not_there_are_refused_with_those_that_are():
+    assert refusal(LOGS, task="sums", metric="f2").startswith("metric: expected 'acc', 'mcc' or 'acc_norm' in ")
+    message = refusal(LOGS, task="doubles", filter="loose")
+    assert message.startswith("filter: expected 'strict-match' or 'flexible-extract' in ")
+
+
+def test_a_filter_leaves_tasks_without_filters_alone():
+    assert read_evals(LOGS, filter="flexible-extract").metric == "exact_match,flexible-extract and acc"
+
+
+@pytest.mark.parametrize("key", ["doc_hash", "target_hash"])
+def test_another_question_under_the_same_number_is_named(logs, key):
+    change(logs / "small" / SUMS, 7, **{key: "0" * 64})
+    message = refusal(logs)
+    assert (
+        f"item '7' of 'sums' is not the same question as in {logs / 'large' / SUMS} (1 of 30 items differ)" in message
+    )
+
+
+def test_logs_without_hashes_are_not_checked(logs):
+    change(logs / "small" / SUMS, 7, doc_hash=...)
+    assert read_evals(logs).scores() == read_evals(LOGS).scores()
+
+
+def test_another_prompt_for_the_same_question_is_fine(logs):
+    """Chat templates change the prompt and not the question."""
+    change(logs / "small" / SUMS, 7, prompt_hash="0" * 64)
+    assert read_evals(logs).scores() == read_evals(LOGS).scores()
+
+
+def test_two_runs_of_a_model_are_refused_and_names_tell_them_apart(logs):
+    again = Path(shutil.copytree(LOGS / "small", logs.parent / "again"))
+    assert "is a second run of 'small' on 'doubles', besides" in refusal([logs, again])
+    evals = read_evals({"before": logs / "small", "after": again})
+    assert evals.models == ("before", "after")
+    assert "expected runs of one model under the name 'x', got 'large' and 'medium'" in refusal({"x": logs})
+
+
+def test_a_log_given_twice_is_read_once(logs):
+    assert read_evals([logs, logs / "small", logs / "small" / SUMS]).scores() == read_evals(LOGS).scores()
+
+
+def test_an_item_twice_is_refused(logs):
+    lines = lines_of(logs / "small" / SUMS)
+    write_lines(logs / "small" / SUMS, [*lines, lines[3], lines[3]])
+    assert refusal(logs).endswith("expected each item once, got '3' 3 times; remove the copies")
+
+
+def test_another_metric_in_one_of_the_runs_is_refused(logs):
+    lines = [{**line, "metrics": ["acc_norm", "acc"]} for line in lines_of(logs / "small" / SUMS)]
+    write_lines(logs / "small" / SUMS, lines)
+    assert "expected one for 'sums', got 'acc' in" in refusal(logs)
+    assert read_evals(logs, task="sums", metric="acc").metric == "acc"
+
+
+def test_opposite_directions_are_refused(logs):
+    for model in ("small", "medium", "large"):
+        results = json.loads((logs / model / RESULTS).read_text())
+        results["higher_is_better"]["sums"]["acc"] = False
+        (logs / model / RESULTS).write_text(json.dumps(results))
+    message = refusal(logs)
+    assert message.startswith("metric: expected scores of one direction, got 'exact_match,strict-match' of 'doubles'")
+    assert read_evals(logs, task="sums").higher_is_better is False
+
+
+def test_missing_scores_are_not_zeros(logs):
+    change(logs / "small" / SUMS, 0, acc=None)
+    change(logs / "small" / SUMS, 1, acc=float("nan"))
+    evals = read_evals(logs, task="sums")
+    assert len(evals.scores()["small"]) == 28
+    assert evals.notes[-1] == "scores that are missing in the logs: 2 of small"
+
+
+def test_a_line_that_is_cut_off(logs):
+    path = logs / "small" / SUMS
+    path.write_bytes(path.read_bytes()[:-40])
+    assert f"{path}, line 30: expected JSON, which is cut off or damaged here" in refusal(logs)
+
+
+def test_a_line_that_is_too_long(logs, monkeypatch):
+    monkeypatch.setattr(base, "LONGEST_LINE", 2**10)
+    path = logs / "small" / SUMS
+    change(path, 4, doc="x" * 2**10)
+    assert f"{path}, line 5: expected at most 0 MiB in a line, got more" in refusal(logs)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"doc_id": None}, "expected text in 'doc_id', got nothing"),
+        ({"doc_id": [1]}, "expected text in 'doc_id', got [1]"),
+        ({"doc_id": True}, "expected text in 'doc_id', got True"),
+        ({"doc_id": 10**400}, "expected text in 'doc_id', got 1000"),
+        ({"doc_id": "\ud800"}, r"expected text in 'doc_id', got '\ud800'"),
+        ({"filter": {}}, "expected text in 'filter', got {}"),
+        ({"metrics": "acc"}, "expected the names of the scores in 'metrics', got none"),
+        ({"metrics": [1]}, "expected the names of the scores in 'metrics', got none"),
+        ({"acc": "0.5"}, "expected a number for 'acc', got text; choose another metric"),
+        ({"acc": {"a": 1}}, "expected a number for 'acc', got an object; choose another metric"),
+        ({"acc": 10**400}, "expected a finite number for 'acc', got inf"),
+        ({"acc": float("inf")}, "expected a finite number for 'acc', got inf"),
+        ({"acc": ...}, "expected a score under 'acc', got none"),
+    ],
+)
+def test_lines_of_another_kind(logs, values, message):
+    change(logs / "small" / SUMS, 0, **values)
+    assert message in refusal(logs, task="sums", metric="acc")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_empty_logs(logs, text):
+    (logs / "small" / SUMS).write_text(text)
+    assert "expected a line for every document, got an empty file" in refusal(logs)
+
+
+@pytest.mark.parametrize("text", ["[1]\n", "3\n", '"x"\n'])
+def test_lines_that_are_no_objects(logs, text):
+    (logs / "small" / SUMS).write_text(text)
+    assert "line 1: expected a JSON object, got" in refusal(logs)
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "1" * 5000, "\x00", '{"a": 1} {'])
+def test_lines_that_are_no_json(logs, text):
+    (logs / "small" / SUMS).write_text(text)
+    assert "line 1: expected JSON, which is cut off or damaged here" in refusal(logs)
+
+
+@pytest.mark.parametrize(
+    "contents", ["[]", '{"model_name": 3, "higher_is_better": {"sums": 1}}', '{"higher_is_better": []}']
+)
+def test_results_of_another_kind_are_not_used(logs, contents):
+    (logs / "small" / RESULTS).write_text(contents)
+    assert "small" in read_evals(logs).models
