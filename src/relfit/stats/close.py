@@ -163,14 +163,15 @@ class CloseLaw:
         together = np.clip((self.together[np.ix_(models, models)] - _APART) / (1.0 - _APART), 0.0, 1.0)
         return np.maximum(self._signal(variance, second), together)
 
-    def _at_tie(self, values: Array, models: Rows) -> tuple[Array, Array, Array]:
-        """The law of the differences of these models where they all tie.
+    def _at_tie(self, values: Array, models: Rows, above: Array) -> tuple[Array, Array, Array]:
+        """The law of the differences of these models where they all tie, but for what some are `above` (l,) the others.
 
         (k, k) each: the covariance of first-order parts to draw from, the first-order variances of the differences, and
         the third cumulants of the differences.
         """
         both, lengths = np.ix_(models, models), self.lengths(values)[models]
-        tie, common = np.full(len(values), max(float(values[models].mean()), 0.0)), float(lengths.mean())
+        tie = max(float((values - above)[models].mean()), 0.0) + above
+        common = float(self.lengths(values - above)[models].mean()) + above[models]
         pooled, first, second, third = (
             self._pooled(values, tie, models),
             *(matrix[both] for matrix in (self.first, self.second, self.third)),
@@ -180,7 +181,7 @@ class CloseLaw:
         doubt = np.clip((together - _APART) / (1.0 - _APART), 0.0, 1.0) / (4.0 * np.maximum(1.0 - together, 1e-9))
         size = np.square((lengths[:, None] + lengths) / 2.0)
         moved = _ratio(size, size + doubt * (whole[:, None] + whole) / 2.0)
-        ratio = _ratio(np.full_like(lengths, common), lengths)
+        ratio = _ratio(common, lengths)
         own, other = ratio[:, None] ** (moved / 2.0), ratio ** (moved / 2.0)
 
         def contrasts(matrix: Array) -> Array:
@@ -220,7 +221,7 @@ class CloseLaw:
                 models = np.flatnonzero(contenders | ~others)
                 place, key = int(np.flatnonzero(models == i)[0]), models.tobytes()
                 if margin or key not in laws:
-                    laws[key] = self._at_tie(values - margin * ~others, models)
+                    laws[key] = self._at_tie(values, models, margin * ~others)
                 covariance, variances, cumulants = laws[key]
                 # A model that is left out has its second-order part only, and a pair without variance drops out.
                 error, skewness = np.sqrt(apart[i]), np.zeros(count)
