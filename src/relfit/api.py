@@ -173,7 +173,7 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "dependence": estimate.dependence,
         "pair_count": getattr(estimator, "pairs", None),
         "block_count": getattr(estimator, "blocks", None),
-        "variance": "corrected" if estimator.corrected else None,
+        "variance": None if estimator.variance == "auto" else estimator.variance,
         "locations": None if estimate.locations is None else estimate.locations.points,
         "inputs": {
             "reference": data.digests.get(None),

@@ -1,15 +1,16 @@
-"""The law of models close to the data, and the best set that uses it."""
+"""The law of squared distances with both its parts, and the best set that uses it."""
 
 import math
 
 import numpy as np
 import pytest
-from refusals import refused
 
 import relfit
-from relfit.stats.close import CloseLaw
+from relfit.stats import close
+from relfit.stats.close import CloseLaw, Noise
+from relfit.stats.joint import Psi
 
-SECOND_ORDER = relfit.Complete(variance="second-order")
+PROJECTION = relfit.Complete(variance="projection")
 
 
 def shifted(rng, shifts, n=200, d=10):
@@ -18,138 +19,216 @@ def shifted(rng, shifts, n=200, d=10):
     return rng.normal(size=(n, d)), models
 
 
-def law(second_order, draws=200_000, **parts):
-    """A law without features: the second-order parts are normal."""
-    rng, count = np.random.default_rng(0), len(second_order)
-    second = np.sqrt(np.diag(second_order))[:, None] * rng.standard_normal((count, draws))
-    normal, first = rng.standard_normal((count, draws)), np.zeros((count, count))
-    return CloseLaw(first, parts.get("along", np.ones(count)), second_order, second, normal, np.ones(draws))
+def law(first, second, *, trace=1.0, components=1e6, third=0.0):
+    """A law whose second-order parts are nearly normal."""
+    count = len(first)
+    return CloseLaw(
+        np.asarray(first), np.asarray(second), np.full(count, trace), components, np.full((count, count), third)
+    )
+
+
+def outcome(law, values, margin=0.0):
+    """p-values and ratios, with so many degrees of freedom that standard errors are known."""
+    generators = [np.random.default_rng([7, k]) for k in range(len(values) + 1)]
+    noise = Noise.drawn(generators[1:], generators[0])
+    log_p, ratios = law.test(np.asarray(values), margin, -5.0, np.full(len(values), math.inf), noise)
+    return np.exp(log_p), ratios
 
 
 def test_two_models_at_the_data_have_the_z_test_of_the_second_order_part():
-    """D_0 = 0: the first-order part vanishes, and p = Φ(−gap/√(S2_11 + S2_22))."""
-    values = np.array([-0.03, 0.02])
-    log_p, ratio = law(np.diag([4e-4, 5e-4])).test(values, 0.0, -3.0)
-    assert ratio[1, 0] == pytest.approx(0.05 / 0.03, rel=0.01)
-    assert math.exp(log_p[1]) == pytest.approx(0.0478, abs=0.002)
+    """D_0 = 0 and V − 2·S2 = 0: the first-order part vanishes, and p = Φ(−gap/√(S2_11 + S2_22))."""
+    p, ratio = outcome(law(np.zeros((2, 2)), np.diag([4e-4, 5e-4])), [-0.03, 0.02])
+    assert ratio[1, 0] == pytest.approx(0.05 / 0.03)
+    # 4000 draws: one standard error is 0.0034.
+    assert p[1] == pytest.approx(0.0478, abs=0.012)
 
 
 def test_the_variance_of_a_model_far_off_is_that_of_the_tie():
-    """At the tie D_0 = (0.1 + 0.3)/2 both have variance D_0 w, whatever their own estimates are."""
-    _, ratio = law(1e-12 * np.eye(2), along=np.array([0.01, 0.02])).test(np.array([0.1, 0.3]), 0.0, -5.0)
-    assert ratio[1, 0] == pytest.approx(0.2 / math.sqrt(0.2 * 0.03), rel=0.01)
+    """At the tie D_0 = (0.1 + 0.3)/2 both have variance D_0 w, w = V/D, whatever their own estimates are."""
+    _, ratio = outcome(law(np.diag([0.1 * 0.01, 0.3 * 0.02]), 1e-12 * np.eye(2)), [0.1, 0.3])
+    assert ratio[1, 0] == pytest.approx(0.2 / math.sqrt(0.2 * 0.03), rel=1e-3)
 
 
 def test_a_margin_moves_the_tie():
     """With δ = 0.1 the tie is D_1 = D_0 + 0.1 at D_0 = (0.1 + 0.2)/2."""
-    _, ratio = law(1e-12 * np.eye(2), along=np.array([0.01, 0.02])).test(np.array([0.1, 0.3]), 0.1, -5.0)
-    assert ratio[1, 0] == pytest.approx(0.1 / math.sqrt(0.15 * 0.01 + 0.25 * 0.02), rel=0.01)
+    _, ratio = outcome(law(np.diag([0.1 * 0.01, 0.3 * 0.02]), 1e-12 * np.eye(2)), [0.1, 0.3], margin=0.1)
+    assert ratio[1, 0] == pytest.approx(0.1 / math.sqrt(0.15 * 0.01 + 0.25 * 0.02), rel=1e-3)
+
+
+def test_near_copies_keep_the_variance_of_their_difference():
+    """Two models that err together: V − 2·S2 of the difference is far above its noise, though both D are not."""
+    first = np.array([[1.0, 0.98], [0.98, 1.0]]) * 1e-4
+    second = np.array([[1.0, 0.9999], [0.9999, 1.0]]) * 1e-4
+    _, ratio = outcome(law(first, second, components=4.0), [0.004, 0.007])
+    assert ratio[1, 0] == pytest.approx(0.003 / math.sqrt(4e-6 + 2e-8), rel=0.05)
+
+
+def test_second_order_draws_have_the_covariance_and_skewness_of_their_components(rng):
+    """Three components: a sum of three squares of normal numbers has skewness √(8/3)."""
+    second = np.array([[4.0, 1.0], [1.0, 1.0]])
+    noise = Noise.drawn([rng, rng], rng)
+    draws = np.concatenate([law(np.zeros((2, 2)), second, components=3.0)._second(noise) for _ in range(20)], axis=1)
+    np.testing.assert_allclose(np.cov(draws), second, rtol=0.1)
+    skewness = np.mean(draws[0] ** 3) / np.mean(draws[0] ** 2) ** 1.5
+    assert skewness == pytest.approx(math.sqrt(8.0 / 3.0), rel=0.1)
+    many = law(np.zeros((2, 2)), second, components=1e6)._second(noise)
+    assert abs(np.mean(many[0] ** 3) / np.mean(many[0] ** 2) ** 1.5) < 0.25
+
+
+def test_components_of_equal_eigenvalues_are_counted(rng):
+    """Rows whose linear kernel has K equal eigenvalues: C = I_K, so tr C² = tr C³ = K and (tr C²)³/(tr C³)² = K."""
+    from relfit.estimators.designs import components
+
+    rows = rng.normal(size=(400, 5))
+    matrix = rows @ rows.T
+    np.fill_diagonal(matrix, 0.0)
+    assert components(matrix[None]) == pytest.approx(5.0, rel=0.2)
+
+
+def test_hall_only_lowers_and_is_inverted():
+    ratio, skewness = np.array([2.5, 2.5, -1.0, -math.inf]), np.array([-0.4, 0.4, -0.4, -0.4])
+    corrected = close.skewed(ratio, skewness)
+    assert corrected[0] < 2.0
+    assert corrected[1] == 2.5
+    assert corrected[3] == -math.inf
+    np.testing.assert_allclose(close.reach(corrected[:1], skewness[:1]), ratio[:1], rtol=1e-9)
+    np.testing.assert_array_equal(close.reach(np.array([2.0]), np.array([0.3])), [2.0])
+
+
+def test_third_cumulants_are_those_of_the_differences(rng):
+    """κ₃ of D_i − D_j is own_i − own_j − 3(κ_iij − κ_jji); here from the rows themselves."""
+    rows, models = rng.exponential(size=(50, 2)), (rng.exponential(size=30), rng.exponential(size=40))
+    rows, models = rows - rows.mean(axis=0), tuple(x - x.mean() for x in models)
+    third = Psi(rows, models).third()
+    direct = (
+        ((rows[:, 0] - rows[:, 1]) ** 3).sum() / 50**3 + (models[0] ** 3).sum() / 30**3 - (models[1] ** 3).sum() / 40**3
+    )
+    assert third[0, 0] - third[1, 1] - 3.0 * (third[0, 1] - third[1, 0]) == pytest.approx(direct)
 
 
 def test_some_of_the_models_have_their_part_of_the_law():
-    whole = law(np.diag([1e-4, 2e-4, 3e-4]), draws=50)
+    whole = law(np.diag([1.0, 2.0, 3.0]), np.diag([1e-4, 2e-4, 3e-4]))
     part = whole.at([2, 0])
-    np.testing.assert_array_equal(part.second, whole.second[[2, 0]])
-    np.testing.assert_array_equal(np.diag(part.second_order), [3e-4, 1e-4])
+    np.testing.assert_array_equal(np.diag(part.second), [3e-4, 1e-4])
+    np.testing.assert_array_equal(np.diag(part.first), [3.0, 1.0])
 
 
 def test_the_covariance_is_that_of_the_estimates(rng):
     """Models at the data, where V counts twice what the law counts once."""
-    gaps, variances = [], {"projection": [], "second-order": []}
+    gaps, plain, both = [], [], []
     for seed in range(80):
         reference, models = shifted(rng, [0.0, 0.0], n=60, d=3)
-        for variance, found in variances.items():
-            estimator = relfit.Complete(variance=variance)
-            joint = relfit.estimate(reference, models, estimator=estimator, kernel=relfit.Gaussian(2.0), rng=seed)
-            found.append(joint.covariance[0, 0] + joint.covariance[1, 1] - 2.0 * joint.covariance[0, 1])
+        joint = relfit.estimate(reference, models, kernel=relfit.Gaussian(2.0), rng=seed)
+        for covariance, variances in ((joint.covariance, plain), (joint.close.covariance(joint.values), both)):
+            variances.append(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1])
         gaps.append(joint.values[0] - joint.values[1])
-    true, means = np.var(gaps), {name: np.mean(found) for name, found in variances.items()}
     # The variance of 80 differences is known to ± 16% (one standard error).
-    assert 0.65 * true < means["second-order"] < 1.8 * true
-    assert means["projection"] > 1.15 * means["second-order"]
+    assert 0.65 * np.var(gaps) < np.mean(both) < 1.8 * np.var(gaps)
+    assert np.mean(plain) > 1.15 * np.mean(both)
 
 
 def test_it_finds_what_the_projection_misses(rng):
-    found, wrong = {"projection": 0, "second-order": 0}, 0
+    found, wrong = {"auto": 0, "projection": 0}, 0
     for seed in range(30):
         reference, models = shifted(rng, [0.1] * 5 + [0.4])
         for variance in found:
             result = relfit.compare(reference, models, estimator=relfit.Complete(variance=variance), rng=seed)
             found[variance] += bool(result.worse[-1])
-            wrong += int(result.worse[:-1].sum()) if variance == "second-order" else 0
-    assert found["second-order"] >= found["projection"] + 4
+            wrong += int(result.worse[:-1].sum()) if variance == "auto" else 0
+    assert found["auto"] >= found["projection"] + 4
     # 150 hypotheses at level .05, of which those of one trial are dependent.
     assert wrong <= 20
 
 
-def test_the_order_of_the_models_changes_nothing(rng):
-    reference, models = shifted(rng, [0.0, 0.2, 0.5])
-    result = relfit.compare(reference, models, estimator=SECOND_ORDER, rng=0)
-    turned = relfit.compare(reference, dict(reversed(models.items())), estimator=SECOND_ORDER, rng=0)
-    np.testing.assert_allclose(turned.pvalue[::-1], result.pvalue, rtol=1e-9)
-    np.testing.assert_allclose(turned.standard_error[::-1], result.standard_error, rtol=1e-9)
+def densities(shifts):
+    """Normal densities with these shifts of the first coordinate."""
+    means = [np.array([shift, 0.0]) for shift in shifts]
+    return {f"m{i}": relfit.Density(score=lambda x, mean=mean: mean - x, dim=2) for i, mean in enumerate(means)}
+
+
+@pytest.mark.parametrize("kind", ["samples", "densities", "target", "shared", "paired"])
+def test_the_order_of_the_models_changes_nothing(rng, kind):
+    reference, models = shifted(rng, [0.0, 0.2, 0.5], d=2)
+    options = {"dependence": kind} if kind in ("shared", "paired") else {}
+    if kind == "densities":
+        models = densities([0.0, 0.2, 0.5])
+    if kind == "target":
+        reference = relfit.Density(score=lambda x: -x, dim=2)
+    result = relfit.compare(reference, models, rng=0, **options)
+    assert result.variance == "second-order"
+    turned = relfit.compare(reference, dict(reversed(models.items())), rng=0, **options)
+    np.testing.assert_allclose(turned.pvalue[::-1], result.pvalue, rtol=1e-6)
+    np.testing.assert_allclose(turned.standard_error[::-1], result.standard_error, rtol=1e-6)
+
+
+def test_the_second_order_part_from_pairs_is_that_from_all_rows(rng):
+    """For paired rows it comes from random pairs; with rows that are independent all the same both must agree."""
+    reference, models = shifted(rng, [0.0, 0.3], n=300, d=2)
+    options = {"kernel": relfit.Gaussian(1.5), "rng": 0}
+    exact = relfit.estimate(reference, models, **options).close
+    sampled = relfit.estimate(reference, models, dependence="paired", **options).close
+    np.testing.assert_allclose(np.diag(sampled.second), np.diag(exact.second), rtol=0.15)
+    np.testing.assert_allclose(sampled.trace, exact.trace, rtol=0.15)
+    assert 0.4 < sampled.components / exact.components < 2.5
 
 
 def test_the_result_is_written_decided_and_shown_again(rng, tmp_path):
     reference, models = shifted(rng, [0.0, 0.2, 0.5])
-    result = relfit.compare(reference, models, estimator=SECOND_ORDER, rng=0)
+    result = relfit.compare(reference, models, rng=0)
     assert result.variance == "second-order"
     assert not any("so well" in note for note in result.warnings)
-    assert relfit.Comparison.from_json(result.to_json()).to_json() == result.to_json()
-    joint = relfit.estimate(reference, models, estimator=SECOND_ORDER, rng=0)
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.to_json() == result.to_json()
+    np.testing.assert_array_equal(again.pair_intervals(), result.pair_intervals())
+    joint = relfit.estimate(reference, models, rng=0)
     np.testing.assert_array_equal(relfit.decide(joint, rng=0).pvalue, result.pvalue)
     result.report(tmp_path / "page.html", (reference, models))
-    page = (tmp_path / "page.html").read_text(encoding="utf-8").replace("&#39;", "'").replace("&#34;", '"')
-    assert "variance='second-order'" in page
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "second-order noise dominates; the law used here allows for it" in page
     assert "first- and second-order parts" in result.methods_text()
+
+
+def test_other_tests_keep_plain_variances(rng):
+    reference, models = shifted(rng, [0.0, 0.2, 0.5])
+    result = relfit.compare(reference, models, test="relpsi", rng=0)
+    assert result.variance is None
+    plain = relfit.compare(reference, models, test="relpsi", estimator=PROJECTION, rng=0)
+    np.testing.assert_array_equal(result.pvalue, plain.pvalue)
+    joint = relfit.estimate(reference, models, rng=0)
+    np.testing.assert_array_equal(relfit.decide(joint, test="relpsi").pvalue, plain.pvalue)
+
+
+def test_a_plan_from_a_result_starts_from_plain_variances(rng):
+    """V of the plan holds the second-order part twice, from the result as from the estimate."""
+    reference, models = shifted(rng, [0.0, 0.6], n=200, d=2)
+    result, joint = relfit.compare(reference, models, rng=0), relfit.estimate(reference, models, rng=0)
+    pilot = result.pilot()
+    gap = pilot.covariance[0, 0] + pilot.covariance[1, 1] - 2.0 * pilot.covariance[0, 1]
+    plain = joint.covariance[0, 0] + joint.covariance[1, 1] - 2.0 * joint.covariance[0, 1]
+    assert gap == pytest.approx(plain, rel=0.1)
+    assert relfit.plan(result, trials=100, rng=0).needed("m1", "best-set") > 0
 
 
 def test_tensors_have_the_same_law(rng):
     torch = pytest.importorskip("torch")
     reference, models = shifted(rng, [0.0, 0.3], n=80)
-    plain = relfit.compare(reference, models, estimator=SECOND_ORDER, rng=0)
+    plain = relfit.compare(reference, models, rng=0)
     tensors = {name: torch.as_tensor(rows) for name, rows in models.items()}
-    other = relfit.compare(torch.as_tensor(reference), tensors, estimator=SECOND_ORDER, rng=0)
+    other = relfit.compare(torch.as_tensor(reference), tensors, rng=0)
     np.testing.assert_allclose(other.pvalue, plain.pvalue, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "came"),
-    [
-        ({"test": "relpsi"}, 'test="relpsi"'),
-        ({"dependence": "shared"}, 'dependence="shared"'),
-        ({"groups": {"reference": np.arange(60), "a": np.arange(60), "b": np.arange(60)}}, "groups"),
-        ({"kernel": [relfit.Gaussian(1.0), relfit.Gaussian(2.0)]}, "several kernels"),
-        ({"compute": relfit.Compute(memory="1GB")}, "memory"),
-    ],
-)
-def test_what_it_is_not_known_for_is_refused(rng, options, came):
-    reference, models = shifted(rng, [0.0, 0.0], n=60)
-    call = lambda: relfit.compare(reference, models, estimator=SECOND_ORDER, **options)  # noqa: E731
-    refused(call, 'variance="second-order"', f"got {came}")
-
-
-def test_densities_are_refused(rng):
-    densities = {name: relfit.Density(score=lambda x: -x, dim=2) for name in "ab"}
-    call = lambda: relfit.compare(rng.normal(size=(60, 2)), densities, estimator=SECOND_ORDER)  # noqa: E731
-    refused(call, 'variance="second-order"', "KSD")
-
-
-def test_what_does_not_know_the_law_refuses_it(rng):
-    reference, models = shifted(rng, [0.0, 0.2], n=60)
-    result = relfit.compare(reference, models, estimator=SECOND_ORDER, rng=0)
-    joint = relfit.estimate(reference, models, estimator=SECOND_ORDER, rng=0)
-    refused(lambda: relfit.decide(joint, test="relpsi"), 'test="relpsi"', "second-order")
-    refused(lambda: relfit.compare_pair(reference, *models.values(), estimator=SECOND_ORDER), "a fixed pair")
-    refused(lambda: relfit.plan(joint), "pilot: ", "second-order")
-    refused(lambda: relfit.plan(result), "pilot: ", "second-order")
-    refused(result.plot_power, "second-order")
+def test_groups_and_several_kernels_have_plain_variances(rng):
+    reference, models = shifted(rng, [0.0, 0.3], n=80)
+    labels = {"reference": np.arange(80), **{name: np.arange(80) for name in models}}
+    assert relfit.compare(reference, models, groups=labels, rng=0).variance is None
+    assert relfit.compare(reference, models, kernel=[relfit.Gaussian(1.0), relfit.IMQ()], rng=0).variance is None
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("rows", ["constant", "far apart", "equal to the data"])
 def test_rows_without_variance_have_no_law(rng, rows):
-    """No division by a variance of 0, and the verdicts of the default variance."""
+    """No division by a variance of 0, and the verdicts of the projection."""
     reference, models = shifted(rng, [0.0, 1.0], n=60, d=2)
     options = {"rng": 0}
     if rows == "constant":
@@ -158,7 +237,9 @@ def test_rows_without_variance_have_no_law(rng, rows):
         options["kernel"] = relfit.Gaussian(1e-6)
     else:
         models["m0"] = reference[::-1].copy()
-    result = relfit.compare(reference, models, estimator=SECOND_ORDER, **options)
-    np.testing.assert_array_equal(result.worse, relfit.compare(reference, models, **options).worse)
+    result = relfit.compare(reference, models, **options)
+    np.testing.assert_array_equal(
+        result.worse, relfit.compare(reference, models, estimator=PROJECTION, **options).worse
+    )
     assert np.isfinite(result.standard_error).all()
     assert np.isfinite(result.pvalue).all()

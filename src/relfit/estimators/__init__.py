@@ -70,7 +70,8 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
             "the kernel takes one value on all pairs of rows, so the models cannot be told apart; choose a bandwidth "
             "near the median distance"
         )
-    fractions = () if joint.near_degeneracy is None else joint.near_degeneracy
+    # The law with both parts finds differences there, too.
+    fractions = () if joint.near_degeneracy is None or joint.close is not None else joint.near_degeneracy
     close = [name for name, fraction in zip(joint.names, fractions, strict=False) if fraction > NEAR_DEGENERATE]
     if close:
         fit = "fit" if len(close) > 1 else "fits"

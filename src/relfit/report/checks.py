@@ -75,7 +75,7 @@ def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensi
         each += [_kernel(comparison), _bandwidth(comparison, recalled, sensitivity)]
     if comparison.near_degeneracy is not None:
         parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
-        each.append(_degeneracy(parts, all_rows=comparison.locations is None))
+        each.append(_parts(comparison, parts))
     if kind == "samples":
         each.append(_shared_rows(comparison, recalled))
     if kind == "densities":
@@ -108,18 +108,22 @@ def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: S
     return Check(title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",))
 
 
-def _degeneracy(parts: Mapping[str, float], *, all_rows: bool) -> Check:
+def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
+    """Which part of the variances dominates, and what follows from it."""
     title, close = "Models very close to the data", [name for name, part in parts.items() if part > NEAR_DEGENERATE]
     if not close:
         most = f"{100 * max(parts.values()):.0f}%"
         text = f"None: second-order noise makes up at most {most} of any variance, so the normal approximation holds."
         return Check(title, "good", (text,))
+    which = f"{listed(close)} {'are' if len(close) > 1 else 'is'} so close to the data that"
+    if comparison.variance == "second-order":
+        return Check(title, "good", (f"{which} second-order noise dominates; the law used here allows for it.",))
     text = (
-        f"{listed(close)} {'are' if len(close) > 1 else 'is'} so close to the data that the usual approximation is "
-        "conservative: false alarms are rarer than stated, but real differences may be missed."
+        f"{which} the usual approximation is conservative: false alarms are rarer than stated, but real differences "
+        "may be missed."
     )
-    remedy = "The linear and incomplete estimators do not have this weakness, but need more rows."
-    return Check(title, "mind", (text, remedy) if all_rows else (text,))
+    remedy = "The best set, and the linear and incomplete estimators with more rows, do not have this weakness."
+    return Check(title, "mind", (text, remedy) if comparison.locations is None else (text,))
 
 
 def _shared_rows(comparison: Comparison, recalled: Recalled | None) -> Check:
@@ -300,14 +304,20 @@ def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Run
     """
     test, seed = used_test(comparison), comparison.seed or 0
     dependence: Any = comparison.dependence or "independent"
-    estimate = EstimateSettings(kernel, Complete(comparison.variance or "auto"), dependence, seed, runtime)
+    estimator = Complete(recorded_variance(comparison) or "auto")
+    estimate = EstimateSettings(kernel, estimator, dependence, seed, runtime)
     testing, selection = data, None
     if test.split is not None:
         selecting, testing = split(data, test.split, dependence, seed)
         selection = joint_estimate(selecting, estimate)
-    joint = joint_estimate(testing, estimate)
+    joint = test.prepared(joint_estimate(testing, estimate))
     criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
     return joint, test.decide(joint, criteria, selection)
+
+
+def recorded_variance(comparison: Comparison) -> str | None:
+    """The option of `Complete` that gives the variance of a comparison; None for the default."""
+    return None if comparison.variance == "second-order" else comparison.variance
 
 
 def used_test(comparison: Comparison) -> Test:

@@ -18,7 +18,7 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
-from relfit.report.checks import bandwidth_sensitivity, checks, rows_advice, used_test
+from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice, used_test
 from relfit.report.examples import check_items, strips
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.formats import methods_text
@@ -194,7 +194,8 @@ def python_call(comparison: Comparison) -> str | None:
     if not words.measure_of(comparison).pairs or comparison.kernel is None or comparison.bandwidth_rule == "selected":
         return None
     test, default = used_test(comparison), Settings()
-    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count, "variance": comparison.variance}
+    variance = recorded_variance(comparison)
+    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count, "variance": variance}
     used = {name: value for name, value in counts.items() if value is not None}
     estimator = ESTIMATORS[comparison.estimator or Complete.name](**used)
     options = {

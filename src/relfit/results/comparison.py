@@ -439,7 +439,7 @@ def comparison(
     errors = np.array([difference_variance(joint.covariance, i, decision.best) ** 0.5 for i in range(len(joint.names))])
     status = []
     for (name, original), i in zip(originals.items(), index, strict=True):
-        near = joint.near_degeneracy is not None and joint.near_degeneracy[i] > NEAR_DEGENERATE
+        near = joint.near_degeneracy is not None and joint.near_degeneracy[i] > NEAR_DEGENERATE and joint.close is None
         copied = () if name == original else (f"duplicate of {original}",)
         status.append((*copied, *decision.status[i], *(("near-degenerate",) if near else ())))
     worse = decision.worse[index]
