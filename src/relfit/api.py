@@ -31,7 +31,7 @@ from relfit.results.serial import VERSIONS
 from relfit.settings import Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.pairs import PAIR_TESTS
+from relfit.stats.pairs import PAIR_TESTS, relative_z
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
@@ -302,6 +302,8 @@ def compare_pair(
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
         joint = _estimated(plan)
+    # The z test is that of the best set with two models.
+    joint = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared(joint)
     check_scale(joint, settings.margin)
     decision = decided(joint, settings.alpha, settings.margin)
     pvalue = float(np.exp(decision.log_pvalue))
@@ -320,7 +322,7 @@ def compare_pair(
         margin=settings.margin,
         yardstick=joint.yardstick,
         **vars(decision),
-        **_recorded(plan, settings),
+        **{**_recorded(plan, settings), **({} if joint.close is None else {"variance": "second-order"})},
     )
 
 
@@ -542,7 +544,9 @@ def compare_noised(
     for k, sigma in enumerate(sigmas):
         noised = rows + sigma * stream(seed, "noise", str(k)).standard_normal(rows.shape)
         densities = {name: _density_at(name, network, sigma) for name, network in networks.items()}
-        joints.append(estimate(noised, densities, kernel=kernel, rng=seed))
+        # The average has the covariance of the rows' contributions, and so has each level.
+        plain = Complete(variance="projection")
+        joints.append(estimate(noised, densities, kernel=kernel, estimator=plain, rng=seed))
 
     def decided(joint: JointEstimate) -> Comparison:
         result = decide(joint, test=test, alpha=alpha, correction=correction, rng=seed)

@@ -47,11 +47,14 @@ def test_the_best_set_names_the_model_that_beats_it():
 
 
 def test_a_fixed_pair_is_compare_pair(rng):
+    """With plain variances whatever the other models are, and by the law of both parts if there are no others."""
     data, models = rng.normal(size=(80, 2)), [rng.normal(m, 1, (80, 2)) for m in (0.0, 0.3, 0.2)]
-    result = relfit.compare(data, dict(zip("abc", models, strict=True)), rng=0)
-    kernel = result.kernel
-    pair = relfit.compare_pair(data, models[1], models[2], kernel=kernel, rng=0)
-    assert judge(result, "b", "c").pvalue == pytest.approx(pair.pvalue, rel=1e-9)
+    for kept, variance in (("abc", "projection"), ("bc", "auto")):
+        given = {name: x for name, x in zip("abc", models, strict=True) if name in kept}
+        result = relfit.compare(data, given, estimator=relfit.Complete(variance=variance), rng=0)
+        options = {"kernel": result.kernel, "estimator": relfit.Complete(variance=variance)}
+        pair = relfit.compare_pair(data, models[1], models[2], **options, rng=0)
+        assert judge(result, "b", "c").pvalue == pytest.approx(pair.pvalue, rel=1e-9)
 
 
 def test_a_margin_is_kept():

@@ -46,7 +46,7 @@ def test_every_test(data, test, correction, margin):
     result = again(compare(*data, test=test, correction=correction, margin=margin, rng=0))
     assert result.worse.any()
     # Two levels with different verdicts: the p-values are the same, so a level is changed by comparing with them.
-    other = again(compare(*data, test=test, correction=correction, margin=margin, alpha=1e-9, rng=0))
+    other = again(compare(*data, test=test, correction=correction, margin=margin, alpha=1e-30, rng=0))
     assert other.adjusted_pvalue.tolist() == result.adjusted_pvalue.tolist()
     assert other.worse.sum() < result.worse.sum()
 

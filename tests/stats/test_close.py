@@ -31,7 +31,9 @@ def outcome(law, values, margin=0.0):
     """p-values and ratios, with so many degrees of freedom that standard errors are known."""
     generators = [np.random.default_rng([7, k]) for k in range(len(values) + 1)]
     noise = Noise.drawn(generators[1:], generators[0])
-    log_p, ratios = law.test(np.asarray(values), margin, -5.0, np.full(len(values), math.inf), noise)
+    log_p, ratios = law.test(
+        np.asarray(values), ~np.eye(len(values), dtype=bool), margin, -5.0, np.full(len(values), math.inf), noise
+    )
     return np.exp(log_p), ratios
 
 

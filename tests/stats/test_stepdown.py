@@ -121,10 +121,6 @@ def test_what_cannot_step_down_says_so(rng):
     models = {str(k): rng.normal(k, 1, (60, 2)) for k in (0.0, 1.0)}
     for test in ("relpsi", "carve", "relmulti"):
         refused(lambda test=test: relfit.compare(data, models, test=test, correction="stepdown"), "belongs to", "holm")
-    close = relfit.Complete(variance="second-order")
-    refused(lambda: relfit.compare(data, models, estimator=close, correction="stepdown"), "second-order")
-    joint = relfit.estimate(data, models, estimator=close)
-    refused(lambda: relfit.decide(joint, correction="stepdown"), "second-order")
     result = relfit.decide(relfit.estimate(data, models), correction="stepdown")
     refused(lambda: result.pairs("stepdown"), "correction: expected one of")
 

@@ -31,8 +31,11 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         covariance = estimates.corrected if estimator.corrected else estimates.projection
         close, quadratic = None, estimates.quadratic
         if quadratic is not None and estimator.variance == "auto":
-            first, third = covariance - 2.0 * quadratic.covariance, estimates.psi.third()
-            close = CloseLaw(first, quadratic.covariance, quadratic.trace, quadratic.components, third)
+            # What is left of S2 where V is 0 is rounding.
+            varies = np.diag(covariance) > 0.0
+            part = quadratic.covariance * np.outer(varies, varies)
+            third = estimates.psi.third()
+            close = CloseLaw(covariance - 2.0 * part, part, quadratic.trace, quadratic.components, third)
     # V holds the second-order part twice, and it is known off the diagonal too.
     plain = not estimator.corrected and settings.dependence == "independent" and groups is None
     second = estimates.second_order if close is None else close.second

@@ -87,7 +87,8 @@ def separation(joint: JointEstimate) -> float:
     2.0
     """
     pairs = differences(joint)
-    ratios = pairs.ratio[np.triu(pairs.varies, 1)]
+    kept = np.triu(pairs.varies, 1)
+    ratios = pairs.gap[kept] / pairs.error[kept]
     return float(np.sqrt(np.mean(np.square(ratios)))) if len(ratios) else 0.0
 
 

@@ -90,6 +90,8 @@ def complete(
 def _components(kernel: Kernel, rows: Array) -> float:
     """The components of the second-order part, from the kernel matrix of some rows of the reference."""
     n = len(rows)
+    if n < 3:
+        return 1.0
     first, second = np.triu_indices(n, 1)
     matrix = np.zeros((n, n))
     matrix[first, second] = kernel.pairs(rows[first], rows[second])

@@ -42,7 +42,18 @@ _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
-    *("equivalent", "groups", "locations", "command", "second_order", "third", "copies", "shared_rows", "yardstick"),
+    *(
+        "equivalent",
+        "groups",
+        "locations",
+        "command",
+        "second_order",
+        "third",
+        "projection",
+        "copies",
+        "shared_rows",
+        "yardstick",
+    ),
     *("higher_is_better", "lags"),
 }
 _LABELS = {

@@ -60,6 +60,7 @@ class Comparison(Record):
         truncation: (l, 2) limits of the selective test; None where it does not apply.
         near_degeneracy, second_order, third: (l,) and (l, l), as in `JointEstimate`: what plans and intervals need
             besides.
+        projection: (l, l) the covariance by first-order theory, where `covariance` is that of the law with both parts.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the discrepancy:
             a measure for margins. None where it is not known, as for losses, a density as the reference, and
             estimators that do not use all pairs.
@@ -101,6 +102,7 @@ class Comparison(Record):
     near_degeneracy: Array | None = None
     second_order: Array | None = None
     third: Array | None = None
+    projection: Array | None = None
     warnings: tuple[str, ...] = ()
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
@@ -367,9 +369,10 @@ class Comparison(Record):
     def pilot(self, among: Collection[str] | None = None) -> JointEstimate:
         """The same as `distinct` with plain V, which holds the second-order part twice: what a plan starts from."""
         joint = self.distinct(among)
-        if self.variance != "second-order" or joint.second_order is None:
+        if self.projection is None:
             return joint
-        return replace(joint, covariance=joint.covariance + joint.second_order)
+        kept = [self.names.index(name) for name in joint.names]
+        return replace(joint, covariance=self.projection[np.ix_(kept, kept)])
 
     def indistinguishable(self, name: str) -> set[str]:
         """The other models that the kernel cannot tell from this one: neither D varies, and both are the same number.
@@ -415,6 +418,12 @@ class Comparison(Record):
         if self.equivalent is None:
             return "no evidence that it is worse"
         return f"equivalent within {self.margin:g}" if self.equivalent[i] else "no evidence either way"
+
+
+def _of_law(joint: JointEstimate) -> dict[str, Any]:
+    """What a result records of the law with both parts."""
+    law = joint.close
+    return {} if law is None else {"variance": "second-order", "projection": law.first + 2.0 * law.second}
 
 
 def comparison(
@@ -471,5 +480,5 @@ def comparison(
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
         copies={name: original for name, original in originals.items() if name != original},
         **{key: getattr(every, key) for key in _SHARED},
-        **{"measure": joint.measure, **record, **({} if joint.close is None else {"variance": "second-order"})},
+        **{"measure": joint.measure, **record, **_of_law(every)},
     )

@@ -27,9 +27,9 @@ VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version_
 _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
     *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
-    "third",
+    *("third", "projection"),
 )
-_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "equivalent", "locations")
+_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "projection", "equivalent", "locations")
 _FLAGS = ("worse", "equivalent")
 _TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
 _LONGEST_WORD = 200
@@ -137,7 +137,10 @@ def _revived(record: dict[str, Any]) -> dict[str, Any]:
 def _check_arrays(result: Any) -> None:
     """Refuse wrong shapes, and numbers that no test can give: NaN, negative errors, probabilities outside 0 to 1."""
     count, locations = len(result.names), result.locations
-    shapes = {**dict.fromkeys(("covariance", "second_order", "third"), (count, count)), "truncation": (count, 2)}
+    shapes = {
+        **dict.fromkeys(("covariance", "second_order", "third", "projection"), (count, count)),
+        "truncation": (count, 2),
+    }
     if locations is not None and locations.ndim != 2:
         raise ValueError(f"locations of shape {locations.shape}")
     for key in (*_ARRAYS, *_FLAGS, "locations"):

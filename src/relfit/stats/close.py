@@ -200,28 +200,33 @@ class CloseLaw:
         cumulants = own**3 * alone[:, None] - other**3 * alone - 3.0 * own * other * (own * third - other * third.T)
         return covariance, variances, cumulants
 
-    def test(self, values: Array, margin: float, lowest: float, freedom: Array, noise: Noise) -> tuple[Array, Array]:
+    def test(
+        self, values: Array, varies: Mask, margin: float, lowest: float, freedom: Array, noise: Noise
+    ) -> tuple[Array, Array]:
         """The max-t test of "D_i ≤ min_j D_j + δ" for every i: log p (l,), and the ratios (l, l).
 
         ``T_i = max_j (D̂_i − D̂_j − δ)/s_ij`` over the contenders j, whose ratio is above `lowest`; s_ij is the standard
         error of D̂_i − D̂_j where the hypothesis is tightest, and T_i is compared with the same maximum of the draws.
-        `freedom` (l,) are the degrees of freedom of the models' variances.
+        `varies` (l, l) marks the differences that have a variance, and `freedom` (l,) are the degrees of freedom of the
+        models' variances.
         """
-        count = len(values)
+        count, everyone = len(values), np.arange(len(values))
         log_p, ratios = np.zeros(count), np.full((count, count), -math.inf)
         second, apart = self._second(noise), np.maximum(_contrasts(self.second), 0.0)
         # Models often have the same contenders.
         laws: dict[bytes, tuple[Array, Array, Array]] = {}
         draws: dict[bytes, Array] = {}
         for i in range(count):
-            others = np.arange(count) != i
+            others = varies[i]
             contenders: Mask = others
+            if not others.any():
+                continue
             gap = values[i] - values - margin
             for _ in range(_ROUNDS):
-                models = np.flatnonzero(contenders | ~others)
+                models = np.flatnonzero(contenders | (everyone == i))
                 place, key = int(np.flatnonzero(models == i)[0]), models.tobytes()
                 if margin or key not in laws:
-                    laws[key] = self._at_tie(values, models, margin * ~others)
+                    laws[key] = self._at_tie(values, models, margin * (everyone == i))
                 covariance, variances, cumulants = laws[key]
                 # A model that is left out has its second-order part only, and a pair without variance drops out.
                 error, skewness = np.sqrt(apart[i]), np.zeros(count)

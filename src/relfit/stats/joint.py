@@ -66,11 +66,13 @@ class Psi:
         parts = [] if self.reference is None else [self.reference]
         parts += [np.stack(self.models, axis=1)] if self.models and self.shared else []
         total = np.zeros((len(self.models) or len(parts[0][0]),) * 2)
-        for rows in parts:
-            total += np.square(rows).T @ rows / float(len(rows)) ** 3
-        if not self.shared and self.models:
-            total += np.diag([float((psi**3).sum()) / float(len(psi)) ** 3 for psi in self.models])
-        return total
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in parts:
+                total += np.square(rows).T @ rows / float(len(rows)) ** 3
+            if not self.shared and self.models:
+                total += np.diag([float((psi**3).sum()) / float(len(psi)) ** 3 for psi in self.models])
+        # Cubes of very large values do not fit into float64: then nothing is known about the skewness.
+        return np.where(np.isfinite(total), total, 0.0)
 
 
 def centred(g: Array) -> Array:
@@ -291,7 +293,9 @@ def smallest_sample(joint: JointEstimate) -> int | None:
 
 
 def third_cumulants(joint: JointEstimate) -> Array | None:
-    """(l, l) κ(D_i, D_i, D_j); None if they are not known."""
+    """(l, l) κ(D_i, D_i, D_j); None if they are not known, as for the dependent rows of a series."""
+    if joint.lags is not None:
+        return None
     return joint.third if joint.third is not None or joint.psi is None else joint.psi.third()
 
 

@@ -188,7 +188,7 @@ def best_set(
         generators = streams(rng, joint.names)
         noise = Noise.drawn(generators.models, generators.reference)
         lowest_ratio = _lowest_ratio(smallest_sample(joint))
-        log_pvalue, ratio = joint.close.test(joint.values, margin, lowest_ratio, freedom(joint), noise)
+        log_pvalue, ratio = joint.close.test(joint.values, pairs.varies, margin, lowest_ratio, freedom(joint), noise)
     else:
         offsets = moment_selection(pairs, smallest_sample(joint))
         if joint.binary and not margin:
