@@ -293,44 +293,40 @@ def block(source: PairSource, size: int, runtime: Runtime) -> Estimates:
     return Estimates(values, Psi(each - values))
 
 
-def second_order(source: PairSource, seed: int) -> Array:
-    """C/M (l, l), with C the covariance of the values of some random pairs and M = n(n−1)/2 the number of all pairs."""
-    n, size, rng = source.rows, max(16, CHUNK_NUMBERS // source.width), stream(seed, "second order")
-    count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
-    a = rng.integers(n, size=count)
-    b = (a + rng.integers(1, n, size=count)) % n
-    chunks = [slice(k, k + size) for k in range(0, count, size)]
-    values = [source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks]
-    return np.cov(np.concatenate(values).T).reshape(source.models, source.models) / (n * (n - 1) / 2)
-
-
 # Rows whose pairs are all evaluated to see how many components the second-order part has.
 COMPONENT_ROWS = 96
 
 
-def quadratic(source: PairSource, seed: int, psi: Array, values: Array) -> Quadratic:
-    """The second-order part from random pairs of rows, centred by the ψ rows (n, l): ``h_ab − (ψ_a + ψ_b)/2 − D``."""
+def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tuple[Array, Quadratic]:
+    """The second-order part from random pairs of rows, given the ψ rows (n, l) and D.
+
+    C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the number of all pairs; and what
+    is known more exactly from centred values ``h_ab − (ψ_a + ψ_b)/2 − D``.
+    """
     n, rng = source.rows, stream(seed, "second order")
     count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
     a = rng.integers(n, size=count)
     b = (a + rng.integers(1, n, size=count)) % n
     some = rng.choice(n, size=min(n, COMPONENT_ROWS), replace=False)
-    first, second = np.triu_indices(len(some), 1)
+    places = np.triu_indices(len(some), 1)
 
     def pair_values(a: Rows, b: Rows) -> Array:
         size = max(16, CHUNK_NUMBERS // source.width)
         chunks = [slice(k, k + size) for k in range(0, len(a), size)]
         return np.concatenate([source.pair_values(source.fetch(a[chunk]), source.fetch(b[chunk])) for chunk in chunks])
 
-    def centred_values(a: Rows, b: Rows) -> Array:
-        return np.asarray(pair_values(a, b) - (psi[a] + psi[b]) / 2.0 - values)
+    def centred_values(a: Rows, b: Rows, h: Array) -> Array:
+        return np.asarray(h - (psi[a] + psi[b]) / 2.0 - values)
 
-    pairs = centred_values(a, b)
+    h = pair_values(a, b)
+    plain = np.cov(h.T).reshape(source.models, source.models) / (n * (n - 1) / 2)
+    pairs = centred_values(a, b, h)
     covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
     trace = np.maximum(pair_values(some, some).mean(axis=0) - values, 0.0) / n
     matrices = np.zeros((source.models, len(some), len(some)))
-    matrices[:, first, second] = centred_values(some[first], some[second]).T
-    return Quadratic(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
+    first, second = some[places[0]], some[places[1]]
+    matrices[:, places[0], places[1]] = centred_values(first, second, pair_values(first, second)).T
+    return plain, Quadratic(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
 
 
 def components(matrices: Array) -> float:

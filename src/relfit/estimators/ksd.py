@@ -35,7 +35,7 @@ from relfit.estimators.base import (
     Quadratic,
     halves_apart,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, products, quadratic, second_order
+from relfit.estimators.designs import BandRows, BandValues, Part, products, second_order
 from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of, shifted
 from relfit.kernels.base import Kernel, Weight
@@ -125,8 +125,8 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
     best = int(np.argmin(values))
     yardstick = halves_apart(_diagonal_sum(kernel, x, scores[best], centre), n, float(values[best]), n)
     assert psi.reference is not None  # noqa: S101  (its rows are the reference's)
-    second = quadratic(source, seed, psi.reference, values)
-    return Estimates(values, psi, second_order(source, seed), yardstick=yardstick, quadratic=second)
+    plain, quadratic = second_order(source, seed, psi.reference, values)
+    return Estimates(values, psi, plain, yardstick=yardstick, quadratic=quadratic)
 
 
 def _diagonal_sum(kernel: Kernel, x: Any, scores: Any, centre: Array | float) -> float:
@@ -493,9 +493,10 @@ class Target(base.Kind):
         if not shared:
             return estimates
         (source,), rows = self.sources(data, settings, in_order=True), np.stack(estimates.psi.models, axis=1)
+        plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
         if settings.estimator.corrected:
-            estimates = replace(estimates, second_order=second_order(source, settings.seed))
-        return replace(estimates, quadratic=quadratic(source, settings.seed, rows, estimates.values))
+            estimates = replace(estimates, second_order=plain)
+        return replace(estimates, quadratic=quadratic)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         each = []

@@ -26,7 +26,7 @@ from relfit.estimators.base import (
     halves_apart,
     samples_of,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, components, quadratic, second_order
+from relfit.estimators.designs import BandRows, BandValues, Part, components, second_order
 from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.kernels.base import Kernel
@@ -365,11 +365,12 @@ class Samples(Kind):
         if dependence == "independent" or any(len(x) != n for x in samples):
             return estimates
         (source,), psi = self.sources(data, settings, in_order=True), estimates.psi
-        if dependence == "paired" or settings.estimator.corrected:
-            estimates = replace(estimates, second_order=second_order(source, settings.seed))
         assert psi.reference is not None  # noqa: S101  (samples have a reference)
         rows = psi.reference + np.stack(psi.models, axis=1) if psi.models else psi.reference
-        return replace(estimates, quadratic=quadratic(source, settings.seed, rows, estimates.values))
+        plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
+        if dependence == "paired" or settings.estimator.corrected:
+            estimates = replace(estimates, second_order=plain)
+        return replace(estimates, quadratic=quadratic)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         """Under "paired", pairs of a model row and a reference row in the same group are left out too."""
