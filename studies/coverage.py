@@ -19,7 +19,7 @@ from relfit.stats.tests.best_set import best_set, regret_bounds
 from relfit.stats.tests.carve import carve, carve_bounds, select
 from relfit.stats.tests.relpsi import RelPSI
 from relfit.stats.truncnorm import selective_log_pvalue
-from studies.study import ALPHA, Part, Study, main, rows_of, write_page
+from studies.study import ALPHA, PLAIN, Part, Study, main, rows_of, write_page
 
 LEVEL = 0.95
 # Fixed, so that the population discrepancies have a closed form; about the median distance in ten dimensions.
@@ -123,6 +123,7 @@ def group_trial(setting, seed):
         }
         groups = labels if paired else dict.fromkeys(("reference", *names), labels)
     options = {"kernel": Gaussian(2.0), "dependence": setting["dependence"], "alpha": ALPHA, "correction": "none"}
+    options["estimator"] = PLAIN
     options |= {"groups": groups} if setting["groups"] else {}
     results = {
         test: compare(reference, models, test=test, rng=seed, progress=False, **options)
@@ -204,7 +205,7 @@ def _known(setting, seed):
 def _estimated(setting, seed):
     reference, models = candidates(mean_shift_l10(), setting["measure"], setting["n"], seed)
     discrepancy = (MMD if setting["measure"] == "mmd" else KSD)(Gaussian(BANDWIDTH))
-    joint = estimate(reference, models, discrepancy=discrepancy, rng=seed, progress=False)
+    joint = estimate(reference, models, discrepancy=discrepancy, estimator=PLAIN, rng=seed, progress=False)
     return joint, population(setting["measure"])
 
 

@@ -12,7 +12,7 @@ from relfit.kernels.choice import FACTORS
 from relfit.paper.experiment import markdown_table
 from relfit.paper.problems import blobs, candidates, mean_shift_l10, mean_shift_pair, stream
 from relfit.util.files import write_text_atomic
-from studies.study import ALPHA, ROOT, Part, Study, declared, error_rates, level, main, rows_of
+from studies.study import ALPHA, PLAIN, ROOT, Part, Study, declared, error_rates, level, main, rows_of
 
 KERNELS = {
     "median": None,
@@ -58,7 +58,9 @@ def trial(setting, seed):
     out = {}
     median = 1.0
     for test, kernel in _runs(setting):
-        result = compare(reference, models, test=test, kernel=KERNELS[kernel], alpha=ALPHA, rng=seed, progress=False)
+        result = compare(
+            reference, models, test=test, kernel=KERNELS[kernel], estimator=PLAIN, alpha=ALPHA, rng=seed, progress=False
+        )
         out[f"{test}/{kernel}"] = declared(result.names, result.worse)
         if kernel == "median":
             median = getattr(result.kernel, "bandwidth", 1.0)

@@ -20,7 +20,7 @@ from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.problems import candidates, mean_shift_l10, mixture_1d, rotation_2d, stream
 from relfit.util.files import write_text_atomic
 from studies.problems import graded, true_ksd, true_mmd
-from studies.study import ALPHA, ROOT, Part, Study, declared, main, rows_of, table, write_page
+from studies.study import ALPHA, PLAIN, ROOT, Part, Study, declared, main, rows_of, table, write_page
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 TOLERANCE = 0.05
@@ -55,7 +55,9 @@ def trial(setting, seed):
         reference, models = candidates(_problem(setting["problem"]), setting["measure"], setting["n"], seed)
         kernel = Gaussian(setting["bandwidth"])
         results = {
-            test: compare(reference, models, test=test, kernel=kernel, alpha=ALPHA, rng=seed, progress=False)
+            test: compare(
+                reference, models, test=test, kernel=kernel, estimator=PLAIN, alpha=ALPHA, rng=seed, progress=False
+            )
             for test in TESTS
         }
     return {test: declared(result.names, result.worse) for test, result in results.items()}

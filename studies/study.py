@@ -15,7 +15,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from relfit.cli.workers import cluster_client
-from relfit.estimators.designs import ESTIMATORS
+from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.runner import Store, run_trials
 from relfit.util.files import write_text_atomic
@@ -117,6 +117,10 @@ def rows_of(rows, results):
 def estimator_options(estimator="complete", **fields):
     """The options of `compare` for an estimator with its own settings: `pairs`, `blocks` or `variance`."""
     return {"estimator": ESTIMATORS[estimator](**fields)}
+
+
+# The complete estimates of pages written before the law with both parts became the default of the best set.
+PLAIN = Complete(variance="projection")
 
 
 def declared(names, worse):

@@ -6,7 +6,7 @@ from scipy.stats import norm
 from relfit import compare
 from studies.calibration.cases import case
 from studies.calibration.verdicts import CLAIMS
-from studies.study import ALPHA, error_rates
+from studies.study import ALPHA, PLAIN, error_rates
 
 KEYS = ("problem", "measure", "estimator", "n")
 
@@ -96,5 +96,5 @@ def warnings(setting, test):
     """What `compare` says at run time in this setting (of the first draw)."""
     problem = case(setting["problem"])
     reference, models = problem.candidates(setting["measure"], setting["n"], 0)
-    options = {**problem.options, "estimator": setting["estimator"]}
+    options = {**problem.options, "estimator": PLAIN if setting["estimator"] == "complete" else setting["estimator"]}
     return compare(reference, models, test=test.split()[0], rng=0, progress=False, **options).warnings

@@ -7,6 +7,7 @@ from relfit.paper.experiment import rate
 from relfit.paper.problems import stream
 from studies.calibration.cases import case
 from studies.calibration.levels import KEYS
+from studies.study import PLAIN
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 
@@ -27,7 +28,14 @@ def trial(setting, seed):
     out = {}
     for test in TESTS:
         one, two = (
-            compare(reference, ordered, test=test, estimator=setting["estimator"], rng=seed, progress=False)
+            compare(
+                reference,
+                ordered,
+                test=test,
+                estimator=PLAIN if setting["estimator"] == "complete" else setting["estimator"],
+                rng=seed,
+                progress=False,
+            )
             for ordered in (models, shuffled)
         )
         back = [two.names.index(name) for name in one.names]

@@ -10,7 +10,7 @@ from relfit.stats.tests.best_set import DRAWS, best_set
 from relfit.stats.tests.carve import carve
 from relfit.stats.tests.relpsi import RelPSI
 from studies.calibration.cases import case
-from studies.study import ALPHA, declared
+from studies.study import ALPHA, PLAIN, declared
 
 # What each procedure holds at α, and for which its level is checked.
 CLAIMS = {
@@ -31,7 +31,7 @@ def verdicts(setting, seed):
     """The models that each procedure declares worse, for one draw."""
     problem = case(setting["problem"])
     reference, models = problem.candidates(setting["measure"], setting["n"], seed)
-    options = {**problem.options, "estimator": setting["estimator"]}
+    options = {**problem.options, "estimator": PLAIN if setting["estimator"] == "complete" else setting["estimator"]}
     split, options = by_splitting(reference, models, seed, options, {"relmulti": {"test": "relmulti"}})
     joint = estimate(reference, models, rng=seed, progress=False, **options)
     if joint.psi is None:

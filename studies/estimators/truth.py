@@ -33,7 +33,7 @@ def options_of(design, n):
     """
     estimator, _, number = design.partition(" ")
     if not number:
-        return estimator_options(estimator)
+        return estimator_options(estimator, **({"variance": "projection"} if estimator == "complete" else {}))
     size = {"pairs": n * int(number)} if estimator == "incomplete" else {"blocks": n // int(number)}
     return estimator_options(estimator, **size)
 
