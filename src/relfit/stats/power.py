@@ -10,7 +10,8 @@ eigenvector of its noise, with e ~ N(0, Λ n₀/n) and u_i = √θ_i + e_i,
     D_i = u_i² − Λ_ii n₀/n + rest_i,    rest ~ N(0, R (n₀/n)²),    given V_ij = 4 u_i u_j Λ_ij n₀/n + 2 R_ij (n₀/n)²,
 
 so the variance has a part that shrinks like 1/n and one like 1/n², the tests are given the latter twice over, the
-estimates are skewed, and the given variance of a model is large where its D is.
+estimates are skewed, and the given variance of a model is large where its D is. The best set is given both parts once,
+with the models' mean for every D (`relfit.stats.close`).
 """
 
 from __future__ import annotations
@@ -78,6 +79,14 @@ class Squared:
         values = np.minimum(centres, 0.0) + u**2 - np.diag(self.along) * ratio
         values += ratio * (z[1] @ covariance_root(self.rest).T)
         return values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u)
+
+    def at_tie(self, values: Array, n: float) -> Covariances:
+        """What the law with both parts gives for estimates (trials, l): each part once, and D the mean of the models'."""
+        ratio, mean = self.rows / n, values.mean(axis=1, keepdims=True)
+        second = ratio**2 * (2.0 * self.along**2 + self.rest)
+        # As the test does, with more than the mean where that is not well above its noise.
+        length = np.sqrt((mean + np.sqrt(mean**2 + np.diag(second).mean())) / 2.0)
+        return Covariances(second, 4.0 * ratio * self.along, np.broadcast_to(length, values.shape))
 
     def mean_covariance(self, centre: Array, n: float) -> Array:
         """The mean covariance that the tests are given with n rows of one population (l,)."""
@@ -155,6 +164,8 @@ class Simulation:
     def _worse(self, test: Test, correction: str, centres: Array, n: float, models: list[int]) -> Mask:
         tested = n if test.split is None else n * (1.0 - test.split)
         values, covariances = self.law.drawn(centres, tested, self.estimate)
+        if test.both_parts and isinstance(self.law, Squared):
+            covariances = self.law.at_tie(values, tested)
         trials = Trials(
             *(values, covariances, n),
             selection=lambda: self.law.drawn(centres, n - tested, self.selection)[0],

@@ -174,6 +174,7 @@ class Test(ABC):
             best".
         randomised: True if another seed may select another model.
         draws: True if `decide` uses random numbers.
+        both_parts: True if `prepared` counts both parts of the law once (`relfit.stats.close`).
         steps_down: True if `decide` knows the correction "stepdown".
         split: the fraction of the rows that selects the best model; None if the same rows select and test.
     """
@@ -188,6 +189,7 @@ class Test(ABC):
     selects: ClassVar[bool] = False
     randomised: ClassVar[bool] = False
     draws: ClassVar[bool] = False
+    both_parts: ClassVar[bool] = False
     steps_down: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None

@@ -74,6 +74,7 @@ class BestSet(Test):
     )
     tests_best = True
     draws = True
+    both_parts = True
     steps_down = True
 
     def prepared(self, joint: JointEstimate) -> JointEstimate:
