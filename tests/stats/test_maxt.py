@@ -1,5 +1,7 @@
 """The law of maxima: its order statistics, its tails, and the pieces of a resample."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import stdtrit
@@ -7,7 +9,7 @@ from scipy.stats import norm
 
 from relfit.stats import maxt
 from relfit.stats.joint import JointEstimate, Psi, smallest_sample
-from relfit.stats.maxt import Law, Maxima, Streams
+from relfit.stats.maxt import Law, Maxima, Streams, seeded
 from relfit.stats.tests.best_set import best_set
 
 
@@ -55,3 +57,18 @@ def test_a_draw_equal_to_the_statistic_counts():
     """(1 + #{max ≥ T})/(1 + draws): of the differences 1, 2, 2, 3 three reach 2."""
     maxima = Maxima(np.array([[1.0, 2.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert maxima.tail(0, np.array([False, True]), np.array([2.0, 3.5])).tolist() == [4 / 5, 1 / 5]
+
+
+def test_a_short_sample_makes_no_other_pair_uncertain(rng):
+    """Three samples without a reference, the last of eight rows and far off: the first pair has its own law."""
+    rows = [rng.normal(size=m) for m in (400, 400, 8)]
+    psi = Psi(None, tuple(x - x.mean() for x in rows))
+    variances = np.diag(psi.covariance())
+    error = float(np.sqrt(variances[0] + variances[1]))
+    joint = JointEstimate(("a", "b", "c"), [0.0, 2.2 * error, 50.0], np.diag(variances), (0, 400, 400, 8), psi)
+    pair = joint.at([0, 1], ("a", "b"))
+    alone = best_set(replace(pair, psi=Psi(None, psi.models[:2])), 0.05, rng=seeded(1, "t")).log_pvalue[1]
+    together = best_set(joint, 0.05, rng=seeded(1, "t")).log_pvalue[1]
+    # Student's law with 7 degrees of freedom would give 0.032 instead of about 0.014.
+    assert np.exp(together) < 0.02
+    assert np.exp(together) == pytest.approx(np.exp(alone), abs=0.005)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from relfit.compute.reduce import one_blas_thread
@@ -12,7 +14,7 @@ from relfit.estimators.ksd import Densities, Target
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
 from relfit.stats.close import CloseLaw
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, Psi
 from relfit.util.text import listed
 
 KINDS: dict[str, Kind] = {"samples": Samples(), "densities": Densities(), "target": Target()}
@@ -84,8 +86,47 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     return notes
 
 
+# With fewer rows that decide, no law of a difference can be trusted.
+FEW_ROWS = 10.0
+
+
+def _deciding_rows(psi: Psi, i: int, j: int) -> float:
+    """(Σz²)²/Σz⁴ of the rows' contributions z to D_i − D_j: how many rows, all alike, would vary as much."""
+    parts = [] if psi.reference is None else [(psi.reference[:, i] - psi.reference[:, j]) / len(psi.reference)]
+    if psi.models and psi.shared:
+        parts.append((psi.models[i] - psi.models[j]) / len(psi.models[i]))
+    elif psi.models:
+        parts += [psi.models[k] / len(psi.models[k]) for k in (i, j)]
+    squares = np.square(np.concatenate(parts))
+    largest = float(squares.max(initial=0.0))
+    if largest == 0.0:
+        return math.inf
+    squares = squares / largest
+    return float(squares.sum() ** 2 / np.square(squares).sum())
+
+
+def _deciding_notes(joint: JointEstimate) -> list[str]:
+    """A note if a handful of rows decides how a model differs from the best."""
+    psi, best = joint.psi, int(np.argmin(joint.values))
+    if psi is None or joint.lags is not None:
+        return []
+    rows = {name: _deciding_rows(psi, i, best) for i, name in enumerate(joint.names) if i != best}
+    few = {name: count for name, count in rows.items() if count < FEW_ROWS}
+    if not few:
+        return []
+    unit = ("group" if joint.groups is not None else "item" if joint.measure == "loss" else "row") + "s"
+    return [
+        f"only about {min(few.values()):.0f} {unit} decide how {listed(few)} {'differ' if len(few) > 1 else 'differs'} "
+        f"from {joint.names[best]}: p-values can be too small, and more {unit} are the only cure"
+    ]
+
+
 def size_notes(joint: JointEstimate) -> list[str]:
-    """A note if there are too many models for the covariance to be trusted."""
+    """Notes if there are too many models for the covariance to be trusted, or too few rows that decide."""
+    return [*_many_notes(joint), *_deciding_notes(joint)]
+
+
+def _many_notes(joint: JointEstimate) -> list[str]:
     sizes, what = (joint.sizes, "rows") if joint.groups is None else (joint.groups, "groups")
     # A reference without rows is a density: the covariance is then diagonal and needs no rows per model.
     if sizes is None or not sizes[0] or len(joint.names) <= sizes[0] / 5:

@@ -102,6 +102,7 @@ class Law:
     draws: int
     rows: int | None
     chunk: Callable[[int], Pairs]
+    pair_freedom: Array | None = None
 
     @property
     def freedom(self) -> int | None:
@@ -183,7 +184,8 @@ class Law:
         distance = offsets - statistic[:, None]
         if self.freedom is None:
             return np.asarray(np.logaddexp.reduce(log_ndtr(distance), axis=1))
-        tail = np.maximum(stdtr(self.freedom, distance), np.where(distance > -math.inf, 5e-324, 0.0))
+        each = self.freedom if self.pair_freedom is None else self.pair_freedom
+        tail = np.maximum(stdtr(each, distance), np.where(distance > -math.inf, 5e-324, 0.0))
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(tail.sum(axis=1)))
 
@@ -237,12 +239,41 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, method: 
         return Law(BOOTSTRAP, draws, rows, chunk)
     if rows is None or rows < 2:
         method = GAUSSIAN
+    if method == STUDENT and joint.psi is not None and joint.psi.reference is None and not joint.psi.shared:
+        return _welch_law(joint, [len(psi) - 1.0 for psi in joint.psi.models], generators, draws, rows)
     root, freedom = covariance_root(joint.covariance), None if method != STUDENT or rows is None else rows - 1
 
     def normal(count: int) -> Pairs:
         return studentised_normal(normal_draws(root, generators.models, count), error, generators, freedom)
 
     return Law(method, draws, rows, normal)
+
+
+def _welch_law(
+    joint: JointEstimate, freedom: Sequence[float], generators: Streams, draws: int, rows: int | None
+) -> Law:
+    """Student's law of samples that have nothing in common: each variance has its own degrees of freedom.
+
+    ``Z_ij = (G_i − G_j)/√(V_ii c_i + V_jj c_j)``, c = χ²_ν/ν; a pair by itself has Welch's degrees of freedom. A short
+    sample, or a chain that mixes slowly, makes the tails of its own differences heavy, and of no others.
+    """
+    variances, each = np.diag(joint.covariance), np.asarray(freedom)[:, None]
+
+    def chunk(count: int) -> Pairs:
+        g = np.sqrt(variances)[:, None] * np.stack([rng.standard_normal(count) for rng in generators.models])
+        chi = [rng.chisquare(nu, count) / nu for rng, nu in zip(generators.models, freedom, strict=True)]
+        spread = variances[:, None] * np.stack(chi)
+
+        def pairs(i: int, others: Rows) -> Array:
+            gap, error = g[i] - g[others], np.sqrt(spread[i] + spread[others])
+            return np.asarray(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0.0))
+
+        return pairs
+
+    total, parts = variances[:, None] + variances, np.square(variances)[:, None] / each
+    uncertain = parts + parts.T
+    welch = np.divide(np.square(total), uncertain, out=np.ones_like(total), where=uncertain > 0.0)
+    return Law(STUDENT, draws, rows, chunk, welch)
 
 
 def null_laws(joint: JointEstimate, error: Array, source: Source, draws: int) -> list[Law]:

@@ -81,7 +81,7 @@ class Squared:
         return values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u)
 
     def at_tie(self, values: Array, n: float) -> Covariances:
-        """What the law with both parts gives for estimates (trials, l): each part once, and D the mean of the models'."""
+        """What the law with both parts gives for estimates (trials, l): each part once, with the models' mean for D."""
         ratio, mean = self.rows / n, values.mean(axis=1, keepdims=True)
         second = ratio**2 * (2.0 * self.along**2 + self.rest)
         # As the test does, with more than the mean where that is not well above its noise.

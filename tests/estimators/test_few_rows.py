@@ -1,0 +1,41 @@
+"""The note about how many rows decide."""
+
+import numpy as np
+
+import relfit
+from relfit.estimators import _deciding_rows
+from relfit.stats.joint import Psi
+
+
+def said(result):
+    return [note for note in result.warnings if "decide how" in note]
+
+
+def test_equal_rows_count_in_full():
+    """Four contributions of one size and many zeros: (4z²)²/(4z⁴) = 4."""
+    psi = np.zeros((100, 2))
+    psi[:4, 0] = [1.0, -1.0, 1.0, -1.0]
+    assert _deciding_rows(Psi(psi), 0, 1) == 4.0
+
+
+def test_a_score_that_is_wrong_on_few_rows_is_named(rng):
+    x = rng.normal(size=(400, 1))
+    models = {
+        "shifted": relfit.Density(score=lambda x: 0.3 - x, dim=1),
+        "tail": relfit.Density(score=lambda x: 28.76 * (x > 2.4) - x, dim=1),
+    }
+    (note,) = said(relfit.compare(x, models, kernel=relfit.Gaussian(1.0), rng=0))
+    assert note.startswith("only about ")
+    assert "rows decide how" in note
+
+
+def test_ordinary_rows_get_no_note(rng):
+    models = {str(k): rng.normal(k, 1.0, (100, 2)) for k in (0.0, 0.5)}
+    assert not said(relfit.compare(rng.normal(size=(100, 2)), models, rng=0))
+
+
+def test_losses_speak_of_items(rng):
+    wrong = np.zeros((200, 2))
+    wrong[:3, 0] = 1.0
+    (note,) = said(relfit.decide(relfit.from_losses(wrong, ["old", "new"]), rng=0))
+    assert note.startswith("only about 3 items decide how old differs from new")
