@@ -116,7 +116,7 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
         return []
     unit = ("group" if joint.groups is not None else "item" if joint.measure == "loss" else "row") + "s"
     return [
-        f"only about {min(few.values()):.0f} {unit} decide how {listed(few)} {'differ' if len(few) > 1 else 'differs'} "
+        f"only about {min(few.values()):.0f} {unit} decide how {listed(list(few))} {'differ' if len(few) > 1 else 'differs'} "
         f"from {joint.names[best]}: p-values can be too small, and more {unit} are the only cure"
     ]
 
