@@ -57,7 +57,8 @@ def contenders(problem, n, seed):
         "mmd": ([samples[name] for name in problem.models], samples),
         "ksd": ([Score(s) for s in scores.values()], {name: relfit.Density(score=s) for name, s in scores.items()}),
     }
-    shared, out = {"alpha": ALPHA, "rng": seed, "progress": False}, {}
+    plain_variance = relfit.Complete(variance="projection")
+    shared, out = {"alpha": ALPHA, "rng": seed, "progress": False, "estimator": plain_variance}, {}
     for measure, (plain, models) in given.items():
         out["published RelPSI", measure] = lambda m=measure, p=plain: theirs(m, reference, p)
         for who, test in {"relfit, RelPSI": "relpsi", "relfit, best set": "best-set"}.items():
