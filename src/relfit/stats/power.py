@@ -11,7 +11,7 @@ eigenvector of its noise, with e ~ N(0, Λ n₀/n) and u_i = √θ_i + e_i,
 
 so the variance has a part that shrinks like 1/n and one like 1/n², the tests are given the latter twice over, the
 estimates are skewed, and the given variance of a model is large where its D is. The best set is given both parts once,
-with the models' mean for every D (`relfit.stats.close`).
+with the mean of the models that are not worse for every D (`relfit.stats.close`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from relfit.stats.decision import Covariances, adjust, difference_errors
 from relfit.stats.joint import JointEstimate, positive_part
 from relfit.stats.maxt import Maxima, covariance_root, seeded, streams
 from relfit.stats.tests.base import Noise, Test, Trials
-from relfit.util.arrays import Array, Mask
+from relfit.util.arrays import Array, Mask, Rows
 
 # Draws of the max-t law. All trials share them, so their error does not average out; `best_set` takes 20,000 too. With
 # many models each trial needs its own maximum of many differences, so there are fewer draws then.
@@ -80,9 +80,13 @@ class Squared:
         values += ratio * (z[1] @ covariance_root(self.rest).T)
         return values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u)
 
-    def at_tie(self, values: Array, n: float) -> Covariances:
-        """What the law with both parts gives for estimates (trials, l): each part once, with the models' mean for D."""
-        ratio, mean = self.rows / n, values.mean(axis=1, keepdims=True)
+    def at_tie(self, values: Array, n: float, i: int) -> Covariances:
+        """What the law with both parts gives for the test of model i, from estimates (trials, l).
+
+        Each part once, and for every D the mean of the models that are not worse than i.
+        """
+        ratio, others = self.rows / n, values <= values[:, [i]]
+        mean = (values * others).sum(axis=1, keepdims=True) / others.sum(axis=1, keepdims=True)
         second = ratio**2 * (2.0 * self.along**2 + self.rest)
         # As the test does, with more than the mean where that is not well above its noise.
         length = np.sqrt((mean + np.sqrt(mean**2 + np.diag(second).mean())) / 2.0)
@@ -164,19 +168,27 @@ class Simulation:
     def _worse(self, test: Test, correction: str, centres: Array, n: float, models: list[int]) -> Mask:
         tested = n if test.split is None else n * (1.0 - test.split)
         values, covariances = self.law.drawn(centres, tested, self.estimate)
-        if test.both_parts and isinstance(self.law, Squared):
-            covariances = self.law.at_tie(values, tested)
         trials = Trials(
             *(values, covariances, n),
             selection=lambda: self.law.drawn(centres, n - tested, self.selection)[0],
             noise=lambda: self._noise(covariances.scale, n),
             maxima=lambda: self._maxima(n),
         )
+
+        def log_pvalues(models: list[int], *, exact: bool) -> tuple[Rows, Array]:
+            if not (test.both_parts and isinstance(self.law, Squared)):
+                return test.log_pvalues(trials, models, self.alpha, exact=exact)
+            law, columns = self.law, []
+            for i in models:
+                tied = replace(trials, covariances=law.at_tie(values, tested, i))
+                columns.append(test.log_pvalues(tied, [i], self.alpha, exact=exact)[1])
+            return np.argmin(values, axis=1), np.hstack(columns)
+
         if correction == "none":
             # A model's verdict needs no other model's p-value.
-            return test.log_pvalues(trials, models, self.alpha, exact=False)[1] <= math.log(self.alpha)
+            return log_pvalues(models, exact=False)[1] <= math.log(self.alpha)
         count = centres.shape[1]
-        best, log_p = test.log_pvalues(trials, list(range(count)), self.alpha, exact=True)
+        best, log_p = log_pvalues(list(range(count)), exact=True)
         if test.tests_best:
             used = test.resolved_correction(correction, covariances.constant, 0)
             return adjust(np.exp(log_p), used)[:, models] <= self.alpha
