@@ -117,8 +117,8 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
     unit = ("group" if joint.groups is not None else "item" if joint.measure == "loss" else "row") + "s"
     differ = f"{listed(list(few))} {'differ' if len(few) > 1 else 'differs'} from {joint.names[best]}"
     return [
-        f"only about {min(few.values()):.0f} {unit} decide how {differ}: p-values can be too small, and more {unit} are "
-        "the only cure"
+        f"only about {min(few.values()):.0f} {unit} decide how {differ}: p-values can be too small, and only more "
+        f"{unit} help"
     ]
 
 
