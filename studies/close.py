@@ -10,7 +10,7 @@ from itertools import combinations, product
 import numpy as np
 from scipy import optimize, stats
 
-from relfit import IMQ, Density, Gaussian, estimate
+from relfit import IMQ, Complete, Density, Gaussian, compare, estimate
 from relfit.paper.data import digits
 from relfit.paper.experiment import rate
 from relfit.stats.joint import mixed, positive_part
@@ -178,6 +178,86 @@ def tail_scores(freedom):
     return (lambda x: score(x - shift)), (lambda x: -x / variance)
 
 
+def covered():
+    """Samples with known MMD², and four Gaussian models of skewed real rows with known KSD²."""
+    shifts = ([0.0] * 4, [0.1] * 4, [0.2, 0.2, 0.2, 0.4], [0.5] * 4, [0.5, 0.6, 0.8, 1.0])
+    return [{"shifts": each, "n": 200} for each in shifts] + [{"shifts": None, "n": n} for n in (150, 400)]
+
+
+def cover_trial(setting, seed):
+    """For plain variances and both parts: which 95% statements hold for all models, and the length of an interval."""
+    rng, n = np.random.default_rng(seed), setting["n"]
+    if setting["shifts"] is None:
+        rows, gaussians, truth = diabetes()
+        reference = rows[rng.integers(len(rows), size=n)]
+        models = {name: Density(score=score, dim=rows.shape[1]) for name, score in gaussians.items()}
+        width = DIABETES_WIDTH
+    else:
+        d, shifts = 10, np.array(setting["shifts"])
+        width, directions = float(np.sqrt(2.0 * d)), rng.normal(size=(len(shifts), d))
+        means = shifts[:, None] * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        models = {str(k): rng.normal(size=(n, d)) + mean for k, mean in enumerate(means)}
+        reference = rng.normal(size=(n, d))
+        # E k(x, y) of two normal samples whose means are a distance s apart.
+        near = (width**2 / (width**2 + 2.0)) ** (d / 2)
+        truth = 2.0 * near * (1.0 - np.exp(-np.square(shifts) / (2.0 * (width**2 + 2.0))))
+    out = {}
+    for variance in ("projection", "auto"):
+        options = {"estimator": Complete(variance=variance), "kernel": Gaussian(width), "progress": False}
+        result = compare(reference, models, rng=seed, **options)
+        regret, apart, ends = truth - truth.min(), np.subtract.outer(truth, truth), result.pair_intervals()
+        interval, tiny = result.confidence_interval(), 1e-12
+        out[variance] = {
+            "interval": bool(((interval[:, 0] <= regret + tiny) & (regret <= interval[:, 1] + tiny)).all()),
+            "upper bound": bool((regret <= result.upper_bound() + tiny).all()),
+            "all pairs": bool(((ends[..., 0] <= apart + tiny) & (apart <= ends[..., 1] + tiny)).all()),
+            "length": float(np.ptp(ends[0, 1])),
+        }
+    return out
+
+
+DIABETES_WIDTH = 2.5
+
+
+@cache
+def diabetes():
+    """Four columns of scikit-learn's diabetes data, four Gaussian models' scores, and their KSD² to these rows."""
+    from sklearn.datasets import load_diabetes
+
+    rows = load_diabetes().data[:, [2, 3, 4, 8]]
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    mean, spread = rows.mean(axis=0), np.cov(rows.T)
+    models = {
+        "full": (mean, spread),
+        "diagonal": (mean, np.diag(np.diag(spread))),
+        "shifted": (mean + 0.15, spread),
+        "wide": (mean, 1.3 * spread),
+    }
+    rate, square = 0.5 / DIABETES_WIDTH**2, np.square(rows[:, None] - rows).sum(axis=2)
+    kernel, scores, truth = np.exp(-rate * square), {}, []
+    for name, (centre, covariance) in models.items():
+        inverse = np.linalg.inv(covariance)
+        scores[name] = lambda x, centre=centre, inverse=inverse: (centre - x) @ inverse
+        s = scores[name](rows)
+        across = s @ rows.T
+        own = np.diag(across)
+        u = s @ s.T + 2.0 * rate * (own[:, None] + own - across - across.T) + 2.0 * rows.shape[1] * rate
+        truth.append(float((kernel * (u - 4.0 * rate**2 * square)).mean()))
+    return rows, scores, np.array(truth)
+
+
+def cover_rows(setting, results):
+    """Coverage with plain variances and with both parts, and the ratio of the intervals' lengths."""
+    shifts = setting["shifts"]
+    row = {"models": "diabetes, KSD" if shifts is None else "shifts " + ", ".join(map(str, shifts)), "n": setting["n"]}
+    for variance in ("projection", "auto"):
+        for what in ("interval", "upper bound", "all pairs"):
+            row[f"{variance}: {what}"] = rate([float(result[variance][what]) for result in results])
+    lengths = {v: np.mean([result[v]["length"] for result in results]) for v in ("projection", "auto")}
+    row["length, auto / projection"] = f"{lengths['auto'] / lengths['projection']:.2f}"
+    return [row]
+
+
 def _wrong(setting, results, variance):
     """The error rate: the fraction of the best models that are declared worse."""
     best = setting["models"] - (setting.get("worse") is not None)
@@ -230,6 +310,7 @@ def write(docs, results):
         ties=table(tie_rows, results["ties"]),
         found=table(found_rows, results["found"]),
         unlike=table(unlike_rows, results["unlike"]),
+        covered=table(cover_rows, results["covered"]),
     )
     return all(row["level"] == "kept" for setting, trials in results["ties"] for row in tie_rows(setting, trials))
 
@@ -238,6 +319,7 @@ STUDY = Study(
     {
         "found": Part("close-found", worse_models, trial, 1000),
         "unlike": Part("close-unlike", unlike, unlike_trial, 1000),
+        "covered": Part("close-covered", covered, cover_trial, 1000),
         "ties": Part("close-ties", ties, trial, 1000),
     },
     "close.sqlite",
