@@ -2,6 +2,10 @@
 
 from itertools import combinations
 
+import numpy as np
+import pytest
+
+import relfit
 from studies import close
 
 
@@ -22,3 +26,35 @@ def test_trials_and_rows():
     tie = {**close.ties()[0], "n": 60}
     (row,) = close.tie_rows(tie, [close.trial(tie, 0), close.trial(tie, 1)])
     assert row["level"] in ("kept", "EXCEEDED")
+
+
+def test_unlike_models_tie():
+    """The two densities have the same KSD², to within the error of an estimate from 3000 rows."""
+    for setting, rows in (
+        ({"case": "rare rows", "percent": 2.3}, lambda rng: rng.normal(size=(3000, 1))),
+        ({"case": "heavy tails", "freedom": 5}, lambda rng: rng.standard_t(5, size=(3000, 1))),
+    ):
+        rare = setting["case"] == "rare rows"
+        scores = close.rare_scores(2.3) if rare else close.tail_scores(5)
+        models = {name: relfit.Density(score=score, dim=1) for name, score in zip("AB", scores, strict=True)}
+        x = rows(np.random.default_rng(1))
+        joint = relfit.estimate(x, models, kernel=relfit.Gaussian(1.0 if rare else 1.5), rng=0)
+        error = np.sqrt(np.array([1.0, -1.0]) @ joint.covariance @ np.array([1.0, -1.0]))
+        assert abs(joint.values[0] - joint.values[1]) < 4.0 * error
+        (row,) = close.unlike_rows({**setting, "n": 60}, [close.unlike_trial({**setting, "n": 60}, 0)] * 2)
+        assert {"auto: A", "auto: B"} < set(row)
+
+
+def test_coverage_is_measured_against_the_truth():
+    """Truths of KSD² from all pairs of the rows, those with themselves included: rows are drawn with replacement."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    rows, scores, truth = close.diabetes()
+    kernel = relfit.Gaussian(close.DIABETES_WIDTH)
+    models = {name: relfit.Density(score=score, dim=4) for name, score in scores.items()}
+    joint = relfit.estimate(rows, models, kernel=kernel, rng=0)
+    # The estimate leaves out the pairs of a row with itself, whose mean is larger.
+    assert (joint.values < truth).all()
+    assert (truth - joint.values < 10.0 / len(rows)).all()
+    setting = close.covered()[0]
+    (row,) = close.cover_rows(setting, [close.cover_trial({**setting, "n": 60}, seed) for seed in range(2)])
+    assert float(row["length, auto / projection"]) < 1.0
