@@ -238,19 +238,17 @@ class CloseLaw:
                     break
             ratios[i] = ratio
             if contenders.any():
+                kept, statistic = np.flatnonzero(contenders[models]), float(ratio[contenders].max())
+                least = np.minimum(freedom[i], freedom[models[kept]])
+                # Beyond the draws, tails are Student's: there the first-order part is the larger one.
+                log_p[i] = math.log(float(np.maximum(stdtr(least, -statistic), 5e-324).sum()))
+                if log_p[i] <= -math.log1p(DRAWS):
+                    continue
                 if margin or key not in draws:
                     draws = {key: second[models] + _root(covariance) @ noise.normal[models]}
-                drawn, kept = draws[key], np.flatnonzero(contenders[models])
-                gaps = drawn[place] - drawn[kept]
-                least = np.minimum(freedom[i], freedom[models[kept]])
+                gaps = draws[key][place] - draws[key][kept]
                 top = (_ratio(gaps, gaps.std(axis=1)[:, None]) / noise.chi(least)).max(axis=0)
-                statistic = float(ratio[contenders].max())
-                reached = int((top >= statistic).sum())
-                log_p[i] = math.log((1 + reached) / (1 + len(top)))
-                if not reached:
-                    # Beyond the draws, tails are Student's: there the first-order part is the larger one.
-                    tail = float(np.maximum(stdtr(least, -statistic), 5e-324).sum())
-                    log_p[i] = min(log_p[i], math.log(tail))
+                log_p[i] = math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
         return log_p, ratios
 
     def _second(self, noise: Noise) -> Array:
