@@ -27,7 +27,7 @@ from relfit.util.errors import InputError
 from relfit.util.text import visible
 
 # What is shown: models and strata of the heat map, worse models, and items of each of them.
-MOST_MODELS, MOST_STRATA, MOST_WORSE, MOST_ITEMS = 30, 60, 3, 10
+MOST_MODELS, MOST_STRATA, MOST_WORSE, MOST_ITEMS = 20, 60, 3, 10
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def heat_map(comparison: Comparison, scores: Scores) -> dict[str, Any] | None:
         return None
     means = np.stack([row.means for row in rows])
     width = float(np.ptp(means))
-    number = number_format([width], means.ravel().tolist())
+    number = number_format([width / 2.0], means.ravel().tolist())
     dark = 100.0 * ((means - means.min()) / width if width else np.ones_like(means))
     dark = dark if comparison.higher_is_better or not width else 100.0 - dark
     written = [[signed(number(mean)) for mean in row.means.tolist()] for row in rows]
@@ -198,7 +198,7 @@ def _contrast(comparison: Comparison, scores: Scores, worse: str, better: str) -
 def ending(text: str) -> str:
     """The text on one line; of a long one the end, since solved examples often stand before a question.
 
-    >>> ending("2 + 2\\n  = ?"), ending("x" * 999)[:3], len(ending("x" * 999)) == LETTERS
+    >>> ending("2 + 2   = ?"), ending("x" * 999)[:3], len(ending("x" * 999)) == LETTERS
     ('2 + 2 = ?', '…xx', True)
     """
     shown = visible(" ".join(text.split()))
