@@ -101,6 +101,7 @@ def render_report(
         gate=_gate(comparison, gate),
         **_panels(comparison, data, items, gate),
         correction=words.CORRECTION_NAMES.get(comparison.correction),
+        beyond=words.fill("{margin}", comparison),
         header=words.header(comparison),
         tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),

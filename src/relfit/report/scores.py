@@ -20,7 +20,7 @@ from relfit.estimators.losses import from_losses
 from relfit.report.checks import used_test
 from relfit.report.examples import LETTERS
 from relfit.report.figures import signed
-from relfit.report.text import number_format
+from relfit.report.text import number_format, short_names
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Mask
 from relfit.util.errors import InputError
@@ -122,7 +122,7 @@ def _worse(comparison: Comparison, part: LossTable) -> Mask | None:
 
 
 def heat_map(comparison: Comparison, scores: Scores) -> dict[str, Any] | None:
-    """The models by strata, the better the darker, as the page draws them; None without strata."""
+    """The models by strata, the better the deeper in colour, as the page draws them; None without strata."""
     rows = stratum_rows(comparison, scores.table)
     if not rows:
         return None
@@ -132,11 +132,12 @@ def heat_map(comparison: Comparison, scores: Scores) -> dict[str, Any] | None:
     dark = 100.0 * ((means - means.min()) / width if width else np.ones_like(means))
     dark = dark if comparison.higher_is_better or not width else 100.0 - dark
     written = [[signed(number(mean)) for mean in row.means.tolist()] for row in rows]
+    labels = [f"all {scores.part[1]}", *short_names([row.name or "" for row in rows[1:]])]
     return {
         "models": [row["name"] for row in comparison.rows()[:MOST_MODELS]],
         "rows": [
-            (f"all {scores.part[1]}" if row.name is None else ending(row.name), row, list(zip(*cells, strict=True)))
-            for row, *cells in zip(rows, written, (row.kinds for row in rows), dark.round().tolist(), strict=True)
+            (label, row, list(zip(numbers, row.kinds, darkness, strict=True)))
+            for label, row, numbers, darkness in zip(labels, rows, written, dark.round().tolist(), strict=True)
         ],
         "tests": sum(row.tested for row in rows[1:]),
         "more_models": max(0, len(comparison.names) - MOST_MODELS),
