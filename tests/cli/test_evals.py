@@ -36,7 +36,11 @@ def test_one_command_from_a_folder_to_the_page(capsys, tmp_path):
     )
     assert [line.split()[0] for line in lines[2:5]] == ["large", "medium", "small"]
     assert lines[4].endswith("worse")
-    assert "small" in unescape(page.read_text(encoding="utf-8"))
+    shown = unescape(page.read_text(encoding="utf-8"))
+    assert "<h3>small</h3>" in shown
+    assert "Task by task" in shown
+    item = relfit.read_evals(LOGS).differing("small", "large", most=1)[0]
+    assert item["prompt"] in shown
     kept = relfit.Comparison.from_json(result.read_text(encoding="utf-8"))
     assert kept.command[0] == "evals"
     assert str(kept) in out

@@ -58,6 +58,8 @@ def test_every_output(folder, capsys, right):
     page = (folder / "r.html").read_text()
     assert "mean score (larger is better)" in page
     assert "relfit losses long.jsonl" in page
+    assert "Stratum by stratum" in page
+    assert "<h3>small</h3>" in page
     assert ElementTree.parse(folder / "r.xml").getroot().attrib["failures"] == "1"
     assert main(["losses", *LONG, "--gate", "new", "--gate-against", "small"]) == 0
 

@@ -55,10 +55,14 @@ def pages(tmp_path_factory):
     relfit.compare(line, scores, rng=0, test="carve").report(folder / "ksd.html", (line, scores))
     joint = relfit.JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
     relfit.decide(joint).report(folder / "bare.html")
+    strata = np.repeat(["arithmetic", "a_task_with_a_very_long_name_that_must_be_broken", "<b>"], [60, 60, 12])
+    right = (rng.random((132, 8)) < np.linspace(0.9, 0.3, 8)).astype(float)
+    options = {"names": [f"organisation__model-{k}" for k in range(8)], "strata": strata, "higher_is_better": True}
+    relfit.compare_losses(right, rng=0, **options).report(folder / "scores.html", (right, options))
     return folder
 
 
-PAGES = ("ten", "odd", "ksd", "bare")
+PAGES = ("ten", "odd", "ksd", "bare", "scores")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -90,9 +94,10 @@ def test_these_checks_would_notice(browser, tmp_path):
 
 
 @pytest.mark.parametrize("width", [360, 1600])
-def test_nothing_overlaps_or_leaves_its_place(browser, pages, width):
+@pytest.mark.parametrize("name", ["ten", "scores"])
+def test_nothing_overlaps_or_leaves_its_place(browser, pages, name, width):
     """Letters of table cells and headings stay inside their boxes, and no two cells of a row overlap."""
-    browser.open(pages / "ten.html", width)
+    browser.open(pages / f"{name}.html", width)
     outside = """
     [...document.querySelectorAll('h1, h2, th, td, figcaption, dd, li, summary')].filter(e => {
       const box = e.getBoundingClientRect();

@@ -14,7 +14,7 @@ from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
 from relfit.cli.outputs import check_outputs, typed_command, valid_text
 from relfit.cli.report import without_outputs
 from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
-from relfit.data.evals import Evals, read_evals
+from relfit.data.evals import Evals, evals_table, read_evals
 from relfit.results.comparison import Comparison
 from relfit.stats.decision import CORRECTIONS
 from relfit.util.errors import InputError
@@ -82,13 +82,10 @@ def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | N
     criteria = {key: params[key] for key in ("alpha", "margin", "correction")}
     result, command = compared(evals, rng=params["seed"], **criteria), typed_command()
     result = replace(result, command=None if command is None else tuple(without_outputs(command)))
-    return conclude(result, params, json_path, html_path)
+    return conclude(result, params, json_path, html_path, data=evals)
 
 
 def compared(evals: Evals, **criteria: Any) -> Comparison:
     """The verdicts on the mean scores over the items that all models have; each task counts once."""
-    keys, scores = evals.matrix()
-    strata = [task for task, _ in keys] if len(evals.tasks) > 1 else None
-    better = evals.higher_is_better
-    result = compare_losses(scores, names=evals.models, strata=strata, higher_is_better=better, **criteria)
+    result = compare_losses(evals_table(evals), higher_is_better=evals.higher_is_better, **criteria)
     return replace(result, warnings=(f"the score is {evals.metric}", *evals.notes, *result.warnings))

@@ -88,7 +88,7 @@ def losses_command(table: str, json_path: str | None, html_path: str | None, **p
     result = compare_losses(scores, weights=_weights(params["weight"]), rng=params["seed"], **settings)
     command = typed_command()
     result = replace(result, command=None if command is None else tuple(without_outputs(command)))
-    return conclude(result, params, json_path, html_path)
+    return conclude(result, params, json_path, html_path, data=scores)
 
 
 def _weights(pairs: Sequence[str]) -> dict[str, float] | None:

@@ -24,6 +24,7 @@ from relfit.report.figures import difference_forest, discrepancy_forest, signed,
 from relfit.report.formats import methods_text
 from relfit.report.gate import Gate, gate_sentence
 from relfit.report.recall import recall
+from relfit.report.scores import contrasts, heat_map, recall_scores
 from relfit.report.text import short_names, table
 from relfit.report.witness import where
 from relfit.results.comparison import Comparison
@@ -97,8 +98,10 @@ def render_report(
     template = _environment().get_template("report.html.j2")
     return template.render(
         **_table(comparison),
-        **_panels(comparison, data, items),
         gate=_gate(comparison, gate),
+        **_panels(comparison, data, items, gate),
+        correction=words.CORRECTION_NAMES.get(comparison.correction),
+        beyond=words.fill("{margin}", comparison),
         header=words.header(comparison),
         tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
@@ -125,16 +128,31 @@ def render_report(
     )
 
 
-def _panels(comparison: Comparison, data: Any, items: Any) -> dict[str, Any]:
+def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
+    without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": []}
     if data is None:
-        return {"checks": checks(comparison, None, None), "sensitivity": None, "where": None}
+        return {**without, "checks": checks(comparison, None, None)}
+    if comparison.measure == "loss":
+        if items is not None:
+            raise InputError(
+                "items: belongs to features of images or texts, and this result is of losses; leave it out"
+            )
+        scores = recall_scores(comparison, data)
+        return {
+            **without,
+            "checks": checks(comparison, None, None),
+            "heat": heat_map(comparison, scores),
+            "part": scores.part,
+            "contrasts": contrasts(comparison, scores, None if gate is None else gate.name),
+        }
     recalled = recall(comparison, data)
     checked_items = None if items is None else check_items(items, recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
     panel, differing = where(comparison, recalled)
     examples = [] if checked_items is None else [(each.name, strips(each, checked_items)) for each in differing]
     return {
+        **without,
         "checks": checks(comparison, recalled, sensitivity),
         "sensitivity": sensitivity,
         "where": panel,

@@ -131,7 +131,7 @@ def test_options_of_another_kind(options):
 def test_long_prompts_are_cut_and_half_letters_replaced():
     from relfit.data.evals.base import LONGEST_PROMPT, shortened
 
-    assert shortened("x" * 5000) == "x" * LONGEST_PROMPT + "…"
+    assert shortened("solved" * 1000 + "x" * 5000) == "…" + "x" * LONGEST_PROMPT
     assert shortened("\ud83d") == "?"
     assert shortened(" ") is None
     assert shortened(["x"]) is None

@@ -21,6 +21,7 @@ from relfit.data.evals.helm import HELM
 from relfit.data.evals.inspect import INSPECT
 from relfit.data.evals.lm_eval import LM_EVAL
 from relfit.data.files.base import check_plain
+from relfit.data.losses import LossTable, loss_table
 from relfit.util.arrays import Array
 from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
@@ -120,6 +121,15 @@ class Evals:
         columns = {"model": self.model, "task": self.task, "item": self.item, "epoch": self.epoch, "score": self.score}
         frame: pandas.DataFrame = needed("to_frame", "pandas", (2, 1)).DataFrame(columns)
         return frame
+
+
+def evals_table(evals: Evals) -> LossTable:
+    """The scores on the items that all models have; several tasks are strata."""
+    keys, scores = evals.matrix()
+    strata = [task for task, _ in keys] if len(evals.tasks) > 1 else None
+    table = loss_table(scores, names=evals.models, strata=strata)
+    complete = ~np.isnan(scores).any(axis=1)
+    return replace(table, items=np.array([item for _, item in keys], dtype=object)[complete])
 
 
 def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filter: str | None = None) -> Evals:

@@ -165,10 +165,10 @@ def digest(text: str | None) -> str:
 
 
 def shortened(prompt: Any) -> str | None:
-    """The beginning of a prompt; None if it is no text."""
+    """The end of a prompt, where the question is after solved examples; None if it is no text."""
     if not isinstance(prompt, str) or not prompt.strip():
         return None
-    text = prompt if len(prompt) <= LONGEST_PROMPT else f"{prompt[:LONGEST_PROMPT]}…"
+    text = prompt if len(prompt) <= LONGEST_PROMPT else f"…{prompt[-LONGEST_PROMPT:]}"
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,0 +1,252 @@
+"""The scores behind mean losses: each stratum by itself, and the items on which a worse model loses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.data.evals import Evals, evals_table
+from relfit.report.examples import LETTERS
+from relfit.report.gate import judge
+from relfit.report.page import render_report
+from relfit.report.scores import MOST_MODELS, contrasts, ending, heat_map, recall_scores, stratum_rows
+
+STRATA = ["east"] * 40 + ["west"] * 40
+
+
+def crossed():
+    """Model a passes everywhere in the east and on half of the west; b the other way round; c nowhere."""
+    half = [1, 0] * 20
+    return {"a": [1] * 40 + half, "b": half + [1] * 40, "c": [0] * 80}
+
+
+def compared(scores, higher_is_better=True, **options):
+    kept = {"strata": STRATA, **options}
+    result = relfit.compare_losses(scores, higher_is_better=higher_is_better, rng=0, **kept)
+    return result, recall_scores(result, (scores, kept))
+
+
+def by_name(result, row):
+    return dict(zip([each["name"] for each in result.rows()], row.kinds, strict=True))
+
+
+def test_each_stratum_is_decided_by_itself():
+    """Overall a and b are equal. In the east b fails on 20 of 40 items that a passes, and never the other way round:
+    even the sign test has p = 2⁻²⁰. In the west it is a that is worse."""
+    result, scores = compared(crossed())
+    every, east, west = stratum_rows(result, scores.table)
+    assert (every.name, every.items, east.name, east.items, west.name) == (None, 80, "east", 40, "west")
+    assert by_name(result, every) == {"a": "best", "b": "best", "c": "worse"}
+    assert by_name(result, east) == {"a": "best", "b": "worse", "c": "worse"}
+    assert by_name(result, west) == {"a": "worse", "b": "best", "c": "worse"}
+    assert east.means.tolist() == [1.0, 0.5, 0.0]
+    assert every.means.tolist() == [0.75, 0.75, 0.0]
+
+
+def test_the_verdicts_are_those_of_a_call_on_the_stratum(rng):
+    strata = np.repeat(["s", "t", "u"], [70, 50, 40])
+    losses = rng.gamma(2.0, 1.0, (160, 5)) + 0.2 * np.arange(5) * (strata == "t")[:, None]
+    result, scores = compared(losses, False, strata=strata, margin=0.01)
+    order = [result.names.index(row["name"]) for row in result.rows()]
+    for row in stratum_rows(result, scores.table)[1:]:
+        alone = relfit.compare_losses(
+            losses[strata == row.name][:, order], higher_is_better=False, margin=0.01, rng=result.seed
+        )
+        np.testing.assert_allclose(row.means, alone.discrepancy)
+        assert [kind == "worse" for kind in row.kinds] == alone.worse.tolist()
+        assert row.kinds[alone.best_index] == "best"
+
+
+@pytest.mark.parametrize(("items", "tested"), [(19, False), (20, True)])
+def test_a_small_stratum_is_shown_and_not_tested(items, tested):
+    strata = ["large"] * 60 + ["small"] * items
+    scores = {"a": [1] * (60 + items), "b": [1] * 60 + [0] * items}
+    result, recalled = compared(scores, strata=strata)
+    small = stratum_rows(result, recalled.table)[2]
+    assert (small.items, small.tested, small.means.tolist()) == (items, tested, [1.0, 0.0])
+    assert small.kinds == ("best", "worse" if tested else "open")
+    page = render_report(result, (scores, {"strata": strata}))
+    assert (f"{items} items, not tested" in page) is not tested
+    assert ("These are 2 tests" in page) is tested
+
+
+def test_few_groups_in_a_stratum_are_not_tested():
+    """Both strata have 40 items: in the east in 40 groups, in the west in 10."""
+    groups = [*range(40), *(100 + k // 4 for k in range(40))]
+    result, scores = compared(crossed(), groups=groups)
+    assert [row.tested for row in stratum_rows(result, scores.table)] == [True, True, False]
+
+
+def test_the_better_the_darker():
+    result, scores = compared(crossed())
+    losses = {name: 1.0 - np.array(column) for name, column in crossed().items()}
+    turned, their_scores = compared(losses, False)
+    dark, same = heat_map(result, scores), heat_map(turned, their_scores)
+    assert dark["models"] == ["a", "b", "c"]
+    label, _, cells = dark["rows"][1]
+    assert (label, cells) == ("east", [("1.00", "best", 100.0), ("0.50", "worse", 50.0), ("0.00", "worse", 0.0)])
+    assert [cell[1:] for cell in same["rows"][1][2]] == [cell[1:] for cell in cells]
+
+
+def test_of_many_models_the_first_of_the_table_are_shown(rng):
+    scores = (rng.random((80, MOST_MODELS + 3)) < 0.5).astype(float)
+    result, recalled = compared(scores)
+    heat = heat_map(result, recalled)
+    assert heat["models"] == [row["name"] for row in result.rows()[:MOST_MODELS]]
+    assert heat["more_models"] == 3
+    assert "Neither shown nor compared here: 3 models" in render_report(result, (scores, {"strata": STRATA}))
+
+
+def test_no_panel_without_strata_or_scores():
+    result, scores = compared(crossed(), strata=None)
+    assert stratum_rows(result, scores.table) == []
+    assert heat_map(result, scores) is None
+    page = render_report(result, crossed())
+    assert 'id="parts"' not in page
+    assert 'id="items"' in page
+    bare = render_report(compared(crossed())[0])
+    assert 'id="parts"' not in bare
+    assert 'id="items"' not in bare
+    equal = {"a": [1, 0] * 40, "b": [0, 1] * 40}
+    assert 'id="items"' not in render_report(compared(equal)[0], (equal, {"strata": STRATA}))
+
+
+# ── items ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_items_on_which_the_worse_model_fails():
+    """a passes and c fails on 40 items of the east and 20 of the west, all as clear: the strata take turns."""
+    keys = [f"q{k}" for k in range(80)]
+    table = {"key": keys, "part": STRATA, **crossed()}
+    options = {"item": "key", "stratum": "part", "higher_is_better": True}
+    result = relfit.compare_losses(table, rng=0, **options)
+    (found,) = contrasts(result, recall_scores(result, (table, options)))
+    assert (found.worse, found.binary, found.behind) == ("c", True, 0)
+    assert found.better in ("a", "b")
+    assert found.ahead == 60
+    assert [each["stratum"] for each in found.items] == ["east", "west"] * 5
+    for each in found.items:
+        k = keys.index(each["item"])
+        assert (each["worse"], each["better"]) == (0.0, 1.0) == (0.0, float(crossed()[found.better][k]))
+        assert each["prompt"] is None
+
+
+def test_the_clearest_losses_come_first(rng):
+    """Items without a key are numbered, and a loss is better when it is smaller."""
+    good = rng.random(60)
+    bad = good + 0.1
+    bad[[7, 41]] += (3.0, 5.0)
+    bad[:4] -= 0.2
+    result, scores = compared({"good": good, "bad": bad}, False, strata=None)
+    (found,) = contrasts(result, scores)
+    assert [each["item"] for each in found.items[:2]] == ["row 41", "row 7"]
+    assert (found.ahead, found.behind, found.binary, len(found.items)) == (56, 4, False, 10)
+    page = render_report(result, {"good": good, "bad": bad})
+    assert "good does better than bad on 56 items, and worse on 4." in " ".join(page.split())
+
+
+def test_at_most_three_models_and_that_of_the_gate_first():
+    """Model k passes the first 80 − 10 k of 80 items."""
+    scores = {f"m{k}": [1] * (80 - 10 * k) + [0] * (10 * k) for k in range(6)}
+    result, recalled = compared(scores, strata=None)
+    assert [each.worse for each in contrasts(result, recalled)] == ["m1", "m2", "m3"]
+    assert [each.worse for each in contrasts(result, recalled, "m5")] == ["m5", "m1", "m2"]
+    page = render_report(result, scores, gate=judge(result, "m5", None))
+    assert page.index("<h3>m5</h3>") < page.index("<h3>m1</h3>")
+    assert all(each.better in scores and each.behind == 0 for each in contrasts(result, recalled))
+
+
+def test_a_judge_who_was_corrected_has_no_items():
+    """The people's labels decide there, not the scores alone."""
+    judge_scores = {"a": [1] * 80, "b": [0, 0, 0, 1] * 20}
+    labels = np.where(np.arange(80)[:, None] < 40, np.array(list(judge_scores.values())).T, np.nan)
+    result, scores = compared(judge_scores, strata=None, labels=labels)
+    assert result.worse.tolist() == [False, True]
+    assert contrasts(result, scores) == []
+
+
+HOSTILE = "solved example " * 50 + "</td><script>alert(1)</script> & \u202eend?"
+
+
+def logs(missing=()):
+    """Logs of two models, of which b fails on the first 25 items of each task; some scores are missing."""
+    rows = [(model, task, k) for model in "ab" for task in ("<i>sums", "t") for k in range(40)]
+    score = [np.nan if (m, k) in missing else float(m == "a" or k >= 25) for m, _, k in rows]
+    prompts = {(task, str(k)): f"{HOSTILE} {task} {k}" for _, task, k in rows}
+    model, task, item = zip(*rows, strict=True)
+    return Evals(model, task, tuple(map(str, item)), score, np.ones(len(rows)), "acc", prompts=prompts)
+
+
+def evals_result(evals, **options):
+    return relfit.compare_losses(evals_table(evals), higher_is_better=True, rng=0, **options)
+
+
+def test_logs_have_their_prompts():
+    """Item 3 has no score of a and is left out: the prompts after it still belong to their items."""
+    evals = logs(missing={("a", 3)})
+    result = evals_result(evals)
+    (found,) = contrasts(result, recall_scores(result, evals))
+    assert found.ahead == len(evals.differing("b", "a", 1000)) == 48
+    assert [each["item"] for each in found.items] == ["0", "0", "1", "1", "2", "2", "4", "4", "5", "5"]
+    known = {(row["task"], row["item"]) for row in evals.differing("b", "a", 1000)}
+    for each in found.items:
+        assert (each["stratum"], each["item"]) in known
+        assert each["prompt"].endswith(f"\\u202eend? {each['stratum']} {each['item']}")
+        assert each["prompt"].startswith("…")
+        assert len(each["prompt"]) <= LETTERS
+
+
+def test_one_task_has_prompts_and_no_heat_map():
+    evals = logs()
+    kept = [k for k, task in enumerate(evals.task) if task == "t"]
+    columns = {
+        name: tuple(np.array(getattr(evals, name))[kept]) for name in ("model", "task", "item", "score", "epoch")
+    }
+    evals = replace(evals, **columns)
+    result = evals_result(evals)
+    scores = recall_scores(result, evals)
+    assert heat_map(result, scores) is None
+    assert contrasts(result, scores)[0].items[0]["prompt"].endswith("t 0")
+
+
+def test_prompts_tasks_and_keys_are_text_in_the_page():
+    evals = logs()
+    page = render_report(evals_result(evals), evals)
+    assert "<script" not in page
+    assert "<i>" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; \\u202eend?" in page
+    assert "&lt;i&gt;sums" in page
+    table = {"key": [f"<u>{k}" for k in range(80)], **crossed()}
+    options = {"item": "key", "higher_is_better": True}
+    page = render_report(relfit.compare_losses(table, rng=0, **options), (table, options))
+    assert "<u>" not in page
+    assert "&lt;u&gt;0" in page
+
+
+def test_texts_are_cut_at_the_front():
+    assert ending("a" * 500 + "b" * (LETTERS - 1)) == "…" + "b" * (LETTERS - 1)
+    assert ending("b" * LETTERS) == "b" * LETTERS
+    assert ending("\x1b[31m") == "\\x1b[31m"
+
+
+def test_a_result_that_was_stored_takes_its_scores():
+    evals = logs()
+    result = evals_result(evals)
+    again = relfit.Comparison.from_json(result.to_json())
+    assert render_report(again, evals) == render_report(result, evals)
+
+
+def test_other_scores_are_refused():
+    scores = crossed()
+    result, _ = compared(scores)
+    other = {**scores, "a": [0, *scores["a"][1:]]}
+    fewer = {name: column[:60] for name, column in scores.items()}
+    renamed = {"x": scores["a"], "b": scores["b"], "c": scores["c"]}
+    for data in (other, fewer, renamed, logs()):
+        refused(lambda data=data: render_report(result, data), "data: expected the scores this result was made from")
+    refused(lambda: render_report(result, (scores, {"stratums": 1})), "arguments of compare_losses", "'stratums'")
+    refused(lambda: render_report(result, scores, items={"a": ["x"]}), "items: belongs to features")
