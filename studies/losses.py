@@ -15,8 +15,9 @@ from scipy.stats import binom
 from examples.losses_mcs import REPS, example, model_confidence_set
 from relfit import decide, from_losses
 from relfit.paper.experiment import rate
-from studies.study import ALPHA, Part, Study, main, table, write_page
+from studies.study import ALPHA, Part, Study, level, main, rows_of, table, write_page
 
+ABOVE = {"stepdown": "step-down", "holm": "Holm", "mcs": "MCS", "mcnemar": "McNemar"}
 CORRECTIONS = {"step-down": "stepdown", "Holm": "holm", "no correction": "none"}
 # Four models tied for best, four that are worse.
 GAPS = np.r_[np.zeros(4), 0.1, 0.15, 0.2, 0.3]
@@ -150,19 +151,49 @@ def rows(setting, results):
     return out
 
 
+def above_the_level(results, procedure):
+    """The cases, with rates, in which a procedure loses a best model in more than α of the trials by two s.e.; text."""
+    shown = []
+    for setting, trials in results:
+        lost = {row["procedure"]: row["a best model lost"] for row in rows(setting, trials)}
+        mean, error = lost.get(procedure, (0.0, 0.0))
+        if mean > ALPHA + 2.0 * error:
+            shown.append(f"{setting['case']} ({mean:.3f} ± {error:.3f})")
+    return "; ".join(shown) or "none"
+
+
+def differences(results, procedure):
+    """The cases in which a procedure finds more or fewer worse models than step-down by two s.e. of the difference."""
+    shown = {"more": [], "fewer": []}
+    for setting, trials in results:
+        worse = CASES[setting["case"]].gaps > 0.0
+        kept = {name: np.array([trial[name] for trial in trials])[:, worse] for name in ("step-down", procedure)}
+        mean, error = rate(kept["step-down"].mean(axis=1) - kept[procedure].mean(axis=1))
+        if abs(mean) > 2.0 * error:
+            text = f"{setting['case']} (by {abs(mean):.3f} ± {error:.3f})"
+            shown["more" if mean > 0.0 else "fewer"].append(text)
+    return {key: "; ".join(cases) or "none" for key, cases in shown.items()}
+
+
 def write(docs, results):
-    """The page, with the example."""
+    """The page, with the example; what should hold is the level of step-down."""
     shown = example()
     ours, theirs = (line.partition(":")[2].split(",") for line in shown.splitlines()[-2:])
+    results = [*results["losses"], *results["leaderboard"]]
+    holm, mcs = (differences(results, procedure) for procedure in ("Holm", "MCS"))
     write_page(
         docs,
         "losses.md",
         shown=shown,
         same="the same" if sorted(map(str.strip, ours)) == sorted(map(str.strip, theirs)) else "different",
         reps=REPS,
-        table=table(rows, [*results["losses"], *results["leaderboard"]]).rstrip(),
+        table=table(rows, results).rstrip(),
+        **{f"above_{key}": above_the_level(results, name) for key, name in ABOVE.items()},
+        **{f"holm_{key}": text for key, text in holm.items()},
+        **{f"mcs_{key}": text for key, text in mcs.items()},
     )
-    return True
+    lost = [row["a best model lost"] for row in rows_of(rows, results) if row["procedure"] == "step-down"]
+    return all(level(each) == "kept" for each in lost)
 
 
 STUDY = Study(
