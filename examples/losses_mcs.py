@@ -4,8 +4,8 @@
 
 Needs scikit-learn and arch. Both procedures take a matrix of losses, a row per item and a column per model, and say
 which models may be the best. `MCS` promises that *all* best models are in its set with probability 1 − α; so does
-the best set with `correction="holm"`, and without a correction it promises this for *each* best model. The page
-docs/losses.md compares the two by simulation (`python -m studies.losses`).
+`relfit.compare_losses`, and with `correction="none"` it promises this for *each* best model. The page docs/losses.md
+compares the two by simulation (`python -m studies.losses`).
 """
 
 import warnings
@@ -46,11 +46,11 @@ def held_out_losses(seed=0):
     return losses
 
 
-def model_confidence_set(losses, seed=0, method="R"):
-    """The columns that arch's MCS keeps; items are independent, so blocks have length 1."""
+def model_confidence_set(losses, seed=0, block_size=1):
+    """The columns that arch's MCS keeps; blocks have length 1 where items are independent, and √n by default (None)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        procedure = MCS(np.asarray(losses), ALPHA, reps=REPS, block_size=1, method=method, seed=seed)
+        procedure = MCS(np.asarray(losses), ALPHA, reps=REPS, block_size=block_size, seed=seed)
         procedure.compute()
     return procedure.included
 
@@ -58,7 +58,7 @@ def model_confidence_set(losses, seed=0, method="R"):
 def example():
     """relfit's table, and the models that each procedure keeps."""
     losses = held_out_losses()
-    result = relfit.decide(relfit.from_losses(losses), test="best-set", correction="holm", alpha=ALPHA, rng=0)
+    result = relfit.compare_losses(losses, alpha=ALPHA, rng=0)
     kept = model_confidence_set(np.column_stack(list(losses.values())))
     lines = [
         str(result),

@@ -1,28 +1,95 @@
-"""The simulation of the best set beside arch's model confidence set: both work where it is clear, rates by hand."""
+"""The simulation of the best set beside MCS and McNemar's test: truths, procedures where it is clear, rates by hand."""
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 pytest.importorskip("arch", reason="arch is not installed")
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 losses = pytest.importorskip("studies.losses")
-BEST = losses.GAPS == 0.0
 
 
-@pytest.mark.parametrize("case", losses.CASES)
-def test_both_find_what_nobody_can_miss(case):
-    matrix = losses.drawn_losses(case, 400, np.random.default_rng(1))
-    matrix[:, ~BEST] += 3.0
-    for kept in losses.kept_models(matrix, seed=2).values():
-        assert kept[BEST].sum() >= 3
-        assert not kept[~BEST].any()
+def _drawn(name, times, seed):
+    case = losses.CASES[name]
+    return case, case.draw(times * case.items, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("name", losses.CASES)
+def test_mean_losses_are_apart_by_the_gaps(name):
+    """Within 4.5 standard errors on many items; of a series, whose items are like a third as many, √3 of them."""
+    case, drawn = _drawn(name, 100 if name != "leaderboard" else 20, seed=1)
+    if case.strata:
+        tasks = np.resize(losses.STRATA, len(drawn))
+        drawn = drawn * (len(drawn) / 30 / np.bincount(tasks))[tasks, None]
+    differences = drawn - drawn[:, [1]]
+    error = 4.5 * (np.sqrt(3.0) if case.series else 1.0) * differences.std(axis=0) / np.sqrt(len(drawn))
+    means, best = differences.mean(axis=0), case.gaps == 0.0
+    assert (np.abs(means[best]) <= error[best]).all()
+    if name == "leaderboard":
+        assert (best.sum(), len(best), case.items) == (8, 134, 468)
+        assert (means[~best] > 0.0).all()
+    else:
+        assert (np.abs(means - case.gaps) <= error).all()
+
+
+def test_errors_of_the_series_have_the_autocorrelation_of_its_name():
+    _, drawn = _drawn("series, AR(.5)", 100, seed=2)
+    noise = drawn - drawn.mean(axis=0)
+    assert (noise[1:] * noise[:-1]).mean() == pytest.approx(0.5, abs=0.02)
+    assert (noise**2).mean() == pytest.approx(1.0, abs=0.03)
+
+
+def test_strata_are_30_of_unequal_size():
+    sizes = np.bincount(losses.STRATA)
+    assert (len(sizes), sizes.min(), sizes.max()) == (30, 5, 100)
+
+
+@pytest.mark.parametrize("name", losses.CASES)
+def test_all_procedures_find_what_nobody_can_miss(name, monkeypatch):
+    monkeypatch.setattr("examples.losses_mcs.REPS", 200)
+    case, drawn = _drawn(name, 1, seed=3)
+    worse = case.gaps > 0.0
+    if np.isin(drawn, (0.0, 1.0)).all():
+        drawn[:, worse] = np.random.default_rng(4).random((len(drawn), worse.sum())) < 0.95
+    else:
+        drawn[:, worse] += 3.0
+    kept = losses.kept_models(name, drawn, seed=2)
+    assert len(kept) == 4 + case.mcnemar
+    for procedure, each in kept.items():
+        fewest = (~worse).sum() - 1 if procedure in ("step-down", "Holm", "MCS") else 1
+        assert each[~worse].sum() >= fewest
+        assert not each[worse].any()
+
+
+def test_mcnemar_is_the_exact_sign_test_of_the_items_that_differ():
+    drawn = (np.random.default_rng(5).random((60, 6)) < [0.1, 0.2, 0.25, 0.3, 0.35, 0.5]).astype(float)
+    kept = losses.mcnemar_against_the_leader(drawn)
+    leader = drawn[:, drawn.mean(axis=0).argmin()]
+    for k in range(6):
+        differ = drawn[:, k] != leader
+        p = binomtest(int(drawn[differ, k].sum()), int(differ.sum())).pvalue if differ.any() else 1.0
+        assert kept[k] == (p > 0.05)
+    assert 0 < kept.sum() < 6
 
 
 def test_rates_by_hand():
     """Two trials: one drops a best model of four and all four worse ones, the other drops nothing."""
     some, nothing = [False, True, True, True, False, False, False, False], [True] * 8
-    results = [dict.fromkeys(("best-set", "best-set, Holm", "MCS"), kept) for kept in (some, nothing)]
-    row = losses.rows({"case": "independent", "n": 200}, results)[0]
-    assert row["a best model lost"] == (0.5, 0.5)
-    assert row["fraction of best lost"] == (0.125, 0.125)
-    assert row["fraction of worse found"] == (0.5, 0.5)
+    results = [dict.fromkeys(("step-down", "Holm", "MCS"), kept) for kept in (some, nothing)]
+    rows = losses.rows({"case": "independent", "n": 200}, results)
+    assert [row["procedure"] for row in rows] == ["step-down", "Holm", "MCS"]
+    assert rows[0]["trials"] == 2
+    assert rows[0]["a best model lost"] == (0.5, 0.5)
+    assert rows[0]["share of best lost"] == (0.125, 0.125)
+    assert rows[0]["worse found"] == (0.5, 0.5)
+
+
+def test_sentences_by_hand():
+    """In 20 trials step-down drops nothing; MCS drops a best model and a worse one (of four), the latter always."""
+    nothing, one, two = [True] * 8, [True] * 7 + [False], [False] + [True] * 6 + [False]
+    trials = [{"step-down": nothing, "MCS": two if k < 10 else one} for k in range(20)]
+    results = [({"case": "independent", "n": 200}, trials)]
+    assert losses.above_the_level(results, "step-down") == "none"
+    assert losses.above_the_level(results, "MCS") == "independent (0.500 ± 0.115)"
+    assert losses.above_the_level(results, "McNemar") == "none"
+    assert losses.differences(results, "MCS") == {"more": "independent (by 0.250 ± 0.000)", "fewer": "none"}
