@@ -124,16 +124,20 @@ class CloseLaw:
         """(k,) w_i of these models, the first-order variance in units of D: measured far from the data.
 
         At the data δ̂ is noise, along which the variance is 4 tr C²/tr C, C being the covariance of e: 2·S2_ii/tr C.
-        Between the two the models' mean comes first, whose noise is less.
+        Between the two the models' mean comes first, whose noise is less, unless the models err together: then it does
+        not help, and unlike models would share their w.
         """
         values, variances, lengths = values[models], np.diag(self.first)[models], self.lengths(values)[models]
-        second = self.second[np.ix_(models, models)]
-        close = float(_ratio(2.0 * np.diag(second), self.trace[models]).mean())
+        second, count = self.second[np.ix_(models, models)], len(models)
+        at_data = _ratio(2.0 * np.diag(second), self.trace[models])
         mean = max(float(values.mean()), 0.0)
         length = (mean + math.sqrt(mean**2 + float(second.mean()))) / 2.0
-        common = (max(float(variances.mean()), 0.0) * (mean > 0.0) + (length - mean) * close) / (length or 1.0)
+        common = max(float(variances.mean()), 0.0) * (mean > 0.0) + (length - mean) * float(at_data.mean())
+        alike = np.clip(2.0 * self.together[np.ix_(models, models)] - 1.0, 0.0, 1.0)
+        own = float(alike.sum() - np.trace(alike)) / max(count * (count - 1), 1)
+        close = (1.0 - own) * common / (length or 1.0) + own * at_data
         measured = np.where(values > 0.0, np.maximum(variances, 0.0), 0.0)
-        return _ratio(measured + (lengths - np.maximum(values, 0.0)) * common, lengths)
+        return _ratio(measured + (lengths - np.maximum(values, 0.0)) * close, lengths)
 
     def _pooled(self, values: Array, at: Array, models: Rows) -> Array:
         """(k, k) the covariance of first-order parts, pooled over these models, if their squared distances are `at`."""
