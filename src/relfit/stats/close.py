@@ -88,7 +88,6 @@ class CloseLaw:
     def covariance(self, values: Array) -> Array:
         """(l, l) the covariance of the estimates, with the values for the truth.
 
-        The variances of differences come first: those of models that err together are much smaller than their own.
         Where noise explains how much the values differ, the first-order parts are those of their mean.
         """
         everyone, apart = np.arange(len(values)), ~np.eye(len(values), dtype=bool)
@@ -99,11 +98,15 @@ class CloseLaw:
         spread = float(values.var(ddof=1))
         real = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
         at = np.maximum(values.mean() + real * (values - values.mean()), 0.0)
+        # Models far off must not lift the others by more than their noise.
+        at = np.minimum(at, np.maximum(values, 0.0) + self.noise)
         pooled = self._pooled(values, at, everyone)
-        expected = _contrasts(pooled)
         kept = self._kept(variance, _contrasts(self.second), everyone)
-        own = np.diag(pooled) + self._signal(np.diag(self.first), np.diag(self.second)) * np.diag(self.first - pooled)
-        first = _with_contrasts(np.maximum(expected + kept * (variance - expected), 0.0), np.maximum(own, 0.0))
+        # A model's own variance goes with those of its differences, where it errs together with others.
+        alike = np.clip((self.together - _APART) / (1.0 - _APART), 0.0, 1.0)
+        own = np.where(apart, alike, 0.0).max(axis=1)
+        np.fill_diagonal(kept, np.maximum(self._signal(np.diag(self.first), np.diag(self.second)), own))
+        first = _positive(pooled + kept * (self.first - pooled))
         return first + self.second
 
     def cumulants(self, values: Array) -> Array:
@@ -330,24 +333,6 @@ def _contrasts(covariance: Array) -> Array:
     """(l, l) the variances of the differences."""
     diagonal = np.diag(covariance)
     return np.asarray(diagonal[:, None] + diagonal - 2.0 * covariance)
-
-
-def _with_contrasts(contrasts: Array, variances: Array) -> Array:
-    """(l, l) a covariance with these variances of the differences, and variances as near as possible to those given.
-
-    The doubly centred contrasts are its part that differences see. A constant, and h_i + h_j, change no difference; h
-    brings the variances to the given ones, as far as the matrix stays positive.
-    """
-    centre = np.eye(len(contrasts)) - 1.0 / len(contrasts)
-    seen = _positive(-0.5 * centre @ contrasts @ centre)
-    missing = variances - np.diag(seen)
-    level = max(float(missing.mean()), 0.0)
-    h = (missing - level) / 2.0
-    for part in (1.0, 0.75, 0.5, 0.25):
-        covariance = seen + level + part * (h[:, None] + h)
-        if np.linalg.eigvalsh(covariance)[0] >= -1e-12 * np.trace(covariance):
-            return covariance
-    return seen + level
 
 
 def _ratio(a: Array, b: Array, otherwise: float = 0.0) -> Array:
