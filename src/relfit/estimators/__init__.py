@@ -33,8 +33,8 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         covariance = estimates.corrected if estimator.corrected else estimates.projection
         close, quadratic = None, estimates.quadratic
         if quadratic is not None and estimator.variance == "auto":
-            # What is left of S2 where V is 0 is rounding.
-            varies = np.diag(covariance) > 0.0
+            # V holds S2 twice: an S2 far above it is rounding, as of constant rows.
+            varies = np.diag(covariance) > 1e-6 * np.diag(quadratic.covariance)
             part = quadratic.covariance * np.outer(varies, varies)
             third = estimates.psi.third()
             close = CloseLaw(covariance - 2.0 * part, part, quadratic.trace, quadratic.components, third)

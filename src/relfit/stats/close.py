@@ -119,8 +119,9 @@ class CloseLaw:
         """
         first = self.covariance(values) - self.second
         variance, lengths = np.diag(first)[:, None], self.lengths(values)[:, None]
-        extra = _ratio((2.0 * variance - first) * first, lengths) / 4.0
-        np.fill_diagonal(extra, 0.75 * _ratio(variance**2, lengths)[:, 0])
+        # Divided first: squares of very large variances do not fit into float64.
+        extra = (2.0 * variance - first) * _ratio(first, lengths) / 4.0
+        np.fill_diagonal(extra, 0.75 * (variance * _ratio(variance, lengths))[:, 0])
         return self.third + extra
 
     def _along(self, values: Array, models: Rows) -> Array:
@@ -155,7 +156,7 @@ class CloseLaw:
             kept = 1.0 - min(1.0, noise / spread) ** 2 if spread > 0.0 else 0.0
             covariance = mean + kept * (covariance - mean)
         variance = at * self._along(values, models)
-        limit = np.sqrt(np.outer(variance, variance))
+        limit = np.outer(np.sqrt(variance), np.sqrt(variance))
         covariance = np.clip(covariance, -limit, limit)
         np.fill_diagonal(covariance, variance)
         return covariance
@@ -342,8 +343,10 @@ def _ratio(a: Array, b: Array, otherwise: float = 0.0) -> Array:
 
 
 def _positive(covariance: Array) -> Array:
-    """A symmetric matrix without its negative eigenvalues."""
-    root = _root(covariance)
+    """A symmetric matrix without its negative eigenvalues, in units of the standard errors: they may differ by far."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    safe = np.where(scale > 0.0, scale, 1.0)
+    root = scale[:, None] * _root(covariance / safe / safe[:, None])
     return np.asarray(root @ root.T)
 
 
