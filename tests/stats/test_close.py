@@ -245,3 +245,20 @@ def test_rows_without_variance_have_no_law(rng, rows):
     )
     assert np.isfinite(result.standard_error).all()
     assert np.isfinite(result.pvalue).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_very_large_scores_do_not_overflow(rng):
+    """KSD² of 1e79: its square would still fit into float64, that of its variance does not."""
+    models = {"right": lambda x: -x, "huge": lambda x: -1e40 * x}
+    models = {name: relfit.Density(score=score, dim=2) for name, score in models.items()}
+    result = relfit.compare(rng.normal(size=(60, 2)), models, rng=0)
+    assert result.worse.tolist() == [False, True]
+    assert np.isfinite(result.pair_intervals()).all()
+
+
+def test_constant_rows_have_no_variance_but_rounding():
+    models = {"same": np.ones((60, 2)), "other": np.zeros((60, 2))}
+    result = relfit.compare(np.ones((60, 2)), models, rng=0)
+    assert result.standard_error.max() < 1e-12
+    assert result.worse.tolist() == [False, True]

@@ -81,6 +81,11 @@ class CloseLaw:
         """(l, l) the correlations of the second-order parts."""
         return _ratio(self.second, np.outer(self.noise, self.noise))
 
+    @property
+    def alike(self) -> Array:
+        """(l, l) how far two models err together: 0 for independent samples of one size, 1 for copies."""
+        return np.clip((self.together - _APART) / (1.0 - _APART), 0.0, 1.0)
+
     def lengths(self, values: Array) -> Array:
         """(l,) the values, made positive where they are not well above the second-order part."""
         return np.asarray((values + np.sqrt(values**2 + self.noise**2)) / 2.0)
@@ -103,11 +108,9 @@ class CloseLaw:
         pooled = self._pooled(values, at, everyone)
         kept = self._kept(variance, _contrasts(self.second), everyone)
         # A model's own variance goes with those of its differences, where it errs together with others.
-        alike = np.clip((self.together - _APART) / (1.0 - _APART), 0.0, 1.0)
-        own = np.where(apart, alike, 0.0).max(axis=1)
+        own = np.where(apart, self.alike, 0.0).max(axis=1)
         np.fill_diagonal(kept, np.maximum(self._signal(np.diag(self.first), np.diag(self.second)), own))
-        first = _positive(pooled + kept * (self.first - pooled))
-        return first + self.second
+        return _positive(pooled + kept * (self.first - pooled)) + self.second
 
     def cumulants(self, values: Array) -> Array:
         """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that give intervals for differences the right length on either side.
@@ -168,8 +171,7 @@ class CloseLaw:
 
     def _kept(self, variance: Array, second: Array, models: Rows) -> Array:
         """The same, and more where two models err together."""
-        together = np.clip((self.together[np.ix_(models, models)] - _APART) / (1.0 - _APART), 0.0, 1.0)
-        return np.maximum(self._signal(variance, second), together)
+        return np.maximum(self._signal(variance, second), self.alike[np.ix_(models, models)])
 
     def _at_tie(self, values: Array, models: Rows, above: Array) -> tuple[Array, Array, Array]:
         """The law of the differences of these models where they all tie, but for what some are `above` (l,) the others.
@@ -186,7 +188,7 @@ class CloseLaw:
         )
         # Rows go to the common value as far as V follows D̂.
         together, whole = self.together[both], np.diag(first) + 2.0 * np.diag(second)
-        doubt = np.clip((together - _APART) / (1.0 - _APART), 0.0, 1.0) / (4.0 * np.maximum(1.0 - together, 1e-9))
+        doubt = self.alike[both] / (4.0 * np.maximum(1.0 - together, 1e-9))
         size = np.square((lengths[:, None] + lengths) / 2.0)
         moved = _ratio(size, size + doubt * (whole[:, None] + whole) / 2.0)
         ratio = _ratio(common, lengths)
