@@ -10,12 +10,17 @@ from itertools import combinations, product
 import numpy as np
 from scipy import optimize, stats
 
-from relfit import IMQ, Complete, Density, Gaussian, compare, estimate
+from relfit import IMQ, Complete, Density, Gaussian, compare, decide, estimate
 from relfit.paper.data import digits
 from relfit.paper.experiment import rate
 from relfit.stats.joint import mixed, positive_part
 from relfit.stats.tests.best_set import BestSet, best_set
-from studies.study import ALPHA, Part, Study, level, main, table, write_page
+from relfit.stats.tests.carve import Carve
+from relfit.stats.tests.relmulti import RelMulti
+from relfit.stats.tests.relpsi import RelPSI
+from studies.calibration import levels
+from studies.calibration.cases import case
+from studies.study import ALPHA, Part, Study, declared, error_rates, level, main, table, write_page
 
 VARIANCES = ("projection", "corrected", "auto")
 # Draws of the other two variances, whose bootstrap would take most of the time.
@@ -216,6 +221,63 @@ def cover_trial(setting, seed):
     return out
 
 
+class _BothParts:
+    """A test whose covariance has both parts of the law."""
+
+    def prepared(self, joint):
+        return replace(BestSet().prepared(joint), close=None)
+
+
+class LawfulRelPSI(_BothParts, RelPSI):
+    """RelPSI with both parts."""
+
+
+class LawfulCarve(_BothParts, Carve):
+    """Carving with both parts."""
+
+
+class LawfulRelMulti(RelMulti):
+    """RelMulti with both parts."""
+
+    prepared = BestSet.prepared
+
+
+KNOWN = {
+    "best-set": "best set: FPR",
+    "relmulti": "RelMulti: FDR",
+    "relmulti alone": "RelMulti, no correction: FPR",
+    "carve": "carving: FPR",
+    "relpsi": "RelPSI: FPR",
+}
+TESTS = {"best-set": BestSet(), "relmulti": LawfulRelMulti(), "carve": LawfulCarve(), "relpsi": LawfulRelPSI()}
+
+
+def known():
+    """The settings of docs/calibration/levels.md with the complete estimate; the slowest is last."""
+    complete = [setting for setting in levels.cells() if setting["estimator"] == "complete"]
+    return sorted(complete, key=lambda setting: setting["problem"] == "tied-l200")
+
+
+def known_trial(setting, seed):
+    """The models that each test declares worse with both parts of the law, and RelMulti without a correction."""
+    problem = case(setting["problem"])
+    reference, models = problem.candidates(setting["measure"], setting["n"], seed)
+    options = {"alpha": ALPHA, "rng": seed}
+    results = {
+        "relmulti": compare(reference, models, test=TESTS["relmulti"], progress=False, **options, **problem.options)
+    }
+    more = {**problem.options, "kernel": results["relmulti"].kernel}
+    joint = estimate(reference, models, rng=seed, progress=False, **more)
+    for name in ("best-set", "carve", "relpsi"):
+        if joint.psi is None:  # `compare` knows exact copies
+            results[name] = compare(reference, models, test=TESTS[name], progress=False, **options, **more)
+        else:
+            results[name] = decide(joint, test=TESTS[name], **options)
+    out = {name: declared(result.names, result.worse) for name, result in results.items()}
+    split = results["relmulti"]
+    return {**out, "relmulti alone": declared(split.names, split.pvalue <= ALPHA)}
+
+
 DIABETES_WIDTH = 2.5
 
 
@@ -244,6 +306,15 @@ def diabetes():
         u = s @ s.T + 2.0 * rate * (own[:, None] + own - across - across.T) + 2.0 * rows.shape[1] * rate
         truth.append(float((kernel * (u - 4.0 * rate**2 * square)).mean()))
     return rows, scores, np.array(truth)
+
+
+def known_rows(setting, results):
+    """The error that each test claims to hold, with both parts of the law."""
+    problem = case(setting["problem"])
+    row = {key: setting[key] for key in ("problem", "measure", "n")}
+    for test, label in KNOWN.items():
+        row[label] = error_rates(problem, [result[test] for result in results])[label.split(": ")[1]]
+    return [row]
 
 
 def cover_rows(setting, results):
@@ -321,6 +392,7 @@ STUDY = Study(
         "unlike": Part("close-unlike", unlike, unlike_trial, 1000),
         "covered": Part("close-covered", covered, cover_trial, 1000),
         "ties": Part("close-ties", ties, trial, 1000),
+        "known": Part("close-known", known, known_trial, 1000),
     },
     "close.sqlite",
     "2",

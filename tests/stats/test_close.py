@@ -85,6 +85,16 @@ def test_components_of_equal_eigenvalues_are_counted(rng):
     matrix = rows @ rows.T
     np.fill_diagonal(matrix, 0.0)
     assert components(matrix[None]) == pytest.approx(5.0, rel=0.2)
+    assert components(1e150 * matrix[None]) == pytest.approx(components(matrix[None]), rel=1e-9)
+
+
+def test_a_negative_estimate_of_a_variance_leaves_the_difference_alone():
+    """Models that err together keep V − 2·S2. Its noise can be below 0 for one model and tell all about a difference."""
+    together = law([[-0.05, 0.4], [0.4, 4.0]], 0.2 * np.ones((2, 2)))
+    covariance = together.covariance(np.array([0.1, 3.0]))
+    assert covariance[0, 0] >= 0.2
+    # −0.05 + 4 − 2·0.4 = 3.15, and the second-order parts are equal. Without its negative eigenvalue it is a bit more.
+    assert covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1] == pytest.approx(3.15, rel=0.12)
 
 
 def test_hall_only_lowers_and_is_inverted():

@@ -58,3 +58,18 @@ def test_coverage_is_measured_against_the_truth():
     setting = close.covered()[0]
     (row,) = close.cover_rows(setting, [close.cover_trial({**setting, "n": 60}, seed) for seed in range(2)])
     assert float(row["length, auto / projection"]) < 1.0
+
+
+def test_intervals_of_unlike_densities_hold():
+    """40 samples of the diabetes rows: 95% intervals for all pairs fail in more than 5 with probability below .02."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    setting = next(setting for setting in close.covered() if setting["shifts"] is None)
+    results = [close.cover_trial(setting, seed)["auto"]["all pairs"] for seed in range(40)]
+    assert sum(results) >= 35
+
+
+def test_known_settings_with_both_parts():
+    setting = next(setting for setting in close.known() if setting["problem"] == "tied-l2")
+    results = [close.known_trial(setting, seed) for seed in range(2)]
+    (row,) = close.known_rows(setting, results)
+    assert row["best set: FPR"][0] <= 1.0

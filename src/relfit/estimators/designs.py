@@ -336,6 +336,9 @@ def components(matrices: Array) -> float:
     k_ab² and of k_ab k_bc k_ca over different rows; models are averaged.
     """
     rows = matrices.shape[1]
+    # In units of the largest value: the cubes of very large ones do not fit into float64.
+    largest = np.abs(matrices).max(axis=(1, 2), keepdims=True)
+    matrices = np.divide(matrices, largest, out=np.zeros_like(matrices), where=largest > 0.0)
     second = np.square(matrices).sum(axis=(1, 2)) / (rows * (rows - 1))
     third = np.einsum("iab,iab->i", matrices @ matrices, matrices) / (rows * (rows - 1) * (rows - 2))
     skewness = np.divide(np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0)

@@ -110,7 +110,9 @@ class CloseLaw:
         # A model's own variance goes with those of its differences, where it errs together with others.
         own = np.where(apart, self.alike, 0.0).max(axis=1)
         np.fill_diagonal(kept, np.maximum(self._signal(np.diag(self.first), np.diag(self.second)), own))
-        return _positive(pooled + kept * (self.first - pooled)) + self.second
+        # Eigenvalues are compared in units of plain standard errors, which may differ by far and are never 0.
+        units = np.sqrt(np.maximum(np.diag(self.first) + 2.0 * np.diag(self.second), 0.0))
+        return _positive(pooled + kept * (self.first - pooled), units) + self.second
 
     def cumulants(self, values: Array) -> Array:
         """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that give intervals for differences the right length on either side.
@@ -155,7 +157,8 @@ class CloseLaw:
         if len(models) > 2:
             # The noise of an entry is about twice the covariance that the second-order parts share.
             noise = 2.0 * float((scale[:, None] * self.second[both] * scale)[apart].mean())
-            mean, spread = float(covariance[apart].mean()), float(covariance[apart].std())
+            mean, size = float(covariance[apart].mean()), float(np.abs(covariance[apart]).max()) or 1.0
+            spread = size * float((covariance[apart] / size).std())  # squares of very large ones do not fit
             kept = 1.0 - min(1.0, noise / spread) ** 2 if spread > 0.0 else 0.0
             covariance = mean + kept * (covariance - mean)
         variance = at * self._along(values, models)
@@ -344,11 +347,10 @@ def _ratio(a: Array, b: Array, otherwise: float = 0.0) -> Array:
     return np.asarray(np.divide(a, b, out=np.full(a.shape, otherwise), where=b > 0.0))
 
 
-def _positive(covariance: Array) -> Array:
-    """A symmetric matrix without its negative eigenvalues, in units of the standard errors: they may differ by far."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    safe = np.where(scale > 0.0, scale, 1.0)
-    root = scale[:, None] * _root(covariance / safe / safe[:, None])
+def _positive(covariance: Array, units: Array) -> Array:
+    """A symmetric matrix without its negative eigenvalues, which are those of the matrix in these units."""
+    safe = np.where(units > 0.0, units, 1.0)
+    root = units[:, None] * _root(covariance / safe / safe[:, None])
     return np.asarray(root @ root.T)
 
 
