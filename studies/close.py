@@ -270,7 +270,7 @@ def known_trial(setting, seed):
     joint = estimate(reference, models, rng=seed, progress=False, **more)
     for name in ("best-set", "carve", "relpsi"):
         if joint.psi is None:  # `compare` knows exact copies
-            results[name] = compare(reference, models, test=TESTS[name], progress=False, **options, **more)
+            results[name] = compare(reference, models, test=TESTS[name], **options, **more)
         else:
             results[name] = decide(joint, test=TESTS[name], **options)
     out = {name: declared(result.names, result.worse) for name, result in results.items()}

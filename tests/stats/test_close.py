@@ -89,7 +89,7 @@ def test_components_of_equal_eigenvalues_are_counted(rng):
 
 
 def test_a_negative_estimate_of_a_variance_leaves_the_difference_alone():
-    """Models that err together keep V − 2·S2. Its noise can be below 0 for one model and tell all about a difference."""
+    """Models that err together keep V − 2·S2. Noise can make it negative for a model, not for a difference."""
     together = law([[-0.05, 0.4], [0.4, 4.0]], 0.2 * np.ones((2, 2)))
     covariance = together.covariance(np.array([0.1, 3.0]))
     assert covariance[0, 0] >= 0.2
