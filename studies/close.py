@@ -236,12 +236,6 @@ class LawfulCarve(_BothParts, Carve):
     """Carving with both parts."""
 
 
-class LawfulRelMulti(RelMulti):
-    """RelMulti with both parts."""
-
-    prepared = BestSet.prepared
-
-
 KNOWN = {
     "best-set": "best set: FPR",
     "relmulti": "RelMulti: FDR",
@@ -249,7 +243,7 @@ KNOWN = {
     "carve": "carving: FPR",
     "relpsi": "RelPSI: FPR",
 }
-TESTS = {"best-set": BestSet(), "relmulti": LawfulRelMulti(), "carve": LawfulCarve(), "relpsi": LawfulRelPSI()}
+TESTS = {"best-set": BestSet(), "relmulti": RelMulti(), "carve": LawfulCarve(), "relpsi": LawfulRelPSI()}
 
 
 def known():

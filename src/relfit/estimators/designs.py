@@ -57,9 +57,9 @@ class Complete(Estimator):
     """All pairs of rows.
 
     Args:
-        variance: "auto" (the law with its first- and second-order parts for the best set, projection elsewhere),
-            "projection" (first-order theory, conservative for models close to the data) or "corrected" (its
-            second-order part counted once).
+        variance: "auto" (the law with its first- and second-order parts for the best set and RelMulti, otherwise
+            projection), "projection" (first-order theory, conservative for models close to the data) or "corrected"
+            (its second-order part counted once).
     """
 
     variance: str = "auto"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from matplotlib.figure import Figure
 
-from relfit import Comparison, RelMulti
+from relfit import Comparison, Complete, RelMulti
 from relfit.paper.data import DataOptions, Log
 from relfit.paper.runner import Trial
 from relfit.util.errors import BackendUnavailable, InputError
@@ -101,8 +101,9 @@ Results = Sequence[Cell]
 
 
 def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
-    """The options of `compare` for RelMulti that selects on this fraction of the rows."""
-    return {"test": RelMulti(select_fraction), "correction": correction}
+    """The options of `compare` for RelMulti that selects on this fraction of the rows, with the paper's variance."""
+    options = {"test": RelMulti(select_fraction), "correction": correction}
+    return {**options, "estimator": Complete(variance="projection")}
 
 
 def verdict(test: str, result: Comparison, k: int) -> Decision:

@@ -80,15 +80,17 @@ class Squared:
         values += ratio * (z[1] @ covariance_root(self.rest).T)
         return values, Covariances(2.0 * ratio**2 * self.rest, 4.0 * ratio * self.along, u)
 
-    def at_tie(self, values: Array, n: float, i: int) -> Covariances:
-        """What the law with both parts gives for the test of model i, from estimates (trials, l).
+    def both_parts(self, values: Array, n: float, tied: int | None = None) -> Covariances:
+        """What the law with both parts gives for estimates (trials, l): each part once.
 
-        Each part once, and for every D the mean of the models that are not worse than i.
+        Where the test is one of the tie with model `tied`, every D is the mean of the models that are not worse.
         """
-        ratio, others = self.rows / n, values <= values[:, [i]]
-        mean = (values * others).sum(axis=1, keepdims=True) / others.sum(axis=1, keepdims=True)
+        ratio, mean = self.rows / n, values
+        if tied is not None:
+            others = values <= values[:, [tied]]
+            mean = (values * others).sum(axis=1, keepdims=True) / others.sum(axis=1, keepdims=True)
         second = ratio**2 * (2.0 * self.along**2 + self.rest)
-        # As the test does, with more than the mean where that is not well above its noise.
+        # As the test does, with more than D where that is not well above its noise.
         length = np.sqrt((mean + np.sqrt(mean**2 + np.diag(second).mean())) / 2.0)
         return Covariances(second, 4.0 * ratio * self.along, np.broadcast_to(length, values.shape))
 
@@ -176,11 +178,14 @@ class Simulation:
         )
 
         def log_pvalues(models: list[int], *, exact: bool) -> tuple[Rows, Array]:
-            if not (test.both_parts and isinstance(self.law, Squared)):
-                return test.log_pvalues(trials, models, self.alpha, exact=exact)
             law, columns = self.law, []
+            if not (test.both_parts and isinstance(law, Squared)):
+                return test.log_pvalues(trials, models, self.alpha, exact=exact)
+            if not test.tests_best:
+                once = replace(trials, covariances=law.both_parts(values, tested))
+                return test.log_pvalues(once, models, self.alpha, exact=exact)
             for i in models:
-                tied = replace(trials, covariances=law.at_tie(values, tested, i))
+                tied = replace(trials, covariances=law.both_parts(values, tested, i))
                 columns.append(test.log_pvalues(tied, [i], self.alpha, exact=exact)[1])
             return np.argmin(values, axis=1), np.hstack(columns)
 

@@ -203,8 +203,11 @@ class Test(ABC):
         """
 
     def prepared(self, joint: JointEstimate) -> JointEstimate:
-        """The estimate with the covariance that the test uses: plain V, unless it knows the law with both parts."""
-        return joint if joint.close is None else replace(joint, close=None)
+        """The estimate with the covariance that the test uses: plain V, or both parts of the law, each once."""
+        law, values = joint.close, joint.values
+        if law is None or not self.both_parts:
+            return joint if law is None else replace(joint, close=None)
+        return replace(joint, covariance=law.covariance(values), third=law.cumulants(values))
 
     def implements(self, method: str) -> bool:
         """True if the test has this optional method: "decide_under_all" or "two_model_power"."""

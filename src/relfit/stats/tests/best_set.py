@@ -77,13 +77,6 @@ class BestSet(Test):
     both_parts = True
     steps_down = True
 
-    def prepared(self, joint: JointEstimate) -> JointEstimate:
-        """With both parts of the law in the covariance, each once."""
-        if joint.close is None:
-            return joint
-        law, values = joint.close, joint.values
-        return replace(joint, covariance=law.covariance(values), third=law.cumulants(values))
-
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
         return best_set(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)

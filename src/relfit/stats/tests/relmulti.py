@@ -53,6 +53,7 @@ class RelMulti(Test):
     default_correction = "by"
     auto_correction = "auto"
     selects = True
+    both_parts = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "select_fraction", check_fraction(self.select_fraction))
