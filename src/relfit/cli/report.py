@@ -194,8 +194,10 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
     settings = _changes((name, repr(getattr(before, name)), repr(getattr(after, name))) for name in _SETTINGS)
     verdicts = _changes((repr(name), words[bool(a)], words[bool(b)]) for name, a, b in pairs)
     versions = _changes((name, before.versions.get(name), now) for name, now in after.versions.items())
-    scale = max(float(np.abs(before.discrepancy).max()), float(before.standard_error.max()))
-    moved = float(np.abs(after.discrepancy - before.discrepancy).max()) / (scale or 1.0)
+    # An infinite discrepancy stays one, or its verdict changes.
+    finite = np.isfinite(before.discrepancy) & np.isfinite(after.discrepancy)
+    scale = max(float(np.abs(before.discrepancy[finite]).max(initial=0.0)), float(before.standard_error.max()))
+    moved = float(np.abs(after.discrepancy - before.discrepancy)[finite].max(initial=0.0)) / (scale or 1.0)
     pvalue = float(np.abs(after.pvalue - before.pvalue).max())
     numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {pvalue:.2g}"
     same = not settings and not verdicts and moved <= ROUNDING and pvalue <= ROUNDING

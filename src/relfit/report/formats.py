@@ -27,7 +27,7 @@ _LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
     **{"|": r"\textbar{}", "²": r"\textsuperscript{2}", "Δ": r"$\Delta$", "α": r"$\alpha$", "—": "---", "–": "--"},
-    **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}"},
+    **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}", "∞": r"$\infty$"},
 }
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _POWER = re.compile(r"(<?)(-?[\d.]+)e([+-]?\d+)")

@@ -65,9 +65,9 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")
-    values = [v for row in rows for v in (row["discrepancy"], row["difference"])]
+    values = [v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)]
     # A difference that decided something must not be shown as 0.
-    decisive = [row["difference"] for row in rows if row["worse"]]
+    decisive = [row["difference"] for row in rows if row["worse"] and math.isfinite(row["difference"])]
     number = number_format([row["standard_error"] for row in rows], values, decisive)
     cells = []
     for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
@@ -105,14 +105,16 @@ def number_format(
     """
     errors = [e for e in errors if e > 0.0]
     if not errors:
-        return "{:.3g}".format
+        return lambda value: f"{value:.3g}".replace("inf", "∞")
     smallest = min([*errors, *(abs(v) for v in decisive if v)])
     largest_power, smallest_power = (math.floor(math.log10(value)) for value in (max(errors), smallest))
     decimals = max(0, 1 - largest_power, -smallest_power)
     if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
-        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+")
+        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+").replace("inf", "∞")
 
     def fixed(value: float) -> str:
+        if not math.isfinite(value):
+            return "∞" if value > 0.0 else "-∞"
         shown = f"{value:.{decimals}f}"
         return shown.lstrip("-") if float(shown) == 0.0 else shown
 

@@ -1,0 +1,97 @@
+"""Log densities of several models at the same rows: what a likelihood can be made of, and what is said about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from relfit.compute.rows import LazyRows
+from relfit.data.models import Density, count_rows, naming
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+
+
+def log_densities(rows: Array | LazyRows, densities: Mapping[str, Density]) -> Array:
+    """(n, l) log p of every model at every row, −inf where a density is 0; NaN and infinite densities are refused."""
+    columns = []
+    for name, density in densities.items():
+        with naming(f"model {name!r}"):
+            _check_normalised(density)
+            column = density.log_probs(rows).astype(np.float64, copy=False)
+            bad = ~(column < np.inf)
+            if bad.any():
+                raise InputError(
+                    f"log_prob: expected numbers, or -inf where the density is 0, got {column[bad][0]:g} at "
+                    f"{count_rows(bad, rows)}"
+                )
+            columns.append(column)
+    return np.stack(columns, axis=1)
+
+
+def _check_normalised(density: Density) -> None:
+    if density.log_prob is None:
+        raise InputError('discrepancy="loglik": expected a density with log_prob, got one with a score only; use "ksd"')
+    if density.normalised is None:
+        raise InputError(
+            'discrepancy="loglik": expected a normalised density, and of this one it is not known; if it is, say '
+            'Density(log_prob=..., normalised=True), otherwise use "ksd", which needs no constant'
+        )
+    if not density.normalised:
+        raise InputError(
+            'discrepancy="loglik": expected a normalised density, got one known up to a constant; use "ksd", which '
+            "needs none"
+        )
+
+
+def likelihood_copies(log_probs: Array, names: list[str]) -> dict[str, str]:
+    """Copy → original, the first model with the same log density at every row, to rounding."""
+    originals: list[int] = []
+    copies: dict[str, str] = {}
+    for j, name in enumerate(names):
+        same = (i for i in originals if _same(log_probs[:, i], log_probs[:, j]))
+        original = next(same, None)
+        if original is None:
+            originals.append(j)
+        else:
+            copies[name] = names[original]
+    return copies
+
+
+def _same(a: Array, b: Array) -> bool:
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return False
+    a, b = a[finite], b[finite]
+    return bool((np.abs(a - b) <= 1e-12 * np.maximum(np.maximum(np.abs(a), np.abs(b)), 1.0)).all())
+
+
+def impossible_models(log_probs: Array, names: list[str], rows: Array | LazyRows) -> dict[str, int]:
+    """The models that give density 0 to some rows, and to how many; refused if there are no others."""
+    bad = np.isneginf(log_probs)
+    counts = {name: int(count) for name, count in zip(names, bad.sum(axis=0), strict=True) if count}
+    if len(counts) == len(names):
+        raise InputError(
+            f"models: expected one with a positive density at every row, but all have density 0 at some, model "
+            f"{names[0]!r} at {count_rows(np.asarray(bad[:, 0]), rows)}; leave out such rows, or let the models allow for them"
+        )
+    return counts
+
+
+def likelihood_notes(log_probs: Array, names: list[str], densities: Mapping[str, Density], rows: Array) -> list[str]:
+    """What a reader should know: density 0 at some rows, and log densities in less than double precision."""
+    notes = []
+    for name, column in zip(names, log_probs.T, strict=True):
+        bad = np.isneginf(column)
+        if bad.any():
+            notes.append(
+                f"{name!r} has density 0 (log density -inf) at {count_rows(np.asarray(bad), rows)}: under this model "
+                "they are impossible, so that it is worse than every model that allows for them"
+            )
+    single = {name: densities[name].log_probs(rows[:1]).dtype for name in names}
+    short: dict[str, list[str]] = {}
+    for name, dtype in single.items():
+        if dtype.itemsize < 8:
+            text = f"log densities computed in {dtype}, to about {np.finfo(dtype).precision} digits"
+            short.setdefault(text, []).append(repr(name))
+    return notes + [f"{', '.join(whose)}: {text}" for text, whose in short.items()]
