@@ -35,6 +35,7 @@ from relfit.estimators.base import (
 from relfit.estimators.cost import automatic_estimator, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
+from relfit.estimators.likelihood import unseen_heights
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import as_kernel
@@ -530,11 +531,13 @@ def _resolved_likelihood(
 
 
 def _score_notes(data: Data) -> tuple[str, ...]:
-    """Notes on densities whose score contradicts their own log density."""
+    """Notes on densities whose score contradicts their own log density, and on differences that no score shows."""
     if data.target is not None:
         return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
     densities = {repr(name): density for name, density in data.densities.items()}
-    return score_warnings(densities, data.reference) if densities else ()
+    if not densities:
+        return ()
+    return (*score_warnings(densities, data.reference), *unseen_heights(data.densities, data.reference))
 
 
 def _with_backend(

@@ -56,6 +56,7 @@ PICTURES = ("png", "svg", "pdf")
 @options.input_options
 @section(
     "Estimate of the pilot",
+    options.DISCREPANCY,
     opt("--kernel", "The kernel.  [default: gaussian]", choices=NAMED),
     options.BANDWIDTH,
     options.PRESET,
@@ -127,5 +128,8 @@ def _measured(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
     inputs = read_inputs(reference, named_models(models, params["name"]), params)
-    joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **options.pilot_options(params))
+    if len(params["discrepancy"]) > 1:
+        raise InputError(f"--discrepancy: expected one to plan for, got {len(params['discrepancy'])}")
+    chosen = {"discrepancy": params["discrepancy"][0] if params["discrepancy"] else "auto"}
+    joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **chosen, **options.pilot_options(params))
     return joint, inputs.notes

@@ -201,6 +201,10 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
     pvalue = float(np.abs(after.pvalue - before.pvalue).max())
     numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {pvalue:.2g}"
     same = not settings and not verdicts and moved <= ROUNDING and pvalue <= ROUNDING
+    # Those by other discrepancies, of a comparison by several.
+    others = [agreement(*both) for both in zip(before.also, after.also, strict=False)]
+    same = same and len(before.also) == len(after.also) and all(fine for _, fine in others)
+    settings += [sentence.rstrip(".") for sentence, fine in others if not fine]
     head = "Agrees to rounding" if same else "Differs"
     return f"{head}: {'; '.join([*settings, *verdicts, numbers, *versions])}.", same
 

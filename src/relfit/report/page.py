@@ -107,6 +107,7 @@ def render_report(
         tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
         forests=(discrepancy_forest(comparison), difference_forest(comparison)),
+        undrawn=", ".join(map(visible, comparison.impossible)),
         intervals=words.fill(test.intervals, comparison),
         bound=words.fill(test.bound, comparison),
         line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
@@ -125,7 +126,11 @@ def render_report(
         settings=settings(comparison),
         command=command,
         call=python_call(comparison),
-        methods=methods_text(comparison),
+        methods="\n\n".join(methods_text(each) for each in (comparison, *comparison.also)),
+        others=[
+            {**_table(other), "header": words.header(other), "disagreement": sentence}
+            for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
+        ],
     )
 
 
@@ -173,6 +178,7 @@ def _table(comparison: Comparison) -> dict[str, Any]:
     return {
         "summary": words.summary(comparison),
         "titles": cells.titles,
+        "verdicts": cells.verdicts,
         "rows": [(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
         "yardstick": words.yardstick(comparison),
         "notes": [visible(note) for note in comparison.warnings],
@@ -253,6 +259,8 @@ def python_call(comparison: Comparison) -> str | None:
     if comparison.measure == "mmd" and comparison.preset is None:
         # The models may have been densities that were drawn from: without this, they would be compared by KSD.
         options["discrepancy"] = repr("mmd")
+    if comparison.also:
+        options["discrepancy"] = repr([each.measure for each in (comparison, *comparison.also)])
     if comparison.groups is not None:
         options["groups"] = "groups"
     options["rng"] = repr(comparison.seed)

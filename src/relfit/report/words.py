@@ -70,8 +70,8 @@ _UME = "the unnormalised mean embedding statistic (UME [jitkrittum2018informativ
 _KSD = "the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])"
 _FSSD = "the finite set Stein discrepancy (FSSD [jitkrittum2017linear])"
 _LOGLIK = (
-    "the mean negative log-likelihood of the observations, the Kullback–Leibler divergence of the data from the model up "
-    "to a constant that all models share (compared pairwise as by Vuong [vuong1989likelihood])"
+    "the mean negative log-likelihood of the observations, which is the Kullback–Leibler divergence of the data from the "
+    "model up to a constant that all models share [vuong1989likelihood]"
 )
 MEASURES = {
     "mmd": WordsForMeasure("MMD²", "samples", pairs=True, methods=_MMD),
@@ -245,6 +245,40 @@ def pair_summary(pair: PairComparison) -> str:
         return f"There is no evidence that {a} is worse than {b}, though its {measure} is larger in this sample."
     same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is smaller"
     return f"There is no evidence that {a} is worse than {b}: {same}."
+
+
+def disagreement(comparison: Comparison) -> list[str]:
+    """For a comparison by several discrepancies, a sentence for each of the others: where it disagrees, and why."""
+    return [_disagreement(comparison, other) for other in comparison.also]
+
+
+_WHY = {
+    ("densities", "likelihoods"): (
+        "{a} compares the slopes of the log densities where the data are, {b} their heights",
+        "a model can have nearly the right heights and the wrong slopes, as rough densities do",
+        "a model can have nearly the right slopes and the wrong heights, as with wrong weights of separated modes",
+    ),
+}
+
+
+def _disagreement(first: Comparison, second: Comparison) -> str:
+    a, b = measure_of(first), measure_of(second)
+    here = [name for name, one, two in zip(first.names, first.worse, second.worse, strict=True) if one and not two]
+    there = [name for name, one, two in zip(first.names, first.worse, second.worse, strict=True) if two and not one]
+    if not here and not there:
+        best = "" if first.best == second.best else ", though not on the best of the sample"
+        return f"{a.name} and {b.name} agree on which models are worse{best}."
+    found = [f"{_are(names)} worse by {which} only" for names, which in ((here, a.name), (there, b.name)) if names]
+    why = _WHY.get((a.kind, b.kind))
+    of_first = True
+    if why is None and (b.kind, a.kind) in _WHY:
+        why, of_first = _WHY[b.kind, a.kind], False
+    if why is None:
+        return f"{a.name} and {b.name} disagree: {'; '.join(found)}. They measure different things."
+    names = {"a": a.name, "b": b.name} if of_first else {"a": b.name, "b": a.name}
+    slopes, heights = (here, there) if of_first else (there, here)
+    causes = [cause for cause, seen in ((why[1], slopes), (why[2], heights)) if seen]
+    return f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: {'; '.join(causes)}."
 
 
 def yardstick(result: Comparison | PairComparison) -> str | None:

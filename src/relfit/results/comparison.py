@@ -242,10 +242,10 @@ class Comparison(Record):
                 "name": self.names[i],
                 **{key: float(getattr(self, key)[i]) for key in numbers},
                 "worse": bool(self.worse[i]),
-                **{f"verdict_{other.measure}": other._verdict(i) for other in self.also},
                 "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
                 "best": i == self.best_index,
                 "verdict": self._verdict(i),
+                **{f"verdict_{other.measure}": other._verdict(i) for other in self.also},
                 "status": self.status[i],
             }
             for i in order
