@@ -35,8 +35,8 @@ from relfit.estimators.base import (
 from relfit.estimators.cost import automatic_estimator, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
-from relfit.estimators.likelihood import unseen_heights
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
+from relfit.estimators.likelihood import unseen_heights
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import as_kernel
 from relfit.kernels.base import Kernel
@@ -469,7 +469,7 @@ class Plan:
 
     @property
     def originals(self) -> dict[str, str]:
-        """Every name given, in that order, with the distinct model that it stands for; impossible models are left out."""
+        """Every name given, in that order, with the distinct model that it stands for; without impossible models."""
         named = {name: self.data.copies.get(name, name) for name in self.data.names}
         return {name: original for name, original in named.items() if original not in self.data.impossible}
 

@@ -71,9 +71,9 @@ SELECT_FRACTION = opt(
 )
 DISCREPANCY = opt(
     "--discrepancy",
-    "How far a model is from the data. auto is mmd for samples and ksd for densities; loglik is the mean of -log p, for "
-    "normalised densities; ume, nystroem and fssd compare at some locations only, in linear time. Repeat it for verdicts "
-    "by several, of which the first decides the gate.  [default: auto]",
+    "How far a model is from the data. auto is mmd for samples and ksd for densities; loglik is the mean of -log p, "
+    "for normalised densities; ume, nystroem and fssd compare at some locations only, in linear time. Repeat it for "
+    "verdicts by several, of which the first decides the gate.  [default: auto]",
     choices=DISCREPANCIES,
     multiple=True,
 )

@@ -130,6 +130,6 @@ def _measured(
     inputs = read_inputs(reference, named_models(models, params["name"]), params)
     if len(params["discrepancy"]) > 1:
         raise InputError(f"--discrepancy: expected one to plan for, got {len(params['discrepancy'])}")
-    chosen = {"discrepancy": params["discrepancy"][0] if params["discrepancy"] else "auto"}
-    joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **chosen, **options.pilot_options(params))
+    chosen = {**options.pilot_options(params), "groups": inputs.groups}
+    joint = estimate(inputs.reference, inputs.models, discrepancy=(*params["discrepancy"], "auto")[0], **chosen)
     return joint, inputs.notes

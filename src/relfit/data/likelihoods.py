@@ -1,4 +1,4 @@
-"""Log densities of several models at the same rows: what a likelihood can be made of, and what is said about the rest."""
+"""Log densities of several models at the same rows, checked; copies among them, and models that rule out some rows."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def impossible_models(log_probs: Array, names: list[str], rows: Array | LazyRows
     if len(counts) == len(names):
         raise InputError(
             f"models: expected one with a positive density at every row, but all have density 0 at some, model "
-            f"{names[0]!r} at {count_rows(np.asarray(bad[:, 0]), rows)}; leave out such rows, or let the models allow for them"
+            f"{names[0]!r} at {count_rows(np.asarray(bad[:, 0]), rows)}; leave out such rows, or make the models allow "
+            "for them"
         )
     return counts
 

@@ -50,8 +50,8 @@ class Data:
     arrays, or all of them tensors on the `device` where they were given, or all of them `LazyRows`. If the reference is
     a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
     in common say nothing. `likelihood`: the models are compared by their log densities; `impossible` are those that are
-    not among `models`, since they give density 0 to so many rows. `covariates` is how many columns, the last ones of the
-    reference, the densities are conditional on.
+    not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
+    many columns, the last ones of the reference.
     """
 
     reference: Array
@@ -175,8 +175,13 @@ def _likelihoods(
     kept: dict[str, Array | Density] = {
         name: density for name, density in densities.items() if name not in copies and name not in impossible
     }
-    about = {"likelihood": True, "impossible": impossible, "covariates": count}
-    return Data(rows, kept, tuple(names), copies, notes, digests={None: fingerprint(rows).digest}, **about)
+    return Data(
+        *(rows, kept, tuple(names), copies, notes),
+        digests={None: fingerprint(rows).digest},
+        likelihood=True,
+        impossible=impossible,
+        covariates=count,
+    )
 
 
 def _checked(

@@ -97,8 +97,8 @@ def unseen_heights(densities: Mapping[str, Density], reference: Array | LazyRows
     more = f" (and {len(pairs) - _MOST_PAIRS} more pairs)" if len(pairs) > _MOST_PAIRS else ""
     return (
         f"KSD does not see how {shown}{more} differ: where the data are, their log densities differ by about "
-        f"{max(apart for *_, apart in pairs):.2g} nats and their slopes do not, as with other weights of separated modes; "
-        'compare them by discrepancy="loglik" too, if they are normalised',
+        f"{max(apart for *_, apart in pairs):.2g} nats and their slopes do not, as with other weights of separated "
+        'modes; compare them by discrepancy="loglik" too, if they are normalised',
     )
 
 

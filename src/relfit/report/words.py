@@ -34,7 +34,7 @@ class WordsForMeasure:
 
     Attributes:
         name: as shown in headers and tables.
-        kind: estimated from the models' "samples", "densities" (their slopes) or "likelihoods", or the "values" were given.
+        kind: estimated from the models' "samples", "densities" or "likelihoods", or the "values" were given.
         pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
         methods: what a methods section calls it; [key] cites a reference.
         larger: True if larger is better.
@@ -70,8 +70,8 @@ _UME = "the unnormalised mean embedding statistic (UME [jitkrittum2018informativ
 _KSD = "the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])"
 _FSSD = "the finite set Stein discrepancy (FSSD [jitkrittum2017linear])"
 _LOGLIK = (
-    "the mean negative log-likelihood of the observations, which is the Kullback–Leibler divergence of the data from the "
-    "model up to a constant that all models share [vuong1989likelihood]"
+    "the mean negative log-likelihood of the observations, which is the Kullback–Leibler divergence of the data from "
+    "the model up to a constant that all models share [vuong1989likelihood]"
 )
 MEASURES = {
     "mmd": WordsForMeasure("MMD²", "samples", pairs=True, methods=_MMD),
@@ -311,8 +311,8 @@ def question(comparison: Comparison) -> str:
         estimated = f"Each model has a {measure.name}; {measure.better}."
     if measure.kind == "likelihoods":
         estimated = (
-            f"Each model has a {measure.name} over the rows of the data, in {measure.unit}; {measure.better}. Differences "
-            "of it are differences of the Kullback–Leibler divergence of the data from the models."
+            f"Each model has a {measure.name} over the rows of the data, in {measure.unit}; {measure.better}. "
+            "Differences of it are differences of the Kullback–Leibler divergence of the data from the models."
         )
     return f"{estimated} {fill(TESTS[comparison.test].words.question, comparison)}"
 

@@ -466,7 +466,7 @@ def with_impossible(
         return result
     place = [result.names.index(name) if name in result.names else len(result.names) for name in names]
 
-    def wider(values: Array, fill: Any) -> Any:
+    def wider(values: NDArray[Any], fill: Any) -> Any:
         return np.append(values, [fill], axis=0)[place]
 
     def wider_matrix(values: Array | None) -> Array | None:

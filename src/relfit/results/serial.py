@@ -187,7 +187,9 @@ def _check_names(result: Any) -> None:
     distinct = {name for name, original in originals.items() if name == original}
     mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
     mentioned |= set(result.impossible)
-    if result.best in result.impossible or any(a in result.impossible and b == result.best for a, b in originals.items()):
+    if result.best in result.impossible or any(
+        a in result.impossible and b == result.best for a, b in originals.items()
+    ):
         raise ValueError("impossible: the best model cannot be one of them")
     if not mentioned <= set(result.names) or not set(originals.values()) <= distinct:
         raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")

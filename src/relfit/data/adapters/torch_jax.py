@@ -17,7 +17,6 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
 
-
 # Distributions of NumPyro whose log_prob is not that of a density, and supports of fewer dimensions than columns.
 _NOT_NORMALISED = ("ImproperUniform", "Delta", "MaskedDistribution", "Unit")
 _SURFACES = ("simplex", "sphere", "zerosum")
@@ -46,8 +45,8 @@ def torch_density(value: Any, dim: int) -> Density | None:
         advice = "say what its output is with Density(log_prob=module) or Density(score=module)"
         raise InputError(f"{name}: expected a torch module with log_prob(x), got one without; {advice}")
     # Flows of nflows are modules; of other modules nobody knows whether they are densities or energies.
-    flow = is_instance(value, "nflows.distributions.base", "Distribution")
-    return Density(log_prob=value.log_prob, autodiff="torch", normalised=True if flow else None)
+    normalised = True if is_instance(value, "nflows.distributions.base", "Distribution") else None
+    return Density(log_prob=value.log_prob, autodiff="torch", normalised=normalised)
 
 
 def torch_sampler(value: Any) -> Draw | None:
