@@ -88,7 +88,7 @@ def tie_trial(setting, seed):
 
 
 def mode_trial(setting, seed):
-    """Whether the model with the wrong weights is declared worse, by KSD and by the log-likelihood; and KSD's warning."""
+    """Whether the wrong weights are found, by KSD and by the log-likelihood, and whether KSD warns."""
     rng, weight = np.random.default_rng(seed), setting["weight"]
     x = rng.normal(size=(setting["n"], 1)) + MODES[rng.integers(2, size=setting["n"])]
     models = {

@@ -36,7 +36,6 @@ from relfit.estimators.cost import automatic_estimator, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
-from relfit.estimators.likelihood import unseen_heights
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import as_kernel
 from relfit.kernels.base import Kernel
@@ -531,13 +530,11 @@ def _resolved_likelihood(
 
 
 def _score_notes(data: Data) -> tuple[str, ...]:
-    """Notes on densities whose score contradicts their own log density, and on differences that no score shows."""
+    """Notes on densities whose score contradicts their own log density."""
     if data.target is not None:
         return score_warnings({"reference": data.target}, next(iter(data.samples.values())))
     densities = {repr(name): density for name, density in data.densities.items()}
-    if not densities:
-        return ()
-    return (*score_warnings(densities, data.reference), *unseen_heights(data.densities, data.reference))
+    return score_warnings(densities, data.reference) if densities else ()
 
 
 def _with_backend(

@@ -22,7 +22,13 @@ from relfit.data.arrays import as_rows, bounded_rows, device_of, resident_rows
 from relfit.data.files import FileRows, as_file, name_of, read_names
 from relfit.data.files.base import separator_hint
 from relfit.data.frames import frame_columns, frame_names
-from relfit.data.likelihoods import impossible_models, likelihood_copies, likelihood_notes, log_densities
+from relfit.data.likelihoods import (
+    impossible_models,
+    likelihood_copies,
+    likelihood_notes,
+    log_densities,
+    unseen_heights,
+)
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
@@ -221,6 +227,8 @@ def _checked(
     notes += tuple(reordered_copies(distinct, prints))
     if densities:
         notes += tuple(score_notes(samples[None], {k: model for k, model in densities.items() if k not in copies}))
+        # Copies are included: their scores are the same, and their densities need not be.
+        notes += unseen_heights(densities, samples[None])
     elif target is not None:
         with naming("reference"):
             notes += tuple(f"reference: {note}" for note in target.notes(next(iter(distinct.values()))))
