@@ -201,7 +201,7 @@ def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
     """Those of them that `relfit plan` has too."""
     quiet = params["verbose"] is False and params["progress"] is None
     kernel = _kernel(params["kernel"], params["bandwidth"], params["preset"])
-    if params["discrepancy"] == ("loglik",) and params["kernel"] is None and params["bandwidth"] is None:
+    if params["discrepancy"] in (("loglik",), "loglik") and params["kernel"] is None and params["bandwidth"] is None:
         kernel = None
     return {
         "kernel": kernel,

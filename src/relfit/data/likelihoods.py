@@ -100,7 +100,8 @@ def likelihood_notes(log_probs: Array, names: list[str], densities: Mapping[str,
                 f"{name!r} has density 0 (log density -inf) at {count_rows(np.asarray(bad), rows)}: under this model "
                 "they are impossible, so that it is worse than every model that allows for them"
             )
-    single = {name: densities[name].log_probs(rows[:1]).dtype for name in names}
+    # Of two rows: some functions give a bare number for one.
+    single = {name: densities[name].log_probs(rows[:2]).dtype for name in names}
     short: dict[str, list[str]] = {}
     for name, dtype in single.items():
         if dtype.itemsize < 8:

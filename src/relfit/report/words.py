@@ -256,7 +256,8 @@ _WHY = {
     ("densities", "likelihoods"): (
         "{a} compares the slopes of the log densities where the data are, {b} their heights",
         "a model can have nearly the right heights and the wrong slopes, as rough densities do",
-        "a model can have nearly the right slopes and the wrong heights, as with wrong weights of separated modes",
+        "a model can have nearly the right slopes and the wrong heights, as with wrong weights of separated modes, and "
+        "wrong slopes can take more rows to find",
     ),
 }
 
