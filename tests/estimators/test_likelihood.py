@@ -137,6 +137,19 @@ def test_the_value_and_the_name_are_one(x):
     assert first.to_json() == second.to_json()
 
 
+def test_files_larger_than_the_budget_give_the_same(x, tmp_path):
+    np.save(tmp_path / "x.npy", x[:, None])
+    whole = relfit.compare(x, NORMALS, test="relmulti", **FIXED)
+    parts = relfit.compare(tmp_path / "x.npy", NORMALS, test="relmulti", compute=relfit.Compute(memory="2GB"), **FIXED)
+    np.testing.assert_allclose(parts.discrepancy, whole.discrepancy, rtol=1e-13)
+    assert parts.worse.tolist() == whole.worse.tolist()
+
+
+def test_a_result_without_a_kernel_has_no_witness(x):
+    result = relfit.compare(x, NORMALS, **FIXED)
+    refused(lambda: result.plot_witness((x, NORMALS)), "no kernel")
+
+
 # --- rows of density 0
 
 

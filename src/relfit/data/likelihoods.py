@@ -8,13 +8,13 @@ from itertools import combinations
 import numpy as np
 
 from relfit.compute.rows import LazyRows
-from relfit.data.models import Density, count_rows, naming
+from relfit.data.models import LARGEST_SCORE, Density, count_rows, naming
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 # Rows at which log densities and scores of two models are compared, and the most models that are.
-_ROWS, _MODELS = 1000, 20
+_ROWS, _MODELS = 500, 20
 # The part of the rows left out at either end: rare rows between two modes have slopes that KSD does not notice.
 _TAIL = 0.02
 # Log densities differ if by this many nats, and slopes do not if they explain only this part of that. Of smooth
@@ -30,11 +30,11 @@ def log_densities(rows: Array | LazyRows, densities: Mapping[str, Density]) -> A
         with naming(f"model {name!r}"):
             _check_normalised(density)
             column = density.log_probs(rows).astype(np.float64, copy=False)
-            bad = ~(column < np.inf)
+            bad = ~(np.abs(column) < LARGEST_SCORE) & ~np.isneginf(column)
             if bad.any():
                 raise InputError(
-                    f"log_prob: expected numbers, or -inf where the density is 0, got {column[bad][0]:g} at "
-                    f"{count_rows(bad, rows)}"
+                    f"log_prob: expected numbers below {LARGEST_SCORE:g} in size, or -inf where the density is 0, got "
+                    f"{column[bad][0]:g} at {count_rows(bad, rows)}"
                 )
             columns.append(column)
     return np.stack(columns, axis=1)
@@ -129,7 +129,11 @@ def unseen_heights(densities: Mapping[str, Density], reference: Array | LazyRows
     if len(names) < 2:
         return ()
     log_probs = {name: chosen[name].log_probs(rows).astype(np.float64) for name in names}
-    scores = {name: chosen[name].scores(rows) for name in names}
+    try:
+        scores = {name: chosen[name].scores(rows) for name in names}
+    except InputError:
+        # Said again, of all rows and with the name of the model, when the scores are used.
+        return ()
     width = float(np.linalg.norm(_spread(rows)))
     pairs = []
     for a, b in combinations(names, 2):

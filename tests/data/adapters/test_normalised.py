@@ -125,6 +125,7 @@ def test_what_is_not_known_to_be_normalised_says_so(x):
         (relfit.Density(log_prob=lambda x: -x[:, 0]), "not known"),
         (relfit.Density(log_prob=lambda x: np.full(len(x), np.nan), normalised=True), "nan at 150 of 150 rows"),
         (relfit.Density(log_prob=lambda x: np.full(len(x), np.inf), normalised=True), "inf at 150 of 150 rows"),
+        (relfit.Density(log_prob=lambda x: -1e300 * x[:, 0] ** 2, normalised=True), "of 150 rows"),
     ],
 )
 def test_refusals_name_the_model(x, density, words):
