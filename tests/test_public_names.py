@@ -13,7 +13,7 @@ NAMES = {
     *("compare", "compare_pair", "estimate", "decide", "from_losses", "plan", "check_score"),
     *("read_evals", "Evals", "from_elpd"),
     *("Comparison", "PairComparison", "JointEstimate"),
-    *("Gaussian", "IMQ", "MultiScale", "Polynomial", "MMD", "KSD", "Sample", "Density"),
+    *("Gaussian", "IMQ", "MultiScale", "Polynomial", "MMD", "KSD", "LogLikelihood", "Sample", "Density"),
     *("BestSet", "RelPSI", "RelMulti", "Carve", "Complete", "Linear", "Block", "Incomplete", "Compute", "computing"),
     *("RelfitError", "InputError", "BackendUnavailable"),
     "__version__",
@@ -25,6 +25,7 @@ DATA = {
     "estimator": "complete",
     "dependence": "independent",
     "groups": None,
+    "given": None,
     "preset": None,
     "rng": None,
     "progress": None,
@@ -50,6 +51,7 @@ VALUES = {
     "IMQ": {"scale": 1.0, "exponent": -0.5},
     "MMD": {"kernel": None},
     "KSD": {"kernel": None},
+    "LogLikelihood": {},
     "UME": {"kernel": None, "locations": 10, "choose": "data", "fraction": 0.2},
     "FSSD": {"kernel": None, "locations": 10, "choose": "data", "fraction": 0.2},
     "Nystroem": {"kernel": None, "locations": None},
@@ -78,7 +80,7 @@ COMPARISON = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation", "beaten_by", "confidence_set"),
     *("randomised", "near_degeneracy", "warnings", "alpha", "test", "correction", "kernel", "estimator", "dependence"),
-    *("sizes", "seed", "versions", "backend"),
+    *("sizes", "seed", "versions", "backend", "impossible", "also"),
 }
 COMPARISON_METHODS = {
     *("rows", "to_dict", "from_dict", "to_json", "from_json", "to_frame", "confidence_interval", "plot", "report"),

@@ -30,7 +30,7 @@ _HOMES = {
     "relfit.data.evals": ("Evals", "read_evals"),
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
-    "relfit.estimators.base": ("KSD", "MMD"),
+    "relfit.estimators.base": ("KSD", "MMD", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Linear"),
     "relfit.estimators.locations": ("FSSD", "UME", "Nystroem"),
     "relfit.estimators.elpd": ("from_elpd",),
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from relfit.data.evals import Evals, read_evals
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
-    from relfit.estimators.base import KSD, MMD
+    from relfit.estimators.base import KSD, MMD, LogLikelihood
     from relfit.estimators.designs import Block, Complete, Incomplete, Linear
     from relfit.estimators.elpd import from_elpd
     from relfit.estimators.locations import FSSD, UME, Nystroem
@@ -115,6 +115,7 @@ __all__ = [
     "InputError",
     "JointEstimate",
     "Linear",
+    "LogLikelihood",
     "Matern",
     "MultiScale",
     "NoisedComparison",

@@ -17,6 +17,7 @@ from relfit.data.losses import loss_table
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
+from relfit.estimators.base import LogLikelihood
 from relfit.estimators.designs import Complete, Linear
 from relfit.estimators.groups import split, split_rows
 from relfit.estimators.kernel import MOST_HELD, choose_kernel
@@ -24,14 +25,14 @@ from relfit.estimators.locations import choose_locations, without_used_rows
 from relfit.estimators.losses import from_losses
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
-from relfit.results.comparison import Comparison, comparison
+from relfit.results.comparison import Comparison, comparison, with_impossible
 from relfit.results.pair import PairComparison
 from relfit.results.plan import Plan as SizePlan
 from relfit.results.serial import VERSIONS
 from relfit.settings import Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
 from relfit.stats.joint import JointEstimate, Psi
-from relfit.stats.pairs import PAIR_TESTS, relative_z
+from relfit.stats.pairs import PAIR_TESTS, impossible_pair, relative_z
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
@@ -58,8 +59,11 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
             given the selected model), "carve" (relpsi with noise in the selection: more powerful, randomised) or
             "relmulti" (data splitting, controls the false discovery rate), or a value such as
             `RelMulti(select_fraction=0.5)`; "auto" is best-set. docs/choosing.md compares them.
-        discrepancy: "mmd", "ksd", `MMD(kernel)`, `KSD(kernel)` or "auto". Linear in the rows are "ume" and "nystroem"
-            (samples) and "fssd" (densities), which use some locations only: `UME(...)`, `Nystroem(...)`, `FSSD(...)`.
+        discrepancy: "mmd", "ksd", `MMD(kernel)`, `KSD(kernel)` or "auto"; "loglik" (`LogLikelihood()`), the mean of
+            −log p over the data, for normalised densities. Linear in the rows are also "ume" and "nystroem" (samples)
+            and "fssd" (densities), which use some locations only: `UME(...)`, `Nystroem(...)`, `FSSD(...)`. Of several,
+            such as ``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of the first one, and
+            its `also` holds the others.
         kernel: None is Gaussian with the median bandwidth; a kernel, or the name of one ("imq"). "select" or
             `Select(...)` chooses one on held-out rows, several kernels (`Collection`) are used all at once (best-set),
             `Precomputed(matrix)` holds its values. The kernel also decides which model counts as best.
@@ -76,6 +80,8 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
             reference rows too); "chain" for Markov chains against a density.
         groups: for rows that come in groups (completions of a prompt, frames of a video), a mapping of model names and
             "reference" to labels, one per row; one array of labels for densities, or where all are "paired".
+        given: with "loglik", covariates (n, p), a row for each row of the reference, for densities whose log_prob takes
+            y and x.
         preset: "kid" or "cmmd" for feature vectors: prepares the rows and sets the kernel.
         rng: seed or Generator for all random choices; recorded in the result.
         progress: None (a bar on terminals), True, False or a function of (done, total).
@@ -91,6 +97,9 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
     >>> [row["name"] for row in result.rows() if row["worse"]]
     ['far off']
     """
+    several = options.get("discrepancy")
+    if isinstance(several, list | tuple):
+        return _by_each(reference, models, several, options)
     settings = Settings.of("compare", options)
     test, selection = settings.test, None
     with resolved(reference, models, settings, "comparing") as plan:
@@ -114,7 +123,27 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
             decision = test.decide(joint, settings.criteria, selection)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes)
     record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes}
-    return comparison(joint, decision, test, settings.criteria, plan.originals, **record)
+    result = comparison(joint, decision, test, settings.criteria, plan.originals, **record)
+    return with_impossible(result, plan.data.names, plan.data.impossible, plan.data.copies)
+
+
+def _by_each(reference: Any, models: Any, several: Sequence[Any], options: Options) -> Comparison:
+    """The comparison by the first discrepancy, with those by the others in `also`; each is tested by itself."""
+    if not several:
+        raise InputError("discrepancy: expected at least one, got an empty list")
+    if options.get("margin"):
+        raise InputError("margin: is in the units of one discrepancy, got several; compare by each of them alone")
+    results: list[Comparison] = []
+    seed = make_seed(options.get("rng"))
+    for each in several:
+        chosen: Any = {**options, "discrepancy": each, "rng": seed}
+        if each == "loglik" or isinstance(each, LogLikelihood):
+            chosen |= {"kernel": None, "estimator": "complete"}
+        result = compare(reference, models, **chosen)
+        if result.measure in [other.measure for other in results]:
+            raise InputError(f"discrepancy: expected different ones, got {result.measure!r} twice; leave one out")
+        results.append(result)
+    return replace(results[0], also=tuple(results[1:]))
 
 
 def _split(plan: Plan, fraction: float) -> tuple[Plan, Plan]:
@@ -167,8 +196,8 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
     data, estimate, estimator = plan.data, plan.estimate, plan.estimate.estimator
     return {
         "measure": plan.measure,
-        "kernel": estimate.kernel,
-        "bandwidth_rule": plan.bandwidth_rule,
+        "kernel": None if data.likelihood else estimate.kernel,
+        "bandwidth_rule": plan.bandwidth_rule or None,
         "estimator": estimator.name,
         "dependence": estimate.dependence,
         "pair_count": getattr(estimator, "pairs", None),
@@ -197,6 +226,11 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
     """
     settings = Settings.of("estimate", options, without=_NO_TEST)
     with resolved(reference, models, settings, "estimating", fewest_models=1) as plan:
+        for name, count in plan.data.impossible.items():
+            raise InputError(
+                f"model {name!r}: has density 0 at {count} of {len(plan.data.reference)} rows, so that its mean -log p "
+                "is infinite and no estimate can hold it; leave it out"
+            )
         return _estimated(_ready(plan))
 
 
@@ -301,18 +335,24 @@ def compare_pair(
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
-        joint = _estimated(plan)
+        impossible = plan.data.impossible
+        joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(plan)
     # The z test is that of the best set with two models.
     joint = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared(joint)
     check_scale(joint, settings.margin)
-    decision = decided(joint, settings.alpha, settings.margin)
+    if impossible:
+        decision = impossible_pair(names[0] in impossible, settings.margin)
+        values = [math.inf if each in impossible else float(joint.values[0]) for each in names]
+    else:
+        decision = decided(joint, settings.alpha, settings.margin)
+        values = joint.values.tolist()
     pvalue = float(np.exp(decision.log_pvalue))
     return PairComparison(
         names=(names[0], names[1]),
         statistic=decision.statistic(settings.margin),
         pvalue=pvalue,
         worse=pvalue <= settings.alpha,
-        discrepancy=(float(joint.values[0]), float(joint.values[1])),
+        discrepancy=(values[0], values[1]),
         alpha=settings.alpha,
         test=name.format(measure=plan.measure),
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),

@@ -18,9 +18,20 @@ from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backen
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.load import Data, load
+from relfit.data.models import SCORE_BATCH
 from relfit.data.presets import PRESETS
 from relfit.estimators import KINDS
-from relfit.estimators.base import KSD, MMD, Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
+from relfit.estimators.base import (
+    KSD,
+    MMD,
+    Dependence,
+    EstimateSettings,
+    Estimator,
+    Kind,
+    LogLikelihood,
+    PairDesign,
+    pair_count,
+)
 from relfit.estimators.cost import automatic_estimator, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
@@ -30,6 +41,7 @@ from relfit.kernels import as_kernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection, Select, table_of
 from relfit.kernels.precomputed import Precomputed
+from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import as_test
 from relfit.stats.tests.base import Criteria, Test
@@ -137,11 +149,18 @@ def _as_estimator(value: Any) -> Estimator | None:
     return None if name == "auto" else ESTIMATORS[name]()
 
 
+DISCREPANCIES = ("auto", "mmd", "ksd", "loglik", *AT_LOCATIONS)
+
+
 def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
     """A discrepancy given as a value or by name; those at locations become values."""
     if isinstance(value, MMD | KSD | AtLocations):
         return value
-    name = check_choice("discrepancy", value, ("auto", "mmd", "ksd", *AT_LOCATIONS))
+    if isinstance(value, LogLikelihood):
+        return "loglik"
+    if isinstance(value, list | tuple):
+        raise InputError(f"discrepancy: expected one, got {len(value)}; only compare takes several")
+    name = check_choice("discrepancy", value, DISCREPANCIES)
     return AT_LOCATIONS[name]() if name in AT_LOCATIONS else name
 
 
@@ -149,7 +168,7 @@ class Options(TypedDict, total=False):
     """The options of `compare`, as its callers give them. `Settings` has their defaults and checks."""
 
     test: str | Test
-    discrepancy: str | MMD | KSD | AtLocations
+    discrepancy: str | MMD | KSD | LogLikelihood | AtLocations | Sequence[Any]
     kernel: Kernel | Select | Sequence[Kernel] | str | None
     estimator: str | Estimator
     alpha: float
@@ -157,6 +176,7 @@ class Options(TypedDict, total=False):
     margin: float
     dependence: str
     groups: Any
+    given: Any
     preset: str | None
     rng: Seed
     progress: Any
@@ -176,6 +196,7 @@ class Settings:
     margin: float = option(0.0, check_margin)
     dependence: Dependence = option("independent", lambda v: check_choice("dependence", v, DEPENDENCE))
     groups: Any = option(None)
+    given: Any = option(None)
     preset: str | None = option(None, lambda v: v if v is None else check_choice("preset", v, PRESETS))
     rng: int = option(None, make_seed)
     progress: Any = option(None)
@@ -192,6 +213,10 @@ class Settings:
         _check_test_and_kernel(self)
         if self.at_locations is not None:
             _check_locations(self)
+        if self.discrepancy == "loglik":
+            _check_likelihood(self)
+        elif self.given is not None:
+            raise InputError('given: covariates belong to discrepancy="loglik"; say so, or leave them out')
         if self.compute.memory is not None:
             _check_memory(self)
 
@@ -224,7 +249,7 @@ class Settings:
 
     @property
     def discrepancy_name(self) -> str:
-        """The discrepancy by its name: "auto", "mmd", "ksd", "ume", "nystroem" or "fssd"."""
+        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume", "nystroem" or "fssd"."""
         return self.discrepancy if isinstance(self.discrepancy, str) else type(self.discrepancy).__name__.lower()
 
     @property
@@ -285,10 +310,28 @@ def _check_locations(settings: Settings) -> None:
         raise InputError(f"checkpoint: holds parts of the complete estimate; {name} is quick and needs none")
 
 
+def _check_likelihood(settings: Settings) -> None:
+    """Refuse what belongs to kernels and pairs of rows."""
+    compute, estimator = settings.compute, settings.estimator
+    plain = estimator is None or estimator == Complete()
+    others = {
+        "kernel": settings.kernel is not None,
+        "preset": settings.preset is not None,
+        "estimator": not plain,
+        "backend": compute.backend not in ("auto", "numpy"),
+        "precision": compute.precision != "double",
+        "checkpoint": compute.checkpoint is not None,
+    }
+    name = next((name for name, is_set in others.items() if is_set), None)
+    if name is not None:
+        raise InputError(f"{name}: loglik is a mean over rows and has no use for it; leave it out")
+
+
 def _check_memory(settings: Settings) -> None:
     """Refuse what needs all rows at once, or rows elsewhere than in memory or files."""
     whole = {
         "groups": settings.groups is not None,
+        "given": settings.given is not None,
         'dependence="chain"': settings.dependence == "chain",
         "a precomputed kernel": settings.table is not None,
         f"preset={settings.preset!r}": settings.preset is not None and PRESETS[settings.preset].unit_length,
@@ -370,6 +413,8 @@ def _loaded(
         progress=progress,
         in_place=_stays_on_device(settings),
         budget=budget,
+        likelihood=settings.discrepancy_name == "loglik",
+        given=settings.given,
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":
@@ -378,7 +423,8 @@ def _loaded(
         models = {name: preset.prepare(f"model {name!r}", rows) for name, rows in data.samples.items()}
         data = replace(data, reference=preset.prepare("reference", data.reference), models={**models})
     if settings.discrepancy_name not in ("auto", *kind.discrepancies):
-        needs = {"ksd": "a density (relfit.Density) on one side", "fssd": "densities (relfit.Density) as models"}
+        densities = "densities (relfit.Density) as models"
+        needs = {"ksd": "a density (relfit.Density) on one side", "fssd": densities, "loglik": densities}
         raise InputError(
             f"discrepancy={settings.discrepancy_name!r}: expected "
             f"{needs.get(settings.discrepancy_name, 'samples on both sides')}, got {kind.words}; use "
@@ -422,8 +468,9 @@ class Plan:
 
     @property
     def originals(self) -> dict[str, str]:
-        """Every name given, in that order, with the distinct model that it stands for."""
-        return {name: self.data.copies.get(name, name) for name in self.data.names}
+        """Every name given, in that order, with the distinct model that it stands for; without impossible models."""
+        named = {name: self.data.copies.get(name, name) for name in self.data.names}
+        return {name: original for name, original in named.items() if original not in self.data.impossible}
 
     def estimated_with(self, **changes: Any) -> Plan:
         return replace(self, estimate=replace(self.estimate, **changes))
@@ -432,6 +479,8 @@ class Plan:
 def _resolved(data: Data, settings: Settings, progress: Progress | None, budget: Budget | None) -> Plan:
     """Fill in the estimator, the kernel, the backend and the groups."""
     kind, compute, seed = KINDS[data.kind], settings.compute, settings.seed
+    if data.likelihood:
+        return _resolved_likelihood(data, kind, settings, progress, budget)
     grouped, at = settings.groups is not None, settings.at_locations
     estimator, why = settings.estimator, ""
     if estimator is None and at is None:
@@ -461,6 +510,23 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
         estimate = replace(estimate, groups=make_groups(settings.groups, data, settings.dependence, estimator))
     measure = kind.discrepancies[0] if at is None else settings.discrepancy_name
     return Plan(data, kind, estimate, measure, rule, notes, select, candidates, at)
+
+
+def _resolved_likelihood(
+    data: Data, kind: Kind, settings: Settings, progress: Progress | None, budget: Budget | None
+) -> Plan:
+    """The plan of a mean over rows, which has neither a kernel nor pairs."""
+    estimator = Complete()
+    kind.check(data, estimator, settings.dependence, grouped=settings.groups is not None)
+    if budget is not None:
+        budget.working(32 * len(data.reference) * len(data.models), 8 * SCORE_BATCH * int(data.reference.shape[1]))
+    # No part of it looks at the kernel.
+    runtime = settings.compute.runtime(progress)
+    estimate = EstimateSettings(Gaussian(1.0), estimator, settings.dependence, settings.seed, runtime)
+    if settings.groups is not None:
+        groups = make_groups(settings.groups, data, settings.dependence, estimator)
+        estimate = replace(estimate, groups=groups)
+    return Plan(data, kind, estimate, "loglik", "", data.warnings)
 
 
 def _score_notes(data: Data) -> tuple[str, ...]:

@@ -105,3 +105,91 @@ def test_what_is_an_address(tmp_path, monkeypatch):
     assert not names_object("odd:name")
     with pytest.raises(InputError, match="no object"):
         load_object("math:no_such")
+
+
+LIKELIHOODS = """
+import numpy as np
+import relfit
+from scipy import stats
+
+normal = stats.multivariate_normal([0, 0])
+off = stats.multivariate_normal([1, 0])
+box = relfit.Density(log_prob=lambda x: np.where(np.abs(x).max(1) < 1, np.log(0.25), -np.inf), normalised=True)
+given = relfit.Density(log_prob=lambda y, x: normal.logpdf(y - x), normalised=True)
+energy = relfit.Density(log_prob=lambda x: -(x**2).sum(1))
+"""
+
+
+@pytest.fixture
+def likelihoods(folder):
+    (folder / "likelihoods.py").write_text(LIKELIHOODS)
+    np.save(folder / "covariates.npy", np.random.default_rng(1).normal(size=(200, 2)))
+    return folder
+
+
+def models_of(*names):
+    return [f"likelihoods.py:{name}" for name in names]
+
+
+def test_loglik_on_the_command_line(likelihoods, capsys):
+    arguments = ["compare", "data.npy", *models_of("normal", "off", "box"), "--discrepancy", "loglik"]
+    status, out, _ = run(*arguments, "--json", "r.json", "--html", "r.html", "--gate", "box", capsys=capsys)
+    assert status == 1
+    assert "mean −log p in nats per row" in out
+    stored = json.loads((likelihoods / "r.json").read_text())
+    assert stored["discrepancy"][2] == "inf"
+    assert stored["gate"]["verdict"] == "failed"
+    assert stored["kernel"] is None
+    status, out, _ = run("rerun", "r.json", "--run-code", capsys=capsys)
+    assert (status, out.strip()) == (0, "Agrees: every number is the same.")
+    status, out, _ = run("report", "r.json", "--format", "methods", capsys=capsys)
+    assert "negative log-likelihood" in out
+    assert "Vuong" in out
+
+
+def test_two_discrepancies_on_the_command_line(likelihoods, capsys):
+    arguments = ["compare", "data.npy", *models_of("normal", "off"), "--discrepancy", "ksd", "--discrepancy", "loglik"]
+    status, out, _ = run(*arguments, "--kernel", "imq", "--json", "r.json", "--html", "r.html", capsys=capsys)
+    assert status == 0
+    assert "KSD² and mean −log p agree" in out
+    stored = json.loads((likelihoods / "r.json").read_text())
+    assert [stored["measure"], stored["also"][0]["measure"]] == ["ksd", "loglik"]
+    assert stored["kernel"]["type"] == "IMQ"
+    status, out, _ = run("rerun", "r.json", "--run-code", capsys=capsys)
+    assert (status, out.strip()) == (0, "Agrees: every number is the same.")
+
+
+def test_rerun_compares_the_second_discrepancy_too(likelihoods, capsys):
+    from relfit.cli.report import agreement
+    from relfit.results.comparison import Comparison
+
+    arguments = ["compare", "data.npy", *models_of("normal", "off"), "--discrepancy", "ksd", "--discrepancy", "loglik"]
+    run(*arguments, "--json", "r.json", capsys=capsys)
+    text = (likelihoods / "r.json").read_text()
+    data = json.loads(text)
+    data["also"][0]["discrepancy"][0] += 0.5
+    sentence, same = agreement(Comparison.from_json(text), Comparison.from_dict(data))
+    assert not same
+    assert sentence.startswith("Differs")
+
+
+def test_covariates_pairs_and_plans_on_the_command_line(likelihoods, capsys):
+    loglik = ["--discrepancy", "loglik"]
+    given = ["compare", "data.npy", *models_of("given", "normal"), *loglik, "--given", "covariates.npy"]
+    status, out, _ = run(*given, capsys=capsys)
+    assert status == 0
+    assert "given 2 covariates" in out
+    status, out, _ = run("pair", "data.npy", *models_of("off", "normal"), *loglik, capsys=capsys)
+    assert (status, "off is significantly worse than normal" in out) == (0, True)
+    status, out, _ = run("plan", "data.npy", *models_of("off", "normal"), *loglik, "--trials", "200", capsys=capsys)
+    assert (status, "rows for power" in out) == (0, True)
+    for arguments, part in (
+        (["compare", "data.npy", *models_of("energy", "normal"), *loglik], "normalised=True"),
+        (["compare", "data.npy", *models_of("off", "normal"), *loglik, "--bandwidth", "1"], "kernel"),
+        (["compare", "data.npy", *models_of("off", "normal"), "--given", "covariates.npy"], "given"),
+        (["pair", "data.npy", *models_of("off", "normal"), *loglik, "--discrepancy", "ksd"], "discrepancy"),
+        ([*given, "--rows", "50"], "--given"),
+    ):
+        status, _, err = run(*arguments, capsys=capsys)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert part in err

@@ -44,6 +44,8 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     """Read the columns and rows that the options ask for, from files or objects; print the sizes before a long run."""
     columns, rows, groups = params["columns"], params.get("rows"), params.get("groups")
     in_parts = params.get("memory") is not None
+    if rows is not None and params.get("given") is not None:
+        raise InputError("--rows: draws rows of the reference without their covariates (--given); shorten both files")
     labels: Any = None
     others: Mapping[str | None, Sequence[int]] = {}
     if in_parts:

@@ -17,7 +17,7 @@ from relfit.estimators.locations import AT_LOCATIONS
 from relfit.kernels import NAMED
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Select
-from relfit.settings import DEPENDENCE, Compute, Settings
+from relfit.settings import DEPENDENCE, DISCREPANCIES, Compute, Settings
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import DEFAULT, TESTS
 from relfit.stats.tests.base import Test
@@ -69,6 +69,14 @@ SELECT_FRACTION = opt(
     f"With relmulti, the fraction of the rows that selects the best model.  [default: {RelMulti().select_fraction}]",
     type=float,
 )
+DISCREPANCY = opt(
+    "--discrepancy",
+    "How far a model is from the data. auto is mmd for samples and ksd for densities; loglik is the mean of -log p, "
+    "for normalised densities; ume, nystroem and fssd compare at some locations only, in linear time. Repeat it for "
+    "verdicts by several, of which the first decides the gate.  [default: auto]",
+    choices=DISCREPANCIES,
+    multiple=True,
+)
 BANDWIDTH = opt(
     "--bandwidth median|NUMBER",
     "Bandwidth of the kernel: a number, or the median distance between rows.  [default: median; 1 for imq]",
@@ -102,6 +110,7 @@ input_options = section(
         "their rows match those of the reference too; chain: each sample is a Markov chain.",
         choices=DEPENDENCE,
     ),
+    opt("--given FILE", "With loglik, covariates of densities of y given x, a row for each row of the reference."),
 )
 other_options = section(
     "Other options",
@@ -113,12 +122,7 @@ data_options = together(
     input_options,
     section(
         "Discrepancy and kernel",
-        _setting(
-            "--discrepancy",
-            "How far a model is from the data. auto is mmd for samples and ksd for densities; ume, nystroem and fssd "
-            "compare at some locations only, in linear time.",
-            choices=["auto", "mmd", "ksd", *AT_LOCATIONS],
-        ),
+        DISCREPANCY,
         opt(
             "--locations NUMBER",
             "With ume, nystroem and fssd, the number of locations.  [default: 10; 2√n for nystroem]",
@@ -177,13 +181,16 @@ data_options = together(
 
 def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
     """The options of the command line as those of `compare` and `compare_pair`."""
-    name, locations = params["discrepancy"], params["locations"]
-    if locations is not None and name not in AT_LOCATIONS:
-        raise InputError(f"--locations: belongs to --discrepancy {', '.join(AT_LOCATIONS)}, got {name}; leave it out")
+    names, locations = params["discrepancy"] or ("auto",), params["locations"]
+    if locations is not None and not set(names) & set(AT_LOCATIONS):
+        which, got = ", ".join(AT_LOCATIONS), ", ".join(names)
+        raise InputError(f"--locations: belongs to --discrepancy {which}, got {got}; leave it out")
+    sized = {} if locations is None else {name: AT_LOCATIONS[name](locations=locations) for name in AT_LOCATIONS}
+    chosen = [sized.get(name, name) for name in names]
     computing = {name: params[name] for name in ("backend", "precision", "checkpoint", "memory")}
     return {
         **pilot_options(params),
-        "discrepancy": name if locations is None else AT_LOCATIONS[name](locations=locations),
+        "discrepancy": chosen[0] if len(chosen) == 1 else chosen,
         "alpha": params["alpha"],
         "margin": params["margin"],
         "compute": Compute(executor=executor, **computing),
@@ -193,8 +200,12 @@ def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
 def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
     """Those of them that `relfit plan` has too."""
     quiet = params["verbose"] is False and params["progress"] is None
+    kernel = _kernel(params["kernel"], params["bandwidth"], params["preset"])
+    if params["discrepancy"] in (("loglik",), "loglik") and params["kernel"] is None and params["bandwidth"] is None:
+        kernel = None
     return {
-        "kernel": _kernel(params["kernel"], params["bandwidth"], params["preset"]),
+        "kernel": kernel,
+        "given": params["given"],
         "preset": params["preset"],
         "estimator": _estimator(params),
         "dependence": params["dependence"],

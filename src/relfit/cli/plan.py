@@ -14,6 +14,7 @@ from relfit.cli.inputs import named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
+from relfit.settings import DISCREPANCIES
 from relfit.stats.joint import JointEstimate
 from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
@@ -56,6 +57,11 @@ PICTURES = ("png", "svg", "pdf")
 @options.input_options
 @section(
     "Estimate of the pilot",
+    opt(
+        "--discrepancy",
+        "How far a model is from the data, as in relfit compare.  [default: auto]",
+        choices=DISCREPANCIES,
+    ),
     opt("--kernel", "The kernel.  [default: gaussian]", choices=NAMED),
     options.BANDWIDTH,
     options.PRESET,
@@ -127,5 +133,6 @@ def _measured(
             f"MODEL: expected a reference and at least two model files, or --gap; got {len(models)} model files"
         )
     inputs = read_inputs(reference, named_models(models, params["name"]), params)
-    joint = estimate(inputs.reference, inputs.models, groups=inputs.groups, **options.pilot_options(params))
+    chosen = {**options.pilot_options(params), "groups": inputs.groups}
+    joint = estimate(inputs.reference, inputs.models, discrepancy=params["discrepancy"] or "auto", **chosen)
     return joint, inputs.notes

@@ -194,11 +194,17 @@ def agreement(before: Comparison, after: Comparison) -> tuple[str, bool]:
     settings = _changes((name, repr(getattr(before, name)), repr(getattr(after, name))) for name in _SETTINGS)
     verdicts = _changes((repr(name), words[bool(a)], words[bool(b)]) for name, a, b in pairs)
     versions = _changes((name, before.versions.get(name), now) for name, now in after.versions.items())
-    scale = max(float(np.abs(before.discrepancy).max()), float(before.standard_error.max()))
-    moved = float(np.abs(after.discrepancy - before.discrepancy).max()) / (scale or 1.0)
+    # An infinite discrepancy stays one, or its verdict changes.
+    finite = np.isfinite(before.discrepancy) & np.isfinite(after.discrepancy)
+    scale = max(float(np.abs(before.discrepancy[finite]).max(initial=0.0)), float(before.standard_error.max()))
+    moved = float(np.abs(after.discrepancy - before.discrepancy)[finite].max(initial=0.0)) / (scale or 1.0)
     pvalue = float(np.abs(after.pvalue - before.pvalue).max())
     numbers = f"discrepancies differ by at most {moved:.2g} of the largest, p-values by at most {pvalue:.2g}"
     same = not settings and not verdicts and moved <= ROUNDING and pvalue <= ROUNDING
+    # Those by other discrepancies, of a comparison by several.
+    others = [agreement(*both) for both in zip(before.also, after.also, strict=False)]
+    same = same and len(before.also) == len(after.also) and all(fine for _, fine in others)
+    settings += [sentence.rstrip(".") for sentence, fine in others if not fine]
     head = "Agrees to rounding" if same else "Differs"
     return f"{head}: {'; '.join([*settings, *verdicts, numbers, *versions])}.", same
 

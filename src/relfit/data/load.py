@@ -22,6 +22,13 @@ from relfit.data.arrays import as_rows, bounded_rows, device_of, resident_rows
 from relfit.data.files import FileRows, as_file, name_of, read_names
 from relfit.data.files.base import separator_hint
 from relfit.data.frames import frame_columns, frame_names
+from relfit.data.likelihoods import (
+    impossible_models,
+    likelihood_copies,
+    likelihood_notes,
+    log_densities,
+    unseen_heights,
+)
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
@@ -30,7 +37,7 @@ from relfit.util.errors import InputError
 from relfit.util.progress import Progress
 from relfit.util.text import is_text, listed
 
-Kind = Literal["samples", "densities", "target"]
+Kind = Literal["samples", "densities", "target", "likelihoods"]
 ToRows = Callable[[str, Any], Array]
 Names = list[str]
 Positions = Sequence[int]
@@ -48,7 +55,9 @@ class Data:
     `digests` identifies the rows of the reference (under None) and of every sample (under its name). Samples are
     arrays, or all of them tensors on the `device` where they were given, or all of them `LazyRows`. If the reference is
     a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
-    in common say nothing.
+    in common say nothing. `likelihood`: the models are compared by their log densities; `impossible` are those that are
+    not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
+    many columns, the last ones of the reference.
     """
 
     reference: Array
@@ -61,12 +70,17 @@ class Data:
     digests: dict[str | None, str] = field(default_factory=dict)
     shared_rows: dict[str, int] = field(default_factory=dict)
     atoms: bool = False
+    likelihood: bool = False
+    impossible: dict[str, int] = field(default_factory=dict)
+    covariates: int = 0
 
     @property
     def kind(self) -> Kind:
         """Samples or densities against a sample, or samples against a target density."""
         if self.target is not None:
             return "target"
+        if self.likelihood:
+            return "likelihoods"
         return "densities" if isinstance(next(iter(self.models.values())), Density) else "samples"
 
     @property
@@ -93,13 +107,16 @@ def load(
     progress: Progress | None = None,
     in_place: bool = False,
     budget: Budget | None = None,
+    likelihood: bool = False,
+    given: Any = None,
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
 
     Named columns are matched to those of the reference by name. Models given as generators are drawn from once, with
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
-    them become `LazyRows`.
+    them become `LazyRows`. With `likelihood`, densities are evaluated themselves instead of their scores; `given` are
+    covariates, one row for each row of the reference, which they may be conditional on.
     """
     named = _named(models)
     if len(named) < fewest_models:
@@ -134,7 +151,43 @@ def load(
         # The checks need two keys for every row, and the rows for the median distance.
         shapes = [x.shape for x in samples.values()]
         budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
+    covariates = None if given is None else as_rows("given", given)
+    for name, density in densities.items():
+        if density.conditional and not (likelihood and covariates is not None):
+            raise InputError(
+                f"model {name!r}: its log_prob takes y and covariates x; give these as given=, with "
+                'discrepancy="loglik", or a log_prob of one argument'
+            )
+    if likelihood and densities and len(densities) == len(named):
+        return _likelihoods(samples[None], densities, covariates, notes)
     return _checked(samples, densities, target, tuple(named), notes, device)
+
+
+def _likelihoods(
+    rows: Array, densities: Mapping[str, Density], covariates: Array | None, notes: tuple[str, ...]
+) -> Data:
+    """Densities to be compared by their log densities at the rows; copies and impossible models are set aside."""
+    names, count = list(densities), 0
+    if covariates is not None:
+        if len(covariates) != len(rows):
+            raise InputError(f"given: expected {len(rows)} rows like the reference, got {len(covariates)}")
+        densities = {name: density.on_joined(rows.shape[1]) for name, density in densities.items()}
+        rows, count = np.hstack([rows, covariates]), covariates.shape[1]
+    log_probs = log_densities(rows, densities)
+    impossible, copies = impossible_models(log_probs, names, rows), likelihood_copies(log_probs, names)
+    distinct = [name not in copies for name in names]
+    originals = [name for name in names if name not in copies]
+    notes += tuple(likelihood_notes(log_probs[:, distinct], originals, densities, rows))
+    kept: dict[str, Array | Density] = {
+        name: density for name, density in densities.items() if name not in copies and name not in impossible
+    }
+    return Data(
+        *(rows, kept, tuple(names), copies, notes),
+        digests={None: fingerprint(rows).digest},
+        likelihood=True,
+        impossible=impossible,
+        covariates=count,
+    )
 
 
 def _checked(
@@ -174,6 +227,8 @@ def _checked(
     notes += tuple(reordered_copies(distinct, prints))
     if densities:
         notes += tuple(score_notes(samples[None], {k: model for k, model in densities.items() if k not in copies}))
+        # Copies are included: their scores are the same, and their densities need not be.
+        notes += unseen_heights(densities, samples[None])
     elif target is not None:
         with naming("reference"):
             notes += tuple(f"reference: {note}" for note in target.notes(next(iter(distinct.values()))))

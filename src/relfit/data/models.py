@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -54,6 +55,11 @@ class Density:
         dim: the number of columns d; if given, it is checked against the data.
         autodiff: "torch" or "jax" if the functions take and return arrays of that library; log_prob is then
             differentiated by it. None is NumPy. Torch modules and `jax.jit` functions are recognised without it.
+        normalised: True if exp(log_prob) integrates to 1, as the log-likelihood needs it; False if a constant is
+            missing; None if that is not known.
+
+    A density of y given covariates x has a log_prob of two arguments, y (n, d) and x (n, p): the log-likelihood takes
+    the covariates as ``compare(..., given=x)``.
 
     >>> standard_normal = Density(score=lambda x: -x, dim=2)
     >>> standard_normal.scores(np.array([[1.0, 2.0]]))
@@ -64,6 +70,7 @@ class Density:
     log_prob: Callable[..., Any] | None = None
     dim: int | None = None
     autodiff: str | None = field(default=None, kw_only=True)
+    normalised: bool | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.score is None and self.log_prob is None:
@@ -75,6 +82,8 @@ class Density:
             raise InputError(f"Density: expected dim to be a positive whole number, got {self.dim!r}")
         if self.autodiff not in (None, *LIBRARIES):
             raise InputError(f'Density: expected autodiff to be "torch", "jax" or None, got {self.autodiff!r}')
+        if not (self.normalised is None or isinstance(self.normalised, bool | np.bool_)):
+            raise InputError(f"Density: expected normalised to be True, False or None, got {self.normalised!r}")
 
     def scores(self, x: Array) -> Array:
         """The gradient of the log density at every row of x (n, d)."""
@@ -113,6 +122,23 @@ class Density:
         return (f"scores computed in {dtype}, to about {np.finfo(dtype).precision} digits",)
 
     @property
+    def conditional(self) -> bool:
+        """True if log_prob is a function of y and of covariates x."""
+        return self.log_prob is not None and required_arguments(self.log_prob) == 2
+
+    def on_joined(self, dim: int) -> Density:
+        """The density as a function of rows (y, x): the first `dim` columns are y, the others its covariates."""
+        function, conditional = self.log_prob, self.conditional
+        if function is None:
+            return self
+
+        def log_prob(rows: Any) -> Any:
+            y, x = rows[..., :dim], rows[..., dim:]
+            return function(y, x) if conditional else function(y)
+
+        return Density(log_prob=log_prob, autodiff=self._library(function), normalised=self.normalised)
+
+    @property
     def by_finite_differences(self) -> bool:
         """True if the score is taken by finite differences of log_prob."""
         return self.score is None and self._library(self.log_prob) is None
@@ -139,6 +165,16 @@ class Density:
         outside = self.log_prob is not None and not np.isfinite(self.log_probs(some)).all()
         where = f"{count_rows(bad, x)}{', where log_prob is not finite' if outside else ''}"
         raise InputError(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
+
+
+def required_arguments(function: Any) -> int | None:
+    """The number of arguments without a default that a function takes by position; None if it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
 
 
 def at_level(network: Callable[..., Any], level: float) -> Density:

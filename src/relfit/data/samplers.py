@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.adapters import SAMPLERS, adapt
-from relfit.data.models import Density, Draw
+from relfit.data.models import Density, Draw, required_arguments
 from relfit.util.arrays import Array
 from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
@@ -155,20 +155,11 @@ def _sample_method(value: Any) -> Draw | None:
     is_table = any(hasattr(value, name) for name in ("__array__", "iloc", "__dataframe__"))
     if not callable(method) or isinstance(value, type | Mapping) or is_table:
         return None
-    required = _required_arguments(method)
+    required = required_arguments(method)
     if required == 2:
         return lambda n, rng: method(n, rng)
     return (lambda n, _rng: method(n)) if required == 1 else None
 
 
 def _function(value: Any) -> Draw | None:
-    return value if callable(value) and not isinstance(value, type) and _required_arguments(value) == 2 else None
-
-
-def _required_arguments(function: Any) -> int | None:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
+    return value if callable(value) and not isinstance(value, type) and required_arguments(value) == 2 else None

@@ -11,13 +11,19 @@ from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
+from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
 from relfit.stats.close import CloseLaw
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, Psi
 from relfit.util.text import listed
 
-KINDS: dict[str, Kind] = {"samples": Samples(), "densities": Densities(), "target": Target()}
+KINDS: dict[str, Kind] = {
+    "samples": Samples(),
+    "densities": Densities(),
+    "target": Target(),
+    "likelihoods": Likelihood(),
+}
 
 
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
@@ -47,6 +53,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         counts = {key: len(np.unique(codes)) for key, codes in groups.codes.items()}
         group_sizes = (counts.get(None, 0), *(counts[name] for name in data.samples))
     sizes = (len(data.reference), *(len(x) for x in data.samples.values()))
+    columns = () if data.likelihood else column_notes(data, settings.kernel)
     return JointEstimate(
         tuple(data.models),
         estimates.values,
@@ -54,11 +61,13 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         sizes if settings.locations is None else sizes_left(data, settings.locations),
         estimates.psi,
         estimates.second_order_fraction(),
-        (*note, *estimates.notes, *column_notes(data, settings.kernel)),
+        (*note, *estimates.notes, *columns),
         group_sizes,
         second if plain and second is not None and second.ndim == 2 else None,
         close=close,
         yardstick=estimates.yardstick,
+        measure="loglik" if data.likelihood else "score",
+        design=f"given {data.covariates} covariate{'s' * (data.covariates > 1)}" if data.covariates else None,
     )
 
 
@@ -70,7 +79,7 @@ _MOST_PAIRS = 3
 def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str]:
     """Notes for the reader about an estimate made with these settings."""
     notes = [*joint.notes, *size_notes(joint)]
-    if not joint.covariance.any():
+    if not joint.covariance.any() and joint.measure != "loglik":
         notes.append(
             "the kernel takes one value on all pairs of rows, so the models cannot be told apart; choose a bandwidth "
             "near the median distance"

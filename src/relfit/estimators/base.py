@@ -303,6 +303,11 @@ class MMD:
 
 
 @dataclass(frozen=True)
+class LogLikelihood:
+    """The mean of −log p over the reference rows, in nats per row, for models with a normalised density."""
+
+
+@dataclass(frozen=True)
 class KSD:
     """Squared kernel Stein discrepancy with this kernel (None: Gaussian, median bandwidth)."""
 

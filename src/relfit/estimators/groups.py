@@ -174,7 +174,7 @@ def split_rows(
 def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None, NDArray[Any]]:
     sizes = {key: len(rows) for key, rows in samples_of(data).items()}
     if not isinstance(labels, Mapping):
-        together = data.kind == "densities" or dependence == "paired"
+        together = data.kind in ("densities", "likelihoods") or dependence == "paired"
         if not together and not (data.kind == "target" and dependence == "shared"):
             raise InputError(
                 "groups: expected labels for each sample, since not all samples have their groups in common "

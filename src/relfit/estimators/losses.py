@@ -86,7 +86,7 @@ def from_losses(
     binary, design, group_sizes = False, None, None
     if table.labels is not None:
         rows, codes, count = _corrected_by_people(rows, sign * table.labels)
-        values, psi = _means(rows, codes, np.ones(2), None)
+        values, psi = row_means(rows, codes, np.ones(2), None)
         design = f"a judge corrected by people on {count} of {n} items"
     elif dependence == "series":
         values = rows.mean(axis=0)
@@ -103,7 +103,7 @@ def from_losses(
             if len(group_names) < FEWEST_ITEMS:
                 raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
             group_sizes = (len(group_names),)
-        values, psi = _means(rows, codes, parts, members)
+        values, psi = row_means(rows, codes, parts, members)
         binary = count == 1 and members is None and bool(np.isin(table.scores, (0.0, 1.0)).all())
     return JointEstimate(
         table.names,
@@ -145,7 +145,7 @@ def _direction_notes(table: LossTable) -> tuple[str, ...]:
     )
 
 
-def _means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None) -> tuple[Array, Psi]:
+def row_means(rows: Array, codes: Rows, weights: Array, members: NDArray[Any] | None) -> tuple[Array, Psi]:
     """D = Σ_t w_t mean_t over the strata t, and its ψ rows, one for each item or each group.
 
     U_a = w_t (x_a − mean_t)/n_t are the items' contributions to D, and their sum over a group is the group's. Of G

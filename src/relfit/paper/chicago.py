@@ -12,7 +12,7 @@ import copy
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from relfit.data.adapters import adapt
 from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
 from relfit.paper.drawing import FAINT, INK, draw_bars
 from relfit.paper.experiment import ALPHA, Cell, Check, Experiment, Results, Row, Setting, library, relmulti
-from relfit.paper.table1 import KEYS, beside, mean_of, rejected, unjudged, verdicts
+from relfit.paper.table1 import KEYS, beside, mean_of, rejected, verdicts
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
@@ -205,19 +205,26 @@ class Study:
 
     def density(self, name: str) -> Density:
         """The model as a density whose scores are looked up; it knows those at the test points only."""
-        scores = self.scores[self.names.index(name)]
-        # Points of the plane as complex numbers, which sort; equal points share their scores.
+        return Density(score=self._looked_up(name, self.scores), dim=2)
+
+    def likelihood(self, name: str) -> Density:
+        """The same with its log densities in place of the scores."""
+        return Density(log_prob=self._looked_up(name, self.log_probs), dim=2, normalised=True)
+
+    def _looked_up(self, name: str, table: Array) -> Callable[[Array], Array]:
+        values = table[self.names.index(name)]
+        # Points of the plane as complex numbers, which sort; equal points share their values.
         keys = self.points[:, 0] + 1j * self.points[:, 1]
         order = np.argsort(keys)
 
-        def score(x: Array) -> Array:
+        def look_up(x: Array) -> Array:
             place = np.searchsorted(keys, x[:, 0] + 1j * x[:, 1], sorter=order)
             rows = order[np.minimum(place, len(order) - 1)]
             if not np.array_equal(self.points[rows], x):
                 raise InputError(f"{name}: expected test points of the study, got others")
-            return np.asarray(scores[rows])
+            return np.asarray(values[rows])
 
-        return Density(score=score, dim=2)
+        return look_up
 
 
 def split(rows: Array, train: int) -> tuple[Array, Array]:
@@ -302,7 +309,7 @@ def load(key: str, contents: str) -> Study:
 
 
 def trial(setting: Setting, seed: int) -> dict[str, Any]:
-    """One draw of n test points: the verdicts of every test, and the negative log-likelihoods."""
+    """One draw of n test points: the verdicts of every test by KSD, and of the best set by the log-likelihood."""
     study = load(setting["study"], setting["contents"])
     rows = np.random.default_rng(seed).choice(len(study.points), setting["n"], replace=False)
     lineup = [*MIXTURES, MADE, setting["flow"]]
@@ -314,8 +321,9 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     for words, options in SPLITS.items():
         results[f"RelMulti {words}"] = compare(points, densities, alpha=ALPHA, **fixed, **options)
     decisions = [d for test, result in results.items() for d in verdicts(test, result)]
-    nll = {name: float(-study.log_probs[study.names.index(name)][rows].mean()) for name in lineup}
-    return {"decisions": decisions + unjudged("NLL", nll)}
+    likelihoods = {name: study.likelihood(name) for name in lineup}
+    nll = compare(points, likelihoods, discrepancy="loglik", alpha=ALPHA, rng=seed, progress=False)
+    return {"decisions": decisions + verdicts("NLL", nll)}
 
 
 def _study(results: Results) -> Study:
@@ -343,6 +351,7 @@ def table(results: Results) -> list[Row]:
             row: Row = {"kernel, correction": TITLES[cell.setting["kernel"]], "model": model}
             row["NLL (paper)"] = f"{study.nll(model):.2f} ({PAPER_NLL[model]:.2f})"
             row["NLL sel."] = f"{mean_of(cell, 'NLL', model, 'selected')[0]:.2f}"
+            row["NLL rej."] = f"{rejected(cell, 'NLL', model)[0]:.2f}"
             for (name, kind), figures in PAPER.items():
                 row[f"{name} {kind} (paper)"] = beside(mean_of(cell, tests[name], model, KEYS[kind]), figures[model])
             rows.append(row | {f"{name} rej.": rejected(cell, name, model) for name in ("best set", "carving")})

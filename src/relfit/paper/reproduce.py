@@ -41,7 +41,7 @@ CATALOGUE: dict[str, Experiment] = {
     for experiment in family
 }
 # Raise it when a change of the code changes the numbers: stored trials of another version are left alone.
-VERSION = "1"
+VERSION = "2"
 STORE = "store.sqlite"
 DPI = 100
 IMAGES = "images/reproduction"

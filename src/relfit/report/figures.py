@@ -131,7 +131,7 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
     """
     rows, z = comparison.rows(), float(ndtri(1.0 - comparison.alpha / 2.0))
     bars = []
-    for row in rows:
+    for row in (row for row in rows if row["name"] not in comparison.impossible):
         value, error = row["discrepancy"], row["standard_error"]
         bars.append(Bar(row["name"], kind_of(row), value, value - z * error, value + z * error, error))
     return _forest(comparison, bars, line=rows[0]["discrepancy"])
@@ -146,7 +146,7 @@ def difference_forest(comparison: Comparison) -> Forest:
     level = 1.0 - comparison.alpha
     intervals, bounds = comparison.confidence_interval(level), comparison.lower_bound(level)
     bars = []
-    for row in comparison.rows():
+    for row in (row for row in comparison.rows() if row["name"] not in comparison.impossible):
         i = comparison.names.index(row["name"])
         low, high = (float(end) for end in intervals[i])
         bound = float(bounds[i]) if not row["best"] or TESTS[comparison.test].tests_best else None

@@ -27,7 +27,7 @@ _LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
     **{"|": r"\textbar{}", "²": r"\textsuperscript{2}", "Δ": r"$\Delta$", "α": r"$\alpha$", "—": "---", "–": "--"},
-    **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}"},
+    **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}", "∞": r"$\infty$"},
 }
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _POWER = re.compile(r"(<?)(-?[\d.]+)e([+-]?\d+)")
@@ -78,11 +78,13 @@ def to_latex(comparison: Comparison) -> str:
     """
     cells = table(comparison, LONGEST_NAME)
     rows = [list(map(latex_text, cells.titles))]
-    for kind, (name, *numbers, verdict) in zip(cells.kinds, cells.rows, strict=True):
+    for kind, (name, *others) in zip(cells.kinds, cells.rows, strict=True):
         shown = rf"\textbf{{{latex_text(name)}}}" if kind == "best" else latex_text(name)
-        rows.append([shown, *map(_latex_number, numbers), latex_text(verdict)])
+        numbers, verdicts = others[: -cells.verdicts], others[-cells.verdicts :]
+        rows.append([shown, *map(_latex_number, numbers), *map(latex_text, verdicts)])
     title, *lines = (" & ".join(row) + r" \\" for row in rows)
-    head = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(cells.titles) - 2)}l}}"]
+    columns = "l" + "r" * (len(cells.titles) - 1 - cells.verdicts) + "l" * cells.verdicts
+    head = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}"]
     return "\n".join([*head, r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -101,7 +103,8 @@ def to_markdown(comparison: Comparison) -> str:
     for kind, row in zip(("title", *cells.kinds), (cells.titles, *cells.rows), strict=True):
         name, *others = (_MARKDOWN.sub(r"\\\1", visible(cell)) for cell in row)
         lines.append(" | ".join([f"**{name}**" if kind == "best" else name, *others]))
-    lines.insert(1, f":--- | {'---: | ' * (len(cells.titles) - 2)}:---")
+    numbers = len(cells.titles) - 1 - cells.verdicts
+    lines.insert(1, " | ".join([":---", *["---:"] * numbers, *[":---"] * cells.verdicts]))
     return "\n".join(f"| {line} |" for line in lines)
 
 
@@ -235,7 +238,7 @@ def _compared(comparison: Comparison) -> str:
         by = f"by a {measure.name} ({measure.better}){taken}, with the covariance of its estimates"
         return f"{compared} {by}{corrected}{grouped}."
     how = _ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
-    estimated = f", using {how}" if how else ""
+    estimated = f", using {how}" if how else f", {comparison.design}" if comparison.design else ""
     if comparison.locations is not None:
         estimated = f", at {len(comparison.locations)} locations"
     covariance = "the joint covariance of the estimates was estimated from the same observations"

@@ -80,6 +80,9 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
     originals = comparison.originals()
     if originals[name] == originals[against]:
         return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
+    if {name, against} & set(comparison.impossible):
+        failed = name in comparison.impossible and against not in comparison.impossible
+        return Gate(name, against, failed, 0.0 if failed else 1.0, True, not failed if comparison.margin else None)
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.estimates[at], comparison.covariance[np.ix_(at, at)])
     decision = relative_z(pair, comparison.alpha, comparison.margin)
@@ -165,7 +168,9 @@ def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> st
     if gate is not None:
         whom, verdict, p = _opponent(gate), gate_words(comparison, gate), gate.pvalue
         own, other = (comparison.names.index(each) for each in (gate.name, gate.against))
-        gap = comparison.estimates[own] - comparison.estimates[other]
+        # Two infinite numbers have no difference.
+        both = {gate.name, gate.against} <= set(comparison.impossible)
+        gap = 0.0 if both else comparison.estimates[own] - comparison.estimates[other]
     value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
     return f"{verdict}; {value}; difference to {whom} {gap:.6g}; p-value {show_pvalue(p, comparison.alpha)}"
 

@@ -55,7 +55,7 @@ _NOT_SETTINGS = {
         "shared_rows",
         "yardstick",
     ),
-    *("higher_is_better", "lags"),
+    *("higher_is_better", "lags", "also"),
 }
 _LABELS = {
     "alpha": "level α",
@@ -66,6 +66,7 @@ _LABELS = {
     "inputs": "digests of the data",
     "plan": "order of sums",
     "design": "how the means were taken",
+    "impossible": "rows of density 0",
 }
 
 
@@ -106,6 +107,7 @@ def render_report(
         tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
         forests=(discrepancy_forest(comparison), difference_forest(comparison)),
+        undrawn=", ".join(map(visible, comparison.impossible)),
         intervals=words.fill(test.intervals, comparison),
         bound=words.fill(test.bound, comparison),
         line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
@@ -124,7 +126,11 @@ def render_report(
         settings=settings(comparison),
         command=command,
         call=python_call(comparison),
-        methods=methods_text(comparison),
+        methods="\n\n".join(methods_text(each) for each in (comparison, *comparison.also)),
+        others=[
+            {**_table(other), "header": words.header(other), "disagreement": sentence}
+            for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
+        ],
     )
 
 
@@ -132,6 +138,10 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
     """What needs the data: loaded here, and nowhere else."""
     without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": []}
     if data is None:
+        return {**without, "checks": checks(comparison, None, None)}
+    if comparison.measure == "loglik":
+        if items is not None:
+            raise InputError("items: a likelihood has no most typical rows to show; leave them out")
         return {**without, "checks": checks(comparison, None, None)}
     if comparison.measure == "loss":
         if items is not None:
@@ -168,6 +178,7 @@ def _table(comparison: Comparison) -> dict[str, Any]:
     return {
         "summary": words.summary(comparison),
         "titles": cells.titles,
+        "verdicts": cells.verdicts,
         "rows": [(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
         "yardstick": words.yardstick(comparison),
         "notes": [visible(note) for note in comparison.warnings],
@@ -187,9 +198,7 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
 
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Every setting the result records, in words; those that do not apply are left out."""
-    measure = words.measure_of(comparison)
-    name = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
-    shown = {"discrepancy": name, "models": str(len(comparison.names))}
+    shown = {"discrepancy": words.measure_of(comparison).measured, "models": str(len(comparison.names))}
     for item in fields(comparison):
         value = getattr(comparison, item.name)
         if item.name not in _NOT_SETTINGS and value is not None and not (item.name == "margin" and value == 0.0):
@@ -220,7 +229,9 @@ def python_call(comparison: Comparison) -> str | None:
     >>> python_call(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))) is None
     True
     """
-    if not words.measure_of(comparison).pairs or comparison.kernel is None or comparison.bandwidth_rule == "selected":
+    likelihood = comparison.measure == "loglik" and comparison.inputs is not None
+    pairs = words.measure_of(comparison).pairs and comparison.kernel is not None
+    if not (pairs or likelihood) or comparison.bandwidth_rule == "selected":
         return None
     test, default = used_test(comparison), Settings()
     variance = recorded_variance(comparison)
@@ -239,11 +250,17 @@ def python_call(comparison: Comparison) -> str | None:
     if estimator != default.estimator:
         options["estimator"] = _value_code(estimator)
     median_gaussian = isinstance(comparison.kernel, Gaussian) and comparison.bandwidth_rule == "median"
-    if comparison.preset is None and not median_gaussian:
+    if comparison.kernel is not None and comparison.preset is None and not median_gaussian:
         options["kernel"] = _kernel_code(comparison.kernel)
+    if likelihood:
+        options["discrepancy"] = repr("loglik")
+    if likelihood and comparison.design is not None:
+        options["given"] = "covariates"
     if comparison.measure == "mmd" and comparison.preset is None:
         # The models may have been densities that were drawn from: without this, they would be compared by KSD.
         options["discrepancy"] = repr("mmd")
+    if comparison.also:
+        options["discrepancy"] = repr([each.measure for each in (comparison, *comparison.also)])
     if comparison.groups is not None:
         options["groups"] = "groups"
     options["rng"] = repr(comparison.seed)

@@ -85,7 +85,7 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
     from again with the result's seed. Or it is the `Data` that `compare` loaded. `most` bounds the rows.
     """
     if comparison.kernel is None:
-        raise InputError("data: this result was made from scores and has no kernel; leave data out")
+        raise InputError("data: this result was made from scores or likelihoods and has no kernel; leave data out")
     if isinstance(comparison.kernel, Collection | Precomputed | Recorded):
         raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
     loaded, redrawn = (data, set[str | None]()) if isinstance(data, Data) else _load(comparison, data)

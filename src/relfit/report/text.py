@@ -32,17 +32,24 @@ _STYLES = {"best": "bold green", "worse": "bold red"}
 
 @dataclass(frozen=True)
 class Table:
-    """Finished cells. `kinds` says for each row whether it is "best", "worse" or "open"."""
+    """Finished cells. `kinds` says for each row whether it is "best", "worse" or "open".
+
+    The last columns are verdicts: one for each discrepancy.
+    """
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     kinds: tuple[str, ...]
+    verdicts: int = 1
 
 
 def styled(comparison: Comparison) -> Text:
     """The whole result, with the verdicts coloured."""
     out = _headed_table(comparison, table(comparison)).append(words.summary(comparison))
-    return _with_notes(out, comparison)
+    out = _with_notes(out, comparison)
+    for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True):
+        out.append("\n\n").append_text(styled(other)).append(f"\n\n{sentence}")
+    return out
 
 
 def pair_styled(pair: PairComparison) -> Text:
@@ -65,9 +72,11 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")
-    values = [v for row in rows for v in (row["discrepancy"], row["difference"])]
+    if comparison.also:
+        titles[-1:] = [f"by {words.measure_of(each).name}" for each in (comparison, *comparison.also)]
+    values = [v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)]
     # A difference that decided something must not be shown as 0.
-    decisive = [row["difference"] for row in rows if row["worse"]]
+    decisive = [row["difference"] for row in rows if row["worse"] and math.isfinite(row["difference"])]
     number = number_format([row["standard_error"] for row in rows], values, decisive)
     cells = []
     for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
@@ -77,8 +86,10 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         shown = [show_pvalue(p, comparison.alpha) if tested else _NOTHING for p in pvalues]
         remarks = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
         verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
-        cells.append((name, number(row["discrepancy"]), number(row["standard_error"]), difference, *shown, verdict))
-    return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)))
+        error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else _NOTHING
+        others = [str(row[f"verdict_{other.measure}"]) for other in comparison.also]
+        cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
+    return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)), 1 + len(comparison.also))
 
 
 def show_pvalue(p: float, alpha: float) -> str:
@@ -105,14 +116,16 @@ def number_format(
     """
     errors = [e for e in errors if e > 0.0]
     if not errors:
-        return "{:.3g}".format
+        return lambda value: f"{value:.3g}".replace("inf", "∞")
     smallest = min([*errors, *(abs(v) for v in decisive if v)])
     largest_power, smallest_power = (math.floor(math.log10(value)) for value in (max(errors), smallest))
     decimals = max(0, 1 - largest_power, -smallest_power)
     if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
-        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+")
+        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+").replace("inf", "∞")
 
     def fixed(value: float) -> str:
+        if not math.isfinite(value):
+            return "∞" if value > 0.0 else "-∞"
         shown = f"{value:.{decimals}f}"
         return shown.lstrip("-") if float(shown) == 0.0 else shown
 
@@ -141,13 +154,13 @@ def _headed_table(result: Comparison | PairComparison, cells: Table) -> Text:
     out = Text(words.header(result) + "\n")
     names, *others = zip(*cells.rows, strict=True)
     rows = list(zip(names, *map(_points_aligned, others), strict=True))
-    first, *lines = _columns([cells.titles, *rows])
-    out.append(first + "\n", style="bold")
+    first, *lines = _padded([cells.titles, *rows])
+    out.append(GAP.join(first).rstrip() + "\n", style="bold")
     for line, row, kind in zip(lines, rows, cells.kinds, strict=True):
-        start = len(out) + len(line) - len(row[-1].rstrip())
-        out.append(line + "\n")
+        start = len(out) + len(GAP.join([*line[: -cells.verdicts], ""]))
+        out.append(GAP.join(line).rstrip() + "\n")
         if kind in _STYLES and len(row) > 2:
-            out.stylize(_STYLES[kind], start, start + len(row[-1]))
+            out.stylize(_STYLES[kind], start, start + len(row[-cells.verdicts]))
     return out
 
 
@@ -160,9 +173,13 @@ def _points_aligned(column: Sequence[str]) -> list[str]:
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """One line a row, the cells of a column below each other."""
+    return [GAP.join(row).rstrip() for row in _padded(rows)]
+
+
+def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells with spaces that make those of a column equally wide."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    padded = [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    return [GAP.join(row).rstrip() for row in padded]
+    return [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
 
 def _with_notes(out: Text, result: Comparison | PairComparison) -> Text:

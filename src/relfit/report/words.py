@@ -18,7 +18,14 @@ from relfit.stats.tests import TESTS
 from relfit.util.text import listed, quoted
 
 # The tests of a fixed pair.
-_PAIR_TESTS = dict(relmmd="RelMMD", relksd="RelKSD", relume="RelUME", relnystroem="RelMMD (Nyström)", relfssd="RelFSSD")
+_PAIR_TESTS = dict(
+    relmmd="RelMMD",
+    relksd="RelKSD",
+    relume="RelUME",
+    relnystroem="RelMMD (Nyström)",
+    relfssd="RelFSSD",
+    relloglik="Vuong's test",
+)
 
 
 @dataclass(frozen=True)
@@ -27,17 +34,19 @@ class WordsForMeasure:
 
     Attributes:
         name: as shown in headers and tables.
-        kind: estimated from the models' "samples" or "densities", or the "values" were given.
+        kind: estimated from the models' "samples", "densities" or "likelihoods", or the "values" were given.
         pairs: True if it is a mean over pairs of rows, rather than taken at some locations.
         methods: what a methods section calls it; [key] cites a reference.
         larger: True if larger is better.
+        unit: of its values, where it has one.
     """
 
     name: str
-    kind: Literal["samples", "densities", "values"] = "values"
+    kind: Literal["samples", "densities", "likelihoods", "values"] = "values"
     pairs: bool = False
     methods: str = ""
     larger: bool = False
+    unit: str = ""
 
     @property
     def better(self) -> str:
@@ -47,19 +56,30 @@ class WordsForMeasure:
     @property
     def direction(self) -> str:
         """What must be said of a score and not of a discrepancy: somebody may have given accuracies."""
-        return self.better if self.kind == "values" else ""
+        return self.better if self.kind in ("values", "likelihoods") else ""
+
+    @property
+    def measured(self) -> str:
+        """The name with its unit and direction, where these must be said."""
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"{self.name}{unit} ({self.direction})" if self.direction else self.name
 
 
 _MMD = "the squared maximum mean discrepancy (MMD [gretton2012kernel])"
 _UME = "the unnormalised mean embedding statistic (UME [jitkrittum2018informative])"
 _KSD = "the squared kernel Stein discrepancy (KSD [liu2016kernelized; chwialkowski2016kernel])"
 _FSSD = "the finite set Stein discrepancy (FSSD [jitkrittum2017linear])"
+_LOGLIK = (
+    "the mean negative log-likelihood of the observations, which is the Kullback–Leibler divergence of the data from "
+    "the model up to a constant that all models share [vuong1989likelihood]"
+)
 MEASURES = {
     "mmd": WordsForMeasure("MMD²", "samples", pairs=True, methods=_MMD),
     "ume": WordsForMeasure("UME²", "samples", methods=_UME),
     "nystroem": WordsForMeasure("MMD² (Nyström)", "samples", methods=f"{_MMD} in its Nyström approximation"),
     "ksd": WordsForMeasure("KSD²", "densities", pairs=True, methods=_KSD),
     "fssd": WordsForMeasure("FSSD²", "densities", methods=_FSSD),
+    "loglik": WordsForMeasure("mean −log p", "likelihoods", methods=_LOGLIK, unit="nats per row"),
     "score": WordsForMeasure("score"),
     "loss": WordsForMeasure("mean loss"),
     "elpd": WordsForMeasure("elpd"),
@@ -118,10 +138,8 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
 
 def header(result: Comparison | PairComparison) -> str:
     """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
-    measure = measure_of(result)
-    measured = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
     parts = [
-        *(name_of_test(result.test), measured, kernel_words(result), size_words(result)),
+        *(name_of_test(result.test), measure_of(result).measured, kernel_words(result), size_words(result)),
         result.design if isinstance(result, Comparison) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
         None if result.dependence in (None, "independent") else f"{result.dependence} samples",
@@ -229,6 +247,41 @@ def pair_summary(pair: PairComparison) -> str:
     return f"There is no evidence that {a} is worse than {b}: {same}."
 
 
+def disagreement(comparison: Comparison) -> list[str]:
+    """For a comparison by several discrepancies, a sentence for each of the others: where it disagrees, and why."""
+    return [_disagreement(comparison, other) for other in comparison.also]
+
+
+_WHY = {
+    ("densities", "likelihoods"): (
+        "{a} compares the slopes of the log densities where the data are, {b} their heights",
+        "a model can have nearly the right heights and the wrong slopes, as rough densities do",
+        "a model can have nearly the right slopes and the wrong heights, as with wrong weights of separated modes, and "
+        "wrong slopes can take more rows to find",
+    ),
+}
+
+
+def _disagreement(first: Comparison, second: Comparison) -> str:
+    a, b = measure_of(first), measure_of(second)
+    here = [name for name, one, two in zip(first.names, first.worse, second.worse, strict=True) if one and not two]
+    there = [name for name, one, two in zip(first.names, first.worse, second.worse, strict=True) if two and not one]
+    if not here and not there:
+        best = "" if first.best == second.best else ", though not on the best of the sample"
+        return f"{a.name} and {b.name} agree on which models are worse{best}."
+    found = [f"{_are(names)} worse by {which} only" for names, which in ((here, a.name), (there, b.name)) if names]
+    why = _WHY.get((a.kind, b.kind))
+    of_first = True
+    if why is None and (b.kind, a.kind) in _WHY:
+        why, of_first = _WHY[b.kind, a.kind], False
+    if why is None:
+        return f"{a.name} and {b.name} disagree: {'; '.join(found)}. They measure different things."
+    names = {"a": a.name, "b": b.name} if of_first else {"a": b.name, "b": a.name}
+    slopes, heights = (here, there) if of_first else (there, here)
+    causes = [cause for cause, seen in ((why[1], slopes), (why[2], heights)) if seen]
+    return f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: {'; '.join(causes)}."
+
+
 def yardstick(result: Comparison | PairComparison) -> str | None:
     """How far two halves of the data are apart, to choose a margin by; None where it is not known.
 
@@ -257,6 +310,11 @@ def question(comparison: Comparison) -> str:
     estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
     if measure.kind == "values":
         estimated = f"Each model has a {measure.name}; {measure.better}."
+    if measure.kind == "likelihoods":
+        estimated = (
+            f"Each model has a {measure.name} over the rows of the data, in {measure.unit}; {measure.better}. "
+            "Differences of it are differences of the Kullback–Leibler divergence of the data from the models."
+        )
     return f"{estimated} {fill(TESTS[comparison.test].words.question, comparison)}"
 
 
@@ -303,8 +361,9 @@ def caveats(comparison: Comparison) -> list[str]:
     """What the answer does not say, with what this discrepancy cannot see."""
     measure = measure_of(comparison)
     scored = measure.kind == "values"
-    subject = f"The {measure.name}" if scored else "The kernel"
-    other = "another" if scored else "another one, or another bandwidth,"
+    likelihood = measure.kind == "likelihoods"
+    subject = f"The {measure.name}" if scored or likelihood else "The kernel"
+    other = "another discrepancy" if likelihood else "another" if scored else "another one, or another bandwidth,"
     what = "items" if scored else "rows"
     independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
     if comparison.design and comparison.design.startswith("a series"):
@@ -324,6 +383,11 @@ def caveats(comparison: Comparison) -> list[str]:
         sentences.append(
             "A density with the right shape around each cluster of the data but with the wrong weights can pass for "
             "the right one."
+        )
+    if likelihood:
+        sentences.append(
+            "A likelihood pays most for rows at which a model's density is very small: a few of them can decide, and a "
+            "density that is too narrow loses more than one that is too wide."
         )
     if isinstance(comparison.kernel, Polynomial):
         sentences.append(

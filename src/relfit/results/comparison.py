@@ -22,7 +22,7 @@ from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria, Test
 from relfit.stats.truncnorm import selective_threshold
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
@@ -57,6 +57,9 @@ class Comparison(Record):
         margin, equivalent: δ, and which models are shown to be within δ: of the model they were tested against,
             in best-set of whichever is best. None without a margin.
         status: words per model, such as "tie" or "duplicate of NAME".
+        impossible: models that give density 0 to some rows, and to how many. Their mean −log p is infinite: they are
+            worse, and the others were compared without them. Their standard errors and covariances are written as 0.
+        also: the comparisons of the same models by other discrepancies, each with verdicts of its own.
         truncation: (l, 2) limits of the selective test; None where it does not apply.
         near_degeneracy, second_order, third: (l,) and (l, l), as in `JointEstimate`: what plans and intervals need
             besides.
@@ -130,6 +133,8 @@ class Comparison(Record):
     higher_is_better: bool = False
     design: str | None = None
     lags: int | None = None
+    impossible: dict[str, int] = field(default_factory=dict)
+    also: tuple[Comparison, ...] = ()
 
     @property
     def estimates(self) -> Array:
@@ -187,9 +192,9 @@ class Comparison(Record):
         c      3
         With probability 95%, all ranks lie in these sets.
         """
-        source, at = seeded(self.seed or 0, "ranks"), np.ix_(self._places(), self._places())
+        source = seeded(self.seed or 0, "ranks")
         shown = rank_sets(self.distinct(), check_level(level), rng=source, simultaneous=simultaneous)
-        worse, better = (each[at] for each in shown)
+        worse, better = self._spread(shown[0], True, False), self._spread(shown[1], False, True, False)
         lower, upper = 1 + worse.sum(axis=1), len(better) - better.sum(axis=1)
         return Ranks(names=self.names, lower=lower, upper=upper, worse=worse, level=level, simultaneous=simultaneous)
 
@@ -203,9 +208,14 @@ class Comparison(Record):
         """
         check_choice("correction", correction, PVALUE_CORRECTIONS)
         log_p, adjusted, worse, used = pairwise_matrix(self.distinct(), self.alpha, correction)
-        at = np.ix_(self._places(), self._places())
-        settings: dict[str, Any] = {"names": self.names, "alpha": self.alpha, "correction": used}
-        return PairMatrix(pvalue=np.exp(log_p[at]), adjusted_pvalue=adjusted[at], worse=worse[at], **settings)
+        return PairMatrix(
+            names=self.names,
+            pvalue=self._spread(np.exp(log_p), 0.0, 1.0),
+            adjusted_pvalue=self._spread(adjusted, 0.0, 1.0),
+            worse=self._spread(worse, True, False),
+            alpha=self.alpha,
+            correction=used,
+        )
 
     def pair_intervals(self, level: float = 0.95) -> Array:
         """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
@@ -217,8 +227,10 @@ class Comparison(Record):
         >>> result.pair_intervals()[2, 0].round(1).tolist()  # c − a
         [1.7, 2.3]
         """
-        source, at = seeded(self.seed or 0, "pairs"), self._places()
-        return pair_intervals(self.distinct(), check_level(level), rng=source)[np.ix_(at, at)]
+        ends = pair_intervals(self.distinct(), check_level(level), rng=seeded(self.seed or 0, "pairs"))
+        # Of two infinite numbers nothing is known of the difference.
+        low = self._spread(ends[..., 0], math.inf, -math.inf)
+        return np.stack([low, self._spread(ends[..., 1], math.inf, -math.inf, both=math.inf)], axis=2)
 
     def rows(self) -> list[dict[str, Any]]:
         """The one table every output is made from: the best model first, then from better to worse."""
@@ -233,6 +245,7 @@ class Comparison(Record):
                 "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
                 "best": i == self.best_index,
                 "verdict": self._verdict(i),
+                **{f"verdict_{other.measure}": other._verdict(i) for other in self.also},
                 "status": self.status[i],
             }
             for i in order
@@ -363,9 +376,9 @@ class Comparison(Record):
         `among` names the models that are of interest, by default all.
         """
         shared = {key: getattr(self, key) for key in _SHARED}
-        every = JointEstimate(self.names, self.estimates, **shared)
+        every = JointEstimate(self.names, np.where(self._impossible(), 0.0, self.estimates), **shared)
         among = self.names if among is None else among
-        kept = [i for i, name in enumerate(self.names) if name in among and name not in self.copies]
+        kept = [i for i, name in enumerate(self.names) if name in among and name in self._distinct_names()]
         return every.at(kept, tuple(self.names[i] for i in kept))
 
     def pilot(self, among: Collection[str] | None = None) -> JointEstimate:
@@ -397,9 +410,31 @@ class Comparison(Record):
         return bool(others) and all(name in others or original == self.best for name, original in stand_for)
 
     def _places(self) -> Rows:
-        """(l,) the place of each model among the distinct ones: ``values[places]`` gives every copy its value."""
-        kept = [name for name in self.names if name not in self.copies]
-        return np.array([kept.index(original) for original in self.originals().values()], dtype=np.intp)
+        """(l,) the place of each model among the distinct ones: ``values[places]`` gives every copy its value.
+
+        An impossible model has the place 0, and a value that must be replaced.
+        """
+        kept = self._distinct_names()
+        places = [kept.index(name) if name in kept else 0 for name in self.originals().values()]
+        return np.array(places, dtype=np.intp)
+
+    def _distinct_names(self) -> list[str]:
+        """The models that were estimated: not the copies, and not those that are impossible."""
+        return [name for name in self.names if name not in self.copies and name not in self.impossible]
+
+    def _spread(self, matrix: Any, above: Any, below: Any, both: Any = None) -> Any:
+        """(l, l) of all models from that of the distinct ones.
+
+        `above` is what an impossible model has beside a possible one, `below` the reverse, which two of them have too.
+        """
+        spread, out = matrix[np.ix_(self._places(), self._places())], self._impossible()
+        spread[np.ix_(out, ~out)] = above
+        spread[np.ix_(~out, out)] = below
+        spread[np.ix_(out, out)] = below if both is None else both
+        return spread
+
+    def _impossible(self) -> Mask:
+        return np.array([name in self.impossible for name in self.names])
 
     def _bounds(self, level: float) -> tuple[Array, Array]:
         """One-sided bounds of the test that made the comparison."""
@@ -408,7 +443,8 @@ class Comparison(Record):
         best = joint.names.index(self.copies.get(self.best, self.best))
         limits, seed = None if self.truncation is None else self.truncation[kept], self.seed or 0
         lower, upper = TESTS[self.test]().bounds(joint, level, best=best, truncation=limits, seed=seed)
-        return lower[places], upper[places]
+        out = self._impossible()
+        return np.where(out, math.inf, lower[places]), np.where(out, math.inf, upper[places])
 
     def _verdict(self, i: int) -> str:
         if i == self.best_index:
@@ -420,6 +456,51 @@ class Comparison(Record):
         if self.equivalent is None:
             return "no evidence that it is worse"
         return f"equivalent within {self.margin:g}" if self.equivalent[i] else "no evidence either way"
+
+
+def with_impossible(
+    result: Comparison, names: tuple[str, ...], impossible: Mapping[str, int], copies: Mapping[str, str]
+) -> Comparison:
+    """The result of all models, of which some give density 0 to so many rows: they are worse than all others."""
+    if not impossible:
+        return result
+    place = [result.names.index(name) if name in result.names else len(result.names) for name in names]
+
+    def wider(values: NDArray[Any], fill: Any) -> Any:
+        return np.append(values, [fill], axis=0)[place]
+
+    def wider_matrix(values: Array | None) -> Array | None:
+        return None if values is None else np.pad(values, (0, 1))[np.ix_(place, place)]
+
+    def words(name: str) -> tuple[str, ...]:
+        copied = (f"duplicate of {copies[name]}",) if name in copies else ()
+        return (*copied, "impossible rows")
+
+    status = dict(zip(result.names, result.status, strict=True))
+    beaters = None if result.beaten_by is None else dict(zip(result.names, result.beaten_by, strict=True))
+    fills = {
+        **dict.fromkeys(("discrepancy", "difference"), math.inf),
+        **dict.fromkeys(("standard_error", "difference_standard_error", "pvalue", "adjusted_pvalue"), 0.0),
+        "log_pvalue": -math.inf,
+        "worse": True,
+    }
+    changes: dict[str, Any] = {key: wider(getattr(result, key), fill) for key, fill in fills.items()}
+    changes |= {key: wider_matrix(getattr(result, key)) for key in ("covariance", "third")}
+    if result.truncation is not None:
+        changes["truncation"] = wider(result.truncation, [-math.inf, math.inf])
+    if result.equivalent is not None:
+        changes["equivalent"] = wider(result.equivalent, False)
+    if beaters is not None:
+        changes["beaten_by"] = tuple(beaters.get(name, result.best) for name in names)
+    return replace(
+        result,
+        names=names,
+        best_index=names.index(result.best),
+        status=tuple(status.get(name) or (words(name) if name in impossible else ()) for name in names),
+        copies=dict(copies),
+        impossible=dict(impossible),
+        **changes,
+    )
 
 
 def _of_law(joint: JointEstimate) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import platform
 import re
 import reprlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,6 +57,8 @@ def as_json(data: Mapping[str, Any]) -> str:
 
 def plain(value: Any) -> Any:
     """The value in the types that JSON has."""
+    if isinstance(value, Record):
+        return value.to_dict()
     if isinstance(value, Kernel):
         return plain(value.to_dict())
     if isinstance(value, Mapping):
@@ -89,6 +91,7 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
     try:
         names = {item.name for item in fields(kind)}  # type: ignore[arg-type]
         record = {key: value for key, value in data.items() if key in names}
+        others = record.pop("also", ())
         _add_missing_facts(record)
         _check_fields(record)
         result = kind(**_revived(record))
@@ -97,7 +100,20 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
     _check_verdicts(result)
-    return result
+    return _with_others(kind, result, others)
+
+
+def _with_others(kind: type[T], result: Any, others: Any) -> T:
+    """The result with the comparisons of the same models by other discrepancies."""
+    if not isinstance(others, list | tuple):
+        raise InputError(f"data: also: expected a list of comparisons, got {reprlib.repr(others)}")
+    if any(isinstance(other, Mapping) and other.get("also") for other in others):
+        raise InputError("data: also: expected comparisons by one discrepancy each, got some with more in them")
+    also = tuple(comparison_from(kind, other) for other in others)
+    measures = [result.measure, *(other.measure for other in also)]  # type: ignore[attr-defined]
+    if any(other.names != result.names for other in also) or len(set(measures)) < len(measures):  # type: ignore[attr-defined]
+        raise InputError("data: also: expected the same models, each time by another discrepancy, got others")
+    return replace(result, also=also)  # type: ignore[no-any-return]
 
 
 def _described(data: Any) -> str:
@@ -153,6 +169,9 @@ def _check_arrays(result: Any) -> None:
             raise ValueError(f"{key} of shape {array.shape} for {count} names")
         low, high = _RANGES.get(key, (-math.inf, math.inf))
         finite = np.isfinite(array).all() or (key in _UNBOUNDED and not np.isnan(array).any())
+        if key in ("discrepancy", "difference"):
+            impossible = np.array([name in result.impossible for name in result.names])
+            finite = bool((np.isfinite(array) != impossible).all() and (array[impossible] > 0.0).all())
         if not finite or (array < low).any() or (array > high).any():
             raise ValueError(f"{key}: expected numbers from {low:g} to {high:g}, got others")
 
@@ -167,6 +186,11 @@ def _check_names(result: Any) -> None:
             raise ValueError(f"sizes or groups: {len(counts)} numbers for {count} names")
     distinct = {name for name, original in originals.items() if name == original}
     mentioned = {*beaten_by, *(result.confidence_set or ()), *result.copies, *result.shared_rows} - {None}
+    mentioned |= set(result.impossible)
+    if result.best in result.impossible or any(
+        a in result.impossible and b == result.best for a, b in originals.items()
+    ):
+        raise ValueError("impossible: the best model cannot be one of them")
     if not mentioned <= set(result.names) or not set(originals.values()) <= distinct:
         raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
     if result.beaten_by is not None and len(beaten_by) != count:
@@ -248,7 +272,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "versions": (_table(_is_word), "versions by name"),
     "inputs": (_maybe(_are_digests), "digests"),
     "copies": (_table(is_text), "names by name"),
-    "shared_rows": (_table(_is_count), "whole numbers by name"),
+    **dict.fromkeys(("shared_rows", "impossible"), (_table(_is_count), "whole numbers by name")),
     "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
     "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
     "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from relfit.stats.close import CloseLaw
 from relfit.util.arrays import Array
-from relfit.util.checks import check_number
+from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError
 from relfit.util.text import is_text
 
@@ -138,7 +138,7 @@ class JointEstimate:
         groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` includes
             twice; None if it is unknown, or not included twice.
-        measure: what the values are called in results: "score", "loss" for mean losses, or "elpd".
+        measure: what the values are called in results: "score", "loss" for mean losses, "elpd", or "loglik".
         third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of the ψ rows, if there are any.
         close: the law of squared distances with both its parts, or None for the normal law.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the values; None if
@@ -186,8 +186,7 @@ class JointEstimate:
             raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
-        if self.measure not in ("score", "loss", "elpd"):
-            raise InputError(f'measure: expected "score", "loss" or "elpd", got {self.measure!r}')
+        check_choice("measure", self.measure, ("score", "loss", "elpd", "loglik"))
         for key in ("second_order", "third"):
             if getattr(self, key) is not None:
                 object.__setattr__(self, key, _finite(key, getattr(self, key), (count, count)))

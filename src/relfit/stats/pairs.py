@@ -35,7 +35,8 @@ class PairDecision:
         """(t − δ)/s with margin δ; of a constant ±inf, or 0 where it is rounding."""
         if self.standard_error > 0.0:
             return (self.difference - margin) / self.standard_error
-        return math.copysign(math.inf, self.difference - margin) if "deterministic" in self.status else 0.0
+        known = "deterministic" in self.status or math.isinf(self.difference)
+        return math.copysign(math.inf, self.difference - margin) if known else 0.0
 
 
 def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:
@@ -46,6 +47,13 @@ def relative_z(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairD
     log_p = float(log_ndtr((margin - t) / s))
     equivalent = float(log_ndtr((t - margin) / s)) <= math.log(alpha) if margin else None
     return PairDecision(t, s, log_p, margin - s * float(ndtri(alpha)), equivalent=equivalent)
+
+
+def impossible_pair(first: bool, margin: float) -> PairDecision:
+    """The outcome where one of the two, the first or not, gives density 0 to some rows: it is infinitely worse."""
+    t = math.inf if first else -math.inf
+    equivalent = not first if margin else None
+    return PairDecision(t, 0.0, min(0.0, -t), -t, ("impossible rows",), equivalent=equivalent)
 
 
 def fixed_relpsi(joint: JointEstimate, alpha: float, margin: float = 0.0) -> PairDecision:

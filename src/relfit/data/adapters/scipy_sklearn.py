@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from scipy.special import logsumexp, softmax
+from scipy.special import gammaln, logsumexp, softmax
 
 from relfit.data.models import Density, Draw
 from relfit.util.arrays import Array
@@ -23,6 +23,7 @@ from relfit.util.text import first_line
 
 # The most entries of the matrix of rows × components that are held at once.
 _MOST_ENTRIES = 2_000_000
+_LOG_2PI = float(np.log(2.0 * np.pi))
 
 # The derivative of the log density of a standardised variable, given the shape parameters.
 _SLOPES: dict[str, Callable[..., Array]] = {
@@ -63,7 +64,9 @@ def scipy_density(value: Any, dim: int) -> Density | None:
         except ValueError as error:
             raise InputError(f"{name}: logpdf failed on {len(x)} rows of {dim} columns: {first_line(error)}") from None
 
-    return Density(log_prob=log_prob)
+    # A density on the simplex or the sphere has another unit than one of as many columns.
+    surface = name in ("dirichlet_frozen", "vonmises_fisher_frozen")
+    return Density(log_prob=log_prob, normalised=None if surface else True)
 
 
 def scipy_sampler(value: Any) -> Draw | None:
@@ -86,7 +89,7 @@ def _univariate(value: Any, stats: Any) -> Density:
     def score(x: Array) -> Array:
         return np.asarray(_SLOPES[name]((x - loc) / scale, *shapes) / scale)
 
-    return Density(score if name in _SLOPES else None, lambda x: value.logpdf(x[:, 0]), 1)
+    return Density(score if name in _SLOPES else None, lambda x: value.logpdf(x[:, 0]), 1, normalised=True)
 
 
 def _multivariate_t(value: Any) -> Density:
@@ -99,7 +102,7 @@ def _multivariate_t(value: Any) -> Density:
         z = (x - value.loc) @ root
         return np.asarray(-(df + d) / (df + (z**2).sum(axis=1, keepdims=True)) * (z @ root.T))
 
-    return Density(score, lambda x: np.reshape(value.logpdf(x), len(x)), d)
+    return Density(score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True)
 
 
 def _root(covariance: Array, name: str) -> Array:
@@ -160,7 +163,10 @@ def _mixture(value: Any) -> Density:
 
 
 def _kernel_density(value: Any) -> Density:
-    """Gaussian, or p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h) with ``∇ log p = Σ_j r_j(x) (x_j − x)/(h‖x − x_j‖)``."""
+    """Gaussian, or p(x) ∝ Σ_j w_j exp(−‖x − x_j‖/h) with ``∇ log p = Σ_j r_j(x) (x_j − x)/(h‖x − x_j‖)``.
+
+    exp(−‖x‖/h) has the integral h^d Γ(d) 2π^{d/2}/Γ(d/2), the last factor being the area of the unit sphere.
+    """
     if value.metric != "euclidean" or value.kernel not in ("gaussian", "exponential"):
         raise InputError(
             f'KernelDensity: expected kernel "gaussian" or "exponential" and metric "euclidean", got {value.kernel!r} '
@@ -173,7 +179,8 @@ def _kernel_density(value: Any) -> Density:
     if value.kernel == "gaussian":
         return shared_mixture(weights, points, np.eye(points.shape[1]) / h)
     kept = weights > 0.0
-    points, heights = points[kept], np.log(weights[kept])
+    points, heights, d = points[kept], np.log(weights[kept]), points.shape[1]
+    volume = d * np.log(h) + gammaln(d) + np.log(2.0) + 0.5 * d * np.log(np.pi) - gammaln(0.5 * d)
 
     def score(z: tuple[Array, Array], posterior: Array) -> Array:
         x, distance = z
@@ -181,7 +188,7 @@ def _kernel_density(value: Any) -> Density:
         return np.asarray(pull @ points - pull.sum(axis=1, keepdims=True) * x)
 
     return _mixture_density(
-        lambda x: (x, cdist(x, points)), lambda z: heights - z[1] / h, score, len(points), points.shape[1]
+        lambda x: (x, cdist(x, points)), lambda z: heights - z[1] / h, score, len(points), d, -float(volume)
     )
 
 
@@ -203,6 +210,7 @@ def gaussian_mixture(weights: Array, means: Array, roots: Array) -> Density:
         lambda z, posterior: -np.einsum("nk,nkj,kij->ni", posterior, z, roots, optimize=True),
         means.size,
         means.shape[1],
+        -0.5 * means.shape[1] * _LOG_2PI,
     )
 
 
@@ -222,13 +230,19 @@ def shared_mixture(weights: Array, means: Array, root: Array) -> Density:
         lambda z, posterior: (posterior @ centres - z) @ root.T,
         len(heights),
         means.shape[1],
+        float(np.linalg.slogdet(root)[1]) - 0.5 * means.shape[1] * _LOG_2PI,
     )
 
 
 def _mixture_density(
-    transform: Callable[[Array], Any], log_joint: Callable[[Any], Any], score: Callable[..., Any], width: int, dim: int
+    transform: Callable[[Array], Any],
+    log_joint: Callable[[Any], Any],
+    score: Callable[..., Any],
+    width: int,
+    dim: int,
+    constant: float,
 ) -> Density:
-    """The density Σ_k exp J_k(z), with z = transform(x), J = log_joint(z) (n, K), and score(z, posteriors of J).
+    """The density e^c Σ_k exp J_k(z), with z = transform(x), J = log_joint(z) (n, K), and score(z, posteriors of J).
 
     It is evaluated at pieces of the rows, because each row takes `width` numbers.
     """
@@ -238,4 +252,5 @@ def _mixture_density(
         return lambda x: np.concatenate([function(transform(x[a : a + step])) for a in range(0, len(x), step)])
 
     scores = in_pieces(lambda z: score(z, softmax(log_joint(z), axis=1)))
-    return Density(scores, in_pieces(lambda z: logsumexp(log_joint(z), axis=1)), dim)
+    log_probs = in_pieces(lambda z: logsumexp(log_joint(z), axis=1) + constant)
+    return Density(scores, log_probs, dim, normalised=True)

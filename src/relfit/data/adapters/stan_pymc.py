@@ -17,7 +17,10 @@ from relfit.util.libraries import is_instance
 
 
 def stan_density(value: Any, dim: int) -> Density | None:
-    """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of unconstrained parameters."""
+    """A ``stan.model.Model`` or ``bridgestan.StanModel`` as a density of rows of unconstrained parameters.
+
+    pystan leaves out constants of ``~`` statements.
+    """
     if is_instance(value, "stan.model", "Model"):
         try:
             _call_pystan(value.log_prob, np.zeros(dim))
@@ -27,13 +30,17 @@ def stan_density(value: Any, dim: int) -> Density | None:
                     f"Stan model: expected rows of its unconstrained parameters ({', '.join(value.param_names)}), got "
                     f"{dim} columns; model.unconstrain_pars turns draws into such rows"
                 ) from None
-        return _by_row(partial(_call_pystan, value.grad_log_prob), partial(_call_pystan, value.log_prob), dim)
+        return _by_row(partial(_call_pystan, value.grad_log_prob), partial(_call_pystan, value.log_prob), dim, False)
     if is_instance(value, "bridgestan", "StanModel"):
-        return _by_row(lambda row: value.log_density_gradient(row)[1], value.log_density, int(value.param_unc_num()))
+        # Every constant that the program has is kept; whether the whole then integrates to 1 only its author knows.
+        log_density = partial(value.log_density, propto=False)
+        return _by_row(lambda row: value.log_density_gradient(row)[1], log_density, int(value.param_unc_num()), None)
     return None
 
 
-def _by_row(score: Callable[[Array], Any], log_prob: Callable[[Array], Any], dim: int) -> Density:
+def _by_row(
+    score: Callable[[Array], Any], log_prob: Callable[[Array], Any], dim: int, normalised: bool | None
+) -> Density:
     """The density of functions of one row. Stan raises where it rejects the parameters: the density is 0 there."""
 
     def call(function: Callable[[Array], Any], x: Array, rejected: Any) -> Array:
@@ -45,7 +52,12 @@ def _by_row(score: Callable[[Array], Any], log_prob: Callable[[Array], Any], dim
                 results.append(rejected)
         return np.array(results, dtype=np.float64)
 
-    return Density(lambda x: call(score, x, np.full(dim, np.nan)), lambda x: call(log_prob, x, -np.inf), dim)
+    return Density(
+        lambda x: call(score, x, np.full(dim, np.nan)),
+        lambda x: call(log_prob, x, -np.inf),
+        dim,
+        normalised=normalised,
+    )
 
 
 def _call_pystan(function: Callable[[list[float]], Any], row: Array) -> Any:

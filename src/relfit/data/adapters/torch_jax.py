@@ -17,9 +17,13 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
 
+# Distributions of NumPyro whose log_prob is not that of a density, and supports of fewer dimensions than columns.
+_NOT_NORMALISED = ("ImproperUniform", "Delta", "MaskedDistribution", "Unit")
+_SURFACES = ("simplex", "sphere", "zerosum")
+
 
 def torch_density(value: Any, dim: int) -> Density | None:
-    """A torch distribution, a module with ``log_prob(x)`` or a zuko flow as a density; None for any other value.
+    """A torch distribution, a zuko or nflows flow or a module with ``log_prob(x)`` as a density; None for other values.
 
     Each is called in its own dtype and on its own device.
     """
@@ -40,7 +44,9 @@ def torch_density(value: Any, dim: int) -> Density | None:
     if not callable(getattr(value, "log_prob", None)):
         advice = "say what its output is with Density(log_prob=module) or Density(score=module)"
         raise InputError(f"{name}: expected a torch module with log_prob(x), got one without; {advice}")
-    return Density(log_prob=value.log_prob, autodiff="torch")
+    # Flows of nflows are modules; of other modules nobody knows whether they are densities or energies.
+    normalised = True if is_instance(value, "nflows.distributions.base", "Distribution") else None
+    return Density(log_prob=value.log_prob, autodiff="torch", normalised=normalised)
 
 
 def torch_sampler(value: Any) -> Draw | None:
@@ -108,7 +114,7 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
     with suppress(NotImplementedError):
         support = example.support
     if support is None:
-        return Density(log_prob=log_prob, dim=dim, autodiff=library)
+        return Density(log_prob=log_prob, dim=dim, autodiff=library, normalised=_normalised(example))
     if support.is_discrete:
         raise InputError(f"{name}: expected a continuous distribution, got a discrete one; use samples and MMD")
     inside = values(lambda x: make().support.check(x).reshape(len(x), -1).all(-1), library)
@@ -125,5 +131,23 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
 
     slope, log_density = gradient(log_prob, library), values(log_prob, library)
     return Density(
-        lambda x: restricted(slope, x, x.shape, np.nan), lambda x: restricted(log_density, x, (len(x),), -np.inf), dim
+        lambda x: restricted(slope, x, x.shape, np.nan),
+        lambda x: restricted(log_density, x, (len(x),), -np.inf),
+        dim,
+        normalised=_normalised(example),
     )
+
+
+def _normalised(distribution: Any) -> bool | None:
+    """Whether exp(log_prob) integrates to 1 over all columns; None where that is not known, as on a simplex."""
+    inner: Any = distribution
+    while inner is not None:
+        if type(inner).__name__ in _NOT_NORMALISED:
+            return False
+        inner = getattr(inner, "base_dist", None)
+    constraint: Any = None
+    with suppress(NotImplementedError):
+        constraint = distribution.support
+    while hasattr(constraint, "base_constraint"):
+        constraint = constraint.base_constraint
+    return None if type(constraint).__name__.strip("_").lower() in _SURFACES else True

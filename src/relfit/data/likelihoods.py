@@ -1,0 +1,159 @@
+"""Log densities of several models at the same rows: checks, copies, rows of density 0, what scores do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from relfit.compute.rows import LazyRows
+from relfit.data.models import LARGEST_SCORE, Density, count_rows, naming
+from relfit.util.arrays import Array
+from relfit.util.errors import InputError
+from relfit.util.text import listed
+
+# Rows at which log densities and scores of two models are compared, and the most models that are.
+_ROWS, _MODELS = 500, 20
+# The part of the rows left out at either end: rare rows between two modes have slopes that KSD does not notice.
+_TAIL = 0.02
+# Log densities differ if by this many nats, and slopes do not if they explain only this part of that. Of smooth
+# densities on one cluster of rows they explain at least a tenth, heavy tails included.
+_NATS, _PART = 0.1, 0.05
+_MOST_PAIRS = 3
+
+
+def log_densities(rows: Array | LazyRows, densities: Mapping[str, Density]) -> Array:
+    """(n, l) log p of every model at every row, −inf where a density is 0; NaN and infinite densities are refused."""
+    columns = []
+    for name, density in densities.items():
+        with naming(f"model {name!r}"):
+            _check_normalised(density)
+            column = density.log_probs(rows).astype(np.float64, copy=False)
+            bad = ~(np.abs(column) < LARGEST_SCORE) & ~np.isneginf(column)
+            if bad.any():
+                raise InputError(
+                    f"log_prob: expected numbers below {LARGEST_SCORE:g} in size, or -inf where the density is 0, got "
+                    f"{column[bad][0]:g} at {count_rows(bad, rows)}"
+                )
+            columns.append(column)
+    return np.stack(columns, axis=1)
+
+
+def _check_normalised(density: Density) -> None:
+    if density.log_prob is None:
+        raise InputError('discrepancy="loglik": expected a density with log_prob, got one with a score only; use "ksd"')
+    if density.normalised is None:
+        raise InputError(
+            'discrepancy="loglik": expected a normalised density, and of this one it is not known; if it is, say '
+            'Density(log_prob=..., normalised=True), otherwise use "ksd", which needs no constant'
+        )
+    if not density.normalised:
+        raise InputError(
+            'discrepancy="loglik": expected a normalised density, got one known up to a constant; use "ksd", which '
+            "needs none"
+        )
+
+
+def likelihood_copies(log_probs: Array, names: list[str]) -> dict[str, str]:
+    """Copy → original, the first model with the same log density at every row, to rounding."""
+    originals: list[int] = []
+    copies: dict[str, str] = {}
+    for j, name in enumerate(names):
+        same = (i for i in originals if _same(log_probs[:, i], log_probs[:, j]))
+        original = next(same, None)
+        if original is None:
+            originals.append(j)
+        else:
+            copies[name] = names[original]
+    return copies
+
+
+def _same(a: Array, b: Array) -> bool:
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return False
+    a, b = a[finite], b[finite]
+    return bool((np.abs(a - b) <= 1e-12 * np.maximum(np.maximum(np.abs(a), np.abs(b)), 1.0)).all())
+
+
+def impossible_models(log_probs: Array, names: list[str], rows: Array | LazyRows) -> dict[str, int]:
+    """The models that give density 0 to some rows, and to how many; refused if there are no others."""
+    bad = np.isneginf(log_probs)
+    counts = {name: int(count) for name, count in zip(names, bad.sum(axis=0), strict=True) if count}
+    if len(counts) == len(names):
+        raise InputError(
+            f"models: expected one with a positive density at every row, but all have density 0 at some, model "
+            f"{names[0]!r} at {count_rows(np.asarray(bad[:, 0]), rows)}; leave out such rows, or make the models allow "
+            "for them"
+        )
+    return counts
+
+
+def likelihood_notes(log_probs: Array, names: list[str], densities: Mapping[str, Density], rows: Array) -> list[str]:
+    """What a reader should know: density 0 at some rows, and log densities in less than double precision."""
+    notes = []
+    for name, column in zip(names, log_probs.T, strict=True):
+        bad = np.isneginf(column)
+        if bad.any():
+            notes.append(
+                f"{name!r} has density 0 (log density -inf) at {count_rows(np.asarray(bad), rows)}: under this model "
+                "they are impossible, so that it is worse than every model that allows for them"
+            )
+    # Of two rows: some functions give a bare number for one.
+    single = {name: densities[name].log_probs(rows[:2]).dtype for name in names}
+    short: dict[str, list[str]] = {}
+    for name, dtype in single.items():
+        if dtype.itemsize < 8:
+            text = f"log densities computed in {dtype}, to about {np.finfo(dtype).precision} digits"
+            short.setdefault(text, []).append(repr(name))
+    return notes + [f"{', '.join(whose)}: {text}" for text, whose in short.items()]
+
+
+def unseen_heights(densities: Mapping[str, Density], reference: Array | LazyRows) -> tuple[str, ...]:
+    """A note on models whose log densities differ where the data are, while their scores, all that KSD sees, do not.
+
+    f = log p_i − log p_j varies by about ‖∇f‖ times the width of the data where the rows hang together. Where they do
+    not, as in separated modes to which the models give other weights, it can vary without any slope at the rows.
+
+    >>> from relfit.data.adapters.scipy_sklearn import gaussian_mixture
+    >>> means, roots = np.array([[-4.0], [4.0]]), np.ones((2, 1, 1))
+    >>> models = {f"{w}": gaussian_mixture(np.array([w, 1.0 - w]), means, roots) for w in (0.5, 0.65)}
+    >>> x = np.random.default_rng(0).normal(size=(400, 1)) + np.repeat([[-4.0], [4.0]], 200, axis=0)
+    >>> unseen_heights(models, x)[0][:75]
+    "KSD does not see how '0.5' and '0.65' differ: where the data are, their log d"
+    """
+    rows = np.asarray(reference[:: max(1, -(-len(reference) // _ROWS))])
+    chosen = {name: density for name, density in densities.items() if density.log_prob is not None}
+    names = list(chosen)[:_MODELS]
+    if len(names) < 2:
+        return ()
+    log_probs = {name: chosen[name].log_probs(rows).astype(np.float64) for name in names}
+    try:
+        scores = {name: chosen[name].scores(rows) for name in names}
+    except InputError:
+        # Said again, of all rows and with the name of the model, when the scores are used.
+        return ()
+    width = float(np.linalg.norm(_spread(rows)))
+    pairs = []
+    for a, b in combinations(names, 2):
+        apart = float(_spread(log_probs[a] - log_probs[b]))
+        slopes = np.linalg.norm(scores[a] - scores[b], axis=1)
+        slope = float(np.sqrt(np.square(slopes[slopes <= np.quantile(slopes, 1.0 - _TAIL)]).mean()))
+        if apart >= _NATS and slope * width <= _PART * apart:
+            pairs.append((a, b, apart))
+    if not pairs:
+        return ()
+    shown = "; ".join(f"{listed([a, b], quote=repr)}" for a, b, _ in pairs[:_MOST_PAIRS])
+    more = f" (and {len(pairs) - _MOST_PAIRS} more pairs)" if len(pairs) > _MOST_PAIRS else ""
+    return (
+        f"KSD does not see how {shown}{more} differ: where the data are, their log densities differ by about "
+        f"{max(apart for *_, apart in pairs):.2g} nats and their slopes do not, as with other weights of separated "
+        'modes; compare them by discrepancy="loglik" too, if they are normalised',
+    )
+
+
+def _spread(values: Array) -> Array:
+    """Half the distance between the outer quantiles of each column."""
+    low, high = np.quantile(values, [_TAIL, 1.0 - _TAIL], axis=0)
+    return np.asarray((high - low) / 2.0)

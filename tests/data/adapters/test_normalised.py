@@ -1,0 +1,167 @@
+"""Densities of other libraries that say they are normalised: their log densities are the libraries' own."""
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy import integrate, stats
+
+import relfit
+from relfit.data.adapters import adapt
+
+
+def own_mean(model, x):
+    """minus the mean log-likelihood by `relfit.estimate`."""
+    return relfit.estimate(x, {"model": model}, discrepancy="loglik", rng=0).values[0]
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(150, 2)) @ np.array([[1.0, 0.3], [0.0, 0.7]]) + 0.5
+
+
+@pytest.mark.parametrize("shape", ["full", "tied", "diag", "spherical"])
+def test_mixtures_of_sklearn(x, shape):
+    mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
+    fitted = mixture.GaussianMixture(3, covariance_type=shape, random_state=0).fit(x)
+    assert own_mean(fitted, x) == pytest.approx(-fitted.score(x), rel=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+def test_kernel_densities_of_sklearn(x, kernel):
+    neighbors = pytest.importorskip("sklearn.neighbors", reason="scikit-learn is not installed")
+    fitted = neighbors.KernelDensity(kernel=kernel, bandwidth=0.4).fit(x[:60], sample_weight=np.arange(1.0, 61.0))
+    assert own_mean(fitted, x) == pytest.approx(-fitted.score_samples(x).mean(), rel=1e-12)
+
+
+def test_a_bayesian_mixture_integrates_to_one(x):
+    """sklearn's own score_samples is a bound and no density; this one is the mixture that `sample` draws from."""
+    mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
+    density = adapt(mixture.BayesianGaussianMixture(n_components=2, random_state=0).fit(x[:, :1]), 1)
+    total, _ = integrate.quad(lambda t: float(np.exp(density.log_probs(np.array([[t]]))[0])), -30, 30, points=[0, 1])
+    assert density.normalised
+    assert total == pytest.approx(1.0, abs=1e-7)
+
+
+ONE = [
+    stats.norm(0.2, 1.3),
+    stats.t(4),
+    stats.gamma(2.0, loc=-9.0),
+    stats.laplace(0.5),
+    stats.gumbel_r(),
+    stats.skewnorm(3),
+]
+
+
+@pytest.mark.parametrize("model", ONE, ids=lambda model: model.dist.name)
+def test_scipy_in_one_column(x, model):
+    assert own_mean(model, x[:, 0]) == pytest.approx(-model.logpdf(x[:, 0]).mean(), rel=1e-12)
+
+
+def test_scipy_in_two_columns(x):
+    cov = [[2.0, 0.3], [0.3, 0.5]]
+    for model in (stats.multivariate_normal([0.1, 0.2], cov), stats.multivariate_t([0.1, 0.2], cov, df=5)):
+        assert own_mean(model, x) == pytest.approx(-model.logpdf(x).mean(), rel=1e-12)
+    kde = stats.gaussian_kde(x[:50].T, weights=np.arange(1.0, 51.0))
+    assert own_mean(kde, x) == pytest.approx(-kde.logpdf(x.T).mean(), rel=1e-12)
+
+
+def test_torch_distributions_and_flows(x):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    zuko = pytest.importorskip("zuko", reason="zuko is not installed")
+    rows = torch.as_tensor(x)
+    normal = torch.distributions.MultivariateNormal(torch.zeros(2, dtype=torch.float64), torch.eye(2).double())
+    assert own_mean(normal, x) == pytest.approx(-normal.log_prob(rows).mean().item(), rel=1e-12)
+    flow = zuko.flows.MAF(2, transforms=2, hidden_features=(16,)).double()
+    with torch.no_grad():
+        expected = -flow().log_prob(rows).mean().item()
+    assert own_mean(flow, x) == pytest.approx(expected, rel=1e-12)
+
+
+def test_nflows(x):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("nflows", reason="nflows is not installed")
+    from nflows.distributions import StandardNormal
+    from nflows.flows import Flow
+    from nflows.transforms import MaskedAffineAutoregressiveTransform
+
+    flow = Flow(MaskedAffineAutoregressiveTransform(2, 8), StandardNormal([2])).double()
+    with torch.no_grad():
+        expected = -flow.log_prob(torch.as_tensor(x)).mean().item()
+    assert own_mean(flow, x) == pytest.approx(expected, rel=1e-12)
+
+
+def test_numpyro(x):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    dist = pytest.importorskip("numpyro.distributions", reason="NumPyro is not installed")
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        model = dist.StudentT(5.0, np.array([0.1, 0.2]), 1.5).to_event(1)
+        expected = -float(model.log_prob(x).mean())
+        assert own_mean(model, x) == pytest.approx(expected, rel=1e-12)
+    improper = dist.ImproperUniform(dist.constraints.real, (), (2,))
+    assert adapt(improper, 2).normalised is False
+
+
+def test_what_is_not_known_to_be_normalised_says_so(x):
+    """Densities on a simplex or a sphere have other units, energies have no constant."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    dirichlet = torch.distributions.Dirichlet(torch.ones(2))
+    assert adapt(dirichlet, 2).normalised is None
+    assert adapt(stats.dirichlet([1.0, 2.0]), 2).normalised is None
+
+    class Energy(torch.nn.Module):
+        def log_prob(self, rows):
+            return -0.5 * (rows**2).sum(-1)
+
+    both = {"energy": Energy(), "normal": stats.multivariate_normal([0, 0])}
+    line = refused(lambda: relfit.compare(x, both, discrepancy="loglik"), "'energy'", "normalised=True", "ksd")
+    assert "nan" not in line.lower()
+
+
+@pytest.mark.parametrize(
+    ("density", "words"),
+    [
+        (relfit.Density(score=lambda x: -x), "a score only"),
+        (relfit.Density(log_prob=lambda x: -x[:, 0], normalised=False), "up to a constant"),
+        (relfit.Density(log_prob=lambda x: -x[:, 0]), "not known"),
+        (relfit.Density(log_prob=lambda x: np.full(len(x), np.nan), normalised=True), "nan at 150 of 150 rows"),
+        (relfit.Density(log_prob=lambda x: np.full(len(x), np.inf), normalised=True), "inf at 150 of 150 rows"),
+        (relfit.Density(log_prob=lambda x: -1e300 * x[:, 0] ** 2, normalised=True), "of 150 rows"),
+    ],
+)
+def test_refusals_name_the_model(x, density, words):
+    models = {"it": density, "normal": stats.multivariate_normal([0, 0])}
+    refused(lambda: relfit.compare(x, models, discrepancy="loglik"), "model 'it'", words)
+
+
+def test_normalised_is_true_false_or_none():
+    refused(lambda: relfit.Density(score=lambda x: x, normalised="yes"), "normalised", "'yes'")
+
+
+def test_stan_keeps_its_constants_where_it_can():
+    """BridgeStan drops constants unless told not to; pystan always does, and says so."""
+    from relfit.data.adapters.stan_pymc import stan_density
+
+    calls = []
+
+    class StanModel:
+        def param_unc_num(self):
+            return 1
+
+        def log_density(self, row, *, propto=True):
+            calls.append(propto)
+            return 0.0
+
+    StanModel.__module__ = "bridgestan"
+    import sys
+    import types
+
+    module = sys.modules.get("bridgestan") or types.ModuleType("bridgestan")
+    before = getattr(module, "StanModel", None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "bridgestan", module)
+        patch.setattr(module, "StanModel", StanModel, raising=False)
+        density = stan_density(StanModel(), 1)
+        density.log_probs(np.zeros((2, 1)))
+    assert before is None or module.StanModel is before
+    assert calls == [False, False]
+    assert density.normalised is None

@@ -1,0 +1,344 @@
+"""The log-likelihood as a discrepancy: values by hand, rows of density 0, covariates, and what KSD does not see."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy import stats
+
+import relfit
+from relfit.data.adapters.scipy_sklearn import gaussian_mixture
+from relfit.data.likelihoods import unseen_heights
+
+FIXED = {"discrepancy": "loglik", "rng": 0}
+NORMALS = {"a": stats.norm(), "b": stats.norm(0.5), "c": stats.norm(0, 2)}
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=120)
+
+
+def modes(*weights, at=4.0):
+    means = np.array([[-at], [at]])
+    return {f"{w}": gaussian_mixture(np.array([w, 1.0 - w]), means, np.ones((2, 1, 1))) for w in weights}
+
+
+def two_modes(rng, n, at=4.0):
+    return rng.normal(size=(n, 1)) + np.where(rng.random((n, 1)) < 0.5, -at, at)
+
+
+def test_by_hand():
+    """Uniform on (0, 4) against exponential, at rows 1 and 3, ten times each.
+
+    −log p is log 4 at every row, and the row itself: D = (log 4, 2). The second losses are 1 and 3, ten each: their
+    variance with n − 1 is 20/19, and V₂₂ = 20/(19·20) = 1/19; the first does not vary.
+    """
+    rows = np.repeat([1.0, 3.0], 10)
+    joint = relfit.estimate(rows, {"u": stats.uniform(0, 4), "e": stats.expon()}, **FIXED)
+    np.testing.assert_allclose(joint.values, [np.log(4.0), 2.0], rtol=1e-15)
+    np.testing.assert_allclose(joint.covariance, [[0.0, 0.0], [0.0, 1.0 / 19.0]], atol=1e-17)
+    assert joint.measure == "loglik"
+    assert joint.sizes == (20,)
+
+
+def test_it_is_the_losses_of_the_same_rows(x):
+    """`compare_losses` with −log p as losses: another way to the same numbers, for every test that does not split."""
+    losses = {name: -model.logpdf(x) for name, model in NORMALS.items()}
+    for test in ("best-set", "relpsi", "carve"):
+        ours = relfit.compare(x, NORMALS, test=test, **FIXED)
+        theirs = relfit.compare_losses(losses, test=test, correction="none", higher_is_better=False, rng=0)
+        np.testing.assert_allclose(ours.discrepancy, theirs.discrepancy, rtol=1e-13)
+        np.testing.assert_allclose(ours.covariance, theirs.covariance, rtol=1e-10)
+        np.testing.assert_allclose(ours.pvalue, theirs.pvalue, rtol=1e-6, atol=1e-12)
+        assert ours.measure == "loglik"
+        assert ours.kernel is None
+
+
+def test_groups_and_margin_are_those_of_losses(x):
+    losses = {name: -model.logpdf(x) for name, model in NORMALS.items()}
+    groups = np.arange(120) // 3
+    ours = relfit.compare(x, NORMALS, groups=groups, margin=0.05, **FIXED)
+    theirs = relfit.compare_losses(losses, groups=groups, margin=0.05, correction="none", higher_is_better=False, rng=0)
+    np.testing.assert_allclose(ours.covariance, theirs.covariance, rtol=1e-10)
+    assert ours.groups == (40,)
+    assert ours.equivalent.tolist() == theirs.equivalent.tolist()
+
+
+def test_relmulti_splits_rows_and_covariates_together(rng):
+    """Were y and x split apart, the right model would lose to the one without covariates."""
+    covariates = rng.normal(size=(300, 2))
+    y = covariates @ [3.0, -2.0] + rng.normal(size=300)
+    models = {
+        "right": relfit.Density(log_prob=lambda y, x: stats.norm.logpdf(y[:, 0], x @ [3.0, -2.0]), normalised=True),
+        "no covariates": stats.norm(0.0, 14.0**0.5),
+    }
+    for test in ("relmulti", "best-set"):
+        result = relfit.compare(y, models, given=covariates, test=test, **FIXED)
+        assert result.best == "right"
+        assert result.worse.tolist() == [False, True]
+        assert result.design == "given 2 covariates"
+    expected = -stats.norm.logpdf(y, covariates @ [3.0, -2.0]).mean()
+    assert result.discrepancy[0] == pytest.approx(expected, rel=1e-13)
+
+
+def test_covariates_in_torch_and_jax(rng):
+    covariates, y = rng.normal(size=(2, 60))
+    expected = -stats.norm.logpdf(y, covariates).mean()
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+    def by_torch(y, x):
+        return torch.distributions.Normal(x[:, 0], 1.0).log_prob(y[:, 0])
+
+    def by_jax(y, x):
+        return jax.scipy.stats.norm.logpdf(y[0], x[0])  # of a single row
+
+    models = {
+        "torch": relfit.Density(log_prob=by_torch, autodiff="torch", normalised=True),
+        "jax": relfit.Density(log_prob=by_jax, autodiff="jax", normalised=True),
+    }
+    values = [relfit.estimate(y, {k: m}, given=covariates, **FIXED).values[0] for k, m in models.items()]
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+def test_covariates_are_refused_where_they_do_not_belong(x):
+    conditional = relfit.Density(log_prob=lambda y, x: -y[:, 0], normalised=True)
+    models = {"it": conditional, "b": stats.norm()}
+    refused(lambda: relfit.compare(x, models, **FIXED), "'it'", "given=")
+    refused(lambda: relfit.compare(x, models, rng=0), "'it'", "given=", "loglik")
+    refused(lambda: relfit.compare(x, NORMALS, given=x, rng=0), "given", "loglik")
+    refused(lambda: relfit.compare(x, NORMALS, given=x[:-1], **FIXED), "given", "120 rows", "119")
+    refused(lambda: relfit.compare(x, NORMALS, given=x, compute=relfit.Compute(memory="2GB"), **FIXED), "given")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"kernel": "imq"}, "kernel"),
+        ({"estimator": "linear"}, "estimator"),
+        ({"dependence": "paired"}, "dependence"),
+        ({"preset": "kid"}, "preset"),
+        ({"compute": relfit.Compute(precision="single")}, "precision"),
+    ],
+)
+def test_what_belongs_to_kernels_is_refused(x, options, part):
+    refused(lambda: relfit.compare(x, NORMALS, **FIXED, **options), part, "loglik")
+
+
+def test_samples_and_targets_are_refused(x):
+    refused(lambda: relfit.compare(x, {"a": x + 1, "b": x + 2}, **FIXED), "loglik", "densities", "mmd")
+    refused(lambda: relfit.compare(stats.norm(), {"a": x + 1, "b": x + 2}, **FIXED), "loglik", "densities")
+
+
+def test_the_value_and_the_name_are_one(x):
+    first, second = (relfit.compare(x, NORMALS, discrepancy=each, rng=0) for each in ("loglik", relfit.LogLikelihood()))
+    assert first.to_json() == second.to_json()
+
+
+def test_files_larger_than_the_budget_give_the_same(x, tmp_path):
+    np.save(tmp_path / "x.npy", x[:, None])
+    whole = relfit.compare(x, NORMALS, test="relmulti", **FIXED)
+    parts = relfit.compare(tmp_path / "x.npy", NORMALS, test="relmulti", compute=relfit.Compute(memory="2GB"), **FIXED)
+    np.testing.assert_allclose(parts.discrepancy, whole.discrepancy, rtol=1e-13)
+    assert parts.worse.tolist() == whole.worse.tolist()
+
+
+def test_a_result_without_a_kernel_has_no_witness(x):
+    result = relfit.compare(x, NORMALS, **FIXED)
+    refused(lambda: result.plot_witness((x, NORMALS)), "no kernel")
+
+
+# --- rows of density 0
+
+
+@pytest.fixture
+def positive(x):
+    return np.abs(x) + 1e-3
+
+
+BOUNDED = {
+    "narrow": stats.uniform(0, 1.5),
+    "half": stats.halfnorm(),
+    "exponential": stats.expon(),
+    "again": stats.uniform(0, 1.5),
+    "narrower": stats.uniform(0, 1.0),
+}
+
+
+@pytest.mark.parametrize("test", ["best-set", "relpsi", "carve", "relmulti"])
+def test_impossible_rows_make_a_model_worse_and_change_nothing_else(positive, test):
+    result = relfit.compare(positive, BOUNDED, test=test, **FIXED)
+    alone = relfit.compare(positive, {k: BOUNDED[k] for k in ("half", "exponential")}, test=test, **FIXED)
+    counts = {"narrow": int((positive > 1.5).sum()), "narrower": int((positive > 1.0).sum())}
+    assert result.impossible == {**counts, "again": counts["narrow"]}
+    assert result.best == alone.best
+    assert result.worse[[0, 3, 4]].all()
+    assert np.isposinf(result.discrepancy[[0, 3, 4]]).all()
+    for name in ("discrepancy", "standard_error", "difference", "pvalue", "adjusted_pvalue", "worse"):
+        np.testing.assert_array_equal(getattr(result, name)[[1, 2]], getattr(alone, name))
+    assert result.status[0] == ("impossible rows",)
+    assert result.status[3] == ("duplicate of narrow", "impossible rows")
+    np.testing.assert_array_equal(result.confidence_interval()[[1, 2]], alone.confidence_interval())
+    assert np.isposinf(result.confidence_interval()[[0, 3, 4]]).all()
+    assert not any(
+        np.isnan(value).any()
+        for value in vars(result).values()
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    )
+    assert "nan" not in str(result)
+    assert "∞" in str(result)
+
+
+def test_impossible_models_have_the_last_ranks_and_lose_every_pair(positive):
+    result = relfit.compare(positive, BOUNDED, **FIXED)
+    ranks, pairs, intervals = result.ranks(), result.pairs(), result.pair_intervals()
+    assert ranks.lower[[0, 3, 4]].tolist() == [3, 3, 3]
+    assert ranks.upper[[0, 3, 4]].tolist() == [5, 5, 5]
+    assert (ranks.lower <= ranks.upper).all()
+    assert ranks.upper[[1, 2]].max() == 2
+    assert pairs.worse[0].tolist() == [False, True, True, False, False]
+    assert not pairs.worse[:, 0].any()
+    assert np.isposinf(intervals[0, 1]).all()
+    assert np.isneginf(intervals[1, 0]).all()
+    assert intervals[0, 4].tolist() == [-np.inf, np.inf]
+
+
+def test_impossible_models_in_files(positive, tmp_path):
+    """An infinite number is the text "inf"; a file that says otherwise is refused."""
+    result = relfit.compare(positive, BOUNDED, **FIXED)
+    text = result.to_json()
+    data = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert data["discrepancy"][0] == data["difference"][0] == "inf"
+    assert data["impossible"]["narrow"] > 0
+    again = relfit.Comparison.from_json(text)
+    assert again.to_json() == text
+    assert again.ranks().to_json() == result.ranks().to_json()
+    for change in ({"impossible": {}}, {"impossible": {"half": 1, **data["impossible"]}}, {"impossible": {"x": 1}}):
+        refused(lambda change=change: relfit.Comparison.from_dict({**data, **change}), "data")
+    result.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "impossible rows" in page
+    assert "Not drawn" in page
+    assert "nan" not in page.lower().replace("finance", "")
+    assert r"$\infty$" in result.to_latex()
+    assert "inf" in result.to_csv()
+    assert result.plot() is not None
+
+
+def test_one_possible_model_is_left_or_none(positive):
+    one = relfit.compare(positive, {"narrow": stats.uniform(0, 1), "half": stats.halfnorm()}, **FIXED)
+    assert one.worse.tolist() == [True, False]
+    assert one.pvalue.tolist() == [0.0, 1.0]
+    both = {"narrow": stats.uniform(0, 1), "narrower": stats.uniform(0, 0.5)}
+    refused(lambda: relfit.compare(positive, both, **FIXED), "'narrow'", "density 0", "of 120 rows")
+    refused(lambda: relfit.estimate(positive, BOUNDED, **FIXED), "'narrow'", "leave it out")
+
+
+def test_a_pair_with_an_impossible_model(positive):
+    narrow, half = stats.uniform(0, 1), stats.halfnorm()
+    worse = relfit.compare_pair(positive, narrow, half, **FIXED)
+    better = relfit.compare_pair(positive, half, narrow, margin=0.1, **FIXED)
+    assert (worse.worse, worse.pvalue, worse.difference, worse.statistic) == (True, 0.0, np.inf, np.inf)
+    assert (better.worse, better.pvalue, better.difference, better.equivalent) == (False, 1.0, -np.inf, True)
+    assert worse.status == better.status == ("impossible rows",)
+    assert json.loads(worse.to_json())["difference"] == "inf"
+    assert "nan" not in f"{worse}{better}"
+
+
+def test_gates_and_plans_with_an_impossible_model(positive):
+    from relfit.report.gate import judge, junit_xml
+
+    result = relfit.compare(positive, BOUNDED, **FIXED)
+    assert judge(result, "narrow").failed
+    assert judge(result, "narrow", "half").failed
+    assert not judge(result, "half", "narrow").failed
+    assert not judge(result, "narrow", "narrower").failed
+    assert "nan" not in junit_xml(result, judge(result, "narrow", "narrower")).lower()
+    made = relfit.plan(result, trials=200, rng=0)
+    assert set(made.names) == {"half", "exponential"}
+
+
+def test_a_constant_difference_says_nothing_about_kernels(positive):
+    """Two uniform densities that allow for every row: log p does not vary, and the smaller one is better."""
+    result = relfit.compare(positive, {"wide": stats.uniform(0, 40), "wider": stats.uniform(0, 50)}, **FIXED)
+    assert result.worse.tolist() == [False, True]
+    assert "kernel" not in str(result)
+
+
+# --- several at once, and what KSD does not see
+
+
+def test_two_discrepancies_at_once(rng, tmp_path):
+    x, models = two_modes(rng, 1000), modes(0.5, 0.65)
+    both = relfit.compare(x, models, discrepancy=["ksd", "loglik"], rng=0)
+    ksd, loglik = (relfit.compare(x, models, discrepancy=each, rng=0) for each in ("ksd", "loglik"))
+    (other,) = both.also
+    assert other.to_json() == loglik.to_json()
+    assert both.worse.tolist() == ksd.worse.tolist() == [False, False]
+    assert other.worse.tolist() == [False, True]
+    rows = {row["name"]: row for row in both.rows()}
+    assert rows["0.65"]["verdict_loglik"] == "worse"
+    text = str(both)
+    assert "'0.65' is worse by mean −log p only" in text
+    assert "separated modes" in text
+    assert relfit.Comparison.from_json(both.to_json()).to_json() == both.to_json()
+    both.report(tmp_path / "page.html", (x, models))
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "by mean −log p" in page
+    assert "worse by mean −log p only" in page
+    assert "discrepancy=[&#39;ksd&#39;, &#39;loglik&#39;]" in page
+    assert both.to_latex().count("&") == 6 * 3
+    assert "| :--- | ---: | ---: | ---: | ---: | :--- | :--- |" in both.to_markdown()
+
+
+def test_agreement_is_said_too(x):
+    both = relfit.compare(x, NORMALS, discrepancy=["loglik", "ksd"], rng=0)
+    assert both.measure == "loglik"
+    assert "mean −log p and KSD²" in str(both)
+
+
+def test_several_are_refused_where_they_make_no_sense(x):
+    refused(lambda: relfit.compare(x, NORMALS, discrepancy=[], rng=0), "discrepancy")
+    refused(lambda: relfit.compare(x, NORMALS, discrepancy=["ksd", "auto"], rng=0), "'ksd' twice")
+    refused(lambda: relfit.compare(x, NORMALS, discrepancy=["ksd", "loglik"], margin=0.1), "margin")
+    refused(lambda: relfit.estimate(x, NORMALS, discrepancy=["ksd", "loglik"]), "only compare")
+    both = json.loads(relfit.compare(x, NORMALS, discrepancy=["ksd", "loglik"], rng=0).to_json())
+    other = both["also"][0]
+    for also in (3, [other, other], [{**other, "also": [other]}], [{**other, "names": ["a", "b", "d"]}]):
+        refused(lambda also=also: relfit.Comparison.from_dict({**both, "also": also}), "data")
+
+
+@pytest.mark.parametrize("at", [3.5, 4.0, 8.0])
+def test_ksd_says_what_it_does_not_see(rng, at):
+    (note,) = unseen_heights(modes(0.5, 0.65, at=at), two_modes(rng, 500, at))
+    assert "'0.5' and '0.65'" in note
+    assert "loglik" in note
+    assert note in relfit.compare(two_modes(rng, 500, at), modes(0.5, 0.65, at=at), rng=0).warnings
+
+
+ROWS = {
+    "normal": lambda rng: rng.normal(size=1000),
+    "heavy": lambda rng: rng.standard_t(2, size=1000),
+    "cauchy": lambda rng: rng.standard_cauchy(size=1000),
+    "skewed": lambda rng: rng.lognormal(0.0, 1.5, size=1000),
+    "modes": lambda rng: two_modes(rng, 1000, 5.0)[:, 0],
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_it_says_nothing_of_differences_that_slopes_show(rng, rows):
+    from relfit.data.adapters import adapt
+
+    given = [stats.norm(0, 1), stats.norm(0.3), stats.norm(0, 3), stats.t(3), stats.laplace(), stats.logistic(0, 2)]
+    models = {f"{k}": adapt(model, 1) for k, model in enumerate(given)}
+    assert unseen_heights(models, ROWS[rows](rng)[:, None]) == ()
+    assert unseen_heights(modes(0.5, 0.65, at=1.0), two_modes(rng, 1000, 1.0)) == ()
+
+
+def test_equal_densities_and_scores_alone_are_left_alone(rng):
+    x = two_modes(rng, 100)
+    scores_only = {name: relfit.Density(score=density.score) for name, density in modes(0.5, 0.65).items()}
+    assert unseen_heights(scores_only, x) == ()
+    assert unseen_heights(modes(0.5, 0.5001), x) == ()
