@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from relfit.stats.decision import adjust, constant_word, differences, gaps_to, selective_log_equivalence
 from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import Source, kept_pairs, law
+from relfit.stats.maxt import Source, kept_pairs, law, quantile
 from relfit.stats.tests.best_set import DRAWS
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask
@@ -111,7 +111,7 @@ def rank_sets(
         else:
             maxima = reference.maxima(kept_pairs(below), kept_pairs(above))
             sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
-        quantiles = [reference.critical(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
+        quantiles = [quantile(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
         critical = np.minimum(critical, quantiles)
         new_below = below & (pairs.ratio > critical[:, None])
         new_above = above & (critical[:, None] < pairs.ratio.T)
@@ -155,7 +155,7 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     pairs = differences(joint)
     reference = law(joint, pairs.error, rng, draws)
     top = reference.maxima(kept_pairs(pairs.varies)).max(axis=0)
-    critical = reference.critical(top, level, int(pairs.varies.sum()))
+    critical = quantile(top, level, int(pairs.varies.sum()))
     reach = pairs.reach(critical) if pairs.varies.any() else np.zeros_like(pairs.gap)
     ends = np.stack([pairs.gap - reach, pairs.gap + reach.T], axis=2)
     ends[pairs.same] = np.sort(np.stack([pairs.gap, np.zeros_like(pairs.gap)], axis=2), axis=2)[pairs.same]
