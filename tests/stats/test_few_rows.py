@@ -65,7 +65,7 @@ def test_an_all_but_constant_row_set_stays_finite():
 
 
 def test_fewer_draws_where_the_answer_is_plain():
-    """A statistic that 1000 draws have reached needs no more; one that few reach gets all, and one that none do none."""
+    """A statistic that 1000 draws have reached needs no more; one that few reach gets all; one beyond reach none."""
     estimate = joint([0.0, 0.0, 0.0, 0.0], np.eye(4))
     pairs = differences(estimate)
     offsets = np.where(pairs.varies, 0.0, -np.inf)

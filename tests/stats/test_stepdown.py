@@ -73,7 +73,7 @@ def test_it_finds_no_less_than_holm_between_models_alike(rng):
 
 
 def test_two_tied_models_with_few_rows():
-    """20 rows, α for both together: moment selection with √log 20 = 1.73 would lose one of them in .08 of the trials."""
+    """20 rows, α for both together: moment selection with √log 20 = 1.73 would lose one in .08 of the trials."""
     lost = 0
     for trial in range(1500):
         rng = np.random.default_rng(trial)

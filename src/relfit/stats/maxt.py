@@ -218,7 +218,7 @@ def stepdown_log_pvalues(
             for keep, chunk in zip(kept, chunks, strict=True):
                 z = chunk(int(i), rest)
                 np.maximum(top[row], z[keep[i, rest]].max(axis=0, initial=-math.inf), out=top[row])
-                np.maximum(top[row], -z[keep[rest, i]].min(axis=0, initial=math.inf), out=top[row])
+                np.maximum(top[row], (-z[keep[rest, i]]).max(axis=0, initial=-math.inf), out=top[row])
         np.maximum.accumulate(top[last:][::-1], axis=0, out=top[last:][::-1])
         if last < len(top):
             np.maximum(top[:last], top[last], out=top[:last])
@@ -276,7 +276,7 @@ class NormalPairs:
                 z = part[place] - part[those[0] : those[-1] + 1] if whole else part[place] - part[those]
                 z *= scale[place, those, None]
                 if cap is not None:
-                    np.clip(z, -cap[place, those, None], cap[place, those, None], out=z)
+                    np.clip(z, np.negative(cap[place, those, None]), cap[place, those, None], out=z)
                 at = kept[place, those]
                 if at.any():
                     np.maximum(best[place], (z if at.all() else z[at]).max(axis=0), out=best[place])
