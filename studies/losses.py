@@ -7,7 +7,6 @@ the same losses from the same seeds.
 """
 
 import warnings
-
 from collections.abc import Callable
 from typing import NamedTuple
 
