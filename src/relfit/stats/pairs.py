@@ -123,9 +123,10 @@ def rank_sets(
 def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> tuple[Array, Array, Mask, str]:
     """One-sided tests of "i is no worse than j" for all l(l − 1) ordered pairs, adjusted together.
 
-    ``p_ij = Φ(−z_ij)``, z the ratio (D_i − D_j)/s_ij as a normal number (`Differences.ratio`). Returns log p, adjusted p and "i is worse than j", (l, l) each with 1 and False on
-    the diagonal, and the correction. "auto" is "by": the pairs (i, j) and (j, i) are negatively dependent, which BH
-    does not allow for. A difference without variance is decided by its value: p is 0 or 1.
+    ``p_ij = Φ(−z_ij)``, z the ratio (D_i − D_j)/s_ij as a normal number (`Differences.ratio`). Gives log p, adjusted p
+    and "i is worse than j", (l, l) each with 1 and False on the diagonal, and the correction. "auto" is "by": the pairs
+    (i, j) and (j, i) are negatively dependent, which BH does not allow for. A difference without variance is decided by
+    its value: p is 0 or 1.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
     >>> pairwise_matrix(joint, 0.05)[2].tolist()
