@@ -23,7 +23,7 @@ from studies.calibration.cases import case
 from studies.study import ALPHA, Part, Study, declared, error_rates, level, main, table, write_page
 
 VARIANCES = ("projection", "corrected", "auto")
-# Draws of the other two variances, whose bootstrap would take most of the time.
+# Draws of the other two variances.
 DRAWS = 2000
 KERNELS = {"gaussian": {}, "imq": {"kernel": IMQ()}, "kid": {"preset": "kid"}, "ksd": {}}
 # Rows, and the scores of the density they come from.

@@ -42,7 +42,7 @@ class Tails:
 def cells():
     """Every setting of the simulation, JSON-able.
 
-    Best sets of ten models run at n = 400: below 300 rows they bootstrap, which takes seconds for every kernel.
+    Best sets of ten models run at n = 400.
     """
     nulls = [
         {"problem": problem, "measure": measure, "n": n}

@@ -1,10 +1,12 @@
-"""The best set on losses beside arch's model confidence set (MCS) and McNemar's test; writes docs/losses.md.
+"""The best set on losses beside arch's model confidence set (MCS), evalstats and McNemar; writes docs/losses.md.
 
 python -m studies.losses [--trials 1000] [--workers 2]
 
-Needs scikit-learn and arch.
+Needs scikit-learn, arch and evalstats; the parts `losses` and `leaderboard` (--only) need none of them. All parts draw
+the same losses from the same seeds.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,12 +14,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from examples.losses_mcs import REPS, example, model_confidence_set
 from relfit import decide, from_losses
 from relfit.paper.experiment import rate
 from studies.study import ALPHA, Part, Study, level, main, rows_of, table, write_page
 
-ABOVE = {"stepdown": "step-down", "holm": "Holm", "mcs": "MCS", "mcnemar": "McNemar"}
+ABOVE = {"stepdown": "step-down", "holm": "Holm", "mcs": "MCS", "evalstats": "evalstats", "mcnemar": "McNemar"}
+PROCEDURES = ("step-down", "Holm", "MCS", "evalstats", "McNemar", "no correction")
 CORRECTIONS = {"step-down": "stepdown", "Holm": "holm", "no correction": "none"}
 # Four models tied for best, four that are worse.
 GAPS = np.r_[np.zeros(4), 0.1, 0.15, 0.2, 0.3]
@@ -105,6 +107,13 @@ def cells(small):
     return [{"case": name, "n": case.items} for name, case in CASES.items() if (len(case.gaps) == 8) == small]
 
 
+def plain_cells():
+    """The settings of the cases with eight models that evalstats can take: it has no series and no strata."""
+    return [
+        setting for setting in cells(True) if not CASES[setting["case"]].series and not CASES[setting["case"]].strata
+    ]
+
+
 def mcnemar_against_the_leader(losses):
     """Which models keep p > α in the exact two-sided test against the model of the smallest mean, one by one."""
     leader = losses[:, [losses.mean(axis=0).argmin()]]
@@ -112,39 +121,79 @@ def mcnemar_against_the_leader(losses):
     return 2.0 * binom.cdf(np.minimum(above, below), above + below, 0.5) > ALPHA
 
 
-def kept_models(name, losses, seed):
-    """Which models each procedure keeps."""
-    case = CASES[name]
-    tasks = np.resize(STRATA, len(losses)) if case.strata else None
+def draw(setting, seed):
+    """The losses of a trial, and the strata of their items, or None."""
+    case = CASES[setting["case"]]
+    losses = case.draw(setting["n"], np.random.default_rng(seed))
+    return case, losses, np.resize(STRATA, len(losses)) if case.strata else None
+
+
+def plain(losses, tasks):
+    """Losses whose mean is the macro average, for peers that have no strata."""
+    return losses if tasks is None else losses * (len(losses) / 30 / np.bincount(tasks))[tasks, None]
+
+
+def trial(setting, seed):
+    """The models that relfit and McNemar's test keep, on one draw of the losses."""
+    case, losses, tasks = draw(setting, seed)
     dependence = "series" if case.series else "independent"
     joint = from_losses(losses, higher_is_better=False, strata=tasks, dependence=dependence)
-    kept = {}
+    kept = {"seed": seed}
     for label, correction in CORRECTIONS.items():
         kept[label] = ~decide(joint, test="best-set", correction=correction, alpha=ALPHA, rng=seed).worse
-    # The mean of these losses is the macro average: MCS has no strata.
-    plain = losses if tasks is None else losses * (len(losses) / 30 / np.bincount(tasks))[tasks, None]
-    # arch fails where two models tie exactly, as 0/1 losses do.
-    untied = plain + 1e-9 * np.random.default_rng(seed).normal(size=losses.shape)
-    block = None if case.series else 1
-    kept["MCS"] = np.isin(np.arange(losses.shape[1]), model_confidence_set(untied, seed, block_size=block))
     if case.mcnemar:
         kept["McNemar"] = mcnemar_against_the_leader(losses)
     return kept
 
 
-def trial(setting, seed):
-    """The models that each procedure keeps, on one draw of the losses."""
-    losses = CASES[setting["case"]].draw(setting["n"], np.random.default_rng(seed))
-    return kept_models(setting["case"], losses, seed)
+def mcs_trial(setting, seed):
+    """The models that arch's MCS keeps, on the same draw."""
+    from examples.losses_mcs import model_confidence_set
+
+    case, losses, tasks = draw(setting, seed)
+    # arch fails where two models tie exactly, as 0/1 losses do.
+    untied = plain(losses, tasks) + 1e-9 * np.random.default_rng(seed).normal(size=losses.shape)
+    kept = model_confidence_set(untied, seed, block_size=None if case.series else 1)
+    return {"seed": seed, "MCS": np.isin(np.arange(losses.shape[1]), kept)}
 
 
-def rows(setting, results):
+def evalstats_trial(setting, seed):
+    """The models that no other one beats significantly by evalstats' own choice of methods, on the same draw."""
+    import evalstats
+    import pandas
+
+    case, losses, tasks = draw(setting, seed)
+    count, names = len(losses), [f"m{k}" for k in range(losses.shape[1])]
+    # Right answers are 1, which makes evalstats take them for what they are.
+    scores = (1.0 if case.mcnemar else 0.0) - plain(losses, tasks)
+    columns = {"model": np.tile(names, count), "item": np.repeat(np.arange(count), len(names)).astype(str)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = evalstats.load_from(pandas.DataFrame({**columns, "score": scores.ravel()}))
+        unbeaten = evalstats.compare(loaded, factors="model", rng=np.random.default_rng(seed)).unbeaten
+    return {"seed": seed, "evalstats": np.isin(names, names if unbeaten is None else unbeaten)}
+
+
+def merged(results):
+    """(setting, {procedure: {seed: the models kept}}) for every case, from all parts."""
+    for cases in (results["losses"], results["leaderboard"]):
+        for setting, _ in cases:
+            kept = {}
+            for part in results.values():
+                for trial in next((trials for other, trials in part if other == setting), ()):
+                    for procedure in PROCEDURES:
+                        if procedure in trial:
+                            kept.setdefault(procedure, {})[trial["seed"]] = np.array(trial[procedure])
+            yield setting, kept
+
+
+def rows(setting, kept):
     """A row per procedure: how often it loses a best model, and the shares of models that it drops."""
     worse, out = CASES[setting["case"]].gaps > 0.0, []
-    for procedure in ("step-down", "Holm", "MCS", "McNemar", "no correction"):
-        if procedure in results[0]:
-            dropped = ~np.array([result[procedure] for result in results])
-            row = {"losses": setting["case"], "trials": len(results), "procedure": procedure}
+    for procedure in PROCEDURES:
+        if procedure in kept:
+            dropped = ~np.array(list(kept[procedure].values()))
+            row = {"losses": setting["case"], "trials": len(dropped), "procedure": procedure}
             row["a best model lost"] = rate(dropped[:, ~worse].any(axis=1))
             row["worse found"] = rate(dropped[:, worse].mean(axis=1))
             out.append({**row, "share of best lost": rate(dropped[:, ~worse].mean(axis=1))})
@@ -154,8 +203,8 @@ def rows(setting, results):
 def above_the_level(results, procedure):
     """The cases, with rates, in which a procedure loses a best model in more than α of the trials by two s.e.; text."""
     shown = []
-    for setting, trials in results:
-        lost = {row["procedure"]: row["a best model lost"] for row in rows(setting, trials)}
+    for setting, kept in results:
+        lost = {row["procedure"]: row["a best model lost"] for row in rows(setting, kept)}
         mean, error = lost.get(procedure, (0.0, 0.0))
         if mean > ALPHA + 2.0 * error:
             shown.append(f"{setting['case']} ({mean:.3f} ± {error:.3f})")
@@ -163,12 +212,17 @@ def above_the_level(results, procedure):
 
 
 def differences(results, procedure):
-    """The cases in which a procedure finds more or fewer worse models than step-down by two s.e. of the difference."""
+    """The cases in which a procedure finds more or fewer worse models than step-down by two s.e. of the difference.
+
+    The differences are those of single trials, which both procedures have run.
+    """
     shown = {"more": [], "fewer": []}
-    for setting, trials in results:
-        worse = CASES[setting["case"]].gaps > 0.0
-        kept = {name: np.array([trial[name] for trial in trials])[:, worse] for name in ("step-down", procedure)}
-        mean, error = rate(kept["step-down"].mean(axis=1) - kept[procedure].mean(axis=1))
+    for setting, kept in results:
+        worse, both = CASES[setting["case"]].gaps > 0.0, kept["step-down"].keys() & kept.get(procedure, {}).keys()
+        if not both:
+            continue
+        ours, theirs = (np.array([kept[name][seed] for seed in both])[:, worse] for name in ("step-down", procedure))
+        mean, error = rate(ours.mean(axis=1) - theirs.mean(axis=1))
         if abs(mean) > 2.0 * error:
             text = f"{setting['case']} (by {abs(mean):.3f} ± {error:.3f})"
             shown["more" if mean > 0.0 else "fewer"].append(text)
@@ -177,10 +231,12 @@ def differences(results, procedure):
 
 def write(docs, results):
     """The page, with the example; what should hold is the level of step-down."""
+    from examples.losses_mcs import REPS, example
+
     shown = example()
     ours, theirs = (line.partition(":")[2].split(",") for line in shown.splitlines()[-2:])
-    results = [*results["losses"], *results["leaderboard"]]
-    holm, mcs = (differences(results, procedure) for procedure in ("Holm", "MCS"))
+    results = list(merged(results))
+    against = {key: differences(results, name) for key, name in ABOVE.items() if key in ("holm", "mcs", "evalstats")}
     write_page(
         docs,
         "losses.md",
@@ -189,8 +245,7 @@ def write(docs, results):
         reps=REPS,
         table=table(rows, results).rstrip(),
         **{f"above_{key}": above_the_level(results, name) for key, name in ABOVE.items()},
-        **{f"holm_{key}": text for key, text in holm.items()},
-        **{f"mcs_{key}": text for key, text in mcs.items()},
+        **{f"{key}_{which}": text for key, both in against.items() for which, text in both.items()},
     )
     lost = [row["a best model lost"] for row in rows_of(rows, results) if row["procedure"] == "step-down"]
     return all(level(each) == "kept" for each in lost)
@@ -200,9 +255,12 @@ STUDY = Study(
     {
         "losses": Part("losses", lambda: cells(True), trial, 1000),
         "leaderboard": Part("losses", lambda: cells(False), trial, 1000),
+        "mcs": Part("losses MCS", lambda: cells(True), mcs_trial, 1000),
+        "mcs leaderboard": Part("losses MCS", lambda: cells(False), mcs_trial, 100),
+        "evalstats": Part("losses evalstats", plain_cells, evalstats_trial, 1000),
     },
     "losses.sqlite",
-    "2",
+    "3",
     write,
 )
 

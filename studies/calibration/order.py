@@ -13,7 +13,7 @@ TESTS = ("relpsi", "relmulti", "best-set", "carve")
 
 
 def cells():
-    """Both measures and both estimators, below and above the size where the best set bootstraps."""
+    """Both measures and both estimators, below and above the size where the best set has Student's law."""
     return [
         {"problem": "meanshift-l10", "measure": measure, "estimator": estimator, "n": n}
         for measure in ("mmd", "ksd")

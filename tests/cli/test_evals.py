@@ -44,6 +44,11 @@ def test_one_command_from_a_folder_to_the_page(capsys, tmp_path):
     kept = relfit.Comparison.from_json(result.read_text(encoding="utf-8"))
     assert kept.command[0] == "evals"
     assert str(kept) in out
+    again = tmp_path / "again.html"
+    assert main(["report", str(result), str(LOGS), "--html", str(again)]) == 0
+    written = unescape(again.read_text(encoding="utf-8"))
+    assert "Task by task" in written
+    assert item["prompt"] in written
 
 
 def test_the_means_are_those_of_the_harness(capsys, tmp_path):

@@ -142,6 +142,27 @@ def test_report_pages_with_and_without_data(data, result, capsys):
     assert "gpt says &lt;" in full
 
 
+def test_pages_of_scores_that_are_given_again(tmp_path, monkeypatch, capsys):
+    """With the options of the recorded command, so that the page is the one that `relfit losses --html` wrote."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    lines = [f"q{k},t{k % 2},{model},{rng.normal(gap):.3f}" for k in range(60) for model, gap in (("a", 0), ("b", 1))]
+    Path("scores.csv").write_text("\n".join(["id,task,model,loss", *lines]), encoding="utf-8")
+    options = ["--item", "id", "--model", "model", "--score", "loss", "--stratum", "task", "--lower-is-better"]
+    assert main(["losses", "scores.csv", *options, "--json", "result.json", "--html", "first.html"]) == 0
+    assert main(["report", "result.json", "scores.csv", "--html", "again.html"]) == 0
+    assert main(["report", "result.json", "--html", "bare.html"]) == 0
+    first, again, bare = (Path(f"{name}.html").read_text(encoding="utf-8") for name in ("first", "again", "bare"))
+    assert "all strata" in first
+    assert "all strata" in again
+    assert "all strata" not in bare
+    assert again == first.replace(" --json result.json --html first.html", "")
+    capsys.readouterr()
+    Path("other.csv").write_text("\n".join(["id,task,model,loss", *lines[:100]]), encoding="utf-8")
+    assert "expected the scores" in _refused(capsys, "report", "result.json", "other.csv", "--html", "a.html")
+    assert "expected one table" in _refused(capsys, "report", "result.json", "a.csv", "b.csv", "--html", "a.html")
+
+
 def test_report_refusals(data, result, capsys):
     assert "none.json: no such file" in _refused(capsys, "report", "none.json")
     Path("other.json").write_text(json.dumps({"a": 1}), encoding="utf-8")

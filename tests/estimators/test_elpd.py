@@ -70,8 +70,8 @@ def test_notes_reach_the_result(rng):
     elpd = -rng.exponential(size=50)
     joint = relfit.from_elpd({"best": elpd, "near": elpd - 3 / 50, "far": elpd - 5 / 50})
     assert joint.notes == (
-        "the elpd of near is less than 4 below the best: the normal law of so small a difference is a weak "
-        "approximation (Sivula et al. 2020)",
+        "the elpd of near is less than 4 below the best: so small a difference is of little practical importance, and "
+        "its normal law is a weak approximation (Sivula et al. 2020)",
         "50 observations are few: below 100 the normal law of a difference in elpd is a weak approximation (Sivula et "
         "al. 2020)",
     )

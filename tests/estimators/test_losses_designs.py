@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from refusals import refused
 from scipy.signal import lfilter
-from scipy.stats import kstest, t
+from scipy.stats import t
 
 import relfit
-from relfit.stats.decision import differences
-from relfit.stats.joint import Psi, gram, has_psi_covariance
-from relfit.stats.maxt import BOOTSTRAP, SERIES, bootstrap, law, null_laws, seeded, streams
+from relfit.stats.joint import gram, has_psi_covariance
 from relfit.stats.tests.best_set import best_set
 
 # ── strata ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,12 +113,6 @@ def test_level_on_series():
 
 
 def test_laws_of_a_series(rng):
-    short = relfit.from_losses(ar(rng, 200, 3), dependence="series")
-    error = differences(short).error
-    assert [each.method for each in null_laws(short, error, rng, 100)] == [BOOTSTRAP, SERIES]
-    long = relfit.from_losses(ar(rng, 400, 3), dependence="series", lags=9)
-    (only,) = null_laws(long, differences(long).error, rng, 100)
-    assert (only.method, only.freedom) == (SERIES, 60)
     # Two models: the tail of the only pair is Student's with 3n/(2(L + 1)) degrees of freedom.
     two = relfit.from_losses(ar(rng, 400, 2), dependence="series", lags=9)
     result = relfit.decide(two, rng=0)
@@ -131,31 +123,6 @@ def test_laws_of_a_series(rng):
     assert again.lags == 9
     gap, s = abs(result.discrepancy[0] - result.discrepancy[1]), result.difference_standard_error.max()
     np.testing.assert_allclose(again.upper_bound().max(), gap + t.ppf(0.95, 60) * s, rtol=1e-6)
-
-
-def test_the_moving_block_bootstrap_is_the_one_written_out(rng):
-    """n = 90 and 2 lags: blocks of 3 of 90 rows, 30 to a resample, each studentised by the spread of its blocks."""
-    rows = ar(rng, 90, 2)
-    psi = Psi(rows - rows.mean(0), lags=2)
-    chunk = bootstrap(psi, np.ones((2, 2)), streams(seeded(1, "test"), ("a", "b")), 2000)
-    drawn = np.concatenate([chunk(2000)(0, np.array([1]))[0] for _ in range(2)])
-    gap = psi.reference[:, 0] - psi.reference[:, 1]
-    blocks = np.array([gap[k : k + 3].mean() for k in range(88)])
-    blocks -= blocks.mean()
-    taken = blocks[np.random.default_rng(3).integers(88, size=(20_000, 30))]
-    expected = taken.mean(1) / (taken.std(1, ddof=1) / math.sqrt(30))
-    assert kstest(drawn, expected).pvalue > 1e-3
-
-
-def test_critical_values_of_a_series(rng):
-    joint = relfit.from_losses(ar(rng, 400, 4), dependence="series")
-    error = differences(joint).error
-    wide = law(joint, error, np.random.default_rng(0), 4000)
-    offsets = np.where(np.eye(4, dtype=bool), -math.inf, 0.0)
-    top = wide.maxima(offsets).max(axis=0)
-    critical = wide.critical(top, 0.95, 12)
-    assert critical > np.quantile(top, 0.95)
-    assert ((top >= wide._drawn(np.array([critical]))[0]).mean()) == pytest.approx(0.05, abs=0.002)
 
 
 GOLDEN = {1: 0.6860283292922746, 2: 2.2794938522781165, 4: 1.5455473347649542}

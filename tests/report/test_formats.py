@@ -220,7 +220,7 @@ def test_the_methods_paragraph_knows_the_margin(rng, test):
 def test_the_methods_paragraph_says_how_few_rows_were_tested(make):
     few = relfit.decide(relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.5], 0.01 * np.eye(3), (299,)), rng=0)
     many = relfit.decide(relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.5], 0.01 * np.eye(3), (300,)), rng=0)
-    assert "critical values from a bootstrap or from Student's law" in few.methods_text()
+    assert "simulated critical values (Student's law for each difference)" in few.methods_text()
     assert "with simulated critical values and moment selection" in many.methods_text()
 
 

@@ -1,4 +1,4 @@
-"""The best set: by hand, by quadrature, by a naive bootstrap, and by simulation of its error rates."""
+"""The best set: by hand, by quadrature, and by simulation of its error rates."""
 
 import tracemalloc
 import warnings
@@ -117,7 +117,7 @@ def keyed(names, seed=3):
 @pytest.mark.parametrize("rows", [40, 400])
 @pytest.mark.parametrize("shared", [False, True])
 def test_permuted_models_with_their_noise_give_permuted_answers(rows, shared):
-    """Below and above 300 rows: the bootstrap with Student's law, and the normal one."""
+    """Below and above 300 rows: Student's law, and the normal one."""
     psi = skewed_psi(rows, 5, seed=1, models=rows - 10 if rows < 300 else rows, shared=shared)
     values = np.array([0.3, 0.0, 0.1, 0.9, 0.2]) * np.sqrt(40 / rows)
     names = tuple("abcde")

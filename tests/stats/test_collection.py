@@ -44,7 +44,7 @@ def test_the_joint_covariance_holds_that_of_every_combination(joints):
 
 @pytest.mark.parametrize("n", [80, 400])
 def test_one_kernel_twice_is_that_kernel(n):
-    """Below and above 300 rows: the bootstrap and the Gaussian law. Copies of a kernel add nothing to a maximum."""
+    """Below and above 300 rows: Student's law and the normal one. Copies of a kernel add nothing to a maximum."""
     joint = replace(estimate(KERNELS[0], n=n), close=None)
     alone = best_set(joint, 0.05, rng=seeded(1, "best-set"))
     _, twice = collection_best_set([joint, joint], 0.05, rng=seeded(1, "best-set"))

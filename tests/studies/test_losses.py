@@ -1,5 +1,7 @@
 """The simulation of the best set beside MCS and McNemar's test: truths, procedures where it is clear, rates by hand."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -53,10 +55,18 @@ def test_all_procedures_find_what_nobody_can_miss(name, monkeypatch):
         drawn[:, worse] = np.random.default_rng(4).random((len(drawn), worse.sum())) < 0.95
     else:
         drawn[:, worse] += 3.0
-    kept = losses.kept_models(name, drawn, seed=2)
-    assert len(kept) == 4 + case.mcnemar
+    monkeypatch.setitem(losses.CASES, name, case._replace(draw=lambda _n, _rng: drawn))
+    setting, kept = {"case": name, "n": len(drawn)}, {}
+    trials = [losses.trial, losses.mcs_trial]
+    if setting in losses.plain_cells() and find_spec("evalstats"):
+        trials.append(losses.evalstats_trial)
+    for trial in trials:
+        found = trial(setting, 2)
+        assert found.pop("seed") == 2
+        kept.update(found)
+    assert len(kept) == 2 + len(trials) + case.mcnemar
     for procedure, each in kept.items():
-        fewest = (~worse).sum() - 1 if procedure in ("step-down", "Holm", "MCS") else 1
+        fewest = (~worse).sum() - 1 if procedure in ("step-down", "Holm", "MCS", "evalstats") else 1
         assert each[~worse].sum() >= fewest
         assert not each[worse].any()
 
@@ -75,8 +85,8 @@ def test_mcnemar_is_the_exact_sign_test_of_the_items_that_differ():
 def test_rates_by_hand():
     """Two trials: one drops a best model of four and all four worse ones, the other drops nothing."""
     some, nothing = [False, True, True, True, False, False, False, False], [True] * 8
-    results = [dict.fromkeys(("step-down", "Holm", "MCS"), kept) for kept in (some, nothing)]
-    rows = losses.rows({"case": "independent", "n": 200}, results)
+    kept = {seed: np.array(each) for seed, each in enumerate((some, nothing))}
+    rows = losses.rows({"case": "independent", "n": 200}, dict.fromkeys(("step-down", "Holm", "MCS"), kept))
     assert [row["procedure"] for row in rows] == ["step-down", "Holm", "MCS"]
     assert rows[0]["trials"] == 2
     assert rows[0]["a best model lost"] == (0.5, 0.5)
@@ -85,10 +95,12 @@ def test_rates_by_hand():
 
 
 def test_sentences_by_hand():
-    """In 20 trials step-down drops nothing; MCS drops a best model and a worse one (of four), the latter always."""
+    """In 30 trials step-down drops nothing; in 20 MCS drops a best model and a worse one (of four), that one always."""
     nothing, one, two = [True] * 8, [True] * 7 + [False], [False] + [True] * 6 + [False]
-    trials = [{"step-down": nothing, "MCS": two if k < 10 else one} for k in range(20)]
-    results = [({"case": "independent", "n": 200}, trials)]
+    setting = {"case": "independent", "n": 200}
+    ours = [{"seed": seed, "step-down": nothing} for seed in range(30)]
+    theirs = [{"seed": seed, "MCS": two if seed < 10 else one} for seed in range(20)]
+    results = list(losses.merged({"losses": [(setting, ours)], "leaderboard": [], "mcs": [(setting, theirs)]}))
     assert losses.above_the_level(results, "step-down") == "none"
     assert losses.above_the_level(results, "MCS") == "independent (0.500 ± 0.115)"
     assert losses.above_the_level(results, "McNemar") == "none"

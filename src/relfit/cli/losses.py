@@ -54,7 +54,11 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
         choices=DEPENDENCE,
         default=DEPENDENCE[0],
     ),
-    opt("--lags NUMBER", "With series, how far dependence reaches.  [default: 1.3 √n]", type=AT_LEAST_0),
+    opt(
+        "--lags NUMBER",
+        "With series, how far dependence reaches.  [default: 1.3 √n, more in short series]",
+        type=AT_LEAST_0,
+    ),
 )
 @section(
     "Test",

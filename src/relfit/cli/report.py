@@ -16,8 +16,10 @@ from relfit.cli.inputs import named_models, names_object, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command
 from relfit.cli.sections import HTML, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
+from relfit.data.evals import read_evals
 from relfit.data.files import split_key
 from relfit.data.files.base import check_plain
+from relfit.data.losses import loss_table
 from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
@@ -64,10 +66,11 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
     epilog="\b\nExamples:\n"
     "  relfit report result.json --html report.html\n"
     "  relfit report result.json human.npy gpt.npy claude.npy --html report.html\n"
+    "  relfit report result.json scores.csv --html report.html\n"
     "  relfit report result.json --format latex > table.tex",
 )
 @click.argument("result", metavar="RESULT.json")
-@click.argument("data", nargs=-1, metavar="[REFERENCE MODEL...]")
+@click.argument("data", nargs=-1, metavar="[DATA...]")
 @section(
     "Output",
     opt(
@@ -81,22 +84,28 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
     *ITEMS,
 )
 @section("Input", opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."))
-def report_command(result: str, data: Sequence[str], html_path: str | None, format: str, **params: Any) -> int:
-    """Show a result that relfit compare --json wrote.
+@click.pass_context
+def report_command(
+    context: click.Context, /, result: str, data: Sequence[str], html_path: str | None, format: str, **params: Any
+) -> int:
+    """Show a result that relfit compare, losses or evals wrote with --json.
 
-    With the data files too, in the order in which they were compared, the page shows where models and data differ.
+    With what was compared too, the page shows where models and data differ: the reference and the models in their
+    order, the table of scores, or the logs.
     """
     check_outputs({"--html": html_path}, [result, *data])
     comparison = read_result(result)
-    rows = None
-    if data:
+    rows: Any = None
+    if data and comparison.measure == "loss":
+        rows = _scores(context, comparison, data)
+    elif data:
         if len(data) - 1 != len(comparison.names):
             raise InputError(f"MODEL: expected {len(comparison.names)} files, one for each model, got {len(data) - 1}")
         named = named_models(data[1:], comparison.names)
         inputs = read_inputs(data[0], named, {"columns": params["columns"], "verbose": False})
         rows = inputs.reference, inputs.models
     if html_path is None and (data or params["items"]):
-        raise InputError("REFERENCE: data files and --items are for the page; give --html PATH too")
+        raise InputError("DATA: data files and --items are for the page; give --html PATH too")
     if html_path is not None:
         files = dict(zip((REFERENCE, *comparison.names), data, strict=False))
         items = read_items(params["items"], params["field"], files)
@@ -110,6 +119,21 @@ def report_command(result: str, data: Sequence[str], html_path: str | None, form
 
         say(styled(comparison))
     return 0
+
+
+def _scores(context: click.Context, comparison: Comparison, data: Sequence[str]) -> Any:
+    """The scores of a result of `relfit losses` or `relfit evals`, read again with the options of its command."""
+    name, *typed = comparison.command or ("losses", *data)
+    group = context.find_root().command
+    command = group.get_command(context, name) if isinstance(group, click.Group) else None
+    params = {} if command is None else command.make_context(name, typed, resilient_parsing=True).params
+    if name == "evals":
+        paths: Any = dict(zip(params["name"], data, strict=False)) if params["name"] else data
+        return read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
+    if len(data) != 1:
+        raise InputError(f"DATA: expected one table, because {name} compared scores, got {len(data)} files")
+    columns = {key: params.get(key) for key in ("item", "model", "score", "stratum", "group")}
+    return loss_table(data[0], labels=params.get("label"), **columns)
 
 
 def read_result(path: str) -> Comparison:

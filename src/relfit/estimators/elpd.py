@@ -118,8 +118,8 @@ def _weak_notes(names: list[str], totals: Array, n: int) -> list[str]:
     notes = []
     if close:
         notes.append(
-            f"the elpd of {listed(close)} is less than {SMALL_DIFFERENCE:g} below the best: the normal law of so small "
-            "a difference is a weak approximation (Sivula et al. 2020)"
+            f"the elpd of {listed(close)} is less than {SMALL_DIFFERENCE:g} below the best: so small a difference is "
+            "of little practical importance, and its normal law is a weak approximation (Sivula et al. 2020)"
         )
     if n < FEW_OBSERVATIONS:
         notes.append(

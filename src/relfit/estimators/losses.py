@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
-from relfit.stats.joint import JointEstimate, Psi, gram
+from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 DEPENDENCE = ("independent", "series")
+# Lags of a short series, as far as its rows allow, and the largest autocorrelation that they are corrected for.
+MOST_SHORT_LAGS, LARGEST_AUTOCORRELATION = 24, 0.97
 
 
 def from_losses(
@@ -49,8 +51,8 @@ def from_losses(
         strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the mean of the parts' means.
         weights: the weight of each stratum, by its label; by default all are equal. They are divided by their sum.
         dependence: "series" for items in the order of time that depend on their neighbours.
-        lags: with "series", how far dependence reaches: the L of the formula below. By default about 1.3 √n, with V
-            made larger where that is not far enough.
+        lags: with "series", how far dependence reaches: the L of the formula below. By default about 1.3 √n, more
+            in short series, with V made larger where that is not far enough.
         labels: scores by people, of the same shape as `losses` with NaN where there is none (in long form the name of
             a column): `losses` are then those of a judge, which the labels correct.
         item: the name of a column of a frame or a file that holds the items' keys. Rows are matched by it, whatever
@@ -212,15 +214,18 @@ def _corrected_by_people(judge: Array, people: Array) -> tuple[Array, Rows, int]
 
 
 def _series(psi: Array) -> Psi:
-    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock and Watson 2018).
+    """The ψ rows of a series of unknown dependence: ⌈1.3 √n⌉ − 1 lags (Lazarus, Lewis, Stock and Watson 2018), or more.
 
     These are more than by Newey and West's rule, whose variance is too small for rows that depend on their neighbours;
-    few degrees of freedom are the price, which the law allows for. What Bartlett's weights still miss is put right by
-    one factor for all models, at least 1: the trace of the variance with weights that are 1 up to these lags and fall
-    to 0 at twice as many (Politis and Romano 1995), over Bartlett's, of the rows without what models have in common.
+    few degrees of freedom are the price, which the law allows for. Short series have up to 23 lags, less than a quarter
+    of the rows. What Bartlett's weights still miss is put right by one factor for all models, at least 1: the
+    variance of the mean of an AR(1) over the mean of Bartlett's estimate of it, with the first autocorrelation of the
+    rows without what models have in common (and without its bias, (1 + 3ρ)/n).
     """
     n, rows = len(psi), psi - psi.mean(axis=1, keepdims=True)
-    lags = math.ceil(1.3 * math.sqrt(n)) - 1
-    once, twice = (float(np.trace(gram(rows, each))) * (n - 1 - each) for each in (lags, 2 * lags + 1))
-    factor = max(1.0, 2.0 * twice / once - 1.0) if once > 0.0 else 1.0
-    return Psi(math.sqrt(factor) * psi, lags=lags)
+    lags = max(math.ceil(1.3 * math.sqrt(n)), min(MOST_SHORT_LAGS, n // 4)) - 1
+    square = float(np.square(rows).sum())
+    rho = float((rows[1:] * rows[:-1]).sum()) / square if square > 0.0 else 0.0
+    rho, k = min(rho + (1.0 + 3.0 * rho) / n, LARGEST_AUTOCORRELATION), np.arange(1, lags + 1)
+    bartlett = 1.0 + 2.0 * float(((1.0 - k / (lags + 1.0)) * rho**k).sum())
+    return Psi(math.sqrt(max(1.0, (1.0 + rho) / (1.0 - rho) / bartlett)) * psi, lags=lags)

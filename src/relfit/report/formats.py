@@ -276,11 +276,10 @@ def _kernel(comparison: Comparison) -> str:
 
 
 def _critical_values(comparison: Comparison) -> str:
-    """Where the best set's critical values came from: with few rows from two laws, if the result says how many."""
+    """Where the best set's critical values came from: with few rows from Student's law, if the result says how many."""
     counts = [count for count in comparison.groups or comparison.sizes or () if count > 0]
-    if not counts or min(counts) >= SMALL_SAMPLE:
-        return "simulated critical values"
-    return "critical values from a bootstrap or from Student's law, whichever gave the larger p-value,"
+    few = counts and min(counts) < SMALL_SAMPLE
+    return "simulated critical values" + (" (Student's law for each difference)" if few else "")
 
 
 def _software(comparison: Comparison) -> str:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr, ndtri, stdtr, stdtrit
 
 from relfit.stats.close import reach, skewed
-from relfit.stats.joint import SMALL_SAMPLE, JointEstimate, psi_rows, third_cumulants
+from relfit.stats.joint import SMALL_SAMPLE, JointEstimate, psi_rows, smallest_sample, third_cumulants
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
@@ -205,7 +205,7 @@ class Differences:
     `gap` is D_i − D_j − δ with a margin δ ≥ 0. `error` is s_ij, exactly 0 where the difference is constant. `certain`
     marks the pairs where i is larger by a constant, so that nothing need be tested, and `same` the pairs whose
     difference is 0 up to rounding. `skewness` is the third cumulant of the difference over s_ij³; 0 where it is not
-    known, or where a bootstrap allows for it.
+    known. `freedom` are the degrees of freedom of s_ij, without limit where there are many.
     """
 
     gap: Array
@@ -213,6 +213,7 @@ class Differences:
     certain: Mask
     same: Mask
     skewness: Array
+    freedom: Array
 
     @property
     def varies(self) -> Mask:
@@ -221,18 +222,23 @@ class Differences:
 
     @property
     def ratio(self) -> Array:
-        """(D_i − D_j − δ)/s_ij with the correction for skewness (`stats.close.skewed`).
+        """(D_i − D_j − δ)/s_ij as normal numbers, if the difference is 0: each on the scale of its own p-value.
 
-        −inf where there is no variance, so that the pair drops out of every maximum.
+        The correction for skewness (`stats.close.skewed`) comes first, then Student's law. −inf where there is no
+        variance, so that the pair drops out of every maximum.
         """
         out = np.full(self.gap.shape, -math.inf)
-        return skewed(np.divide(self.gap, self.error, out=out, where=self.varies), self.skewness)
+        ratio = skewed(np.divide(self.gap, self.error, out=out, where=self.varies), self.skewness)
+        few = self.varies & np.isfinite(self.freedom)
+        ratio[few] = -ndtri(np.maximum(stdtr(self.freedom[few], -ratio[few]), _SMALLEST))
+        return ratio
 
     def reach(self, critical: Array | float) -> Array:
         """How far a bound for D_i − D_j is from the estimate, with a critical value for each i or for all."""
-        if not np.ndim(critical):
-            critical = np.full(len(self.gap), critical)
-        return np.asarray(reach(np.asarray(critical)[:, None] + np.zeros_like(self.gap), self.skewness) * self.error)
+        points = np.broadcast_to(np.reshape(critical, (-1, 1)), self.gap.shape).copy()
+        few = np.isfinite(self.freedom)
+        points[few] = -stdtrit(self.freedom[few], ndtr(-points[few]))
+        return np.asarray(reach(points, self.skewness) * self.error)
 
 
 def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
@@ -241,14 +247,31 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
     error, rounding = _error_and_rounding(variance[:, None] + variance, joint.covariance)
     gap, constant = joint.values[:, None] - joint.values, error == 0.0
     certain, same = constant & (gap - margin > rounding), constant & (np.abs(gap) <= rounding)
-    skewness, rows = np.zeros_like(gap), psi_rows(joint)
-    # With few rows their bootstrap knows the skewness.
-    third = third_cumulants(joint) if rows is None or rows >= SMALL_SAMPLE or joint.close is not None else None
+    skewness, third = np.zeros_like(gap), third_cumulants(joint)
     if third is not None:
         own = np.diag(third)
         cumulant = own[:, None] - own - 3.0 * (third - third.T)
         skewness = np.divide(cumulant, error**3, out=skewness, where=error > 0.0)
-    return Differences(gap - margin, error, certain, same, skewness)
+    return Differences(gap - margin, error, certain, same, skewness, _freedom(joint))
+
+
+def _freedom(joint: JointEstimate) -> Array:
+    """(l, l) degrees of freedom of the differences' variances: n − 1 below 300 rows, and without limit from there on.
+
+    Bartlett's estimate for a series with L lags has about 3n/(2(L + 1)) at every n. Samples that have nothing in common
+    have Welch's: a short sample, or a chain that mixes slowly, makes its own differences uncertain, and no others.
+    """
+    rows, psi, count = psi_rows(joint) or smallest_sample(joint), joint.psi, len(joint.names)
+    if rows is None or rows < 2 or (rows >= SMALL_SAMPLE and joint.lags is None):
+        return np.full((count, count), math.inf)
+    if joint.lags is not None:
+        return np.full((count, count), float(max(1, int(1.5 * rows / (joint.lags + 1)))))
+    if psi is None or psi.reference is not None or psi.shared:
+        return np.full((count, count), rows - 1.0)
+    variances, each = np.diag(joint.covariance), np.array([len(own) - 1.0 for own in psi.models])[:, None]
+    total, parts = variances[:, None] + variances, np.square(variances)[:, None] / each
+    uncertain = parts + parts.T
+    return np.asarray(np.divide(np.square(total), uncertain, out=np.ones_like(total), where=uncertain > 0.0))
 
 
 def lowest(values: Array, variance: Array) -> tuple[Rows, Mask]:

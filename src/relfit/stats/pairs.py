@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from relfit.stats.decision import adjust, constant_word, differences, gaps_to, selective_log_equivalence
 from relfit.stats.joint import JointEstimate
-from relfit.stats.maxt import Source, kept_pairs, law
+from relfit.stats.maxt import Source, kept_pairs, law, quantile
 from relfit.stats.tests.best_set import DRAWS
 from relfit.stats.truncnorm import selective_log_pvalue
 from relfit.util.arrays import Array, Mask
@@ -119,7 +119,7 @@ def rank_sets(
         else:
             maxima = reference.maxima(kept_pairs(below), kept_pairs(above))
             sizes = (below.sum(axis=1) + above.sum(axis=1)).tolist()
-        quantiles = [reference.critical(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
+        quantiles = [quantile(row, level, size) for row, size in zip(maxima, sizes, strict=True)]
         critical = np.minimum(critical, quantiles)
         new_below = below & (pairs.ratio > critical[:, None])
         new_above = above & (critical[:, None] < pairs.ratio.T)
@@ -129,11 +129,12 @@ def rank_sets(
 
 
 def pairwise_matrix(joint: JointEstimate, alpha: float, correction: str = "holm") -> tuple[Array, Array, Mask, str]:
-    """One-sided z tests of "i is no worse than j" for all l(l − 1) ordered pairs, adjusted together.
+    """One-sided tests of "i is no worse than j" for all l(l − 1) ordered pairs, adjusted together.
 
-    ``p_ij = Φ(−(D_i − D_j)/s_ij)``. Returns log p, adjusted p and "i is worse than j", (l, l) each with 1 and False on
-    the diagonal, and the correction. "auto" is "by": the pairs (i, j) and (j, i) are negatively dependent, which BH
-    does not allow for. A difference without variance is decided by its value: p is 0 or 1.
+    ``p_ij = Φ(−z_ij)``, z the ratio (D_i − D_j)/s_ij as a normal number (`Differences.ratio`). Gives log p, adjusted p
+    and "i is worse than j", (l, l) each with 1 and False on the diagonal, and the correction. "auto" is "by": the pairs
+    (i, j) and (j, i) are negatively dependent, which BH does not allow for. A difference without variance is decided by
+    its value: p is 0 or 1.
 
     >>> joint = JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2))
     >>> pairwise_matrix(joint, 0.05)[2].tolist()
@@ -163,7 +164,7 @@ def pair_intervals(joint: JointEstimate, level: float = 0.95, *, rng: Source, dr
     pairs = differences(joint)
     reference = law(joint, pairs.error, rng, draws)
     top = reference.maxima(kept_pairs(pairs.varies)).max(axis=0)
-    critical = reference.critical(top, level, int(pairs.varies.sum()))
+    critical = quantile(top, level, int(pairs.varies.sum()))
     reach = pairs.reach(critical) if pairs.varies.any() else np.zeros_like(pairs.gap)
     ends = np.stack([pairs.gap - reach, pairs.gap + reach.T], axis=2)
     ends[pairs.same] = np.sort(np.stack([pairs.gap, np.zeros_like(pairs.gap)], axis=2), axis=2)[pairs.same]

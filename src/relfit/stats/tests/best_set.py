@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import bdtrc, ndtr, ndtri
+from scipy.special import bdtrc, log_ndtr, ndtr, ndtri
 
 from relfit.stats import maxt
 from relfit.stats.close import Noise
 from relfit.stats.decision import Decision, Differences, adjust, differences, lowest
-from relfit.stats.joint import (
-    SMALL_SAMPLE,
-    JointEstimate,
-    Psi,
-    freedom,
-    gram,
-    has_psi_covariance,
-    psi_rows,
-    smallest_sample,
+from relfit.stats.joint import JointEstimate, Psi, freedom, gram, has_psi_covariance, smallest_sample
+from relfit.stats.maxt import (
+    Law,
+    NormalPairs,
+    Source,
+    kept_pairs,
+    law,
+    maximum_log_pvalues,
+    quantile,
+    seeded,
+    stepdown_log_pvalues,
+    streams,
 )
-from relfit.stats.maxt import Law, Pairs, Source, kept_pairs, law, maximum_log_pvalues, seeded, streams
 from relfit.stats.tests.base import Criteria, Test, Trials, Words
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.errors import InputError
@@ -33,6 +35,8 @@ DRAWS = 20_000
 FIRST_STEP = 0.1
 # 0/1 losses that differ on fewer items than this have no normal law.
 FEWEST_DISCORDANT = 10
+# With fewer rows than this, moment selection is that of so many: two models' critical value is then within its reach.
+_FEWEST_SELECTING = 200
 # Notes name at most this many models.
 _MOST_NOTES = 5
 # What the smaller one of two p-values is multiplied by.
@@ -141,12 +145,12 @@ def best_set(
 
     ``T_i = max_{j≠i} (D_i − D_j − δ)/s_ij`` is compared with ``max_{j∈K_i} Z_ij``, Z_ij = (G_i − G_j)/s_ij,
     G ~ N(0, V), where moment selection keeps the models that i is not far better than:
-    ``K_i = {j : (D_i − D_j − δ)/s_ij > −√log n}``, all j where n is not known.
+    ``K_i = {j : (D_i − D_j − δ)/s_ij > −κ}``, κ = √log n, n at least 200; all j where n is not known.
     ``p_i = (1 + #{max ≥ T_i})/(1 + draws)``, no larger than Σ_{j∈K_i} Φ(−T_i), exactly that for a single j
     (two models: the one-sided z test), and 1 for an empty K_i.
 
-    Below 300 rows p_i is the larger of two: that of a percentile-t bootstrap of the ψ rows, which allows for their
-    skewness, and that of Student's law (`maxt.null_laws`, `maxt.maximum_log_pvalues`).
+    Every ratio is a normal number if the difference is 0: Hall's correction allows for the skewness of the ψ rows, and
+    Student's law for few of them (`Differences.ratio`).
 
     With a margin a model is `equivalent` where its `upper_regret` at level 1 − α is at most δ: D_i ≤ min_j D_j + δ for
     all of these at once.
@@ -155,15 +159,14 @@ def best_set(
     "bh" or "by" the models outside it have a false discovery rate of α. Corrections count all l hypotheses;
     "auto" is "by", since no sign condition is known for these maxima.
 
-    *Step-down.* S holds all models at first. T_i of the model with the largest one in S is compared with
-    ``max_{k∈S} max_{j∈K_k} Z_kj``, drawn for all models at once; if it is rejected it leaves S, and so on. Let B be the
-    best models. While B ⊆ S the critical value c_S of S is at least that of B, c_B, and for i ∈ B the means of
-    (D_i − D_j)/s_ij are at most 0: some i ∈ B is rejected only if max_{i∈B} max_j Z_ij > c_B, which has probability α.
-    (To restrict j to S as well, as model confidence sets do, would break this: the set S is random, and for j ∈ S ∖ B
-    nothing orders the critical values of different S. Moment selection leaves out models far worse than i anyway.)
+    *Step-down.* S holds the contenders at first, the models with p_i > 2Φ(−κ). T_i of the model with the largest one,
+    over j ∈ S, is compared with ``max_{k∈S, j∈S∩K_k} Z_kj``, drawn for all models at once; if it is rejected it leaves
+    S, and so on. A model that is no contender is compared with them all as if it were one. docs/method.md says why all
+    best models are kept with probability 1 − α.
 
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal law: their ratio is not
-    taken for larger than the normal point of the exact sign test's p-value (`_at_most_sign_test`).
+    taken for larger than the normal point of the exact sign test's p-value, and Z_ij for no larger than that of the
+    smallest one possible (`_at_most_sign_test`).
 
     `rng` is a Generator, or a function from a model's name (None: the reference) to a Generator; `draws` are the
     Monte-Carlo draws at most, fewer where a p-value is plainly large (`Law.exceedances`).
@@ -176,22 +179,22 @@ def best_set(
     pairs = differences(joint, margin)
     ratio = pairs.ratio
     without_margin = differences(joint) if margin else pairs
-    laws, adjusted = maxt.null_laws(joint, pairs.error, rng, draws), None
-    certain_loss = np.asarray(pairs.certain.any(axis=1))
+    cap, adjusted = None, None
+    if joint.binary and not margin:
+        ratio, cap = _at_most_sign_test(joint, ratio)
+    null_law = law(joint, pairs.error, rng, draws, cap)
+    certain_loss, rows = np.asarray(pairs.certain.any(axis=1)), smallest_sample(joint)
     if joint.close is not None and correction != "stepdown":
         generators = streams(rng, joint.names)
         noise = Noise.drawn(generators.models, generators.reference)
-        lowest_ratio = _lowest_ratio(smallest_sample(joint))
-        log_pvalue, ratio = joint.close.test(joint.values, pairs.varies, margin, lowest_ratio, freedom(joint), noise)
+        log_pvalue, ratio = joint.close.test(
+            joint.values, pairs.varies, margin, _lowest_ratio(rows), freedom(joint), noise
+        )
     else:
-        offsets = moment_selection(pairs, smallest_sample(joint))
-        if joint.binary and not margin:
-            ratio = _at_most_sign_test(joint, ratio)
-        statistic = ratio.max(axis=1)
+        offsets = moment_selection(ratio, pairs.varies, rows)
+        log_pvalue = maximum_log_pvalues([null_law], [offsets], ratio.max(axis=1))
         if correction == "stepdown":
-            log_pvalue, adjusted = _stepped_down([([each], [offsets]) for each in laws], statistic, certain_loss)
-        else:
-            log_pvalue = np.max([maximum_log_pvalues([each], [offsets], statistic) for each in laws], axis=0)
+            adjusted = _stepped_down([null_law], [offsets], [ratio], log_pvalue, certain_loss, rows)
     log_pvalue[certain_loss] = -math.inf
     decision = _decided(joint, log_pvalue, without_margin, alpha, correction, adjusted)
     # By the model that it is larger than by a constant, if there is one, and otherwise the one with the largest ratio.
@@ -200,29 +203,30 @@ def best_set(
     beaten_by = tuple(by if worse else None for by, worse in zip(beaters, decision.worse, strict=True))
     equivalent = None
     if margin:
-        bounds = [upper_regret(without_margin, each, 1.0 - alpha) for each in laws]
-        equivalent = np.asarray(np.max(bounds, axis=0) <= margin)
+        equivalent = upper_regret(without_margin, null_law, 1.0 - alpha) <= margin
     return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
 
 
 def _stepped_down(
-    families: Sequence[tuple[Sequence[Law], Sequence[Array]]], statistic: Array, certain: Mask
-) -> tuple[Array, Array]:
-    """(l,) log p and adjusted p, the larger ones of the families of laws; models that lose for certain come first."""
-    statistic = np.where(certain, math.inf, statistic)
-    log_p, log_step = np.max([maxt.stepdown_log_pvalues(*each, statistic) for each in families], axis=0)
-    log_step[certain] = -math.inf
-    order = np.argsort(-statistic, kind="stable")
-    adjusted = np.empty_like(log_step)
-    adjusted[order] = np.exp(np.maximum.accumulate(log_step[order]))
-    return log_p, adjusted
+    laws: Sequence[Law],
+    offsets: Sequence[Array],
+    ratios: Sequence[Array],
+    log_pvalue: Array,
+    certain: Mask,
+    rows: int | None,
+) -> Array:
+    """(l,) adjusted p; models that lose for certain come first."""
+    contenders = ~certain & (log_pvalue > math.log(2.0) + log_ndtr(_lowest_ratio(rows)))
+    adjusted = stepdown_log_pvalues(laws, offsets, ratios, log_pvalue, contenders)
+    return np.where(certain, 0.0, np.exp(adjusted))
 
 
-def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> Array:
+def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> tuple[Array, Array]:
     """The ratios (l, l), those of pairs with few discordant items at most the normal point of the exact sign test.
 
-    For 0/1 losses ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i
-    alone and j alone is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact.
+    And the largest that they can be, where one model alone is wrong on all of these items. For 0/1 losses
+    ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i alone and j alone
+    is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact.
     """
     n = float((joint.sizes or (0,))[0])
     gap = joint.values[:, None] - joint.values
@@ -232,7 +236,8 @@ def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> Array:
     losses = np.rint((discordant + n * gap) / 2.0)
     few = (discordant > 0.0) & (discordant < FEWEST_DISCORDANT) & (ratio > 0.0)
     point = -ndtri(np.where(few, bdtrc(losses - 1.0, np.where(few, discordant, 1.0).astype(int), 0.5), 0.5))
-    return np.where(few, np.minimum(ratio, point), ratio)
+    cap = np.where(discordant < FEWEST_DISCORDANT, -ndtri(0.5 ** np.maximum(discordant, 1.0)), math.inf)
+    return np.where(few, np.minimum(ratio, point), ratio), cap
 
 
 def _decided(
@@ -263,12 +268,12 @@ def _decided(
 
 
 def _lowest_ratio(n: float | None) -> float:
-    return -math.inf if n is None else -math.sqrt(math.log(n))
+    return -math.inf if n is None else -math.sqrt(math.log(max(n, _FEWEST_SELECTING)))
 
 
-def moment_selection(pairs: Differences, n: int | None) -> Array:
+def moment_selection(ratio: Array, varies: Mask, n: int | None) -> Array:
     """(l, l) offsets: 0 where j ∈ K_i, −inf elsewhere. Model i cannot lose to a j that it is far better than."""
-    return kept_pairs(pairs.varies & (pairs.ratio > _lowest_ratio(n)))
+    return kept_pairs(varies & (ratio > _lowest_ratio(n)))
 
 
 # ── bounds for how much worse than the best each model is ────────────────────────────────────────────────────────────
@@ -298,11 +303,11 @@ def regret_bounds(joint: JointEstimate, level: float = 0.95, *, rng: Source, dra
     offsets, count = kept_pairs(pairs.varies), int(pairs.varies.sum())
     all_maxima = maxima = null_law.maxima(offsets)
     spent = FIRST_STEP * (1.0 - level)
-    first = _lower_regret(pairs, null_law.critical(maxima.max(axis=0), 1.0 - spent, count))
+    first = _lower_regret(pairs, quantile(maxima.max(axis=0), 1.0 - spent, count))
     slack = np.divide(first, pairs.error, out=np.zeros_like(pairs.gap), where=pairs.varies)
     if slack.any():
         maxima = null_law.maxima(offsets - slack)
-    lower = _lower_regret(pairs, null_law.critical(maxima.max(axis=0), level + spent, count))
+    lower = _lower_regret(pairs, quantile(maxima.max(axis=0), level + spent, count))
     return lower, upper_regret(pairs, null_law, level, all_maxima)
 
 
@@ -326,7 +331,7 @@ def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array 
     maxima = null_law.maxima(kept_pairs(pairs.varies)) if maxima is None else maxima
     counts = pairs.varies.sum(axis=1).tolist()
     # A model without any difference that varies has a critical value of −inf, which stands for 0 here.
-    quantiles = [null_law.critical(row, level, count) for row, count in zip(maxima, counts, strict=True)]
+    quantiles = [quantile(row, level, count) for row, count in zip(maxima, counts, strict=True)]
     critical = np.maximum(quantiles, 0.0)
     reach = pairs.reach(critical)
     possible = ((pairs.gap <= reach) | pairs.same).all(axis=1)
@@ -363,16 +368,14 @@ def collection_best_set(
     if isinstance(rng, np.random.Generator):
         # Every law draws its numbers anew, and all need the same ones.
         rng = seeded(make_seed(rng), "collection")
-    pairs = [differences(joint) for joint in joints]
-    offsets = [moment_selection(each, smallest_sample(joints[0])) for each in pairs]
+    pairs, n = [differences(joint) for joint in joints], smallest_sample(joints[0])
     ratios, certain = (np.stack([getattr(each, name) for each in pairs]) for name in ("ratio", "certain"))
-    statistic = ratios.max(axis=(0, 2))
-    families, adjusted = _kernel_laws(joints, pairs, rng, draws), None
+    offsets = [moment_selection(ratio, each.varies, n) for ratio, each in zip(ratios, pairs, strict=True)]
+    laws, adjusted = _kernel_laws(joints, pairs, rng, draws), None
     certain_loss = np.asarray(certain.any(axis=(0, 2)))
+    log_pvalue = maximum_log_pvalues(laws, offsets, ratios.max(axis=(0, 2)))
     if correction == "stepdown":
-        log_pvalue, adjusted = _stepped_down([(laws, offsets) for laws in families], statistic, certain_loss)
-    else:
-        log_pvalue = np.max([maximum_log_pvalues(laws, offsets, statistic) for laws in families], axis=0)
+        adjusted = _stepped_down(laws, offsets, list(ratios), log_pvalue, certain_loss, n)
     log_pvalue[certain_loss] = -math.inf
     mean = mean_estimate(joints)
     same = np.all([each.same for each in pairs], axis=0)
@@ -421,31 +424,24 @@ def joint_covariance(parts: Sequence[Psi]) -> Array:
 
 def _kernel_laws(
     joints: Sequence[JointEstimate], pairs: Sequence[Differences], source: Source, draws: int
-) -> list[list[Law]]:
-    """The law of each kernel's differences, whose draws belong together; with few rows two such families.
+) -> list[Law]:
+    """The law of each kernel's differences, whose draws belong together.
 
-    Each law makes its random numbers anew from the same streams: in the bootstrap the same resamples, otherwise the
-    same G, of which it takes its own kernel's part.
+    Each law makes its random numbers anew from the same streams: the same G, of which it takes its own kernel's part.
     """
-    rows, names = psi_rows(joints[0]) or 0, joints[0].names
-    few = rows < SMALL_SAMPLE
+    names = joints[0].names
     root = maxt.covariance_root(joint_covariance([joint.psi for joint in joints if joint.psi is not None]))
 
     def normal(k: int) -> Law:
-        generators, part = maxt.streams(source, names), root[k * len(names) : (k + 1) * len(names)]
+        generators, part = streams(source, names), root[k * len(names) : (k + 1) * len(names)]
 
-        def chunk(draws: int) -> Pairs:
+        def chunk(draws: int) -> NormalPairs:
             shared = np.stack([rng.standard_normal((len(joints), draws)) for rng in generators.models], axis=1)
-            g = part @ shared.reshape(len(root), draws)
-            return maxt.studentised_normal(g, pairs[k].error, generators, rows - 1 if few else None)
+            return maxt.studentised(part @ shared.reshape(len(root), draws), pairs[k].error)
 
-        return Law(maxt.STUDENT if few else maxt.GAUSSIAN, draws, rows, chunk)
+        return Law(draws, chunk)
 
-    drawn = [normal(k) for k in range(len(joints))]
-    if not few:
-        return [drawn]
-    errors = (each.error for each in pairs)
-    return [[law(*each, source, draws, maxt.BOOTSTRAP) for each in zip(joints, errors, strict=True)], drawn]
+    return [normal(k) for k in range(len(joints))]
 
 
 def _kernel_notes(joint: JointEstimate, decision: Decision, kernels: Sequence[str], alpha: float) -> tuple[str, ...]:

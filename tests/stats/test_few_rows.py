@@ -1,0 +1,138 @@
+"""Few rows and skewed ones: every difference on the scale of its own p-value, by hand and by simulation."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from relfit.stats import decision
+from relfit.stats.close import skewed
+from relfit.stats.decision import differences
+from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.maxt import law
+from relfit.stats.pairs import pair_intervals
+from relfit.stats.tests.best_set import best_set
+
+ALPHA = 0.05
+
+
+def joint(values, covariance, n=None, psi=None):
+    names = tuple(f"m{k}" for k in range(len(values)))
+    return JointEstimate(names, values, covariance, None if n is None else (n,), psi)
+
+
+def of_rows(rows):
+    psi = Psi(rows - rows.mean(axis=0))
+    return joint(rows.mean(axis=0), psi.covariance(), n=len(rows), psi=psi)
+
+
+def test_degrees_of_freedom_by_the_rows():
+    """n − 1 below 300 rows; Welch's for samples that have nothing in common; half as many lags, twice as many."""
+    for n, freedom in ((299, 298.0), (300, np.inf), (None, np.inf)):
+        assert (differences(joint([0.0, 0.1, 0.2], np.eye(3), n=n)).freedom == freedom).all()
+    psi = Psi(None, (np.array([1.0, -1.0, 0.0]), np.arange(5.0) - 2.0))
+    v = np.diag(psi.covariance())
+    welch = differences(joint([0.0, 1.0], np.diag(v), psi=psi)).freedom[0, 1]
+    assert welch == pytest.approx((v[0] + v[1]) ** 2 / (v[0] ** 2 / 2 + v[1] ** 2 / 4))
+    series = JointEstimate(("a", "b"), [0.0, 1.0], np.eye(2), (400,), lags=9)
+    assert differences(series).freedom[0, 1] == 60.0
+
+
+def test_ratios_are_on_the_scale_of_their_pvalue(rng):
+    """Skewness first, then Student's law; a bound is as far away as the ratio says."""
+    rows = rng.exponential(size=(30, 3)) ** 2
+    pairs = differences(of_rows(rows))
+    off = ~np.eye(3, dtype=bool)
+    corrected = skewed(pairs.gap[off] / pairs.error[off], pairs.skewness[off])
+    np.testing.assert_allclose(norm.sf(pairs.ratio[off]), student.sf(corrected, 29), rtol=1e-9)
+    assert (pairs.skewness[off] != 0.0).all()
+    x = rows[:, 0] - rows[:, 1]
+    assert pairs.skewness[0, 1] == pytest.approx(((x - x.mean()) ** 3).sum() / 30**3 / pairs.error[0, 1] ** 3)
+    reach = pairs.reach(1.7) / np.where(off, pairs.error, 1.0)
+    np.testing.assert_allclose(student.sf(skewed(reach[off], pairs.skewness[off]), 29), norm.sf(1.7), rtol=1e-6)
+
+
+def test_an_all_but_constant_row_set_stays_finite():
+    """29 zeros and a one."""
+    rows = np.zeros((30, 2))
+    rows[0, 0] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = best_set(of_rows(rows), ALPHA, rng=np.random.default_rng(0))
+    assert np.isfinite(found.log_pvalue).all()
+
+
+def test_fewer_draws_where_the_answer_is_plain():
+    """A statistic that 1000 draws have reached needs no more; one that few reach gets all; one beyond reach none."""
+    estimate = joint([0.0, 0.0, 0.0, 0.0], np.eye(4))
+    pairs = differences(estimate)
+    offsets = np.where(pairs.varies, 0.0, -np.inf)
+    statistic = np.array([-1.0, 0.2, 3.8, 6.0])
+    reached, made = law(estimate, pairs.error, np.random.default_rng(0), 20_000).exceedances(offsets, statistic)
+    assert made.tolist() == [2048, 2048, 20_000, 0]
+    top = law(estimate, pairs.error, np.random.default_rng(1), 20_000).maxima(offsets)
+    share = (top[:3] >= statistic[:3, None]).mean(axis=1)
+    error = np.sqrt(share * (1 - share) * (1 / made[:3] + 1 / 20_000))
+    assert (np.abs(reached[:3] / made[:3] - share) < 4.5 * error).all()
+
+
+def test_the_level_on_small_skewed_samples():
+    """n = 30 rows, exponentials beside a narrow normal with the same mean. A low mean of the long tail comes with a low
+    standard error: Student's law alone declares the narrow model worse far too often.
+    """
+    rng, trials, n = np.random.default_rng(7), 1500, 30
+    wrong = np.zeros(2)
+    for trial in range(trials):
+        estimate = of_rows(np.column_stack([rng.exponential(size=n), 1.0 + 0.1 * rng.normal(size=n)]))
+        without = joint(estimate.values, estimate.covariance, n=n)
+        for k, each in enumerate((estimate, without)):
+            wrong[k] += best_set(each, ALPHA, rng=np.random.default_rng(trial), draws=499).worse[1]
+    error = np.sqrt(ALPHA * (1 - ALPHA) / trials)
+    assert wrong[0] / trials < ALPHA + 4.5 * error
+    assert wrong[1] / trials > ALPHA + 6 * error
+
+
+def test_few_rows_that_differ_are_no_evidence():
+    """100 items, two models that differ on two of them: Student's law, as the skewness speaks for the difference."""
+    losses = np.zeros((100, 2))
+    losses[:20], losses[20:22, 1] = 1.0, 1.0
+    found = best_set(of_rows(losses), ALPHA, rng=np.random.default_rng(0))
+    z = 0.02 / np.sqrt((0.02 - 0.02**2) / 99)
+    assert np.exp(found.log_pvalue[1]) == pytest.approx(student.sf(z, 99), rel=1e-9)
+    assert not found.worse.any()
+
+
+def test_two_models_by_students_law():
+    """V = I/2, s = 1, n = 12 rows: p = P(t_11 > 1.5), and the interval of the difference reaches t_11's quantile."""
+    estimate = joint([0.0, 1.5], 0.5 * np.eye(2), n=12)
+    found = best_set(estimate, ALPHA, rng=np.random.default_rng(0))
+    assert np.exp(found.log_pvalue[1]) == pytest.approx(student.sf(1.5, 11), rel=1e-9)
+    interval = pair_intervals(estimate, rng=np.random.default_rng(0), draws=100_000)[1, 0]
+    np.testing.assert_allclose(interval, 1.5 + student.ppf([0.025, 0.975], 11), atol=0.05)
+
+
+def test_all_intervals_hold_with_few_rows(monkeypatch):
+    """Six tied models, 20 rows: normal quantiles hold .89 of the time."""
+    rng, trials, held = np.random.default_rng(4), 400, {"student": 0, "normal": 0}
+    small = decision.SMALL_SAMPLE
+    for _ in range(trials):
+        losses = rng.normal(size=(20, 6))
+        estimate = joint(losses.mean(axis=0), np.cov(losses.T) / 20, n=20)
+        for which in held:
+            monkeypatch.setattr(decision, "SMALL_SAMPLE", small if which == "student" else 0)
+            ends = pair_intervals(estimate, rng=np.random.default_rng(0), draws=2000)
+            held[which] += bool(((ends[:, :, 0] <= 0.0) & (ends[:, :, 1] >= 0.0)).all())
+    assert held["student"] / trials >= 0.95 - 2.0 * np.sqrt(0.05 * 0.95 / trials)
+    assert held["normal"] < held["student"] - 0.03 * trials
+
+
+def test_the_order_of_the_items_changes_nothing(rng):
+    rows = rng.exponential(1.0 + np.array([0.0, 0.05, 0.2, 0.4]), size=(60, 4))
+    for correction in ("none", "stepdown"):
+        answers = [
+            best_set(of_rows(each), ALPHA, correction, rng=np.random.default_rng(1)).adjusted_pvalue
+            for each in (rows, rows[::-1], rows[rng.permutation(60)])
+        ]
+        np.testing.assert_allclose(answers[1:], [answers[0]] * 2, rtol=1e-12)
