@@ -16,6 +16,7 @@ import click
 
 from relfit.util import __version__
 from relfit.util.errors import RelfitError
+from relfit.util.files import forget_read
 from relfit.util.text import visible
 
 DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
@@ -60,6 +61,7 @@ def run(args: Sequence[str] | None = None) -> int:
         # A terminal that cannot show "²" shows "?" instead.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    forget_read()
     try:
         # The command as it was typed, for results and reports to show.
         typed = list(sys.argv[1:] if args is None else args)

@@ -21,6 +21,7 @@ from relfit.data.files.base import check_plain
 from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
+from relfit.util.files import note_read
 
 REFERENCE = "reference"
 # What --format prints; "text" is the table as compare prints it.
@@ -86,7 +87,7 @@ def report_command(result: str, data: Sequence[str], html_path: str | None, form
 
     With the data files too, in the order in which they were compared, the page shows where models and data differ.
     """
-    check_outputs({"--html": html_path}, [result, *data])
+    check_outputs({"--html": html_path})
     comparison = read_result(result)
     rows = None
     if data:
@@ -141,6 +142,7 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
         items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
         rows = split_key(files[name])[0]
         listed = rows.with_name(f"{rows.stem}.names.txt")
+        note_read(listed)
         kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
         contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
     return contents

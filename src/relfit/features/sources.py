@@ -16,7 +16,7 @@ from typing import Any
 from relfit.data.files.base import check_plain
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
-from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
+from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
 from relfit.util.text import is_text
 
 # A tiny file that claims many pixels keeps a decoder busy for long: an image of more than LARGE_PIXELS may have at most
@@ -64,6 +64,8 @@ def list_items(
     items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or "text")
     if not items:
         raise InputError(f"{path}: expected at least one text, got none")
+    for file in {item.content for item in items if isinstance(item.content, Path)} or {path}:
+        note_read(file)
     return tuple(items[:limit])
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from relfit.compute.rows import LazyRows
 from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
+from relfit.util.files import note_read
 from relfit.util.text import listed
 
 # The columns selected: a whole number is a position; text is a name, a position or a range of positions.
@@ -95,10 +96,12 @@ def check_plain(path: Path) -> None:
 def reading(path: Path) -> Iterator[None]:
     """Report whatever a parser raises for a damaged file in one line, and refuse a file that changes meanwhile.
 
+    The file is remembered as an input, which no result is written over.
     Warnings of the parsers are not shown: they are addressed to the author of the file.
     """
     try:
         before = path.stat()
+        note_read(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
