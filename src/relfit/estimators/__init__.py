@@ -81,6 +81,9 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     if close:
         fit = "fit" if len(close) > 1 else "fits"
         notes.append(f"{listed(close)} {fit} so well that real differences may be missed")
+    checkpoint = settings.runtime.checkpoint
+    if checkpoint is not None and checkpoint.damaged:
+        notes.append(f"damaged parts of the checkpoint, computed again: {checkpoint.damaged}")
     if settings.dependence == "independent" and settings.estimator.name == "complete":
         notes += _near_copies(joint)
     return notes

@@ -29,7 +29,7 @@ CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL, rows BLOB NOT NULL)
 """
 # The number is "rfea".
-PARTIAL = Format("output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True)
+PARTIAL = Format("output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True, wal=False)
 
 
 @dataclass(frozen=True)
