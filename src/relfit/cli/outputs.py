@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from relfit.cli import to_nowhere
 from relfit.data.files import split_key
 from relfit.util.errors import InputError
 from relfit.util.files import note_read, was_read, write_text_atomic
@@ -110,10 +111,7 @@ def _write(data: str | bytes) -> None:
         click.echo(data, nl=False, color=True)
         sys.stdout.flush()
     except OSError as error:
-        # Python flushes what is left when it exits, and would report the same error a second time.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        to_nowhere(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             raise InputError(f"standard output: cannot be written: {error.strerror}") from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -21,7 +20,7 @@ from relfit.data.files.base import check_plain
 from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
-from relfit.util.files import note_read
+from relfit.util.files import note_read, temporary_folder
 
 REFERENCE = "reference"
 # What --format prints; "text" is the table as compare prints it.
@@ -168,8 +167,8 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
     before = read_result(result)
     arguments = _command(result, before, run_code)
     _check_harmless(context, result, arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        out = str(Path(folder) / "result.json")
+    with temporary_folder() as folder:
+        out = str(folder / "result.json")
         # Before the other arguments: after a "--" among them it would be taken for file names.
         typed = [arguments[0], "--json", out, *arguments[1:]]
         with redirect_stdout(io.StringIO()):

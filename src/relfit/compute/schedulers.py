@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import math
 import pickle
-import tempfile
 import time
 import uuid
 from collections import deque
@@ -28,6 +27,7 @@ from typing import Any, TypeVar
 from relfit.compute.backend import BLOCKS_IN_FLIGHT
 from relfit.compute.rows import StoredRows, mapped_rows, parts, seen_here, written_rows
 from relfit.util.errors import InputError, RelfitError, WorkersLost
+from relfit.util.files import temporary_folder
 from relfit.util.libraries import has_cuda, usable_cores
 
 T = TypeVar("T")
@@ -167,8 +167,8 @@ class ProcessScheduler:
                 "imported, or threads"
             ) from None
         in_flight = 2 * int(getattr(self.executor, "_max_workers", None) or usable_cores()) + 2
-        with tempfile.TemporaryDirectory(prefix="relfit-") as folder:
-            files = [_in_file(source, Path(folder)) for source in sources]
+        with temporary_folder() as folder:
+            files = [_in_file(source, folder) for source in sources]
 
             def submit(task: Task) -> Future[Any]:
                 try:

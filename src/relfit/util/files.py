@@ -5,13 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from relfit.util.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file cannot be removed anyway.
+    fcntl = None  # type: ignore[assignment]
 
 # Image files: only formats that Pillow decodes itself (EPS, for example, would start another program), and at most so
 # many pixels, because a small file may unpack to gigabytes; no image that a model makes comes near this size.
@@ -23,6 +30,8 @@ MOST_PIXELS = 100_000_000
 # remembered that no command forgets one, and so few that a service that never ends does not grow.
 _READ: dict[tuple[int, int], str] = {}
 _MOST_REMEMBERED = 100_000
+# How temporary folders are called, and the file in them that their process has locked.
+_FOLDER, _OWNER = "relfit-", ".owner"
 
 
 def note_read(path: str | os.PathLike[str]) -> None:
@@ -124,3 +133,31 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
     'a | b\n'
     """
     write_bytes_atomic(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed at the end. Those that killed processes left behind are removed first."""
+    remove_abandoned()
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True))
+        if fcntl is not None:
+            # The lock ends with the process, however it ends. It is there before the file has its name.
+            with contextlib.suppress(OSError):
+                lock = stack.enter_context(open(f"{name}/new", "wb"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                os.rename(lock.name, f"{name}/{_OWNER}")  # noqa: PTH104
+        yield Path(name)
+
+
+def remove_abandoned() -> None:
+    """Remove this user's temporary folders whose processes are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*") if fcntl is not None else ():
+        with contextlib.suppress(OSError):
+            lock = os.open(folder / _OWNER, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                if folder.lstat().st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
