@@ -1,7 +1,9 @@
 """Dask on real processes: the same bits, and every kind of loss is recovered from or reported in one line."""
 
+import shutil
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -236,3 +238,46 @@ def test_losses_while_recovering_from_losses(samples, expected, cluster, monkeyp
     monkeypatch.setattr(client, "scatter", lambda *_, **__: scatter(tries.clear()))
     with pytest.raises(WorkersLost, match=r"lost 5 times \(connection lost\)"):
         relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory):
+    """Folders for PYTHONPATH, each with another relfit: none, a broken one, and one of another version."""
+    folder, package = tmp_path_factory.mktemp("strangers"), Path(relfit.__file__).parent
+    for kind in ("none", "broken", "other"):
+        shutil.copytree(package, folder / kind / "relfit", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "none/relfit/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'relfit'\")")
+    (folder / "broken/relfit/compute/reduce.py").unlink()
+    (folder / "other/relfit/util/__init__.py").write_text('__version__ = "0.0.7"')
+    return folder
+
+
+STRANGERS = {
+    "none": r"cannot load relfit \(ModuleNotFoundError: No module named 'relfit'\); install relfit",
+    "broken": r"cannot load relfit \(.*No module named 'relfit.compute.reduce'\); install relfit",
+    "other": r"has relfit 0.0.7, and answers may differ; install relfit",
+}
+
+
+def test_workers_with_another_relfit_are_refused_before_any_work(samples, strangers, tmp_path):
+    with running(tmp_path, 0) as (cluster, client):
+        for kind, words in STRANGERS.items():
+            cluster.start_worker(PYTHONPATH=str(strangers / kind))
+            client.wait_for_workers(1, timeout=120)
+            with pytest.raises(relfit.InputError, match=rf"^executor: worker tcp://.* {words}"):
+                relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+            assert not any(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
+            cluster.kill_worker()
+            while client.nthreads():
+                time.sleep(0.05)
+
+
+def test_a_worker_with_another_relfit_that_comes_later(samples, strangers, tmp_path):
+    with running(tmp_path, 1) as (cluster, client):
+
+        def joins():
+            cluster.start_worker(PYTHONPATH=str(strangers / "other"))
+            client.wait_for_workers(2, timeout=120)
+
+        with pytest.raises(relfit.InputError, match=STRANGERS["other"]):
+            relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.1, joins))

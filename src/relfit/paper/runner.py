@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import threadpoolctl
 
+from relfit.compute.schedulers import check_workers
 from relfit.util import progress as progress_bars
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.libraries import usable_cores
@@ -274,6 +275,8 @@ def _run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> _Batch:
 def _pool(executor: Any, workers: int) -> Iterator[Executor]:
     """The given executor, left open, or worker processes that are closed at the end."""
     if executor is not None:
+        if hasattr(executor, "scheduler_info"):
+            check_workers(executor)
         yield executor.get_executor() if hasattr(executor, "get_executor") else executor
         return
     # spawn: a fork would copy locks held by BLAS and CUDA threads.
