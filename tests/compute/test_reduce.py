@@ -421,10 +421,9 @@ def two_blas_threads():
 
 def test_overlapping_calls_give_blas_its_threads_back(two_blas_threads):
     """The first to come is the first to go, and the last one restores what the first one found."""
-    first, second = one_blas_thread(), one_blas_thread()
     with ExitStack() as later:
-        with first:
-            later.enter_context(second)
+        with one_blas_thread:
+            later.enter_context(one_blas_thread)
             assert set(_blas_threads()) == {1}
         assert set(_blas_threads()) == {1}
     assert _blas_threads() == two_blas_threads
@@ -439,6 +438,6 @@ def test_eight_threads_at_once_give_blas_its_threads_back(two_blas_threads, rng)
 
 
 def test_an_error_gives_blas_its_threads_back(two_blas_threads):
-    with pytest.raises(KeyboardInterrupt), one_blas_thread(), one_blas_thread():
+    with pytest.raises(KeyboardInterrupt), one_blas_thread, one_blas_thread:
         raise KeyboardInterrupt
     assert _blas_threads() == two_blas_threads

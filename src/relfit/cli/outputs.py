@@ -30,7 +30,7 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
     """
     context = click.get_current_context()
     inputs = [param for param in context.command.params if not paths.keys() & set(param.opts)]
-    for text in _texts([context.params.get(param.name or "") for param in inputs]):
+    for text in texts([context.params.get(param.name or "") for param in inputs]):
         # A file, file.npz:array, file.py:object, NAME=file.
         for part in (text, split_key(text)[0], text.rpartition(":")[0], text.partition("=")[2]):
             if os.path.isfile(part):  # noqa: PTH113  (Path.is_file raises for some texts)
@@ -48,13 +48,13 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         taken[target] = f"it is the file for {option} too"
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a parameter, which may be repeated."""
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a parameter, which may be repeated, or in several of them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _texts(part)
+            yield from texts(part)
 
 
 def say(message: str | Text) -> None:

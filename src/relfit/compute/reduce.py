@@ -24,7 +24,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -45,6 +44,7 @@ from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host
 from relfit.util.errors import BackendUnavailable, InputError
 from relfit.util.libraries import has_cuda, usable_cores
+from relfit.util.shared import Shared
 
 T = TypeVar("T")
 # Jobs that are finished together, and what to make of their products.
@@ -422,43 +422,13 @@ def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
     """The threads for blocks of this many pairs, with BLAS held at one thread."""
     threads = runtime.threads if runtime.backend.threads else 1
     pool = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
-    with pool as executor, one_blas_thread():
+    with pool as executor, one_blas_thread:
         yield executor
 
 
 _blas = cache(ThreadpoolController)
-
-
-class _OneThread:
-    """BLAS at one thread while at least one caller, in any thread, asks for it; then as it was before the first."""
-
-    def __init__(self) -> None:
-        self.lock, self.callers = threading.Lock(), 0
-        self.limits: Any = None
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.limits is None:
-                self.limits = _blas().limit(limits=1, user_api="blas")
-            self.callers += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self.lock:
-            self.callers -= 1
-            if not self.callers:
-                self.limits.restore_original_limits()
-                self.limits = None
-
-
-_one_thread = _OneThread()
-if hasattr(os, "register_at_fork"):
-    # Another thread may hold the lock at the moment of a fork, and would not be there to release it.
-    os.register_at_fork(after_in_child=lambda: setattr(_one_thread, "lock", threading.Lock()))
-
-
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Hold BLAS at one thread: blocks use every core already, and BLAS's own threads keep spinning after each call."""
-    return _one_thread
+# Blocks use every core already, and BLAS's own threads keep spinning after each call.
+one_blas_thread = Shared(lambda: cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas")))
 
 
 def _group_results(

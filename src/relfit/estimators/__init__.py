@@ -23,7 +23,7 @@ KINDS: dict[str, Kind] = {"samples": Samples(), "densities": Densities(), "targe
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
     kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
-    with one_blas_thread():
+    with one_blas_thread:
         if settings.locations is not None:
             estimates = at_locations(data, settings, settings.locations)
         elif groups is not None:

@@ -7,7 +7,6 @@ import csv
 import os
 import re
 import reprlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from relfit.compute.rows import LazyRows
 from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.files import note_read
+from relfit.util.shared import without_warnings
 from relfit.util.text import listed
 
 # The columns selected: a whole number is a position; text is a name, a position or a range of positions.
@@ -102,8 +102,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         before = path.stat()
         note_read(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with without_warnings:
             yield
         after = path.stat()
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
