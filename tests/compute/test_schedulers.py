@@ -1,6 +1,10 @@
 """Dask on real processes: the same bits, and every kind of loss is recovered from or reported in one line."""
 
+import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -238,6 +242,33 @@ def test_losses_while_recovering_from_losses(samples, expected, cluster, monkeyp
     monkeypatch.setattr(client, "scatter", lambda *_, **__: scatter(tries.clear()))
     with pytest.raises(WorkersLost, match=r"lost 5 times \(connection lost\)"):
         relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+
+
+def test_an_interrupt_of_the_client(cluster, tmp_path, rng):
+    """Ctrl-C in the middle of a run: two lines, a checkpoint, and workers without work or rows."""
+    _, client = cluster
+    for name in "rab":
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(6000, 5)))
+    script = "import sys; from relfit import cli; from relfit.compute import reduce\n"
+    script += "reduce.PATCH_ROWS = reduce.BLOCK_ROWS = 448\nsys.exit(cli.main(sys.argv[1:]))"
+    where = ["--cluster", client.scheduler.address, "--checkpoint", "run.sqlite"]
+    command = [sys.executable, "-c", script, "compare", "r.npy", "a.npy", "b.npy", *where]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "run.sqlite-wal"
+    while not log.exists() or log.stat().st_size < 50_000:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    said = (
+        r"relfit: run.sqlite holds \d+ finished parts of \d+; the same command resumes from there\s+relfit: interrupted"
+    )
+    assert re.fullmatch(said, errors.strip())
+    deadline = time.monotonic() + 30
+    while any(client.processing().values()) or any(client.run(lambda dask_worker: len(dask_worker.data)).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
