@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz clean docs pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs clean docs pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ reproduce: $(RUN) ## the paper's experiments in full, and docs/reproduction.md (
 fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, for docs/robustness.md (long)
 	$(PIP) install --editable '.[fuzz]'
 	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/robustness.md
+
+proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/robustness.md (20 minutes)
+	cd tests && ../$(BIN)/python proofs.py --docs ../docs/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration

@@ -46,11 +46,10 @@ class Cluster:
             time.sleep(0.05)
         self.port = int(json.loads(file.read_text(encoding="utf-8"))["address"].rsplit(":", 1)[1])
 
-    def start_worker(self, *options):
-        """One more worker of one thread, without a nanny that would start it again."""
-        self.workers.append(
-            self._process("worker", self.address, "--nthreads=1", "--no-nanny", "--no-dashboard", *options)
-        )
+    def start_worker(self, *options, **variables):
+        """One more worker of one thread, without a nanny that would start it again; with these variables set."""
+        given = ("--nthreads=1", "--no-nanny", "--no-dashboard", *options)
+        self.workers.append(self._process("worker", self.address, *given, **variables))
 
     def kill_worker(self, which=0):
         """kill -9."""
@@ -58,12 +57,12 @@ class Cluster:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
 
-    def _process(self, kind, *options):
+    def _process(self, kind, *options, **variables):
         more = ["--no-dashboard", "--host=127.0.0.1"] if kind == "scheduler" else []
         return subprocess.Popen(
             [sys.executable, "-m", "distributed.cli.dask_" + kind, *options, *more],
             cwd=self.folder,
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, **variables},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -85,7 +84,8 @@ def running(folder, workers=2, *options):
         for _ in range(workers):
             cluster.start_worker(*options)
         with Client(cluster.address, timeout=60) as client:
-            client.wait_for_workers(workers, timeout=120)
+            if workers:
+                client.wait_for_workers(workers, timeout=120)
             yield cluster, client
     finally:
         cluster.stop()

@@ -8,10 +8,13 @@
 ('good', [False, True])
 """
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from relfit.util import __version__
+
+TYPE_CHECKING = False
 
 # Where each public name is defined. It is imported when it is first used, so that `import relfit` is quick.
 _HOMES = {
@@ -55,6 +58,8 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from relfit.api import (
         NoisedComparison,
         compare,

@@ -225,3 +225,14 @@ def test_a_checkpoint_is_no_other_file(data, capsys):
     for other in ("--json", "--html"):
         refusal = _refused(capsys, "compare", *FILES, other, "same.db", "--checkpoint", "same.db")
         assert f"--checkpoint: cannot write 'same.db': it is the file for {other} too" in refusal
+
+
+def test_csv_on_standard_output_holds_no_control_characters(tmp_path, capsys):
+    names = ("a\x1b[31mred\x1b]0;title\x07", "b\r=1+1\u202e")
+    result = relfit.decide(relfit.JointEstimate(names, [0.1, 0.9], 0.01 * np.eye(2)), rng=0)
+    (tmp_path / "result.json").write_text(result.to_json())
+    assert main(["report", str(tmp_path / "result.json"), "--format", "csv"]) == 0
+    out = capsys.readouterr().out
+    assert not set(out) & {"\x1b", "\x07", "\r", "\u202e"}
+    assert r"a\x1b[31mred" in out
+    assert out.count("\n") == 3

@@ -87,6 +87,13 @@ def test_code_is_not_run_unless_allowed(folder, capsys):
     assert main(["rerun", "result.json", "--run-code"]) == 0
 
 
+def test_a_name_with_a_colon_is_no_code(folder, capsys):
+    assert run("--name", "gpt:v2", "--name", "own.py:x") == 0
+    capsys.readouterr()
+    assert main(["rerun", "result.json"]) == 0
+    assert capsys.readouterr().out == "Agrees: every number is the same.\n"
+
+
 def test_result_without_a_command(folder, capsys):
     """Made in Python, or written before results held their command."""
     made = compare("ref.npy", ["near.npy", "far.npy"], rng=0).to_dict()

@@ -1,5 +1,6 @@
 """Checkpoints: a killed comparison resumes where it stopped, and never with other inputs."""
 
+import re
 import resource
 import signal
 import sqlite3
@@ -149,6 +150,74 @@ def test_folder_that_does_not_exist(samples, tmp_path):
         relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=tmp_path / "no" / "run.sqlite"))
 
 
+DAMAGES = {
+    "UPDATE patches SET rows = x'00' WHERE patch = 1": 1,
+    "UPDATE patches SET rows = 'text' WHERE patch = 1": 1,
+    "UPDATE patches SET squares = 'text'": 17,
+    "UPDATE patches SET squares = 1e308 WHERE patch = 2": 1,
+    "UPDATE patches SET width = -5": 17,
+    "UPDATE patches SET columns = NULL WHERE patch = 1": 1,
+    "UPDATE patches SET rows = (SELECT rows FROM patches WHERE patch = 3) WHERE patch = 1": 1,
+    "UPDATE patches SET rows = zeroblob(length(rows)) WHERE patch = 4": 1,
+    "UPDATE patches SET checksum = CAST(x'fffe' AS TEXT) WHERE patch = 1": 1,
+    "UPDATE patches SET patch = patch + 1000000": 17,
+    "DELETE FROM patches WHERE patch = 1": 0,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_patches_are_computed_again_and_counted(damage, tmp_path, rng):
+    samples = rng.normal(size=(350, 3)), {k: rng.normal(s, 1, (350, 3)) for k, s in {"a": 0.0, "b": 0.2}.items()}
+    path, compute = tmp_path / "run.sqlite", relfit.Compute(checkpoint=tmp_path / "run.sqlite")
+    plain = relfit.compare(*samples, rng=0, compute=compute)
+    assert not any("checkpoint" in note for note in plain.warnings)
+    with sqlite3.connect(path) as file:
+        # 350 rows in 2 parts: 3 patches of each of 3 samples with itself, 4 of each model with the reference.
+        assert file.execute("SELECT count(*) FROM patches").fetchone() == (17,)
+        file.execute(damage)
+    file.close()
+    count = DAMAGES[damage]
+    again = relfit.compare(*samples, rng=0, compute=compute)
+    np.testing.assert_array_equal(again.discrepancy, plain.discrepancy)
+    np.testing.assert_array_equal(again.covariance, plain.covariance)
+    said = [note for note in again.warnings if note not in plain.warnings]
+    assert said == ([f"damaged parts of the checkpoint, computed again: {count}"] if count else [])
+    last = relfit.compare(*samples, rng=0, compute=compute)
+    if "1000000" not in damage:
+        assert last.to_json() == plain.to_json()
+
+
+@pytest.mark.parametrize("table", ["patches", "works", "run"])
+def test_a_checkpoint_without_its_tables(table, samples, tmp_path):
+    path = tmp_path / "run.sqlite"
+    relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
+    with sqlite3.connect(path) as file:
+        file.execute(f"DROP TABLE {table}")
+    file.close()
+    with pytest.raises(relfit.InputError, match=rf"^checkpoint: .* is damaged \(no such table: {table}\); delete"):
+        relfit.compare(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
+    if table != "run":
+        with pytest.raises(relfit.InputError, match="is damaged"):
+            finished_patches(path)
+
+
+def test_a_second_process_is_told_of_the_first(files):
+    """One computes, the other says so in one line at once; the first is not disturbed, and leaves one file."""
+    first = subprocess.Popen(command(files, "--json", str(files / "1.json")), stdout=subprocess.PIPE)
+    wait_for_patches(files, first)
+    first.send_signal(signal.SIGSTOP)
+    second = subprocess.run(command(files), capture_output=True, text=True, timeout=60, check=False)
+    first.send_signal(signal.SIGCONT)
+    assert second.returncode == 2
+    assert re.fullmatch(
+        r"relfit: error: checkpoint: cannot use '.*' \(another process is writing it\); wait for that process, .*\n",
+        second.stderr,
+    )
+    first.communicate(timeout=120)
+    assert first.returncode == 0
+    assert sorted(path.name for path in files.glob("run.sqlite*")) == ["run.sqlite"]
+
+
 SCRIPT = """
 import sys
 import numpy as np
@@ -175,16 +244,13 @@ def files(tmp_path, rng):
     return tmp_path
 
 
-def wait_for_patches(folder, process, fewest=3):
-    """Wait until this many patches are recorded."""
+def wait_for_patches(folder, process, size=80_000):
+    """Wait until a few patches are recorded: 14 kB each, in a log that belongs to the process."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        path = folder / "run.sqlite"
-        try:
-            if path.exists() and finished_patches(path)[0] >= fewest:
-                return
-        except (relfit.InputError, sqlite3.Error):
-            pass
+        log = folder / "run.sqlite-wal"
+        if log.exists() and log.stat().st_size >= size:
+            return
         time.sleep(0.02)
     raise AssertionError("the run ended, or recorded nothing")
 

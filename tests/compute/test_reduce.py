@@ -3,17 +3,18 @@
 import os
 import tracemalloc
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
 from multiprocessing import get_context, parent_process
 
 import numpy as np
 import pytest
 from oracle import dense
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import relfit
 from relfit.compute import backend, reduce, schedulers
 from relfit.compute.backend import Job, NumpyBackend
-from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, plan_blocks
+from relfit.compute.reduce import LocalBackend, Runtime, kernel_products, one_blas_thread, plan_blocks
 from relfit.compute.rows import mapped_rows, written_rows
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
@@ -404,3 +405,39 @@ def test_workers_use_their_device(precision, samples):
 def _place(precision):
     """The backend of a worker, as it names itself."""
     return LocalBackend(precision, fused=precision == "single").here().name
+
+
+def _blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.fixture
+def two_blas_threads():
+    with threadpool_limits(2, "blas"):
+        before = _blas_threads()
+        assert set(before) == {2}
+        yield before
+
+
+def test_overlapping_calls_give_blas_its_threads_back(two_blas_threads):
+    """The first to come is the first to go, and the last one restores what the first one found."""
+    with ExitStack() as later:
+        with one_blas_thread:
+            later.enter_context(one_blas_thread)
+            assert set(_blas_threads()) == {1}
+        assert set(_blas_threads()) == {1}
+    assert _blas_threads() == two_blas_threads
+
+
+def test_eight_threads_at_once_give_blas_its_threads_back(two_blas_threads, rng):
+    samples = rng.normal(size=(300, 2)), {name: rng.normal(size=(300, 2)) for name in "ab"}
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda _: relfit.compare(*samples, rng=0).to_json(), range(16)))
+    assert len(set(results)) == 1
+    assert _blas_threads() == two_blas_threads
+
+
+def test_an_error_gives_blas_its_threads_back(two_blas_threads):
+    with pytest.raises(KeyboardInterrupt), one_blas_thread, one_blas_thread:
+        raise KeyboardInterrupt
+    assert _blas_threads() == two_blas_threads

@@ -1,7 +1,13 @@
 """Dask on real processes: the same bits, and every kind of loss is recovered from or reported in one line."""
 
+import re
+import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -236,3 +242,73 @@ def test_losses_while_recovering_from_losses(samples, expected, cluster, monkeyp
     monkeypatch.setattr(client, "scatter", lambda *_, **__: scatter(tries.clear()))
     with pytest.raises(WorkersLost, match=r"lost 5 times \(connection lost\)"):
         relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+
+
+def test_an_interrupt_of_the_client(cluster, tmp_path, rng):
+    """Ctrl-C in the middle of a run: two lines, a checkpoint, and workers without work or rows."""
+    _, client = cluster
+    for name in "rab":
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(6000, 5)))
+    script = "import sys; from relfit import cli; from relfit.compute import reduce\n"
+    script += "reduce.PATCH_ROWS = reduce.BLOCK_ROWS = 448\nsys.exit(cli.main(sys.argv[1:]))"
+    where = ["--cluster", client.scheduler.address, "--checkpoint", "run.sqlite"]
+    command = [sys.executable, "-c", script, "compare", "r.npy", "a.npy", "b.npy", *where]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "run.sqlite-wal"
+    while not log.exists() or log.stat().st_size < 50_000:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    said = (
+        r"relfit: run.sqlite holds \d+ finished parts of \d+; the same command resumes from there\s+relfit: interrupted"
+    )
+    assert re.fullmatch(said, errors.strip())
+    deadline = time.monotonic() + 30
+    while any(client.processing().values()) or any(client.run(lambda dask_worker: len(dask_worker.data)).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory):
+    """Folders for PYTHONPATH, each with another relfit: none, a broken one, and one of another version."""
+    folder, package = tmp_path_factory.mktemp("strangers"), Path(relfit.__file__).parent
+    for kind in ("none", "broken", "other"):
+        shutil.copytree(package, folder / kind / "relfit", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "none/relfit/__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'relfit'\")")
+    (folder / "broken/relfit/compute/reduce.py").unlink()
+    (folder / "other/relfit/util/__init__.py").write_text('__version__ = "0.0.7"')
+    return folder
+
+
+STRANGERS = {
+    "none": r"cannot load relfit \(ModuleNotFoundError: No module named 'relfit'\); install relfit",
+    "broken": r"cannot load relfit \(.*No module named 'relfit.compute.reduce'\); install relfit",
+    "other": r"has relfit 0.0.7, and answers may differ; install relfit",
+}
+
+
+def test_workers_with_another_relfit_are_refused_before_any_work(samples, strangers, tmp_path):
+    with running(tmp_path, 0) as (cluster, client):
+        for kind, words in STRANGERS.items():
+            cluster.start_worker(PYTHONPATH=str(strangers / kind))
+            client.wait_for_workers(1, timeout=120)
+            with pytest.raises(relfit.InputError, match=rf"^executor: worker tcp://.* {words}"):
+                relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client))
+            assert not any(client.run(lambda dask_worker: dask_worker.state.executed_count).values())
+            cluster.kill_worker()
+            while client.nthreads():
+                time.sleep(0.05)
+
+
+def test_a_worker_with_another_relfit_that_comes_later(samples, strangers, tmp_path):
+    with running(tmp_path, 1) as (cluster, client):
+
+        def joins():
+            cluster.start_worker(PYTHONPATH=str(strangers / "other"))
+            client.wait_for_workers(2, timeout=120)
+
+        with pytest.raises(relfit.InputError, match=STRANGERS["other"]):
+            relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.1, joins))

@@ -39,7 +39,7 @@ def test_workflows_are_well_formed(path):
         assert set(job.get("needs", "").split()) <= set(workflow["jobs"])
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step), (name, step)
-            assert re.fullmatch(r"[\w.-]+/[\w.-]+@(v\d+|release/v1)", step.get("uses", "actions/checkout@v4"))
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}"))
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -61,7 +61,7 @@ def test_a_release_needs_no_password():
     path = ROOT / ".github" / "workflows" / "release.yml"
     workflow = _read(path)
     assert workflow[True] == {"push": {"tags": ["v*"]}}
-    assert workflow["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    assert workflow["jobs"]["publish"]["permissions"] == {"id-token": "write", "attestations": "write"}
     assert workflow["jobs"]["publish"]["needs"] == "build"
     assert "secrets." not in path.read_text(encoding="utf-8")
 
@@ -96,3 +96,15 @@ def test_the_shell_can_complete_commands(typed, offered, monkeypatch, capsys):
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_documented_completion_lines_are_clicks(shell):
     assert f"_RELFIT_COMPLETE={shell}_source relfit" in (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+
+
+def test_every_action_is_pinned_to_a_commit():
+    """A tag or a branch can be moved to other code by whoever owns it, a commit cannot."""
+    used = [
+        line.partition("uses:")[2].strip()
+        for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "uses:" in line
+    ]
+    assert len(used) >= 10
+    assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)] == []

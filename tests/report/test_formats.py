@@ -30,6 +30,17 @@ def test_csv_holds_the_rows_exactly(make, odd):
         assert list(read[0]) == list(result.rows()[0])
 
 
+@pytest.mark.parametrize("name", ["x\r=1+1", "\r=1+1", "x\r\n=1+1", "x\n=1+1", '"\r"=1', "x,\r"])
+def test_csv_keeps_a_name_in_one_cell(name):
+    """A lone carriage return ends a row for most readers; what follows it would be a cell of its own, and a formula."""
+    result = relfit.decide(relfit.JointEstimate((name, "b"), [0.1, 0.9], 0.01 * np.eye(2)), rng=0)
+    text = to_csv(result)
+    read = list(csv.reader(io.StringIO(text, newline="")))
+    assert len(read) == 3
+    assert [row[0] for row in read[1:]] == ["'" + name if name.startswith("\r") else name, "b"]
+    assert not any(line.startswith("=") for line in re.sub(r'"(?:[^"]|"")*"', "", text).splitlines())
+
+
 def test_markdown_is_one_table(odd):
     lines = to_markdown(odd).splitlines()
     assert len(lines) == 2 + len(odd.names)

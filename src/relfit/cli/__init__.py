@@ -1,17 +1,96 @@
 """The command line. Nothing is imported before `main` runs, so that an interrupt at any moment is one quiet line."""
 
-import sys
-from collections.abc import Sequence
+from __future__ import annotations
 
-INTERRUPTED = 130
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO, Any
+
+# What ends a command early: Ctrl-C, a cancelled job, a closed terminal.
+_SIGNALS: dict[str, Any] = {"SIGINT": signal.default_int_handler, "SIGTERM": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
+INTERNAL_ERROR = 70
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    signals = _Signals()
     try:
-        from relfit.cli.commands import run
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            # Closed by whoever started us: nobody reads what is written.
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (open until the end)
+        from relfit.cli.commands import load, run
 
+        load(args)
+        signals.importing = False
         return run(args)
-    except KeyboardInterrupt:
-        print("relfit: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    except BaseException as error:
+        # Libraries turn an interrupt into errors of their own.
+        if signals.came or isinstance(error, KeyboardInterrupt):
+            return _ended(signals.came or signal.SIGINT)
+        if not isinstance(error, Exception):
+            raise
+        from traceback import format_exc
+
+        # A defect must not look like status 1, the verdict of --gate.
+        complain(format_exc().rstrip())
+        return INTERNAL_ERROR
+    finally:
+        signals.restore()
+
+
+class _Signals:
+    """Signals as KeyboardInterrupt, so that what was started is ended and what was written temporarily is removed.
+
+    While `importing` there is nothing to clean up, and modules that are half imported would complain: the process ends
+    at once. Only the main thread may set handlers, and a signal that is ignored, as under nohup, stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.importing, self.came = True, 0
+        usual = {getattr(signal, name): handler for name, handler in _SIGNALS.items() if hasattr(signal, name)}
+        self.replaced = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
+        try:
+            for number in self.replaced:
+                signal.signal(number, self._stop)
+        except ValueError:  # Not in the main thread.
+            self.replaced = {}
+
+    def restore(self) -> None:
+        for number, handler in self.replaced.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: Any) -> None:
+        if self.importing:
+            os._exit(_ended(number))
+        self.came = self.came or number
+        raise KeyboardInterrupt
+
+
+def _ended(number: int) -> int:
+    """Say that a signal ended the command; the exit status that shells give it."""
+    complain("relfit: interrupted" if number == signal.SIGINT else f"relfit: ended by {signal.Signals(number).name}")
+    return 128 + number
+
+
+def complain(line: str) -> None:
+    """Print to standard error, if anybody listens."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        to_nowhere(sys.stderr)
+
+
+def to_nowhere(stream: IO[str]) -> None:
+    """Let a stream that cannot be written lead nowhere: Python would report it a second time when it exits."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except OSError:
+        return

@@ -1,24 +1,26 @@
 """The list of commands, and how their errors are shown.
 
 A command called "name" is the function ``name_command`` in a file of this folder. Exit status: 0 done, 1 a negative
-answer (the gated model is worse), 2 bad input, 70 a defect of relfit, 130 interrupted.
+answer (the gated model is worse), 2 bad input, 70 a defect of relfit, 130 interrupted, 129 and
+143 ended by SIGHUP and SIGTERM.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import cast
 
 import click
 
+from relfit.cli import complain
 from relfit.util import __version__
 from relfit.util.errors import RelfitError
+from relfit.util.files import forget_read
 from relfit.util.text import visible
 
-DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
+DONE, BAD_INPUT = 0, 2
 # In the order of the help page, and the files of those that are not in one of their own name.
 COMMANDS = (
     *("compare", "losses", "evals", "pair", "plan", "report", "rerun", "features", "demo", "reproduce"),
@@ -54,19 +56,22 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+def load(args: Sequence[str] | None = None) -> None:
+    """Import the command; the first one typed, because click answers an interrupt with an empty line of its own."""
+    for name in [name for name in _typed(args)[:1] if name in COMMANDS]:
+        importlib.import_module(f"relfit.cli.{FILES.get(name, name)}")
+
+
 def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show "²" shows "?" instead.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    forget_read()
     try:
-        # The command as it was typed, for results and reports to show.
-        typed = list(sys.argv[1:] if args is None else args)
-        if typed and typed[0] in COMMANDS:
-            # Imported here, because click answers an interrupt with an empty line of its own.
-            importlib.import_module(f"relfit.cli.{FILES.get(typed[0], typed[0])}")
-        status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=typed)
+        # The command as it was typed is for results and reports to show.
+        status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=_typed(args))
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
@@ -80,11 +85,12 @@ def run(args: Sequence[str] | None = None) -> int:
         return _refuse(f"{error.filename or 'operating system'}: {error.strerror or error}")
     except click.Abort:
         raise KeyboardInterrupt from None
-    except Exception:  # noqa: BLE001  (a defect must not look like status 1, the verdict of --gate)
-        traceback.print_exc()
-        return INTERNAL_ERROR
+
+
+def _typed(args: Sequence[str] | None) -> list[str]:
+    return list(sys.argv[1:] if args is None else args)
 
 
 def _refuse(message: str) -> int:
-    print(f"relfit: error: {visible(message)}", file=sys.stderr)
+    complain(f"relfit: error: {visible(message)}")
     return BAD_INPUT

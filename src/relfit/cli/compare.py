@@ -62,7 +62,7 @@ def compare_command(
     check_inputs(reference, models)
     check_gate(params["gate"], params["against"], named)
     outputs = {"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}
-    check_outputs({**outputs, "--checkpoint": params["checkpoint"]}, [reference, *models])
+    check_outputs({**outputs, "--checkpoint": params["checkpoint"]})
     _check_items(html_path, params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
     test = options.select_test(params["test"], params["select_fraction"])
@@ -110,7 +110,7 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
 
     named = named_models([a, b], params["name"])
     check_inputs(reference, [a, b])
-    check_outputs({"--json": json_path, "--checkpoint": params["checkpoint"]}, [reference, a, b])
+    check_outputs({"--json": json_path, "--checkpoint": params["checkpoint"]})
     inputs = read_inputs(reference, named, params)
     with running(params) as executor:
         settings = {"test": params["test"], "groups": inputs.groups, **options.comparing_options(params, executor)}

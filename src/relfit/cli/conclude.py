@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from relfit.cli import complain
 from relfit.cli.outputs import say, say_written, shell_command, typed_command, write_json
 from relfit.cli.sections import opt, section
 from relfit.results.comparison import Comparison
@@ -79,7 +79,7 @@ def conclude(
     if not quiet:
         say_written(JUnit=junit_path)
     if verdict is not None and verdict.failed:
-        print(f"relfit: gate: {gate_words(result, verdict)}", file=sys.stderr)
+        complain(f"relfit: gate: {gate_words(result, verdict)}")
     elif verdict is not None and not quiet:
         say(gate_sentence(result, verdict))
     # The page comes last: if it fails, the verdict has been printed.

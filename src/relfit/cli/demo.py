@@ -112,7 +112,7 @@ def demo_command(html_path: str, seed: int) -> int:
     from relfit.report.text import styled
     from relfit.report.words import error_words
 
-    check_outputs({"--html": html_path}, [])
+    check_outputs({"--html": html_path})
     result = run(seed)
     reference, models = problem(seed)
     # The rows as images of 8 × 8 pixels.

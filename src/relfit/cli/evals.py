@@ -71,7 +71,7 @@ def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | N
         raise InputError(f"--name: expected one for each of the {len(runs)} RUNS, got {len(names)}")
     if len(set(names)) < len(names):
         raise InputError("--name: expected different names, got one of them twice")
-    check_outputs({"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}, runs)
+    check_outputs({"--json": json_path, "--html": html_path, "--junit": params["junit_path"]})
     paths: Any = dict(zip(map(valid_text, names), runs, strict=True)) if names else runs
     evals = read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
     if params["lower_is_better"]:

@@ -57,7 +57,7 @@ def features_command(source: str, model: str, output: str, **settings: Any) -> i
     interrupt the same command resumes where it stopped. Nothing is downloaded.
     """
     names = os.path.splitext(output)[0] + ".names.txt"  # noqa: PTH122  (only the ending changes)
-    check_outputs({"--output": output, "names of --output": names}, [source])
+    check_outputs({"--output": output, "names of --output": names})
     result = extract_features(source, model, output, **settings)
     say(f"{result.path}: {result.rows} rows of {result.dim} features ({model}); names in {result.names_path}")
     if result.resumed:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.cli import complain
 from relfit.cli.outputs import valid_text
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
 from relfit.data.files.base import NoSuchColumn
@@ -73,7 +74,7 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
         for sample, x in named.items():
             if isinstance(x, np.ndarray) and x.ndim:
                 size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
-                print(f"relfit: {sample}: {size}", file=sys.stderr)
+                complain(f"relfit: {sample}: {size}")
     return inputs
 
 

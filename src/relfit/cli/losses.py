@@ -81,7 +81,7 @@ def losses_command(table: str, json_path: str | None, html_path: str | None, **p
     --model and --score a row for each model and item. Items that some model has no score for are left out.
     """
     outputs = {"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}
-    check_outputs(outputs, [table])
+    check_outputs(outputs)
     if params["label"] is not None and params["model"] is None:
         raise InputError("--label: expected with --model and --score, in a table with a row for each model and item")
     columns = {name: params[name] for name in COLUMNS}

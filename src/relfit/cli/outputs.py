@@ -6,40 +6,55 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from relfit.cli import to_nowhere
 from relfit.data.files import split_key
 from relfit.util.errors import InputError
-from relfit.util.files import write_text_atomic
+from relfit.util.files import note_read, was_read, write_text_atomic
 from relfit.util.text import visible
 
 
-def check_outputs(paths: Mapping[str, str | None], inputs: Sequence[str]) -> None:
+def check_outputs(paths: Mapping[str, str | None]) -> None:
     """Refuse outputs that cannot be written, before the work is done rather than after it.
 
-    `paths` maps an option such as "--json" to its file; --json may be "-", which is standard output. The inputs may not
-    be overwritten.
+    `paths` maps an option such as "--json" to its file; --json may be "-", which is standard output. Whatever else was
+    typed may name an input, which is not to be written over; files that only show when a folder is read are known to
+    `write_bytes_atomic`.
     """
-    taken = {
-        os.path.realpath(part): "an input"
-        for text in inputs
-        for part in (text, split_key(text)[0], text.rpartition(":")[0] or text)
-    }
+    context = click.get_current_context()
+    inputs = [param for param in context.command.params if not paths.keys() & set(param.opts)]
+    for text in texts([context.params.get(param.name or "") for param in inputs]):
+        # A file, file.npz:array, file.py:object, NAME=file.
+        for part in (text, split_key(text)[0], text.rpartition(":")[0], text.partition("=")[2]):
+            if os.path.isfile(part):  # noqa: PTH113  (Path.is_file raises for some texts)
+                note_read(part)
+    taken: dict[str, str] = {}
     for option, path in paths.items():
         if path is None or (option, path) == ("--json", "-"):
             continue
         if path == "-":
             raise InputError(f"{option}: expected a file name, got '-'; only --json can go to standard output")
         target = os.path.realpath(path)
-        problem = f"it is {taken[target]} too" if target in taken else _obstacle(Path(target))
+        problem = "it is an input too" if was_read(target) else taken.get(target) or _obstacle(Path(target))
         if problem:
             raise InputError(f"{option}: cannot write {path!r}: {problem}")
-        taken[target] = f"the file for {option}"
+        taken[target] = f"it is the file for {option} too"
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a parameter, which may be repeated, or in several of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from texts(part)
 
 
 def say(message: str | Text) -> None:
@@ -96,10 +111,7 @@ def _write(data: str | bytes) -> None:
         click.echo(data, nl=False, color=True)
         sys.stdout.flush()
     except OSError as error:
-        # Python flushes what is left when it exits, and would report the same error a second time.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        to_nowhere(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             raise InputError(f"standard output: cannot be written: {error.strerror}") from None
 

@@ -85,7 +85,7 @@ def plan_command(
     form = "png" if plot_path is None else plot_path.rpartition(".")[2].lower()
     if form not in PICTURES:
         raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
-    check_outputs({"--json": json_path, "--plot": plot_path}, [reference or "", *models])
+    check_outputs({"--json": json_path, "--plot": plot_path})
     fractions = dict.fromkeys(options.SPLITTING, params["select_fraction"])
     chosen = [options.select_test(name, fractions.get(name)) for name in params["test"] or TESTS]
     pilot, notes = (_assumed(params), ()) if params["gap"] else _measured(reference, models, params)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 import numpy as np
 
 from relfit.cli.inputs import named_models, names_object, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command
+from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command, texts
 from relfit.cli.sections import HTML, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
 from relfit.data.evals import read_evals
@@ -23,6 +22,8 @@ from relfit.data.losses import loss_table
 from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
+from relfit.util.files import note_read, temporary_folder
+from relfit.util.text import visible
 
 REFERENCE = "reference"
 # What --format prints; "text" is the table as compare prints it.
@@ -30,7 +31,7 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     "text": str,
     "latex": Comparison.to_latex,
     "markdown": Comparison.to_markdown,
-    "csv": lambda comparison: comparison.to_csv().rstrip("\n"),
+    "csv": lambda comparison: "\n".join(map(visible, comparison.to_csv().rstrip("\n").split("\n"))),
     "methods": Comparison.methods_text,
     "bibtex": lambda comparison: comparison.methods_text(cite="bibtex"),
 }
@@ -93,7 +94,7 @@ def report_command(
     With what was compared too, the page shows where models and data differ: the reference and the models in their
     order, the table of scores, or the logs.
     """
-    check_outputs({"--html": html_path}, [result, *data])
+    check_outputs({"--html": html_path})
     comparison = read_result(result)
     rows: Any = None
     if data and comparison.measure == "loss":
@@ -165,6 +166,7 @@ def read_items(pairs: Sequence[str], field: str | None, files: Mapping[str, str]
         items = {item.name: item.content for item in list_items(source, "images" if images else "text", field=field)}
         rows = split_key(files[name])[0]
         listed = rows.with_name(f"{rows.stem}.names.txt")
+        note_read(listed)
         kept = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else list(items)
         contents[name] = [items[item] for item in kept] if set(kept) <= set(items) else list(items.values())
     return contents
@@ -188,10 +190,10 @@ def rerun_command(context: click.Context, result: str, run_code: bool) -> int:
     if the answer differs, 2 if the files do.
     """
     before = read_result(result)
-    arguments = _command(result, before, run_code)
-    _check_harmless(context, result, arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        out = str(Path(folder) / "result.json")
+    arguments = _command(result, before)
+    _check_harmless(context, result, arguments, run_code)
+    with temporary_folder() as folder:
+        out = str(folder / "result.json")
         # Before the other arguments: after a "--" among them it would be taken for file names.
         typed = [arguments[0], "--json", out, *arguments[1:]]
         with redirect_stdout(io.StringIO()):
@@ -254,20 +256,16 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def _command(path: str, result: Comparison, run_code: bool) -> list[str]:
+def _command(path: str, result: Comparison) -> list[str]:
     if not result.command:
         raise InputError(f"{path}: holds no command to repeat: it was made in Python, or by an older version of relfit")
     if result.command[0] not in _REPEATABLE:
         raise InputError(f"{path}: expected a result of relfit compare, got one of relfit {result.command[0]!r:.40}")
-    arguments = without_outputs(result.command)
-    objects = [argument for argument in arguments[1:] if names_object(argument)]
-    if objects and not run_code:
-        raise InputError(f"{path}: would run the code of {objects[0]!r}; if you trust the file, add --run-code")
-    return arguments
+    return without_outputs(result.command)
 
 
-def _check_harmless(context: click.Context, path: str, arguments: Sequence[str]) -> None:
-    """Refuse a command that would write files or call a cluster, with options that only click can tell from values."""
+def _check_harmless(context: click.Context, path: str, arguments: Sequence[str], run_code: bool) -> None:
+    """Refuse a command that would write files, call a cluster or run code: only click tells options from values."""
     group = context.find_root().command
     command = group.get_command(context, arguments[0]) if isinstance(group, click.Group) else None
     if command is None:
@@ -277,6 +275,11 @@ def _check_harmless(context: click.Context, path: str, arguments: Sequence[str])
     if forbidden:
         option = f"--{forbidden[0].removesuffix('_path')}"
         raise InputError(f"{path}: its command asks for {option}, which no recorded command does; nothing was run")
+    # Only inputs are loaded, never what an option says: a model may be called a:v2.
+    inputs = [params[param.name] for param in command.params if isinstance(param, click.Argument) and param.name]
+    objects = [text for text in texts(inputs) if names_object(text)]
+    if objects and not run_code:
+        raise InputError(f"{path}: would run the code of {objects[0]!r}; if you trust the file, add --run-code")
 
 
 def _digests(result: Comparison) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ def reproduce_command(name: str, quick: bool, out: str | None, docs: str | None,
 
     if quick and docs is not None:
         raise InputError("--docs: the page is made of full runs; leave out --quick")
-    check_outputs({"--docs": docs}, [])
+    check_outputs({"--docs": docs})
     data, features = (Path(params[option]) if params[option] else None for option in ("data", "features"))
     data_options = DataOptions(data, features, params["download"])
     experiments = named(name)

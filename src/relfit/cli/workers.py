@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -15,9 +12,11 @@ from multiprocessing import active_children, get_context
 from typing import Any
 from urllib.parse import urlsplit
 
+from relfit.cli import complain
 from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
+from relfit.util.workers import start_worker
 
 # Pairs of short rows that take about as long as the start of a process.
 FEW_PAIRS = 2e8
@@ -41,7 +40,7 @@ def running(params: dict[str, Any]) -> Iterator[Any]:
                 state = f"{checkpoint} holds {done} finished parts of {known}"
             except RelfitError:
                 state = f"{checkpoint} could not be read"
-            print(f"relfit: {state}; the same command resumes from there", file=sys.stderr)
+            complain(f"relfit: {state}; the same command resumes from there")
         raise
 
 
@@ -71,30 +70,14 @@ class _Processes(ProcessPoolExecutor):
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes; an error or a signal ends them at once, without waiting for their work."""
-    # SIGTERM, which a cancelled job gets, becomes an exception, so that the processes end too. Only the main thread may
-    # set handlers, and a signal that is ignored, as under nohup, stays ignored.
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    main = threading.current_thread() is threading.main_thread()
-    handled = [number for number in numbers if main and signal.getsignal(number) == signal.SIG_DFL]
-    for number in handled:
-        signal.signal(number, _exit)
-    try:
-        # An interrupt at the terminal reaches every process; the main process handles it.
-        with _Processes(workers, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-            try:
-                yield pool
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in active_children():
-                    process.terminate()
-                raise
-    finally:
-        for number in handled:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _exit(number: int, _frame: Any) -> None:
-    raise SystemExit(128 + number)
+    with _Processes(workers, get_context("spawn"), start_worker) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                process.terminate()
+            raise
 
 
 @contextmanager

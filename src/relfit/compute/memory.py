@@ -10,7 +10,6 @@ import os
 import re
 import reprlib
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relfit.util.errors import InputError
+from relfit.util.files import temporary_folder
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
@@ -58,8 +58,8 @@ class Budget:
 def budget_of(memory: Any) -> Iterator[Budget]:
     """The budget with a folder of its own, which is removed at the end."""
     total = parse_memory(memory)
-    with tempfile.TemporaryDirectory(prefix="relfit-", ignore_cleanup_errors=True) as folder:
-        yield Budget(total, Path(folder), memory)
+    with temporary_folder() as folder:
+        yield Budget(total, folder, memory)
 
 
 def parse_memory(memory: Any) -> int:

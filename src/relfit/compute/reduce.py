@@ -44,6 +44,7 @@ from relfit.kernels.base import Kernel
 from relfit.util.arrays import Array, host
 from relfit.util.errors import BackendUnavailable, InputError
 from relfit.util.libraries import has_cuda, usable_cores
+from relfit.util.shared import Shared
 
 T = TypeVar("T")
 # Jobs that are finished together, and what to make of their products.
@@ -421,16 +422,13 @@ def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
     """The threads for blocks of this many pairs, with BLAS held at one thread."""
     threads = runtime.threads if runtime.backend.threads else 1
     pool = local_executor(pairs, threads) if runtime.executor is None else nullcontext(runtime.executor)
-    with pool as executor, one_blas_thread():
+    with pool as executor, one_blas_thread:
         yield executor
 
 
 _blas = cache(ThreadpoolController)
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Hold BLAS at one thread: blocks use every core already, and BLAS's own threads keep spinning after each call."""
-    return cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas"))
+# Blocks use every core already, and BLAS's own threads keep spinning after each call.
+one_blas_thread = Shared(lambda: cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas")))
 
 
 def _group_results(

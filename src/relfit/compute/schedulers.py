@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import pickle
-import tempfile
+import pkgutil
 import time
 import uuid
 from collections import deque
@@ -27,8 +27,11 @@ from typing import Any, TypeVar
 
 from relfit.compute.backend import BLOCKS_IN_FLIGHT
 from relfit.compute.rows import StoredRows, mapped_rows, parts, seen_here, written_rows
+from relfit.util import __version__
 from relfit.util.errors import InputError, RelfitError, WorkersLost
+from relfit.util.files import temporary_folder
 from relfit.util.libraries import has_cuda, usable_cores
+from relfit.util.text import first_line
 
 T = TypeVar("T")
 
@@ -167,8 +170,8 @@ class ProcessScheduler:
                 "imported, or threads"
             ) from None
         in_flight = 2 * int(getattr(self.executor, "_max_workers", None) or usable_cores()) + 2
-        with tempfile.TemporaryDirectory(prefix="relfit-") as folder:
-            files = [_in_file(source, Path(folder)) for source in sources]
+        with temporary_folder() as folder:
+            files = [_in_file(source, folder) for source in sources]
 
             def submit(task: Task) -> Future[Any]:
                 try:
@@ -201,8 +204,9 @@ class DaskScheduler:
         return False
 
     def results(self, tasks: Sequence[Task], sources: Sequence[Any]) -> Generator[Any]:
+        check_workers(self.client)
         _check_memory(self.client, tasks, sources)
-        run = _DaskRun(self.client, sources)
+        run = _DaskRun(self.client, sources, set(_workers(self.client)))
         with closing(in_order(tasks, _Submission, run.in_flight, run.first_result, run.cancel)) as finished:
             for _, result in finished:
                 yield result
@@ -221,14 +225,18 @@ class _Submission:
 
 @dataclass
 class _DaskRun:
-    """One run on a cluster; `sent` are the sources as its workers get them."""
+    """One run on a cluster; `sent` are the sources as its workers get them, `known` the workers that were checked."""
 
     client: Any
     sources: Sequence[Any]
+    known: set[str] = field(default_factory=set)
     sent: list[Any] = field(default_factory=list)
 
     def in_flight(self) -> int:
-        return 2 * max(1, sum(int(worker["nthreads"]) for worker in _workers(self.client).values())) + 2
+        workers = _workers(self.client)
+        check_workers(self.client, workers.keys() - self.known)
+        self.known |= workers.keys()
+        return 2 * max(1, sum(int(worker["nthreads"]) for worker in workers.values())) + 2
 
     def first_result(self, submissions: Sequence[_Submission]) -> Any:
         """Submit what is new or was lost, and wait for the first task. After a loss, everything is submitted again."""
@@ -273,6 +281,7 @@ class _DaskRun:
             if time.monotonic() - start > WORKER_TIMEOUT:
                 raise _no_workers()
             time.sleep(POLL_INTERVAL / 4)
+        self.in_flight()  # Workers that have come meanwhile are checked.
         files = {k: mapped_rows(rows) for k, rows in enumerate(self.sources) if not isinstance(rows, StoredRows)}
         mapped = [rows for rows in files.values() if rows is not None]
         with _losses():
@@ -337,6 +346,25 @@ def _all_idle(client: Any) -> bool:
         tasks = client.processing().values()
         return bool(tasks) and not any(tasks)
     return False
+
+
+def check_workers(client: Any, addresses: Iterable[str] | None = None) -> None:
+    """Refuse workers, by default all, with no relfit or with another version of it, whose answer may differ."""
+    asked = None if addresses is None else list(addresses)
+    if asked == []:
+        return
+    for name in ("relfit.util:__version__", "relfit.compute.reduce:patch_sums"):
+        answers: dict[str, Any] = {}
+        with contextlib.suppress(OSError, TimeoutError):  # A worker that is lost is noticed later.
+            # A function of Python itself, which every worker has.
+            answers = client.run(pkgutil.resolve_name, name, workers=asked, on_error="return")
+        for address, answer in answers.items():
+            advice = f"install relfit {__version__} there, as it is here"
+            if isinstance(answer, Exception) and not isinstance(answer, OSError | TimeoutError):
+                why = f"{type(answer).__name__}: {first_line(answer)}"
+                raise InputError(f"executor: worker {address} cannot load relfit ({why}); {advice}")
+            if isinstance(answer, str) and answer != __version__:
+                raise InputError(f"executor: worker {address} has relfit {answer}, and answers may differ; {advice}")
 
 
 def _check_memory(client: Any, tasks: Sequence[Task], sources: Sequence[Any]) -> None:

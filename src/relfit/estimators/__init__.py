@@ -29,7 +29,7 @@ KINDS: dict[str, Kind] = {
 def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     """D and V of every distinct model, in the order of `data.models`."""
     kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
-    with one_blas_thread():
+    with one_blas_thread:
         if settings.locations is not None:
             estimates = at_locations(data, settings, settings.locations)
         elif groups is not None:
@@ -90,6 +90,9 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     if close:
         fit = "fit" if len(close) > 1 else "fits"
         notes.append(f"{listed(close)} {fit} so well that real differences may be missed")
+    checkpoint = settings.runtime.checkpoint
+    if checkpoint is not None and checkpoint.damaged:
+        notes.append(f"damaged parts of the checkpoint, computed again: {checkpoint.damaged}")
     if settings.dependence == "independent" and settings.estimator.name == "complete":
         notes += _near_copies(joint)
     return notes

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from relfit.util.errors import BackendUnavailable, InputError
 from relfit.util.libraries import has_cuda
+from relfit.util.shared import without_warnings
 
 Kind = Literal["images", "text"]
 Features = NDArray[np.float32]
@@ -168,9 +168,7 @@ def read_state(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"weights: expected a file, got {str(path)!r}")
     try:
-        with warnings.catch_warnings():
-            # torch warns of what it then refuses.
-            warnings.simplefilter("ignore")
+        with without_warnings:  # torch warns of what it then refuses
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = " ".join(str(error).split())[:120]

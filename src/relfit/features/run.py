@@ -29,7 +29,7 @@ CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE batches (start INTEGER PRIMARY KEY, digests TEXT NOT NULL, broken TEXT NOT NULL, rows BLOB NOT NULL)
 """
 # The number is "rfea".
-PARTIAL = Format("output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True)
+PARTIAL = Format("output", "a partial file of relfit", 0x72666561, 0, _CREATE, exclusive=True, wal=False)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resu
         raise InputError(f"expected at least one item that can be decoded, all {len(items)} are broken")
     names_path = target.with_name(f"{target.stem}.names.txt")
     write_text_atomic(names_path, "".join(f"{visible(name)}\n" for name in names))
-    with open_atomic(target, "output") as stream:
+    with open_atomic(target, "output", keep_inputs=False) as stream:
         header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), dim)}
         np.lib.format.write_array_header_1_0(stream, header)
         for batch in partial.batches():

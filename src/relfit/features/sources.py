@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from typing import Any
 from relfit.data.files.base import check_plain
 from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
-from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
+from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
+from relfit.util.shared import without_warnings
 from relfit.util.text import is_text
 
 # A tiny file that claims many pixels keeps a decoder busy for long: an image of more than LARGE_PIXELS may have at most
@@ -64,6 +64,8 @@ def list_items(
     items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or "text")
     if not items:
         raise InputError(f"{path}: expected at least one text, got none")
+    for file in {item.content for item in items if isinstance(item.content, Path)} or {path}:
+        note_read(file)
     return tuple(items[:limit])
 
 
@@ -132,12 +134,10 @@ def decode(name: str, payload: bytes) -> Any:
     """
     image_module = library("PIL.Image", "pip install pillow")
     try:
-        with warnings.catch_warnings():
-            # Pillow's own bomb warning comes at its own limit; ours is below, on the size in the header.
-            warnings.simplefilter("ignore")
-            with image_module.open(io.BytesIO(payload), formats=IMAGE_FORMATS) as image:
-                _refuse_unusable(name, image, len(payload))
-                return image.convert("RGB")
+        # Pillow's own bomb warning comes at its own limit; ours is below, on the size in the header.
+        with without_warnings, image_module.open(io.BytesIO(payload), formats=IMAGE_FORMATS) as image:
+            _refuse_unusable(name, image, len(payload))
+            return image.convert("RGB")
     except (InputError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001  (a damaged file makes its decoder raise anything)

@@ -13,9 +13,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,11 +23,13 @@ from typing import Any, NamedTuple
 
 import threadpoolctl
 
+from relfit.compute.schedulers import check_workers
 from relfit.util import progress as progress_bars
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.libraries import usable_cores
 from relfit.util.progress import Progress
 from relfit.util.sqlite import Database, Format
+from relfit.util.workers import start_worker
 
 _CREATE = """
 CREATE TABLE trials (
@@ -275,6 +275,8 @@ def _run_batch(function: Trial, setting: str, seeds: Sequence[int]) -> _Batch:
 def _pool(executor: Any, workers: int) -> Iterator[Executor]:
     """The given executor, left open, or worker processes that are closed at the end."""
     if executor is not None:
+        if hasattr(executor, "scheduler_info"):
+            check_workers(executor)
         yield executor.get_executor() if hasattr(executor, "get_executor") else executor
         return
     # spawn: a fork would copy locks held by BLAS and CUDA threads.
@@ -286,20 +288,12 @@ def _pool(executor: Any, workers: int) -> Iterator[Executor]:
 
 
 def _start_worker() -> None:
-    """One thread per worker; the parent handles Ctrl-C; a worker never outlives its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """One thread per worker."""
+    start_worker()
     # The limits hold for libraries loaded by now, the variables for those that a trial loads later.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     threadpoolctl.threadpool_limits(1)
-
-    def exit_with_parent() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 @contextmanager

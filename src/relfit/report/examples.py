@@ -16,7 +16,7 @@ from relfit.report.recall import Recalled
 from relfit.report.witness import Differing, Side, strongest
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
-from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS
+from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
 from relfit.util.text import visible
 
 REFERENCE = "reference"
@@ -51,6 +51,8 @@ def check_items(items: Any, recalled: Recalled) -> Items:
         if name not in sizes:
             raise InputError(f"items: expected {REFERENCE!r} or the name of a model with a sample, got {name!r}")
     check_counts(items, sizes)
+    for item in (item for listed in items.values() for item in listed if isinstance(item, os.PathLike)):
+        note_read(item)
     return items
 
 

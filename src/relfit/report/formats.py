@@ -6,11 +6,11 @@ The paragraph is true for the settings used, and followed by the references that
 from __future__ import annotations
 
 import csv
-import io
 import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from types import SimpleNamespace
 
 from relfit.kernels.standard import Gaussian
 from relfit.report.text import table
@@ -119,14 +119,15 @@ def to_csv(comparison: Comparison) -> str:
     a,0.1,0.1,0.0,1.0,0.0,1.0,False,,True,best of the sample,
     """
     rows = comparison.rows()
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    lines: list[str] = []
+    # With this end of a line, a cell that holds either of its characters is put in quotes.
+    writer = csv.DictWriter(SimpleNamespace(write=lines.append), list(rows[0]), lineterminator="\r\n")
     writer.writeheader()
     for row in rows:
         cells = {key: "; ".join(value) if isinstance(value, tuple) else value for key, value in row.items()}
         formulas = {key for key, cell in cells.items() if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS)}
         writer.writerow({key: f"'{cell}" if key in formulas else cell for key, cell in cells.items()})
-    return out.getvalue()
+    return "".join(line.removesuffix("\r\n") + "\n" for line in lines)
 
 
 def latex_text(text: str) -> str:

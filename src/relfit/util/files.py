@@ -1,10 +1,13 @@
-"""Files: written so that a reader finds the old contents or the new, never half; and which images are opened."""
+"""Files: written so that a reader finds the old contents or the new, never half; inputs are never written over."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import shutil
+import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,37 +15,106 @@ from typing import BinaryIO
 
 from relfit.util.errors import InputError
 
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file cannot be removed anyway.
+    fcntl = None  # type: ignore[assignment]
+
 # Image files: only formats that Pillow decodes itself (EPS, for example, would start another program), and at most so
 # many pixels, because a small file may unpack to gigabytes; no image that a model makes comes near this size.
 IMAGE_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 100_000_000
 
 
+# The files that were read, by device and number, which every link to them shares, and the path of each. So many are
+# remembered that no command forgets one, and so few that a service that never ends does not grow.
+_READ: dict[tuple[int, int], str] = {}
+_MOST_REMEMBERED = 100_000
+# How temporary folders are called, and the file in them that their process has locked.
+_FOLDER, _OWNER = "relfit-", ".owner"
+
+
+def note_read(path: str | os.PathLike[str]) -> None:
+    """Remember an input, a file or a folder with all that is in it, so that no result is written over it."""
+    with contextlib.suppress(OSError, ValueError):
+        _READ[_identity(os.stat(path))] = os.path.realpath(path)  # noqa: PTH116  (Path refuses some names)
+    while len(_READ) > _MOST_REMEMBERED:
+        _READ.pop(next(iter(_READ)), None)
+
+
+def forget_read() -> None:
+    """Forget all inputs: another command begins."""
+    _READ.clear()
+
+
+def was_read(path: str | os.PathLike[str]) -> bool:
+    """True for an input, under whatever name: by a link, a hard link, in other letters, or inside a folder."""
+    target = os.path.realpath(path)
+    return any(map(_is_input, (Path(target), *Path(target).parents)))
+
+
+def _is_input(path: str | os.PathLike[str], folder: int | None = None) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        this = _identity(os.stat(path, dir_fd=folder, follow_symlinks=False))
+        # A number is used again once its file is gone.
+        return this in _READ and _identity(os.stat(_READ[this])) == this  # noqa: PTH116
+    return False
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
 @contextlib.contextmanager
-def open_atomic(path: str | os.PathLike[str], argument: str = "path") -> Iterator[BinaryIO]:
+def open_atomic(
+    path: str | os.PathLike[str], argument: str = "path", *, keep_inputs: bool = True
+) -> Iterator[BinaryIO]:
     """A temporary file in the same folder, to write bytes to; it replaces `path` when the block ends without an error.
 
-    A symbolic link is followed: its target is replaced, the link stays. A folder or device is refused. After a crash at
-    most a hidden `.NAME.*.tmp` file is left over. Errors name the `argument` that gave the path.
+    A symbolic link is followed: its target is replaced, the link stays. A folder, a device or, with `keep_inputs`, a
+    file that was read is refused. After a crash at most a hidden `.NAME.*.tmp` file is left over. Errors name the
+    `argument` that gave the path.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise InputError(f"{argument}: cannot write {os.fspath(path)!r}: it is a folder or a device, not a file")
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        # Plain open, not tempfile: the file must get the permissions that the umask allows, not 0600.
-        with open(temporary, "xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "free some space there" if full else "give a file name in a folder that exists and can be written"
-        raise InputError(f"{argument}: cannot write {os.fspath(path)!r}: {error.strerror}; {remedy}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    refused = f"{argument}: cannot write {os.fspath(path)!r}: "
+    temporary = f".{target.name}.{uuid.uuid4().hex}.tmp"
+    with contextlib.ExitStack() as stack:
+        try:
+            # All steps are taken in one open folder, so that links that change meanwhile do not lead elsewhere.
+            folder, name = None, str(target)
+            if os.open in os.supports_dir_fd:
+                folder, name = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY), target.name
+                stack.callback(os.close, folder)
+            else:
+                temporary = str(target.with_name(temporary))
+            _check_replaced(name, folder, keep_inputs, refused)
+            if keep_inputs and was_read(target.parent):
+                raise InputError(f"{refused}it is part of an input; give another file name")
+            stack.callback(_discard, temporary, folder)
+            # Plain open, not tempfile: the file must get the permissions that the umask allows, not 0600.
+            with open(temporary, "xb", opener=lambda file, flags: os.open(file, flags, 0o666, dir_fd=folder)) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            _check_replaced(name, folder, keep_inputs, refused)
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            remedy = "free some space there" if full else "give a file name in a folder that exists and can be written"
+            raise InputError(f"{refused}{error.strerror}; {remedy}") from error
+
+
+def _check_replaced(name: str, folder: int | None, keep_inputs: bool, refused: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(name, dir_fd=folder).st_mode):
+            raise InputError(f"{refused}it is a folder or a device, not a file")
+    if keep_inputs and _is_input(name, folder):
+        raise InputError(f"{refused}it is an input too; give another file name")
+
+
+def _discard(temporary: str, folder: int | None) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(temporary, dir_fd=folder)
 
 
 def write_bytes_atomic(path: str | os.PathLike[str], data: bytes) -> None:
@@ -61,3 +133,31 @@ def write_text_atomic(path: str | os.PathLike[str], text: str) -> None:
     'a | b\n'
     """
     write_bytes_atomic(path, text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is removed at the end. Those that killed processes left behind are removed first."""
+    remove_abandoned()
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True))
+        if fcntl is not None:
+            # The lock ends with the process, however it ends. It is there before the file has its name.
+            with contextlib.suppress(OSError):
+                lock = stack.enter_context(open(f"{name}/new", "wb"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                os.rename(lock.name, f"{name}/{_OWNER}")  # noqa: PTH104
+        yield Path(name)
+
+
+def remove_abandoned() -> None:
+    """Remove this user's temporary folders whose processes are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*") if fcntl is not None else ():
+        with contextlib.suppress(OSError):
+            lock = os.open(folder / _OWNER, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                if folder.lstat().st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

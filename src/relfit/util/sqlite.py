@@ -1,8 +1,8 @@
 """SQLite files of our own: created once, checked when opened, safe against kill -9 and power cuts.
 
-With synchronous=FULL, what is committed survives a power cut. A shared format is in WAL mode, so that any number of
-processes may write to one file, but not on a network file system. An exclusive format is locked by the one process that
-has it open, until it closes the file or dies.
+With synchronous=FULL, what is committed survives a power cut. In WAL mode that takes one flush, and any number of
+processes may write to one file of a shared format, but not on a network file system. An exclusive format is locked by
+the one process that has it open, until it closes the file or dies.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Format:
     schema: int
     create: str
     exclusive: bool = False
+    wal: bool = True
 
 
 class Database:
@@ -44,6 +45,8 @@ class Database:
             self.connection = sqlite3.connect(self.path, timeout=seconds, isolation_level=None)
         except sqlite3.Error as error:
             raise self._refusal(f"cannot open {self.path!r} ({error}); give a file in a folder that exists") from error
+        # A damaged text is still a text, and is found by its checksum.
+        self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:
@@ -74,6 +77,14 @@ class Database:
         except sqlite3.Error as error:
             advice = "what it holds is kept: once this is fixed, the same call resumes from there"
             raise self._refusal(f"cannot write {self.path!r} ({error}); {advice}") from error
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Read; a file whose tables are no longer those of its format is refused."""
+        try:
+            yield self.connection
+        except sqlite3.Error as error:
+            raise self._refusal(f"{self.path!r} is damaged ({error}); delete it, or give a new file name") from error
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -110,7 +121,7 @@ class Database:
         fault = str(self._pragma("quick_check(1)")).strip()
         if fault != "ok":
             raise self._refusal(f"{self.path!r} is damaged ({fault}); restore a copy or give a new file name")
-        if not self.form.exclusive:
+        if self.form.wal:
             self._use_wal()
 
     def _use_wal(self) -> None:

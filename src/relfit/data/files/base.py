@@ -7,7 +7,6 @@ import csv
 import os
 import re
 import reprlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 from relfit.compute.rows import LazyRows
 from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
+from relfit.util.files import note_read
+from relfit.util.shared import without_warnings
 from relfit.util.text import listed
 
 # The columns selected: a whole number is a position; text is a name, a position or a range of positions.
@@ -95,12 +96,13 @@ def check_plain(path: Path) -> None:
 def reading(path: Path) -> Iterator[None]:
     """Report whatever a parser raises for a damaged file in one line, and refuse a file that changes meanwhile.
 
+    The file is remembered as an input, which no result is written over.
     Warnings of the parsers are not shown: they are addressed to the author of the file.
     """
     try:
         before = path.stat()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        note_read(path)
+        with without_warnings:
             yield
         after = path.stat()
         if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):

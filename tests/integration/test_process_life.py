@@ -1,0 +1,157 @@
+"""However a command ends, one line says so, the exit status is the documented one, and nothing of it is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="POSIX signals, and /proc to look at processes")
+
+RELFIT = [sys.executable, "-m", "relfit"]
+FILES = ["r.npy", "a.npy", "b.npy"]
+# Patches for worker processes although there are few rows.
+SMALL = (
+    "import sys\nfrom relfit import cli\nfrom relfit.cli import workers\nfrom relfit.compute import reduce\n"
+    "if __name__ == '__main__':\n"
+    "    reduce.PATCH_ROWS = reduce.BLOCK_ROWS = 448\n    workers.FEW_PAIRS = 0.0\n"
+    "    sys.exit(cli.main(sys.argv[1:]))\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    Path("small.py").write_text(SMALL)
+    return tmp_path
+
+
+def rows(count, write=np.save, ending=""):
+    rng = np.random.default_rng(0)
+    for k, name in enumerate(FILES):
+        write(name.removesuffix(".npy") + ending if ending else name, rng.normal(k / 2, 1.0, (count, 2)))
+
+
+def until(true, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def left():
+    return sorted(path.name for path in Path("tmp").iterdir() if path.name.startswith("relfit-"))
+
+
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def running(pid):
+    """True unless the process is gone, or a zombie that only waits to be counted."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_killed_parent_takes_its_workers_and_folder_along():
+    rows(20_000)
+    process = subprocess.Popen([sys.executable, "small.py", "compare", *FILES, "--workers", "2"])
+    # Two workers, and Python's tracker of shared resources.
+    until(lambda: len(children(process.pid)) >= 3 and left())
+    workers = children(process.pid)
+    time.sleep(1.0)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    until(lambda: not any(map(running, workers)))
+    until(lambda: not left(), 10.0)
+
+
+@pytest.mark.parametrize(("number", "word"), [("SIGTERM", "ended by SIGTERM"), ("SIGHUP", "ended by SIGHUP")])
+def test_a_cancelled_job_says_so_and_removes_its_copies(number, word):
+    rows(20_000, lambda name, x: np.savetxt(name, x, delimiter=","), ".csv")
+    files = [name.replace(".npy", ".csv") for name in FILES]
+    command = [*RELFIT, "compare", *files, "--memory", "400MB", "--json", "out.json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A copy of each file is written, and the work has begun.
+    until(lambda: len(list(Path("tmp").glob("relfit-*/*.rows"))) == 3)
+    process.send_signal(getattr(signal, number))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (128 + getattr(signal, number), "", f"relfit: {word}")
+    assert left() == []
+    assert not Path("out.json").exists()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next():
+    rows(20_000, lambda name, x: np.savetxt(name, x, delimiter=","), ".csv")
+    files = [name.replace(".npy", ".csv") for name in FILES]
+    process = subprocess.Popen([*RELFIT, "compare", *files, "--memory", "400MB"], stderr=subprocess.DEVNULL)
+    until(lambda: list(Path("tmp").glob("relfit-*/*.rows")))
+    process.kill()
+    process.wait()
+    assert len(left()) == 1
+    # The folder of a process that lives, and one that is not ours to judge, stay.
+    Path("tmp/relfit-unknown").mkdir()
+    owner = (
+        "from relfit.util.files import temporary_folder\n"
+        "with temporary_folder() as folder:\n    print(folder.name, flush=True)\n    input()\n"
+    )
+    alive = subprocess.Popen([sys.executable, "-c", owner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    name = alive.stdout.readline().strip()
+    rows(100)
+    subprocess.run([*RELFIT, "compare", *FILES, "--memory", "400MB"], check=True, stdout=subprocess.DEVNULL)
+    assert left() == sorted(["relfit-unknown", name])
+    alive.communicate("\n")
+    assert left() == ["relfit-unknown"]
+
+
+@pytest.mark.parametrize("module", ["click", "numpy", "scipy.special", "relfit.api", "relfit.cli.compare"])
+def test_an_interrupt_while_importing(module):
+    """Wherever it comes, also where libraries would make an error of their own of it."""
+    script = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from relfit.cli import main\n"
+        "sys.exit(main(['compare', *sys.argv[1:]]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *FILES], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "relfit: interrupted\n")
+
+
+STREAMS = [
+    (">&-", ["--json", "out.json"], 0),
+    ("2>&-", ["--gate", "b"], 1),
+    (">&- 2>&-", ["--gate", "b"], 1),
+    ("<&- >&- 2>&-", ["--gate", "nobody"], 2),
+]
+
+
+@pytest.mark.parametrize(("closed", "options", "status"), STREAMS, ids=lambda value: str(value))
+def test_closed_streams(closed, options, status):
+    """Nobody reads what is printed: the files and the status are those of any other run, and there is no traceback."""
+    rows(60)
+    command = " ".join([*RELFIT, "compare", *FILES, *options, closed])
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "--json" not in options or Path("out.json").read_text().startswith("{")
+
+
+def test_nobody_listens_at_standard_error():
+    """A pipe whose reader is gone: the status is that of the refusal, not 1, which would be the gate's."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*RELFIT, "compare", "nowhere.npy", "a.npy", "b.npy"], stderr=writing, check=False)
+    os.close(writing)
+    assert done.returncode == 2

@@ -1,0 +1,46 @@
+"""Commands in processes of their own that start in milliseconds: each is a fork of one that has imported everything.
+
+python tests/zygote.py  reads {"args": [...], "folder": ..., "out": ..., "room": bytes or null} from standard input, one
+on each line, and answers each with the number of the process; "wait" answers with the exit status of such a process.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+
+from relfit import cli
+from relfit.cli import compare, losses, plan, report  # noqa: F401  (imported once for all)
+from relfit.report import page  # noqa: F401
+
+
+def command(request):
+    """Become the command: its own process group, its own streams, and no more room than there is on its disk."""
+    os.setpgid(0, 0)
+    os.chdir(request["folder"])
+    for number, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{request['out']}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+    if request["room"] is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["room"], request["room"]))
+    status = cli.main(request["args"])
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def main():
+    """Answer requests until there are no more."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+        else:
+            answer = os.fork()
+            if not answer:
+                command(request)
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()
