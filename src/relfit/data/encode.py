@@ -186,7 +186,7 @@ def moments(rows: Any) -> tuple[Array, Array]:
 
 
 def robust(rows: Any) -> tuple[Array, Array]:
-    """(d,) the median of each column and its scaled median absolute deviation, or the standard deviation where it is 0."""
+    """(d,) the median of each column and its scaled median absolute deviation (where that is 0, the standard one)."""
     some = rows[:: max(1, -(-len(rows) // _MEDIAN_ROWS))]
     centre = np.median(some, axis=0)
     spread = _MAD * np.median(np.abs(some - centre), axis=0)
