@@ -77,6 +77,9 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
         groups: for rows that come in groups (completions of a prompt, frames of a video), a mapping of model names and
             "reference" to labels, one per row; one array of labels for densities, or where all are "paired".
         preset: "kid" or "cmmd" for feature vectors: prepares the rows and sets the kernel.
+        scale: how the columns of samples are scaled, by the reference: "auto" (mean and standard deviation), "robust"
+            (median and median absolute deviation), "none", or a mapping of some columns to scales. None is "auto" where
+            the reference's columns have names (data frames, .csv and .parquet files), and "none" for plain arrays.
         rng: seed or Generator for all random choices; recorded in the result.
         progress: None (a bar on terminals), True, False or a function of (done, total).
         compute: how and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.
@@ -182,6 +185,7 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "seed": settings.seed,
         "backend": estimate.runtime.backend.name,
         "preset": settings.preset,
+        "encoding": data.encoding,
         "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
     }
 

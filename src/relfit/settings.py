@@ -17,6 +17,7 @@ from relfit.compute.memory import Budget, budget_of, parse_memory
 from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
+from relfit.data.encode import Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.presets import PRESETS
 from relfit.estimators import KINDS
@@ -158,6 +159,7 @@ class Options(TypedDict, total=False):
     dependence: str
     groups: Any
     preset: str | None
+    scale: Scale | None
     rng: Seed
     progress: Any
     compute: Compute | None
@@ -177,6 +179,7 @@ class Settings:
     dependence: Dependence = option("independent", lambda v: check_choice("dependence", v, DEPENDENCE))
     groups: Any = option(None)
     preset: str | None = option(None, lambda v: v if v is None else check_choice("preset", v, PRESETS))
+    scale: Scale | None = option(None, as_scale)
     rng: int = option(None, make_seed)
     progress: Any = option(None)
     compute: Compute = option(None, _as_compute)
@@ -189,6 +192,8 @@ class Settings:
             object.__setattr__(self, "kernel", as_kernel(self.discrepancy.kernel))
         if self.preset is not None and self.kernel is not None:
             raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
+        if self.scale not in (None, "none") and (self.preset is not None or self.table is not None):
+            raise InputError("scale: a preset or a precomputed kernel takes the rows as they are; leave it out")
         _check_test_and_kernel(self)
         if self.at_locations is not None:
             _check_locations(self)
@@ -370,6 +375,7 @@ def _loaded(
         progress=progress,
         in_place=_stays_on_device(settings),
         budget=budget,
+        scale="none" if preset is not None or settings.table is not None else settings.scale,
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":

@@ -10,6 +10,7 @@ import click
 
 from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, section, together
 from relfit.compute.backend import BACKENDS, PRECISIONS
+from relfit.data.encode import SCALES
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete
@@ -101,6 +102,12 @@ input_options = section(
         "How the samples depend on each other. shared: the models used the same prompts or random numbers; paired: "
         "their rows match those of the reference too; chain: each sample is a Markov chain.",
         choices=DEPENDENCE,
+    ),
+    opt(
+        "--scale",
+        "How columns are scaled, by the reference. auto: mean and standard deviation; robust: median and median "
+        "absolute deviation.  [default: auto where columns have names, otherwise none]",
+        choices=SCALES,
     ),
 )
 other_options = section(
@@ -196,6 +203,7 @@ def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
     return {
         "kernel": _kernel(params["kernel"], params["bandwidth"], params["preset"]),
         "preset": params["preset"],
+        "scale": params["scale"],
         "estimator": _estimator(params),
         "dependence": params["dependence"],
         "rng": params["seed"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -18,7 +18,8 @@ import numpy as np
 from relfit.compute.memory import Budget
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
-from relfit.data.arrays import as_rows, bounded_rows, device_of, resident_rows
+from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
+from relfit.data.encode import Encoding, Scale, fit_rows
 from relfit.data.files import FileRows, as_file, name_of, read_names
 from relfit.data.files.base import separator_hint
 from relfit.data.frames import frame_columns, frame_names
@@ -48,7 +49,7 @@ class Data:
     `digests` identifies the rows of the reference (under None) and of every sample (under its name). Samples are
     arrays, or all of them tensors on the `device` where they were given, or all of them `LazyRows`. If the reference is
     a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
-    in common say nothing.
+    in common say nothing. `encoding` says how the rows were made from columns, where they were.
     """
 
     reference: Array
@@ -61,6 +62,7 @@ class Data:
     digests: dict[str | None, str] = field(default_factory=dict)
     shared_rows: dict[str, int] = field(default_factory=dict)
     atoms: bool = False
+    encoding: Encoding | None = None
 
     @property
     def kind(self) -> Kind:
@@ -93,24 +95,28 @@ def load(
     progress: Progress | None = None,
     in_place: bool = False,
     budget: Budget | None = None,
+    scale: Scale | None = None,
+    encoding: Encoding | None = None,
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
 
     Named columns are matched to those of the reference by name. Models given as generators are drawn from once, with
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
-    them become `LazyRows`.
+    them become `LazyRows`. `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns
+    have names); a finished `encoding` is applied instead.
     """
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
     reference, named, notes = aligned(reference, named)
+    columns = _names(reference, None)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     device = device_of(values.values())
     to_rows: ToRows = as_rows
     if budget is not None:
         to_rows = cast(ToRows, partial(bounded_rows, budget=budget))
-    elif in_place and device is not None and all(map(is_rows, values.values())):
+    elif in_place and scale is None and device is not None and all(map(is_rows, values.values())):
         to_rows = partial(resident_rows, device=device)
     samples = {key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)}
     densities: dict[str, Density] = {}
@@ -134,7 +140,43 @@ def load(
         # The checks need two keys for every row, and the rows for the median distance.
         shapes = [x.shape for x in samples.values()]
         budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
-    return _checked(samples, densities, target, tuple(named), notes, device)
+    if encoding is None:
+        encoding = _fitted(samples, densities, target, scale, columns)
+    if encoding is not None:
+        samples = {
+            key: checked_rows(_argument(key), encoding.apply(_as_wide(key, rows, encoding)))
+            for key, rows in samples.items()
+        }
+    return replace(_checked(samples, densities, target, tuple(named), notes, device), encoding=encoding)
+
+
+def _fitted(
+    samples: Mapping[str | None, Array],
+    densities: Mapping[str, Density],
+    target: Density | None,
+    scale: Scale | None,
+    columns: Names | None,
+) -> Encoding | None:
+    """The encoding of the reference's columns; None for plain arrays without a scale, and for densities."""
+    if densities or target is not None:
+        if scale not in (None, "none"):
+            raise InputError("scale: belongs to samples on both sides, got densities; leave it out")
+        return None
+    if scale == "whiten":
+        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
+    width = samples[None].shape[1]
+    names = columns if columns is not None and len(columns) == width else None
+    if names is None and scale in (None, "none"):
+        return None
+    return fit_rows(samples[None], "auto" if scale is None else scale, names)
+
+
+def _as_wide(key: str | None, rows: Array, encoding: Encoding) -> Array:
+    if rows.shape[1] != len(encoding.columns):
+        raise InputError(
+            f"{_argument(key)}: expected {len(encoding.columns)} columns like the reference, got {rows.shape[1]}"
+        )
+    return rows
 
 
 def _checked(

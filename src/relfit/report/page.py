@@ -55,7 +55,7 @@ _NOT_SETTINGS = {
         "shared_rows",
         "yardstick",
     ),
-    *("higher_is_better", "lags"),
+    *("higher_is_better", "lags", "encoding"),
 }
 _LABELS = {
     "alpha": "level α",

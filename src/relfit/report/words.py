@@ -121,7 +121,7 @@ def header(result: Comparison | PairComparison) -> str:
     measure = measure_of(result)
     measured = f"{measure.name} ({measure.direction})" if measure.direction else measure.name
     parts = [
-        *(name_of_test(result.test), measured, kernel_words(result), size_words(result)),
+        *(name_of_test(result.test), measured, kernel_words(result), size_words(result), column_words(result)),
         result.design if isinstance(result, Comparison) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
         None if result.dependence in (None, "independent") else f"{result.dependence} samples",
@@ -154,6 +154,15 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words += f" reference rows, {drawn} model rows"
     rows = TESTS[result.test].words.rows if result.test in TESTS else ""
     return words + group_words(result) + (f" {rows}" if rows else "")
+
+
+def column_words(result: Comparison | PairComparison) -> str | None:
+    """How many columns were scaled."""
+    encoding = result.encoding
+    if encoding is None or encoding.scale == "none":
+        return None
+    count = len(encoding.columns)
+    return f"{count} column{'' if count == 1 else 's'} standardised"
 
 
 def group_words(result: Comparison | PairComparison) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
@@ -75,6 +76,7 @@ class Comparison(Record):
         shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
         design: how the means of losses were taken, such as "macro average over 30 strata"; None for plain means.
         lags: how far the items of a series depend on each other; None for independent items.
+        encoding: how the columns were made into rows of numbers; None for plain arrays as they are.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
     """
 
@@ -130,6 +132,7 @@ class Comparison(Record):
     higher_is_better: bool = False
     design: str | None = None
     lags: int | None = None
+    encoding: Encoding | None = None
 
     @property
     def estimates(self) -> Array:
