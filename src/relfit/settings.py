@@ -376,6 +376,8 @@ def _loaded(
         in_place=_stays_on_device(settings),
         budget=budget,
         scale="none" if preset is not None or settings.table is not None else settings.scale,
+        # A bandwidth that was given is in the units of the data.
+        target_scale="whiten" if settings.kernel is None or settings.kernel.needs_median else "none",
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":
@@ -446,6 +448,8 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
         estimator, why = automatic_estimator(data, kind, settings.dependence, grouped=grouped, device=device)
     estimator = Complete() if estimator is None else estimator
     kind.check(data, estimator, settings.dependence, grouped=grouped)
+    score_notes = _score_notes(data)
+    data = data.encoded()
     kernel = PRESETS[settings.preset].kernel if settings.preset is not None else settings.kernel
     select = kernel if isinstance(kernel, Select) else None
     candidates = () if select is None else resolve_candidates(data, kind, select, seed)
@@ -455,7 +459,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
     preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
-    notes = (*preset_notes, *_score_notes(data), *data.warnings)
+    notes = (*preset_notes, *score_notes, *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
     elif at is None:

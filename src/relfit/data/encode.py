@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from relfit.compute.rows import LazyRows, parts
 from relfit.util.arrays import Array, Rows
@@ -74,11 +75,14 @@ class Encoding:
             deviation), "none", or "given" where some scales were given.
         columns: the columns in use, in order.
         left_out: the other columns, each with the reason.
+        root: (d, d) the lower triangle R with RRᵀ the correlations of the scaled columns, for "whiten": the scaled row
+            z becomes R⁻¹z.
     """
 
     scale: str
     columns: tuple[Column, ...]
     left_out: dict[str, str] = field(default_factory=dict)
+    root: tuple[tuple[float, ...], ...] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,10 +108,13 @@ class Encoding:
         return self.applied(rows)
 
     def applied(self, rows: Array) -> Array:
-        """The rows (n, d) of numbers, each column moved and scaled."""
+        """The rows (n, d) of numbers, each column moved and scaled, and the rows whitened if there is a root."""
         # What overflows is refused by the check of the values.
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray((rows - self.centres) / self.scales)
+            scaled = np.asarray((rows - self.centres) / self.scales)
+        if self.root is None or not len(rows):
+            return scaled
+        return np.ascontiguousarray(solve_triangular(np.array(self.root), scaled.T, lower=True).T)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form."""
@@ -122,7 +129,8 @@ class Encoding:
                 Column(**{key: value for key, value in each.items() if key in known}) for each in data["columns"]
             )
             left_out = {str(name): str(why) for name, why in data.get("left_out", {}).items()}
-            encoding = cls(data["scale"], columns, left_out)
+            root = None if data.get("root") is None else np.array(data["root"], dtype=np.float64)
+            encoding = cls(data["scale"], columns, left_out, None if root is None else tuple(map(tuple, root.tolist())))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"encoding: expected what Encoding.to_dict gives ({error})") from None
         for column in columns:
@@ -133,6 +141,13 @@ class Encoding:
                 or not (math.isfinite(column.centre) and 0.0 < column.scale < math.inf)
             ):
                 raise ValueError("encoding: expected columns with names, finite centres and scales above 0")
+        if root is not None and not (
+            root.shape == (len(columns),) * 2
+            and np.isfinite(root).all()
+            and (np.diag(root) > 0.0).all()
+            and np.array_equal(root, np.tril(root))
+        ):
+            raise ValueError("encoding: expected a root that is a lower triangle with a diagonal above 0")
         if encoding.scale not in (*SCALES, "given") or not columns or len(set(encoding.names)) < len(columns):
             raise ValueError("encoding: expected a word for the scale and columns of different names")
         return encoding

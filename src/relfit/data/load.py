@@ -26,6 +26,7 @@ from relfit.data.frames import frame_columns, frame_names
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
+from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.progress import Progress
@@ -49,7 +50,8 @@ class Data:
     `digests` identifies the rows of the reference (under None) and of every sample (under its name). Samples are
     arrays, or all of them tensors on the `device` where they were given, or all of them `LazyRows`. If the reference is
     a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
-    in common say nothing. `encoding` says how the rows were made from columns, where they were.
+    in common say nothing. `encoding` says how the rows were made from columns, where they were;
+    the rows of densities are as they were given, until `encoded` applies it.
     """
 
     reference: Array
@@ -80,6 +82,18 @@ class Data:
     def samples(self) -> dict[str, Array]:
         return {name: model for name, model in self.models.items() if not isinstance(model, Density)}
 
+    def encoded(self) -> Data:
+        """The data of densities in the coordinates of the encoding; samples are encoded when they are loaded."""
+        encoding = self.encoding
+        if encoding is None or self.kind == "samples":
+            return self
+        models = {
+            name: encoded_density(model, encoding) if isinstance(model, Density) else encoding.apply(model)
+            for name, model in self.models.items()
+        }
+        target = None if self.target is None else encoded_density(self.target, encoding)
+        return replace(self, reference=encoding.apply(self.reference), models=models, target=target)
+
     @property
     def densities(self) -> dict[str, Density]:
         return {name: model for name, model in self.models.items() if isinstance(model, Density)}
@@ -97,6 +111,7 @@ def load(
     budget: Budget | None = None,
     scale: Scale | None = None,
     encoding: Encoding | None = None,
+    target_scale: Scale = "none",
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
 
@@ -104,7 +119,8 @@ def load(
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
     them become `LazyRows`. `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns
-    have names); a finished `encoding` is applied instead.
+    have names); a finished `encoding` is applied instead. Where there are densities, `scale` is fitted to the rows of
+    the reference, or to all draws for a target (None: `target_scale`); `Data.encoded` applies it.
     """
     named = _named(models)
     if len(named) < fewest_models:
@@ -140,8 +156,14 @@ def load(
         # The checks need two keys for every row, and the rows for the median distance.
         shapes = [x.shape for x in samples.values()]
         budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
+    if densities or target is not None:
+        data = _checked(samples, densities, target, tuple(named), notes, device)
+        if encoding is not None:
+            return replace(data, encoding=encoding)
+        names = columns if target is None else _names(next(iter(named.values())), None)
+        return _with_encoding(data, scale or ("none" if target is None else target_scale), names)
     if encoding is None:
-        encoding = _fitted(samples, densities, target, scale, columns)
+        encoding = _fitted(samples, scale, columns)
     if encoding is not None:
         samples = {
             key: checked_rows(_argument(key), encoding.apply(_as_wide(key, rows, encoding)))
@@ -150,18 +172,17 @@ def load(
     return replace(_checked(samples, densities, target, tuple(named), notes, device), encoding=encoding)
 
 
-def _fitted(
-    samples: Mapping[str | None, Array],
-    densities: Mapping[str, Density],
-    target: Density | None,
-    scale: Scale | None,
-    columns: Names | None,
-) -> Encoding | None:
-    """The encoding of the reference's columns; None for plain arrays without a scale, and for densities."""
-    if densities or target is not None:
-        if scale not in (None, "none"):
-            raise InputError("scale: belongs to samples on both sides, got densities; leave it out")
-        return None
+def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
+    """The data of densities with the encoding of their rows."""
+    if scale == "none":
+        return data
+    rows = [data.reference] if data.target is None else list(data.samples.values())
+    encoding, note = density_encoding(rows, scale, names if names is None or len(names) == rows[0].shape[1] else None)
+    return replace(data, encoding=encoding, warnings=(*data.warnings, *((note,) if note else ())))
+
+
+def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: Names | None) -> Encoding | None:
+    """The encoding of the reference's columns; None for plain arrays without a scale."""
     if scale == "whiten":
         raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     width = samples[None].shape[1]

@@ -68,6 +68,11 @@ class Recalled:
         return max(map(len, self.rows.values()))
 
     @cached_property
+    def encoded(self) -> Data:
+        """The data in the coordinates in which the kernel measures distances."""
+        return self.data.encoded()
+
+    @cached_property
     def pooled(self) -> Array:
         """The rows of the reference and of every sample."""
         return np.concatenate([self.data.reference, *self.data.samples.values()])
@@ -161,7 +166,8 @@ def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) 
         return taken if preset is None else preset.prepare("data", taken)
 
     models = {name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()}
-    return replace(data, reference=some(None, data.reference), models=models, device=None)
+    rows_taken = replace(data, reference=some(None, data.reference), models=models, device=None)
+    return rows_taken if data.kind == "samples" else replace(rows_taken, encoding=comparison.encoding)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,10 @@ def column_words(result: Comparison | PairComparison) -> str | None:
     if encoding is None or encoding.scale == "none":
         return None
     count = len(encoding.columns)
-    return f"{count} column{'' if count == 1 else 's'} standardised"
+    columns = f"{count} column{'' if count == 1 else 's'}"
+    if encoding.root is not None:
+        return f"{columns} whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
+    return f"{columns} standardised"
 
 
 def group_words(result: Comparison | PairComparison) -> str:
