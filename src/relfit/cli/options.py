@@ -106,7 +106,8 @@ input_options = section(
     opt(
         "--scale",
         "How columns are scaled, by the reference. auto: mean and standard deviation; robust: median and median "
-        "absolute deviation.  [default: auto where columns have names, otherwise none]",
+        "absolute deviation; whiten: for densities, uncorrelated too.  [default: auto where columns have names, whiten "
+        "for draws against a density, otherwise none]",
         choices=SCALES,
     ),
 )

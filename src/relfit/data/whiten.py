@@ -28,7 +28,7 @@ _SINGULAR = 1e-12
 
 
 def density_encoding(samples: Sequence[Any], scale: Scale, names: Sequence[str] | None) -> tuple[Encoding, str]:
-    """The encoding of the rows of these samples together, and a note where it is not what was asked for.
+    """The encoding of the rows of these samples together, and a note where they cannot be whitened.
 
     Nothing is subtracted: a shift changes no distance, and a row close to the edge of a support must stay inside. For
     densities "auto" is "whiten".
@@ -51,7 +51,7 @@ def density_encoding(samples: Sequence[Any], scale: Scale, names: Sequence[str] 
     else:
         root = np.linalg.cholesky(correlation)
         return Encoding("whiten", columns, root=tuple(map(tuple, root.tolist()))), ""
-    return Encoding("robust", columns), f"{why}; each column was divided by its own spread instead"
+    return Encoding("whiten", columns), f"{why}; each column was divided by its own spread instead"
 
 
 def spread(rows: Array) -> tuple[Array, Array]:

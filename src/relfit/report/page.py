@@ -244,10 +244,25 @@ def python_call(comparison: Comparison) -> str | None:
     if comparison.measure == "mmd" and comparison.preset is None:
         # The models may have been densities that were drawn from: without this, they would be compared by KSD.
         options["discrepancy"] = repr("mmd")
+    if words.measure_of(comparison).kind == "densities" and (scale := _scale_code(comparison, "kernel" in options)):
+        options["scale"] = scale
     if comparison.groups is not None:
         options["groups"] = "groups"
     options["rng"] = repr(comparison.seed)
     return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
+
+
+def _scale_code(comparison: Comparison, own_kernel: bool) -> str:
+    """The scale of a comparison with densities as Python, "" for the default.
+
+    It is "whiten" where the reference is a density and the kernel's bandwidth comes from the data.
+    """
+    default = "none" if own_kernel or not comparison.sizes or comparison.sizes[0] else "whiten"
+    encoding = comparison.encoding
+    if encoding is not None and encoding.scale == "given":
+        return repr({column.name: column.scale for column in encoding.columns})
+    used = "none" if encoding is None else encoding.scale
+    return "" if used == default else repr(used)
 
 
 def _value_code(value: Test | Estimator) -> str:
