@@ -80,6 +80,8 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
         scale: how the columns of samples are scaled, by the reference: "auto" (mean and standard deviation), "robust"
             (median and median absolute deviation), "none", or a mapping of some columns to scales. None is "auto" where
             the reference's columns have names (data frames, .csv and .parquet files), and "none" for plain arrays.
+        encode: for such tables, what their columns mean: `Encode(categorical=..., drop=..., missing=...)`. Text and
+            truth values are categories, dates are numbers, missing cells are values of their own.
         rng: seed or Generator for all random choices; recorded in the result.
         progress: None (a bar on terminals), True, False or a function of (done, total).
         compute: how and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.

@@ -184,10 +184,10 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
     if fraction <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
         return ()
+    name = f"column {first} (counted from 0)" if data.encoding is None else repr(data.encoding.labels[first])
     return (
-        f"column {first} (counted from 0) holds {math.floor(1000.0 * fraction) / 10.0:g}% of the variance, so the "
-        "other columns barely affect the kernel; if the units differ, standardise the columns, with one scaling for "
-        "all samples",
+        f"{name} holds {math.floor(1000.0 * fraction) / 10.0:g}% of the variance, so the other columns barely affect "
+        'the kernel; if the units differ, standardise the columns (scale="auto", --scale auto)',
     )
 
 

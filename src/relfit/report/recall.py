@@ -113,16 +113,11 @@ def _load(comparison: Comparison, data: Any) -> tuple[Data, set[str | None]]:
         raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
     reference, models = data
     sampled = measure_of(comparison).kind == "samples"
-    loaded = load(
-        reference, models, seed=comparison.seed or 0, all_samples=sampled, fewest_models=1, **_encoded(comparison)
-    )
+    # A result without an encoding was made from rows as they are.
+    encoded: dict[str, Any] = {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
+    loaded = load(reference, models, seed=comparison.seed or 0, all_samples=sampled, fewest_models=1, **encoded)
     values = [reference, *(models.values() if isinstance(models, Mapping) else models)]
     return loaded, {name for name, value in zip((None, *loaded.names), values, strict=True) if not is_rows(value)}
-
-
-def _encoded(comparison: Comparison) -> dict[str, Any]:
-    """The options of `load` that make the rows of this result."""
-    return {"scale": "none", "encoding": comparison.encoding}
 
 
 def _check_same_data(
