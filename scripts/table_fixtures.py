@@ -37,8 +37,9 @@ def main(folder: Path) -> None:
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002  (SDV draws from NumPy's global stream)
         synthesizer = kind(metadata)
-        synthesizer.fit(training)
+        synthesizer.fit({"diamonds": training})
         drawn = synthesizer.sample(HELD_OUT)
+        drawn = drawn["diamonds"] if isinstance(drawn, dict) else drawn
         drawn.to_csv(folder / f"{name}.csv", index=False)
         report = QualityReport()
         report.generate({"diamonds": real}, {"diamonds": drawn}, metadata.to_dict(), verbose=False)

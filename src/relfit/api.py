@@ -82,6 +82,8 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
             the reference's columns have names (data frames, .csv and .parquet files), and "none" for plain arrays.
             With densities the scores change with the rows, and "whiten" (or "auto") makes the columns uncorrelated too,
             by the rows of the reference, or by all draws where it is a density: its default if no bandwidth is given.
+        encode: for such tables, what their columns mean: `Encode(categorical=..., drop=..., missing=...)`. Text and
+            truth values are categories, dates are numbers, missing cells are values of their own.
         rng: seed or Generator for all random choices; recorded in the result.
         progress: None (a bar on terminals), True, False or a function of (done, total).
         compute: how and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.

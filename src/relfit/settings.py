@@ -17,7 +17,7 @@ from relfit.compute.memory import Budget, budget_of, parse_memory
 from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
-from relfit.data.encode import Scale, as_scale
+from relfit.data.encode import Encode, Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.presets import PRESETS
 from relfit.estimators import KINDS
@@ -146,6 +146,12 @@ def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
     return AT_LOCATIONS[name]() if name in AT_LOCATIONS else name
 
 
+def _as_encode(value: Any) -> Encode | None:
+    if value is None or isinstance(value, Encode):
+        return value
+    raise InputError(f"encode: expected relfit.Encode(...) or None, got {type(value).__name__}")
+
+
 class Options(TypedDict, total=False):
     """The options of `compare`, as its callers give them. `Settings` has their defaults and checks."""
 
@@ -160,6 +166,7 @@ class Options(TypedDict, total=False):
     groups: Any
     preset: str | None
     scale: Scale | None
+    encode: Encode | None
     rng: Seed
     progress: Any
     compute: Compute | None
@@ -180,6 +187,7 @@ class Settings:
     groups: Any = option(None)
     preset: str | None = option(None, lambda v: v if v is None else check_choice("preset", v, PRESETS))
     scale: Scale | None = option(None, as_scale)
+    encode: Encode | None = option(None, _as_encode)
     rng: int = option(None, make_seed)
     progress: Any = option(None)
     compute: Compute = option(None, _as_compute)
@@ -192,8 +200,10 @@ class Settings:
             object.__setattr__(self, "kernel", as_kernel(self.discrepancy.kernel))
         if self.preset is not None and self.kernel is not None:
             raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
-        if self.scale not in (None, "none") and (self.preset is not None or self.table is not None):
-            raise InputError("scale: a preset or a precomputed kernel takes the rows as they are; leave it out")
+        if (self.scale not in (None, "none") or self.encode is not None) and self.plain:
+            raise InputError(
+                "scale and encode: a preset or a precomputed kernel takes rows as they are; leave them out"
+            )
         _check_test_and_kernel(self)
         if self.at_locations is not None:
             _check_locations(self)
@@ -236,6 +246,11 @@ class Settings:
     def table(self) -> Precomputed | None:
         """The precomputed kernel, if it is one."""
         return None if self.kernel is None else table_of(self.kernel)
+
+    @property
+    def plain(self) -> bool:
+        """True if rows are taken as they are, whatever their columns are called."""
+        return self.preset is not None or self.table is not None
 
     @property
     def criteria(self) -> Criteria:
@@ -375,7 +390,9 @@ def _loaded(
         progress=progress,
         in_place=_stays_on_device(settings),
         budget=budget,
-        scale="none" if preset is not None or settings.table is not None else settings.scale,
+        scale=settings.scale,
+        encode=settings.encode,
+        plain=settings.plain,
         # A bandwidth that was given is in the units of the data.
         target_scale="whiten" if settings.kernel is None or settings.kernel.needs_median else "none",
     )

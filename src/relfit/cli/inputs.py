@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.cli.outputs import valid_text
+from relfit.data.encode import Encode
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
-from relfit.data.files.base import NoSuchColumn
+from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
+from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
 from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
@@ -59,8 +61,11 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     if in_parts:
         # The files themselves, which are opened under the budget of memory.
         return Inputs(_opened(reference, columns), opened)
-    first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {})
-    inputs = Inputs(_read(first), {name: _read(source) for name, source in rest.items()}, notes, labels)
+    drop = table_options(params).drop
+    first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {}, drop)
+    # A preset takes rows of numbers as they are.
+    plain = params.get("preset") is not None
+    inputs = Inputs(_read(first, plain), {name: _read(source, plain) for name, source in rest.items()}, notes, labels)
     if rows is not None:
         inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
     verbose = params["verbose"]
@@ -69,10 +74,19 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     if verbose:
         named = {"reference": inputs.reference, **{f"model {quoted(name)}": x for name, x in inputs.models.items()}}
         for sample, x in named.items():
-            if isinstance(x, np.ndarray) and x.ndim:
+            if isinstance(x, Table):
+                print(f"relfit: {sample}: {len(x)} rows × {len(x.columns)} columns", file=sys.stderr)
+            elif isinstance(x, np.ndarray) and x.ndim:
                 size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
                 print(f"relfit: {sample}: {size}", file=sys.stderr)
     return inputs
+
+
+def table_options(params: Mapping[str, Any]) -> Encode:
+    """What the options say about the columns of tables."""
+    lists = {name: parse_columns(params.get(name)) or () for name in ("categorical", "drop")}
+    names = {name: tuple(map(str, choices)) for name, choices in lists.items()}
+    return Encode(**names, missing=params.get("missing") or "flag", metadata=params.get("metadata"))
 
 
 def read_groups(
@@ -120,8 +134,9 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
 
 def expected_seconds(inputs: Inputs, estimator: str) -> float:
     """About how long the estimate takes."""
-    arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray) and value.ndim]
-    columns = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
+    arrays = [value for value in inputs.models.values() if _count(value)]
+    sizes = (len(x.columns) if isinstance(x, Table) else x[:1].size for x in (*arrays, inputs.reference) if _count(x))
+    columns = max(sizes, default=1)
     n = _count(inputs.reference)
     if estimator == "linear":
         return band_seconds(n * len(arrays), columns)
@@ -137,8 +152,12 @@ def _opened(source: Any, columns: str | None) -> Any:
     return FileRows(source, columns) if isinstance(source, str) else source
 
 
-def _read(source: Any) -> Any:
-    return read_rows(source.source, columns=source.columns) if isinstance(source, FileRows) else source
+def _read(source: Any, plain: bool) -> Any:
+    """The file as a table if its columns have names, else as rows."""
+    if not isinstance(source, FileRows):
+        return source
+    table = None if plain else read_table(source.source, source)
+    return read_rows(source.source, columns=source.columns) if table is None else table
 
 
 def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
@@ -151,7 +170,7 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     if dependence == "chain":
         raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
     together = [*models.values(), *([reference] if dependence == "paired" else [])]
-    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray)})
+    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray | Table)})
     if dependence in ("shared", "paired") and len(lengths) > 1:
         raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
 
@@ -169,7 +188,7 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
 
 
 def _count(value: Any) -> int:
-    return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
+    return len(value) if isinstance(value, Table) or (isinstance(value, np.ndarray) and value.ndim) else 0
 
 
 def names_object(text: str) -> bool:

@@ -22,6 +22,7 @@ from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
 from relfit.data.frames import computed, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
+from relfit.data.tables import Table
 from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
@@ -158,6 +159,8 @@ def _array(argument: str, value: Any) -> NDArray[Any]:
         raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")
     if isinstance(value, np.ndarray):
         return np.asarray(value)
+    if isinstance(value, Table):
+        return value.numbers()
     file = as_file(value)
     if file is not None:
         return np.asarray(read_rows(file.source, columns=file.columns))

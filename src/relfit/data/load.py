@@ -19,13 +19,14 @@ from relfit.compute.memory import Budget
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
-from relfit.data.encode import Encoding, Scale, fit_rows
-from relfit.data.files import FileRows, as_file, name_of, read_names
-from relfit.data.files.base import separator_hint
+from relfit.data.encode import Encode, Encoding, Scale, encoded_tables, fit_rows
+from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
+from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
+from relfit.data.tables import Table, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -110,7 +111,9 @@ def load(
     in_place: bool = False,
     budget: Budget | None = None,
     scale: Scale | None = None,
+    encode: Encode | None = None,
     encoding: Encoding | None = None,
+    plain: bool = False,
     target_scale: Scale = "none",
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
@@ -119,15 +122,25 @@ def load(
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
     them become `LazyRows`. `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns
-    have names); a finished `encoding` is applied instead. Where there are densities, `scale` is fitted to the rows of
-    the reference, or to all draws for a target (None: `target_scale`); `Data.encoded` applies it.
+    have names), `encode` what they mean; a finished `encoding` is applied instead. `plain` takes rows as they are.
+    Where there are densities, `scale` is fitted to the rows of the reference, or to all draws for a target (None:
+    `target_scale`); `Data.encoded` applies it.
     """
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
-    reference, named, notes = aligned(reference, named)
-    columns = _names(reference, None)
+    reference, named, notes = aligned(reference, named, drop=() if encode is None else encode.drop)
+    columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
+    tables = None if plain or budget is not None else _tables(values, columns)
+    if tables is not None:
+        encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding)
+        samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
+        return replace(_checked(samples, {}, None, tuple(named), notes + more, None), encoding=encoding)
+    if encode is not None and replace(encode, drop=()) != Encode():
+        raise InputError(
+            "encode: belongs to tables (data frames, .csv and .parquet files), all in memory; leave it out"
+        )
     device = device_of(values.values())
     to_rows: ToRows = as_rows
     if budget is not None:
@@ -158,11 +171,11 @@ def load(
         budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
     if densities or target is not None:
         data = _checked(samples, densities, target, tuple(named), notes, device)
-        if encoding is not None:
+        if encoding is not None or plain:
             return replace(data, encoding=encoding)
-        names = columns if target is None else _names(next(iter(named.values())), None)
+        names = columns if target is None else _columns_of(next(iter(named.values())))
         return _with_encoding(data, scale or ("none" if target is None else target_scale), names)
-    if encoding is None:
+    if encoding is None and not plain:
         encoding = _fitted(samples, scale, columns)
     if encoding is not None:
         samples = {
@@ -170,6 +183,37 @@ def load(
             for key, rows in samples.items()
         }
     return replace(_checked(samples, densities, target, tuple(named), notes, device), encoding=encoding)
+
+
+def _tables(values: Mapping[str | None, Any], columns: Names | None) -> dict[str | None, Table] | None:
+    """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
+    if columns is None or not all(map(is_rows, values.values())):
+        return None
+    tables: dict[str | None, Table] = {}
+    for key, value in values.items():
+        value = value.x if isinstance(value, Sample) else value
+        table = read_table(_argument(key, value), value) if _columns_of(value) is not None else None
+        if table is None and key is None:
+            return None
+        if table is None:
+            table = table_of(_argument(key), as_rows(_argument(key, value), value))
+        if len(table.columns) != len(columns):
+            came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
+            raise InputError(f"{table.source}: {came}")
+        tables[key] = table.renamed(columns)
+    return tables
+
+
+def _columns_of(value: Any) -> Names | None:
+    """The names of the columns in use, which differ from each other; those of a file may have been selected."""
+    file = as_file(value)
+    if file is None or file.columns is None:
+        return _names(value, None)
+    names = read_names(file.source)
+    if names is not None:
+        chosen = column_positions(find_file(file.source, file.columns)[1], names, len(names))
+        names = [names[k].strip() for k in chosen]
+    return names if names is not None and len(set(names)) == len(names) else None
 
 
 def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
@@ -249,7 +293,7 @@ def _checked(
 
 def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
-    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows)
+    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows, Table)
     return isinstance(value, types) or hasattr(value, "__array__")
 
 
@@ -320,19 +364,33 @@ def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:
 
 
 def aligned(
-    reference: Any, models: Mapping[str, Any], columns: Mapping[str | None, Positions] | None = None
+    reference: Any,
+    models: Mapping[str, Any],
+    columns: Mapping[str | None, Positions] | None = None,
+    drop: Sequence[str] = (),
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The reference and the models with columns of the same name in the same position, and a note if any were moved.
 
     Data frames have names, and so have files with a header unless columns of them were selected. Anything else is
     matched by position, and so are names that only count. `columns` gives, for some files (the reference under None),
-    the positions of the columns to use.
+    the positions of the columns to use. Columns called as in `drop` are left out of all of them.
     """
     values: dict[str | None, Any] = dict([(None, reference), *models.items()])
     if all(isinstance(value, np.ndarray) for value in values.values()):
         return reference, dict(models), ()
-    columns = columns or {}
+    columns = {**(columns or {})}
     names = {key: _names(value, columns.get(key)) for key, value in values.items()}
+    if drop:
+        unknown = next((name for name in drop if not any(name in some for some in names.values() if some)), None)
+        if unknown is not None:
+            reason = "which no sample has, or not beside a choice of columns"
+            raise InputError(f"drop: expected the name of a column, got {unknown!r}, {reason}")
+        for key, some in names.items():
+            kept = [k for k, name in enumerate(some or ()) if name not in drop]
+            if some is not None and len(kept) < len(some):
+                before = columns.get(key)
+                columns[key] = kept if before is None else [before[k] for k in kept]
+                names[key] = [some[k] for k in kept]
     if names[None] is None:
         _refuse_two_orders(values, names)
     orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
@@ -349,6 +407,8 @@ def _names(value: Any, columns: Positions | None) -> Names | None:
     """The names of the columns in use; None if they have none, if some repeat, or if a file's columns were selected."""
     if isinstance(value, Sample):
         return _names(value.x, columns)
+    if isinstance(value, Table):
+        return value.names if columns is None else [value.names[k] for k in columns]
     file = as_file(value)
     if file is not None and file.columns is not None:
         return None
@@ -402,5 +462,7 @@ def _taken(value: Any, columns: Positions | None, order: Positions | None) -> An
         return value
     if isinstance(value, Sample):
         return Sample(_taken(value.x, columns, order))
+    if isinstance(value, Table):
+        return value.select(positions)
     file = as_file(value)
     return frame_columns(value, positions) if file is None else FileRows(file.source, positions)

@@ -184,12 +184,13 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
     if fraction <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
         return ()
-    advice = "standardise the columns, with one scaling for all samples"
+    name = f"column {first} (counted from 0)" if data.encoding is None else repr(data.encoding.labels[first])
+    advice = 'standardise the columns (scale="auto", --scale auto)'
     if data.kind != "samples":
-        advice = 'use scale="whiten", which changes the scores with the rows'
+        advice = 'whiten the columns (scale="whiten", --scale whiten), which changes the scores with the rows'
     return (
-        f"column {first} (counted from 0) holds {math.floor(1000.0 * fraction) / 10.0:g}% of the variance, so the "
-        f"other columns barely affect the kernel; if the units differ, {advice}",
+        f"{name} holds {math.floor(1000.0 * fraction) / 10.0:g}% of the variance, so the other columns barely affect "
+        f"the kernel; if the units differ, {advice}",
     )
 
 

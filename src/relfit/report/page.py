@@ -19,6 +19,7 @@ from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice, used_test
+from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.formats import methods_text
@@ -130,7 +131,7 @@ def render_report(
 
 def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
-    without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": []}
+    without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": [], "columns": None}
     if data is None:
         return {**without, "checks": checks(comparison, None, None)}
     if comparison.measure == "loss":
@@ -156,6 +157,7 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
         "checks": checks(comparison, recalled, sensitivity),
         "sensitivity": sensitivity,
         "where": panel,
+        "columns": column_panel(comparison, recalled),
         # The number of rows that were used of each sample, unless it is all of them.
         "fewer_rows": None if recalled.complete else recalled.most_rows,
         "examples": [(name, shown) for name, shown in examples if shown],

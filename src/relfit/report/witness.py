@@ -264,7 +264,7 @@ def landscape(recalled: Recalled, differing: Differing) -> Landscape:
     """
     slope, sample, reference = differing.kind == "slope", differing.sides[0].rows, differing.sides[-1].rows
     if sample.shape[1] <= 2:
-        view = plain_view(sample.shape[1])
+        view = plain_view(recalled)
     elif slope:
         view = recalled.main_axes.view()
     else:
@@ -401,15 +401,19 @@ def _path(x: Array, y: Array) -> str:
     return "M" + "L".join(kept)
 
 
+def pictured(comparison: Comparison) -> list[str]:
+    """The models that have pictures: all, or the first and the last of the table."""
+    names = [row["name"] for row in comparison.rows()]
+    return names if len(names) <= MOST_MODELS else [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+
+
 def where(comparison: Comparison, recalled: Recalled) -> tuple[dict[str, Any], list[Differing]]:
     """The page's panel: one picture a model on one scale of colours, and the rows that the pictures were made from.
 
     `places` has a row per model: its name, where the picture is highest and lowest, and the rows that show most.
     `largest` is the largest difference that is clear of its noise; None if none is.
     """
-    names = [row["name"] for row in comparison.rows()]
-    if len(names) > MOST_MODELS:
-        names = [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+    names = pictured(comparison)
     differing = [differing_rows(comparison, recalled, name) for name in names]
     landscapes = [landscape(recalled, each) for each in differing]
     largest = largest_difference(landscapes)

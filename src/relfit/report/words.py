@@ -157,15 +157,16 @@ def size_words(result: Comparison | PairComparison) -> str | None:
 
 
 def column_words(result: Comparison | PairComparison) -> str | None:
-    """How many columns were scaled."""
-    encoding = result.encoding
-    if encoding is None or encoding.scale == "none":
+    """How many columns were scaled, and how many are categories."""
+    if result.encoding is None:
         return None
-    count = len(encoding.columns)
-    columns = f"{count} column{'' if count == 1 else 's'}"
-    if encoding.root is not None:
-        return f"{columns} whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
-    return f"{columns} standardised"
+    kinds = [column.kind for column in result.encoding.columns]
+    categories = kinds.count("category")
+    scaled = len(kinds) - categories if result.encoding.scale != "none" else 0
+    by = f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
+    how = "standardised" if result.encoding.root is None else by
+    columns = f"{scaled} column{'' if scaled == 1 else 's'} {how}" if scaled else ""
+    return ", ".join(part for part in (columns, f"{categories} categorical" if categories else "") if part) or None
 
 
 def group_words(result: Comparison | PairComparison) -> str:
