@@ -27,7 +27,7 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
-from relfit.kernels import as_kernel
+from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection, Select, table_of
 from relfit.kernels.precomputed import Precomputed
@@ -253,6 +253,11 @@ class Settings:
         return self.preset is not None or self.table is not None
 
     @property
+    def has_lengths(self) -> bool:
+        """True if the kernel has lengths of its own: neither taken from the data, nor those of a kernel's name."""
+        return self.kernel is not None and not self.kernel.needs_median and self.kernel not in NAMED.values()
+
+    @property
     def criteria(self) -> Criteria:
         """What the test decides by; without a correction of its own, that of the test."""
         correction = self.test.default_correction if self.correction is None else self.correction
@@ -393,8 +398,8 @@ def _loaded(
         scale=settings.scale,
         encode=settings.encode,
         plain=settings.plain,
-        # A bandwidth that was given is in the units of the data.
-        target_scale="whiten" if settings.kernel is None or settings.kernel.needs_median else "none",
+        # A length that was given is in the units of the data.
+        target_scale="none" if settings.has_lengths else "whiten",
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":

@@ -22,7 +22,7 @@ _MOST_ROWS, ROWS_PER_COLUMN = 4_000, 10
 # Beyond so many columns the record of a result would be mostly this matrix.
 MOST_COLUMNS = 256
 # Rows further out than this many times the median squared distance count less, so that no outlier decides.
-_FAR, _ROUNDS, _SETTLED = 20.0, 30, 1e-9
+_FAR, _ROUNDS, _SETTLED = 20.0, 50, 1e-9
 # Columns with a smaller eigenvalue of their correlations count as combinations of each other.
 _SINGULAR = 1e-12
 
@@ -76,8 +76,10 @@ def spread(rows: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(correlation)
         squares = np.square(gaps / deviations @ vectors) @ (1.0 / np.maximum(values, _SINGULAR))
         limit = _FAR * float(np.median(squares))
-        last, weights = weights, np.where(squares > limit, limit / np.maximum(squares, 1e-300), 1.0)
-        if np.abs(weights - last).max() < _SETTLED or not limit > 0.0:
+        if not limit > 0.0:
+            break
+        last, weights = weights, limit / np.maximum(squares, limit)
+        if np.abs(weights / last - 1.0).max() < _SETTLED:
             break
     return unit * deviations, correlation
 
