@@ -61,7 +61,7 @@ def spread(rows: Array) -> tuple[Array, Array]:
     all w are 1, and C is the covariance; one outlier, or a law without variances, changes little.
 
     >>> scales, correlation = spread(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 4.0], [2.0, 4.0]]))
-    >>> scales.tolist(), correlation.tolist()
+    >>> scales.tolist(), correlation.round(9).tolist()
     ([1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]])
     """
     centre, unit = robust(rows)
