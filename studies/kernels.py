@@ -186,7 +186,7 @@ def put(text, name, table):
 
 PARTS = {
     "kernels": Part("kernel-choice", cells, trial, 600),
-    "units": Part("units", unit_cells, unit_trial, 1000),
+    "units": Part("units", unit_cells, unit_trial, 600),
 }
 STUDY = Study(PARTS, "kernels.sqlite", "1", write)
 
