@@ -38,7 +38,7 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
-_CONSTANT = "constant in the reference"
+_CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
 _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
 # Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
 # deviation.
@@ -113,6 +113,7 @@ def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str 
         except (ValueError, RecursionError):
             metadata = None
     tables = metadata.get("tables", {"": metadata}) if isinstance(metadata, Mapping) else {}
+    tables = tables if isinstance(tables, Mapping) else {}
     columns = [
         t["columns"] for t in tables.values() if isinstance(t, Mapping) and isinstance(t.get("columns"), Mapping)
     ]
@@ -425,7 +426,7 @@ def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None
     if kind == "id":
         return "an id or personal data, by the metadata"
     if not count:
-        return "every cell is missing"
+        return _EMPTY
     if kind == "category" or (kind is None and cells.kind == "text"):
         text = cells.as_text()
         counts = text.counts
@@ -458,7 +459,7 @@ def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp])
     """Refuse text of which most cells are dates or many different numbers: a few broken cells would hide the rest."""
     for kind, fewest in (("date", 1), ("number", _FEW_LEVELS)):
         like = np.array([_parsed(level, kind) is not None for level in text.levels])
-        if counts[like].sum() > 0.5 * counts.sum() and np.count_nonzero(like) > fewest:
+        if not like.all() and counts[like].sum() > 0.5 * counts.sum() and np.count_nonzero(like) > fewest:
             wrong = next(level for k, level in enumerate(text.levels) if not like[k])
             raise InputError(
                 f"{source}: column {name!r} holds {_KINDS[kind]}, but {wrong!r:.60} and the like in "
@@ -519,10 +520,11 @@ def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> l
         return []
     shown = listed([f"{name!r} ({why})" for name, why in encoding.left_out.items()], most=8, quote=str)
     notes = [f"columns left out: {shown}"]
-    for name in (name for name, why in encoding.left_out.items() if why == _CONSTANT):
-        (value,) = tables[None].columns[name].as_text().levels
-        others = [_whose(key) for key, table in tables.items() if set(table.columns[name].as_text().levels) != {value}]
+    for name in (name for name, why in encoding.left_out.items() if why in (_CONSTANT, _EMPTY)):
+        held = {key: table.columns[name].as_text().levels for key, table in tables.items()}
+        others = [_whose(key) for key, levels in held.items() if set(levels) != set(held[None])]
         if others:
+            value = f"{held[None][0]:.60}" if held[None] else "missing"
             notes.append(f"{name!r} is {value} in every reference row, but not in {listed(others, quote=str)}")
     return notes
 

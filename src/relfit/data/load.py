@@ -116,6 +116,8 @@ def load(
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     tables = None if plain or budget is not None else _tables(values, columns)
+    if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
+        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     if tables is not None:
         encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding)
         samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
@@ -205,8 +207,6 @@ def _fitted(
         if scale not in (None, "none"):
             raise InputError("scale: belongs to samples on both sides, got densities; leave it out")
         return None
-    if scale == "whiten":
-        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     width = samples[None].shape[1]
     names = columns if columns is not None and len(columns) == width else None
     if names is None and scale in (None, "none"):

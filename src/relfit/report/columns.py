@@ -75,7 +75,9 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
             known = shares[name]
             share = None if known is None else known[k]
             parts.append(Part(distance(column, cells, of_data), share, _says(column, cells, of_data), paths))
-        rows.append({"name": visible(column.name), "kind": column.kind, "noise": noise(column, of_data), "parts": parts})
+        rows.append(
+            {"name": visible(column.name), "kind": column.kind, "noise": noise(column, of_data), "parts": parts}
+        )
     by_distance = np.argsort([-max(part.apart for part in row["parts"]) for row in rows], kind="stable")
     by_share = np.argsort([-max(part.share or 0.0 for part in row["parts"]) for row in rows], kind="stable")
     for order, key in ((by_distance, "by_distance"), (by_share, "by_share")):

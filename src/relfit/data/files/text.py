@@ -109,7 +109,7 @@ def _columns(selection: Selection) -> list[tuple[str, NDArray[Any]]] | None:
     path = selection.path
     with _open_fields(path) as lines:
         first = next(lines, [])
-    if not first or all(map(_is_number, first)):
+    if not first or all(map(is_number, first)):
         return None
     positions = column_positions(selection, first, len(first))
     blocks = _cell_blocks(path, positions, ())
@@ -183,7 +183,7 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
 
 def _is_header(path: Path, first: Fields) -> bool:
     """True if the first line holds names. A line of names and numbers could be a damaged row, and is refused."""
-    names = [field for field in first if not _is_number(field)]
+    names = [field for field in first if not is_number(field)]
     if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
         raise InputError(
             f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among other fields; "
@@ -254,7 +254,7 @@ def _values(
             # float() reads 1_000 as a number; in a table it is a name or a typing error.
             values.extend(map(float, selected if "_" not in "".join(selected) else ["_"]))
         except ValueError:
-            position = next(k for k in positions if not _is_number(fields[k]))
+            position = next(k for k in positions if not is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
             field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
             hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
@@ -262,7 +262,8 @@ def _values(
     return values
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
+    """True if the field is written as a number."""
     return _is_float(field) and "_" not in field
 
 
