@@ -72,7 +72,7 @@ def test_two_levels_are_one_apart_and_a_scale_moves_them(tables):
         encoding = fit_table(read_table("data", data), scale, Encode())
         cut = encoding.columns[encoding.names.index("cut")]
         out = np.zeros((len(data), 3))
-        cut.fill(out, "data", read_table("data", data).columns["cut"])
+        cut.fill(out, cut.found("data", read_table("data", data).columns["cut"]))
         differ = np.asarray(data["cut"])[:, None] != np.asarray(data["cut"])[None]
         assert np.square(out[:, None] - out[None]).sum(axis=2) == pytest.approx(expected * differ, abs=1e-14)
 

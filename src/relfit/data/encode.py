@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows, parts
+from relfit.compute.rows import LazyRows, cuts, parts
 from relfit.data.files.base import check_plain
 from relfit.data.tables import DATE, Cells, Table, parsed_dates
 from relfit.util.arrays import Array, Rows
@@ -38,6 +38,7 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
+_ROWS_AT_ONCE = 4096
 _CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
 _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
 # Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
@@ -160,22 +161,26 @@ class Column:
         other = [f"{self.name} = another level"] if self.other else []
         return [*known, *other, *([f"{self.name} is missing"] if self.missing else [])]
 
-    def fill(self, out: Array, source: str, cells: Cells) -> None:
-        """Write the numbers of these cells to the columns of `out`, which are 0."""
+    def fill(self, out: Array, found: NDArray[Any]) -> None:
+        """Write the `places` or the `numbers` of some cells to the columns of `out`, which are 0."""
         if self.kind == "category":
-            places, known = self.places(source, cells), np.arange(len(out))
-            out[known, places] = 1.0 / (math.sqrt(2.0) * self.scale)
+            out[np.arange(len(out)), found] = 1.0 / (math.sqrt(2.0) * self.scale)
             return
-        values = self.numbers(source, cells)
         with np.errstate(over="ignore", invalid="ignore"):  # refused by the check of the values
-            np.divide(values - self.centre, self.scale, out=out[:, 0])
-        gaps = np.isnan(values)
+            out[:, 0] = (found - self.centre) / self.scale
         if self.missing:
+            gaps = np.isnan(found)
             out[gaps, 0], out[gaps, 1] = 0.0, 1.0
-        elif gaps.any():
-            raise InputError(
-                f"{source}: expected complete cells, got {int(gaps.sum())} missing in column {self.name!r}"
-            )
+
+    def found(self, source: str, cells: Cells) -> NDArray[Any]:
+        """What `fill` takes."""
+        if self.kind == "category":
+            return self.places(source, cells)
+        values = self.numbers(source, cells)
+        gaps = 0 if self.missing else int(np.isnan(values).sum())
+        if gaps:
+            raise InputError(f"{source}: expected complete cells, got {gaps} missing in column {self.name!r}")
+        return values
 
     def places(self, source: str, cells: Cells) -> NDArray[np.intp]:
         """Of a category, the place of each cell's level among the numbers that it becomes."""
@@ -267,9 +272,12 @@ class Encoding:
             absent = next((name for name in self.names if name not in rows.columns), None)
             if absent is not None:
                 raise InputError(f"{rows.source}: expected a column called {absent!r}, got none")
+            found = [column.found(rows.source, rows.columns[column.name]) for column in self.columns]
             out = np.zeros((len(rows), len(self.labels)))
-            for column, part in zip(self.columns, self.slices, strict=True):
-                column.fill(out[:, part], rows.source, rows.columns[column.name])
+            # A few rows at a time: they stay in the cache until all of their columns are written.
+            for some in cuts(len(rows), _ROWS_AT_ONCE):
+                for column, part, cells in zip(self.columns, self.slices, found, strict=True):
+                    column.fill(out[some, part], cells[some])
             return out
         if self.scale == "none":
             return rows

@@ -21,7 +21,7 @@ from relfit.util.text import visible
 # Beyond so many columns there is no panel: features of images and texts have no columns that one could name.
 MOST_COLUMNS = 60
 # Rows of each sample for the shares, the most kernel matrices, and the most permutations of a column.
-_ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 4
+_ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 2
 # Splits of the data into halves, for the noise of a distance.
 _SPLITS = 10
 # A share is shown for a discrepancy of at least so many standard errors.

@@ -12,7 +12,7 @@ import itertools
 import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -122,7 +122,7 @@ def _columns(selection: Selection) -> list[tuple[str, NDArray[Any]]] | None:
 def _cell_blocks(path: Path, positions: Sequence[int], text: Collection[int]) -> dict[int, list[NDArray[Any]]]:
     """The cells of these columns in blocks of rows; those of `text` as text whatever they hold."""
     blocks: dict[int, list[NDArray[Any]]] = {k: [] for k in positions}
-    known: dict[str, str] = {}
+    known: dict[str, str | None] = {}
     with _open_fields(path) as lines:
         first = next(lines)
         rows = _rows(path, lines, first)
@@ -133,17 +133,23 @@ def _cell_blocks(path: Path, positions: Sequence[int], text: Collection[int]) ->
     return blocks
 
 
-def _cells(fields: Fields, as_text: bool, known: dict[str, str]) -> NDArray[Any]:
+def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArray[Any]:
     """Numbers, or text if one of the cells is; equal texts are held once."""
-    try:
-        if not as_text:
+    if not as_text:
+        with suppress(ValueError):
+            # What float() would take for a number, or round, is looked at cell by cell; so is what is missing.
+            if max(map(len, fields)) < 16 and "_" not in "".join(fields):
+                return np.array(list(map(float, fields)))
+        with suppress(ValueError):
             return np.array([_as_number(field) for field in fields])
-    except ValueError:
-        pass
     column = np.empty(len(fields), dtype=object)
-    texts = [None if field.strip().lower() in _MISSING else field.strip() for field in fields]
-    column[:] = [None if text is None else known.setdefault(text, text) for text in texts]
+    column[:] = [known[field] if field in known else known.setdefault(field, _as_text(field)) for field in fields]
     return column
+
+
+def _as_text(field: str) -> str | None:
+    text = field.strip()
+    return None if text.lower() in _MISSING else text
 
 
 def _as_number(field: str) -> float:
