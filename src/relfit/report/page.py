@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from relfit.data.encode import Encoding
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
@@ -248,8 +249,21 @@ def python_call(comparison: Comparison) -> str | None:
         options["discrepancy"] = repr("mmd")
     if comparison.groups is not None:
         options["groups"] = "groups"
+    if comparison.encoding is not None:
+        options |= _encoding_code(comparison.encoding)
     options["rng"] = repr(comparison.seed)
     return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
+
+
+def _encoding_code(encoding: Encoding) -> dict[str, str]:
+    """The options that make this encoding, as Python."""
+    given = {column.name: column.scale for column in encoding.columns}
+    code = {"scale": repr(given if encoding.scale == "given" else encoding.scale)}
+    categorical = [column.name for column in encoding.columns if column.kind == "category"]
+    chosen = {"categorical": categorical, "drop": list(encoding.left_out)}
+    parts = [f"{name}={names!r}" for name, names in chosen.items() if names]
+    parts += [f"missing={encoding.missing!r}"] if encoding.missing != "flag" else []
+    return code if not parts else {**code, "encode": f"relfit.Encode({', '.join(parts)})"}
 
 
 def _value_code(value: Test | Estimator) -> str:
