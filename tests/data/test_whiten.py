@@ -337,9 +337,18 @@ def test_the_record(rng, tmp_path):
     again.report(tmp_path / "page.html", data)
     page = (tmp_path / "page.html").read_text()
     assert "column 0" in page
-    assert "scale=&#39;" not in page
-    relfit.compare(*data, rng=0, kernel="imq").report(tmp_path / "imq.html", data)
-    assert "scale=&#39;whiten&#39;" in (tmp_path / "imq.html").read_text()
+    assert "column 0, standardised" not in page
+    assert "scale=&#39;whiten&#39;" in page
+    assert "whitened by a robust covariance of the pooled draws" in result.methods_text()
+    relfit.compare(*data, rng=0, scale="none").report(tmp_path / "none.html", data)
+    assert "scale=&#39;none&#39;" in (tmp_path / "none.html").read_text()
+
+
+def test_a_checkpoint_of_another_scale_is_refused(rng, tmp_path):
+    data, compute = correlated(rng), relfit.Compute(checkpoint=tmp_path / "parts")
+    kernel = relfit.Gaussian(1.0)
+    relfit.compare(*data, kernel=kernel, compute=compute, rng=0)
+    refused(lambda: relfit.compare(*data, kernel=kernel, scale="whiten", compute=compute, rng=0), "scale")
 
 
 @pytest.mark.parametrize("root", [[[1.0, 0.5], [0.0, 1.0]], [[1.0]], [[0.0, 0.0], [0.5, 1.0]], [["inf", 0], [0, 1]]])

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.rows import LazyRows, parts
+from relfit.compute.rows import LazyRows, cuts, parts
 from relfit.data.files.base import check_plain
 from relfit.data.tables import DATE, Cells, Table, parsed_dates
 from relfit.util.arrays import Array, Rows
@@ -39,7 +39,8 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
-_CONSTANT = "constant in the reference"
+_ROWS_AT_ONCE = 4096
+_CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
 _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
 # Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
 # deviation.
@@ -114,6 +115,7 @@ def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str 
         except (ValueError, RecursionError):
             metadata = None
     tables = metadata.get("tables", {"": metadata}) if isinstance(metadata, Mapping) else {}
+    tables = tables if isinstance(tables, Mapping) else {}
     columns = [
         t["columns"] for t in tables.values() if isinstance(t, Mapping) and isinstance(t.get("columns"), Mapping)
     ]
@@ -160,22 +162,26 @@ class Column:
         other = [f"{self.name} = another level"] if self.other else []
         return [*known, *other, *([f"{self.name} is missing"] if self.missing else [])]
 
-    def fill(self, out: Array, source: str, cells: Cells) -> None:
-        """Write the numbers of these cells to the columns of `out`, which are 0."""
+    def fill(self, out: Array, found: NDArray[Any]) -> None:
+        """Write the `places` or the `numbers` of some cells to the columns of `out`, which are 0."""
         if self.kind == "category":
-            places, known = self.places(source, cells), np.arange(len(out))
-            out[known, places] = 1.0 / (math.sqrt(2.0) * self.scale)
+            out[np.arange(len(out)), found] = 1.0 / (math.sqrt(2.0) * self.scale)
             return
-        values = self.numbers(source, cells)
         with np.errstate(over="ignore", invalid="ignore"):  # refused by the check of the values
-            np.divide(values - self.centre, self.scale, out=out[:, 0])
-        gaps = np.isnan(values)
+            out[:, 0] = (found - self.centre) / self.scale
         if self.missing:
+            gaps = np.isnan(found)
             out[gaps, 0], out[gaps, 1] = 0.0, 1.0
-        elif gaps.any():
-            raise InputError(
-                f"{source}: expected complete cells, got {int(gaps.sum())} missing in column {self.name!r}"
-            )
+
+    def found(self, source: str, cells: Cells) -> NDArray[Any]:
+        """What `fill` takes."""
+        if self.kind == "category":
+            return self.places(source, cells)
+        values = self.numbers(source, cells)
+        gaps = 0 if self.missing else int(np.isnan(values).sum())
+        if gaps:
+            raise InputError(f"{source}: expected complete cells, got {gaps} missing in column {self.name!r}")
+        return values
 
     def places(self, source: str, cells: Cells) -> NDArray[np.intp]:
         """Of a category, the place of each cell's level among the numbers that it becomes."""
@@ -270,9 +276,12 @@ class Encoding:
             absent = next((name for name in self.names if name not in rows.columns), None)
             if absent is not None:
                 raise InputError(f"{rows.source}: expected a column called {absent!r}, got none")
+            found = [column.found(rows.source, rows.columns[column.name]) for column in self.columns]
             out = np.zeros((len(rows), len(self.labels)))
-            for column, part in zip(self.columns, self.slices, strict=True):
-                column.fill(out[:, part], rows.source, rows.columns[column.name])
+            # A few rows at a time: they stay in the cache until all of their columns are written.
+            for some in cuts(len(rows), _ROWS_AT_ONCE):
+                for column, part, cells in zip(self.columns, self.slices, found, strict=True):
+                    column.fill(out[some, part], cells[some])
             return out
         if self.scale == "none":
             return rows
@@ -441,7 +450,7 @@ def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None
     if kind == "id":
         return "an id or personal data, by the metadata"
     if not count:
-        return "every cell is missing"
+        return _EMPTY
     if kind == "category" or (kind is None and cells.kind == "text"):
         text = cells.as_text()
         counts = text.counts
@@ -474,7 +483,7 @@ def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp])
     """Refuse text of which most cells are dates or many different numbers: a few broken cells would hide the rest."""
     for kind, fewest in (("date", 1), ("number", _FEW_LEVELS)):
         like = np.array([_parsed(level, kind) is not None for level in text.levels])
-        if counts[like].sum() > 0.5 * counts.sum() and np.count_nonzero(like) > fewest:
+        if not like.all() and counts[like].sum() > 0.5 * counts.sum() and np.count_nonzero(like) > fewest:
             wrong = next(level for k, level in enumerate(text.levels) if not like[k])
             raise InputError(
                 f"{source}: column {name!r} holds {_KINDS[kind]}, but {wrong!r:.60} and the like in "
@@ -535,10 +544,11 @@ def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> l
         return []
     shown = listed([f"{name!r} ({why})" for name, why in encoding.left_out.items()], most=8, quote=str)
     notes = [f"columns left out: {shown}"]
-    for name in (name for name, why in encoding.left_out.items() if why == _CONSTANT):
-        (value,) = tables[None].columns[name].as_text().levels
-        others = [_whose(key) for key, table in tables.items() if set(table.columns[name].as_text().levels) != {value}]
+    for name in (name for name, why in encoding.left_out.items() if why in (_CONSTANT, _EMPTY)):
+        held = {key: table.columns[name].as_text().levels for key, table in tables.items()}
+        others = [_whose(key) for key, levels in held.items() if set(levels) != set(held[None])]
         if others:
+            value = f"{held[None][0]:.60}" if held[None] else "missing"
             notes.append(f"{name!r} is {value} in every reference row, but not in {listed(others, quote=str)}")
     return notes
 

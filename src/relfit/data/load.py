@@ -133,10 +133,12 @@ def load(
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     tables = None if plain or budget is not None else _tables(values, columns)
+    if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
+        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     if tables is not None:
         encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding)
         samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
-        return replace(_checked(samples, {}, None, tuple(named), notes + more, None), encoding=encoding)
+        return _checked(samples, {}, None, tuple(named), notes + more, None, encoding)
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
             "encode: belongs to tables (data frames, .csv and .parquet files), all in memory; leave it out"
@@ -182,7 +184,7 @@ def load(
             key: checked_rows(_argument(key), encoding.apply(_as_wide(key, rows, encoding)))
             for key, rows in samples.items()
         }
-    return replace(_checked(samples, densities, target, tuple(named), notes, device), encoding=encoding)
+    return _checked(samples, densities, target, tuple(named), notes, device, encoding)
 
 
 def _tables(values: Mapping[str | None, Any], columns: Names | None) -> dict[str | None, Table] | None:
@@ -227,8 +229,6 @@ def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
 
 def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: Names | None) -> Encoding | None:
     """The encoding of the reference's columns; None for plain arrays without a scale."""
-    if scale == "whiten":
-        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     width = samples[None].shape[1]
     names = columns if columns is not None and len(columns) == width else None
     if names is None and scale in (None, "none"):
@@ -251,6 +251,7 @@ def _checked(
     names: tuple[str, ...],
     notes: tuple[str, ...],
     device: str | None,
+    encoding: Encoding | None,
 ) -> Data:
     """Check the dimensions, collapse copies and collect notes; the reference, unless it is a target, is under None."""
     rows = {name: x for name, x in samples.items() if name is not None}
@@ -268,7 +269,7 @@ def _checked(
     distinct = {name: x for name, x in rows.items() if name not in copies}
     shared = {}
     if target is None:
-        notes += _constant_columns(samples[None], "the reference")
+        notes += _constant_columns(samples[None], "the reference", encoding)
         shared = rows_in_common(samples[None], distinct, prints)
         notes += tuple(
             f"{count} of {len(rows[name])} rows of {name!r} also occur in the reference: if the model has seen these "
@@ -288,7 +289,7 @@ def _checked(
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
     atoms = target is None and prints[None].atoms
-    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms)
+    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms, encoding)
 
 
 def is_rows(value: Any) -> bool:
@@ -352,13 +353,20 @@ def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | 
     return target
 
 
-def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:
+def _constant_columns(rows: Array, where: str, encoding: Encoding | None = None) -> tuple[str, ...]:
     first = rows[:1]
     constant = (first == first).all(axis=0)
     for part in parts(rows.shape):
         constant = constant & (rows[part] == first).all(axis=0)
         if not constant.any():
             return ()
+    if encoding is not None:
+        # A level or a flag may well be the same in all rows.
+        columns = zip(encoding.columns, encoding.slices, strict=True)
+        names = [column.name for column, at in columns if column.kind != "category" and constant[at.start]]
+        return (
+            (f"{listed(names, quote=repr)} {'is' if len(names) == 1 else 'are'} constant in {where}",) if names else ()
+        )
     count = int(constant.sum())
     return (f"{count} of {rows.shape[1]} columns {'is' if count == 1 else 'are'} constant in {where}",)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.data.columns import is_missing, raw_columns
+from relfit.data.files.text import is_number
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -176,7 +177,7 @@ def _pandas(where: str, name: str, series: Any) -> Cells:
         codes, differ = loaded("pandas").factorize(series)
     except TypeError:
         raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got other objects") from None
-    return _classified(where, name, codes, differ.tolist())
+    return _classified(where, name, codes, differ.tolist(), known=str(dtype) == "category")
 
 
 def _arrow(where: str, name: str, column: Any) -> Cells:
@@ -196,18 +197,22 @@ def _arrow(where: str, name: str, column: Any) -> Cells:
         chunks = column.chunks if hasattr(column, "chunks") else [column]
         if len(chunks) == 1:
             codes = chunks[0].indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-            return _classified(where, name, codes, chunks[0].dictionary.to_pylist())
+            return _classified(where, name, codes, chunks[0].dictionary.to_pylist(), known=types.is_dictionary(type_))
     return cells_of(where, name, column.to_pylist())
 
 
-def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any]) -> Cells:
-    """Cells by their places among values that differ: numbers, dates, or text."""
+def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], *, known: bool = False) -> Cells:
+    """Cells by their places among values that differ: numbers, dates, or text; text if these are `known` as levels."""
     values: Array | None = None
     kind = "text"
-    if all(isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_) for each in differ):
+    if known:
+        pass
+    elif all(isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_) for each in differ):
         kind, values = "number", np.array([float(each) for each in differ])
     elif all(isinstance(each, datetime.date) for each in differ):
         kind, values = "date", parsed_dates([each.isoformat() for each in differ])
+    elif all(isinstance(each, str) and is_number(each) for each in differ):
+        kind, values = "number", np.array([float(each) for each in differ])
     elif all(isinstance(each, str) and len(each) < 30 and DATE.fullmatch(each) for each in differ):
         kind, values = "date", parsed_dates(differ)
     if values is not None:

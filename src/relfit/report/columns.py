@@ -18,10 +18,11 @@ from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
 from relfit.util.text import visible
 
-# Beyond so many columns there is no panel: features of images and texts have no columns that one could name.
-MOST_COLUMNS = 60
+# Beyond so many columns there is no panel: those of features of images and texts mean nothing by themselves. Columns
+# without names have one up to fewer.
+MOST_COLUMNS, MOST_NAMELESS = 60, 12
 # Rows of each sample for the shares, the most kernel matrices, and the most permutations of a column.
-_ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 4
+_ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 2
 # Splits of the data into halves, for the noise of a distance.
 _SPLITS = 10
 # A share is shown for a discrepancy of at least so many standard errors.
@@ -54,7 +55,8 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
     """A row for each column, with a `Part` for each pictured model; None for densities and very many columns."""
     data = recalled.data
     encoding = data.encoding or Encoding("none", tuple(Column(f"column {k}") for k in range(data.reference.shape[1])))
-    if data.kind != "samples" or not measure_of(comparison).pairs or len(encoding.columns) > MOST_COLUMNS:
+    most = MOST_NAMELESS if data.encoding is None else MOST_COLUMNS
+    if data.kind != "samples" or not measure_of(comparison).pairs or len(encoding.columns) > most:
         return None
     names = pictured(comparison)
     samples = {name: data.samples[data.copies.get(name, name)] for name in names}

@@ -13,6 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from relfit.data.encode import Encoding
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
@@ -246,25 +247,26 @@ def python_call(comparison: Comparison) -> str | None:
     if comparison.measure == "mmd" and comparison.preset is None:
         # The models may have been densities that were drawn from: without this, they would be compared by KSD.
         options["discrepancy"] = repr("mmd")
-    if words.measure_of(comparison).kind == "densities" and (scale := _scale_code(comparison, "kernel" in options)):
-        options["scale"] = scale
     if comparison.groups is not None:
         options["groups"] = "groups"
+    if comparison.encoding is not None:
+        options |= _encoding_code(comparison.encoding)
+    elif words.measure_of(comparison).kind == "densities" and (comparison.sizes or (1,))[0] == 0:
+        # Draws against a density would be whitened.
+        options["scale"] = repr("none")
     options["rng"] = repr(comparison.seed)
     return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
 
 
-def _scale_code(comparison: Comparison, own_kernel: bool) -> str:
-    """The scale of a comparison with densities as Python, "" for the default.
-
-    It is "whiten" where the reference is a density and the kernel's bandwidth comes from the data.
-    """
-    default = "none" if own_kernel or not comparison.sizes or comparison.sizes[0] else "whiten"
-    encoding = comparison.encoding
-    if encoding is not None and encoding.scale == "given":
-        return repr({column.name: column.scale for column in encoding.columns})
-    used = "none" if encoding is None else encoding.scale
-    return "" if used == default else repr(used)
+def _encoding_code(encoding: Encoding) -> dict[str, str]:
+    """The options that make this encoding, as Python."""
+    given = {column.name: column.scale for column in encoding.columns}
+    code = {"scale": repr(given if encoding.scale == "given" else encoding.scale)}
+    categorical = [column.name for column in encoding.columns if column.kind == "category"]
+    chosen = {"categorical": categorical, "drop": list(encoding.left_out)}
+    parts = [f"{name}={names!r}" for name, names in chosen.items() if names]
+    parts += [f"missing={encoding.missing!r}"] if encoding.missing != "flag" else []
+    return code if not parts else {**code, "encode": f"relfit.Encode({', '.join(parts)})"}
 
 
 def _value_code(value: Test | Estimator) -> str:

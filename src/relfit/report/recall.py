@@ -215,7 +215,12 @@ def plain_view(recalled: Recalled) -> View:
     """The one or two columns themselves."""
     d = recalled.pooled.shape[1]
     names = recalled.labels or tuple(f"column {k}" for k in range(d))
-    if recalled.data.encoding is not None and recalled.data.encoding.scale != "none":
+    # Rows that go with densities are shown as they were given.
+    if (
+        recalled.data.kind == "samples"
+        and recalled.data.encoding is not None
+        and recalled.data.encoding.scale != "none"
+    ):
         names = tuple(f"{name}, standardised" for name in names)
     return View(np.zeros(d), np.eye(d), names, names, projected=False)
 

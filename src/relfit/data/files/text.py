@@ -12,7 +12,7 @@ import itertools
 import math
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -109,7 +109,7 @@ def _columns(selection: Selection) -> list[tuple[str, NDArray[Any]]] | None:
     path = selection.path
     with _open_fields(path) as lines:
         first = next(lines, [])
-    if not first or all(map(_is_number, first)):
+    if not first or all(map(is_number, first)):
         return None
     positions = column_positions(selection, first, len(first))
     blocks = _cell_blocks(path, positions, ())
@@ -122,7 +122,7 @@ def _columns(selection: Selection) -> list[tuple[str, NDArray[Any]]] | None:
 def _cell_blocks(path: Path, positions: Sequence[int], text: Collection[int]) -> dict[int, list[NDArray[Any]]]:
     """The cells of these columns in blocks of rows; those of `text` as text whatever they hold."""
     blocks: dict[int, list[NDArray[Any]]] = {k: [] for k in positions}
-    known: dict[str, str] = {}
+    known: dict[str, str | None] = {}
     with _open_fields(path) as lines:
         first = next(lines)
         rows = _rows(path, lines, first)
@@ -133,17 +133,23 @@ def _cell_blocks(path: Path, positions: Sequence[int], text: Collection[int]) ->
     return blocks
 
 
-def _cells(fields: Fields, as_text: bool, known: dict[str, str]) -> NDArray[Any]:
+def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArray[Any]:
     """Numbers, or text if one of the cells is; equal texts are held once."""
-    try:
-        if not as_text:
+    if not as_text:
+        with suppress(ValueError):
+            # What float() would take for a number, or round, is looked at cell by cell; so is what is missing.
+            if max(map(len, fields)) < 16 and "_" not in "".join(fields):
+                return np.array(list(map(float, fields)))
+        with suppress(ValueError):
             return np.array([_as_number(field) for field in fields])
-    except ValueError:
-        pass
     column = np.empty(len(fields), dtype=object)
-    texts = [None if field.strip().lower() in _MISSING else field.strip() for field in fields]
-    column[:] = [None if text is None else known.setdefault(text, text) for text in texts]
+    column[:] = [known[field] if field in known else known.setdefault(field, _as_text(field)) for field in fields]
     return column
+
+
+def _as_text(field: str) -> str | None:
+    text = field.strip()
+    return None if text.lower() in _MISSING else text
 
 
 def _as_number(field: str) -> float:
@@ -183,7 +189,7 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
 
 def _is_header(path: Path, first: Fields) -> bool:
     """True if the first line holds names. A line of names and numbers could be a damaged row, and is refused."""
-    names = [field for field in first if not _is_number(field)]
+    names = [field for field in first if not is_number(field)]
     if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
         raise InputError(
             f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among other fields; "
@@ -254,7 +260,7 @@ def _values(
             # float() reads 1_000 as a number; in a table it is a name or a typing error.
             values.extend(map(float, selected if "_" not in "".join(selected) else ["_"]))
         except ValueError:
-            position = next(k for k in positions if not _is_number(fields[k]))
+            position = next(k for k in positions if not is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
             field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
             hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
@@ -262,7 +268,8 @@ def _values(
     return values
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
+    """True if the field is written as a number."""
     return _is_float(field) and "_" not in field
 
 
