@@ -172,7 +172,7 @@ def load(
         shapes = [x.shape for x in samples.values()]
         budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
     if densities or target is not None:
-        data = _checked(samples, densities, target, tuple(named), notes, device)
+        data = _checked(samples, densities, target, tuple(named), notes, device, None)
         if encoding is not None or plain:
             return replace(data, encoding=encoding)
         names = columns if target is None else _columns_of(next(iter(named.values())))
