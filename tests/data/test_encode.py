@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from relfit.cli import main
 from relfit.data.encode import MOST_LEVELS, Column, Encode, encoded_tables, fit_rows, fit_table
 from relfit.data.load import load
 from relfit.data.tables import read_table
+from relfit.report.columns import column_shares, distance, noise
 
 pd = pytest.importorskip("pandas")
 
@@ -486,3 +488,31 @@ def test_the_page_says_which_columns_are_wrong_and_escapes_their_names(tmp_path,
 
 def test_the_column_names_and_default_words_of_a_plain_column():
     assert Column("column 0").labels == ["column 0"]
+
+
+DIAMONDS = Path(__file__).with_name("diamonds")
+
+
+def test_three_synthesizers_of_sdv_in_one_command(monkeypatch, capsys):
+    """The files were drawn by SDV (scripts/table_fixtures.py); the guide shows this output."""
+    monkeypatch.chdir(DIAMONDS)
+    assert main(["compare", "real.csv", "copula.csv", "ctgan.csv", "tvae.csv", "--metadata", "metadata.json"]) == 0
+    shown = capsys.readouterr().out
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
+    assert f"```\n{shown}```" in guide
+
+
+def test_a_shuffled_column_has_the_largest_share_and_no_distance(tables):
+    """By itself the column is right: only how it goes with the others is wrong."""
+    rng = np.random.default_rng(0)
+    data, model = drawn(1, n=500), drawn(2, n=500)
+    model["price"] = rng.permutation(model["price"])
+    encoding, rows, _ = encoded_tables({None: read_table("d", data), "m": read_table("m", model)}, "auto", Encode())
+    shares = column_shares(rows["m"], rows[None], relfit.Gaussian(1.5), encoding.slices)
+    assert encoding.names[int(np.argmax(shares))] in ("price", "weight")
+    assert min(shares[0], shares[1]) > 2 * max(shares[2:])
+    price, at = encoding.columns[1], encoding.slices[1]
+    assert distance(price, rows["m"][:, at], rows[None][:, at]) < 3 * noise(price, rows[None][:, at])
+    # Total variation by hand: (0.5, 0.5) against (1, 0).
+    column = Column("c", "category", levels=("a", "b"))
+    assert distance(column, np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0]] * 2)) == 0.5
