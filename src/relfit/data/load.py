@@ -202,15 +202,14 @@ def _fitted(
     scale: Scale | None,
     columns: Names | None,
 ) -> Encoding | None:
-    """The encoding of the reference's columns; None for plain arrays without a scale, and for densities."""
-    if densities or target is not None:
-        if scale not in (None, "none"):
-            raise InputError("scale: belongs to samples on both sides, got densities; leave it out")
-        return None
-    width = samples[None].shape[1]
-    names = columns if columns is not None and len(columns) == width else None
+    """The encoding of the reference's columns, of densities their names only; None for plain arrays without a scale."""
+    dense = bool(densities) or target is not None
+    if dense and scale not in (None, "none"):
+        raise InputError("scale: belongs to samples on both sides, got densities; leave it out")
+    names = columns if target is None and columns is not None and len(columns) == samples[None].shape[1] else None
     if names is None and scale in (None, "none"):
         return None
+    scale = "none" if dense else scale
     return fit_rows(samples[None], "auto" if scale is None else scale, names)
 
 
