@@ -10,9 +10,10 @@ from functools import cache
 
 import numpy as np
 
-from relfit import compare
+from relfit import Gaussian, compare
 from relfit.data.encode import Encode, encoded_tables
 from relfit.data.tables import Cells, Table, read_table
+from relfit.kernels.base import median_distance
 from relfit.paper.experiment import rate
 from relfit.report.columns import column_shares
 from studies.study import Part, Study, level, main, table, write_page
@@ -102,15 +103,23 @@ def wrongs():
 
 
 def wrong_trial(setting, seed):
-    """Whether the model is declared worse, and whether the page names the column first."""
+    """Whether the wrong model is declared worse, and whether the right one is."""
     rng = np.random.default_rng(seed)
     reference, right, wrong = parts(setting["n"], 3, rng)
     wrong = corrupted(wrong, *WRONG[setting["wrong"]], rng)
     result = compare(reference, {"right": right, "wrong": wrong}, rng=seed, progress=False)
+    return {"found": bool(result.worse[1]), "lost": bool(result.worse[0])}
+
+
+def named_trial(setting, seed):
+    """Whether the wrong column has the largest share."""
+    rng = np.random.default_rng(seed)
+    reference, wrong = parts(setting["n"], 2, rng)
+    wrong = corrupted(wrong, *WRONG[setting["wrong"]], rng)
     encoding, rows, _ = encoded_tables({None: reference, "wrong": wrong}, "auto", Encode())
-    shares = column_shares(rows["wrong"], rows[None], result.kernel, encoding.slices)
-    first = encoding.names[int(np.argmax(shares))]
-    return {"found": bool(result.worse[1]), "lost": bool(result.worse[0]), "named": first == WRONG[setting["wrong"]][0]}
+    kernel = Gaussian(median_distance(np.concatenate([rows[None], rows["wrong"]])[::2]))
+    shares = column_shares(rows["wrong"], rows[None], kernel, encoding.slices)
+    return {"named": encoding.names[int(np.argmax(shares))] == WRONG[setting["wrong"]][0]}
 
 
 def tie_rows(setting, results):
@@ -120,15 +129,17 @@ def tie_rows(setting, results):
 
 
 def wrong_rows(setting, results):
-    """How often the model is found, and its column named."""
+    """How often the wrong model is found, and the right one lost."""
     row = {"wrong column": setting["wrong"], "n": setting["n"]}
-    for title, key in (
-        ("model declared worse", "found"),
-        ("column named first", "named"),
-        ("right model lost", "lost"),
-    ):
+    for title, key in (("wrong model declared worse", "found"), ("right model declared worse", "lost")):
         row[title] = rate([float(result[key]) for result in results])
     return [row]
+
+
+def named_rows(setting, results):
+    """How often the wrong column has the largest share."""
+    named = rate([float(result["named"]) for result in results])
+    return [{"wrong column": setting["wrong"], "n": setting["n"], "has the largest share": named}]
 
 
 def write(docs, results):
@@ -139,12 +150,17 @@ def write(docs, results):
         **{f"{name}_trials": min(len(trials) for _, trials in part) for name, part in results.items()},
         ties=table(tie_rows, results["ties"]),
         wrong=table(wrong_rows, results["wrong"]),
+        named=table(named_rows, results["named"]),
     )
     return all(row["level"] == "kept" for setting, trials in results["ties"] for row in tie_rows(setting, trials))
 
 
 STUDY = Study(
-    {"wrong": Part("tables-wrong", wrongs, wrong_trial, 200), "ties": Part("tables-ties", ties, tie_trial, 1000)},
+    {
+        "wrong": Part("tables-found", wrongs, wrong_trial, 400),
+        "named": Part("tables-named", wrongs, named_trial, 50),
+        "ties": Part("tables-ties", ties, tie_trial, 1000),
+    },
     "tables.sqlite",
     "1",
     write,

@@ -205,6 +205,9 @@ class Settings:
             raise InputError(
                 "scale and encode: a preset or a precomputed kernel takes rows as they are; leave them out"
             )
+        ordered = self.groups is not None or self.dependence != "independent"
+        if ordered and self.encode is not None and self.encode.missing == "drop":
+            raise InputError('missing="drop": would take rows out of their order or group; use "flag" or "refuse"')
         _check_test_and_kernel(self)
         if self.at_locations is not None:
             _check_locations(self)

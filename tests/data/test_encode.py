@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ import relfit
 from relfit.cli import main
 from relfit.data.encode import MOST_LEVELS, Column, Encode, encoded_tables, fit_rows, fit_table
 from relfit.data.load import load
-from relfit.data.tables import read_table
+from relfit.data.tables import cells_of, read_table
+from relfit.report.columns import column_shares, distance, noise
 
 pd = pytest.importorskip("pandas")
 
@@ -486,3 +488,63 @@ def test_the_page_says_which_columns_are_wrong_and_escapes_their_names(tmp_path,
 
 def test_the_column_names_and_default_words_of_a_plain_column():
     assert Column("column 0").labels == ["column 0"]
+
+
+DIAMONDS = Path(__file__).with_name("diamonds")
+
+
+def test_three_synthesizers_of_sdv_in_one_command(monkeypatch, capsys):
+    """The files were drawn by SDV (scripts/table_fixtures.py); the guide shows this output."""
+    monkeypatch.chdir(DIAMONDS)
+    assert main(["compare", "real.csv", "copula.csv", "ctgan.csv", "tvae.csv", "--metadata", "metadata.json"]) == 0
+    shown = capsys.readouterr().out
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
+    assert f"```\n{shown}```" in guide
+
+
+def test_a_shuffled_column_has_the_largest_share_and_no_distance(tables):
+    """By itself the column is right: only how it goes with the others is wrong."""
+    rng = np.random.default_rng(0)
+    data, model = drawn(1, n=500), drawn(2, n=500)
+    model["price"] = rng.permutation(model["price"])
+    encoding, rows, _ = encoded_tables({None: read_table("d", data), "m": read_table("m", model)}, "auto", Encode())
+    shares = column_shares(rows["m"], rows[None], relfit.Gaussian(1.5), encoding.slices)
+    assert encoding.names[int(np.argmax(shares))] in ("price", "weight")
+    assert min(shares[0], shares[1]) > 2 * max(shares[2:])
+    price, at = encoding.columns[1], encoding.slices[1]
+    assert distance(price, rows["m"][:, at], rows[None][:, at]) < 3 * noise(price, rows[None][:, at])
+    # Total variation by hand: (0.5, 0.5) against (1, 0).
+    column = Column("c", "category", levels=("a", "b"))
+    assert distance(column, np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0]] * 2)) == 0.5
+
+
+def test_dates_of_every_kind_are_the_same_seconds():
+    import datetime as dt
+
+    at = dt.datetime(2024, 3, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    expected = [at.timestamp(), at.timestamp() + 86400]
+    for values in (
+        [at, at + dt.timedelta(days=1)],
+        ["2024-03-01 10:00:00", "2024-03-02T10:00:00Z"],
+        pd.Series(pd.to_datetime([at, at + dt.timedelta(days=1)])),
+        np.array(["2024-03-01T10", "2024-03-02T10"], dtype="datetime64[h]").astype(object),
+    ):
+        cells = cells_of("table", "day", values)
+        assert (cells.kind, cells.values.tolist()) == ("date", expected)
+
+
+def test_rows_that_belong_together_are_not_dropped(tables):
+    encode = Encode(missing="drop")
+    refused(lambda: relfit.compare(*tables, encode=encode, dependence="paired"), 'missing="drop": would take rows')
+
+
+def test_densities_keep_the_names_of_the_columns(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(80, 2))
+    frame = pd.DataFrame(rows, columns=["height", "pulse"])
+    models = {str(s): relfit.Density(score=lambda x, s=s: s - x, dim=2) for s in (0.0, 1.0)}
+    result = relfit.compare(frame, models, rng=0)
+    assert result.discrepancy.tolist() == relfit.compare(rows, models, rng=0).discrepancy.tolist()
+    assert (result.encoding.names, result.encoding.scale) == (("height", "pulse"), "none")
+    result.report(tmp_path / "p.html", (frame, models))
+    assert ">height</text>" in (tmp_path / "p.html").read_text()
+    refused(lambda: relfit.compare(frame, models, scale="auto"), "scale: belongs to samples on both sides")

@@ -65,7 +65,13 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {}, drop)
     # A preset takes rows of numbers as they are.
     plain = params.get("preset") is not None
-    inputs = Inputs(_read(first, plain), {name: _read(source, plain) for name, source in rest.items()}, notes, labels)
+    data, samples = _read(first, plain), {name: _read(source, plain) for name, source in rest.items()}
+    if isinstance(data, Table):
+        # Columns stand in one order now, whatever a model calls those that were selected by their numbers.
+        width, names = len(data.columns), data.names
+        alike = {name for name, x in samples.items() if isinstance(x, Table) and len(x.columns) == width}
+        samples = {name: x.renamed(names) if name in alike else x for name, x in samples.items()}
+    inputs = Inputs(data, samples, notes, labels)
     if rows is not None:
         inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
     verbose = params["verbose"]

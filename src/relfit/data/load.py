@@ -86,7 +86,7 @@ class Data:
     def encoded(self) -> Data:
         """The data of densities in the coordinates of the encoding; samples are encoded when they are loaded."""
         encoding = self.encoding
-        if encoding is None or self.kind == "samples":
+        if encoding is None or encoding.scale == "none" or self.kind == "samples":
             return self
         models = {
             name: encoded_density(model, encoding) if isinstance(model, Density) else encoding.apply(model)
@@ -219,11 +219,12 @@ def _columns_of(value: Any) -> Names | None:
 
 
 def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
-    """The data of densities with the encoding of their rows."""
-    if scale == "none":
-        return data
+    """The data of densities with the encoding of their rows; None for rows as they are whose columns have no names."""
     rows = [data.reference] if data.target is None else list(data.samples.values())
-    encoding, note = density_encoding(rows, scale, names if names is None or len(names) == rows[0].shape[1] else None)
+    names = names if names is not None and len(names) == rows[0].shape[1] else None
+    if scale == "none":
+        return data if names is None else replace(data, encoding=fit_rows(rows[0], scale, names))
+    encoding, note = density_encoding(rows, scale, names)
     return replace(data, encoding=encoding, warnings=(*data.warnings, *((note,) if note else ())))
 
 

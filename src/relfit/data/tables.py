@@ -210,7 +210,7 @@ def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], 
     elif all(isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_) for each in differ):
         kind, values = "number", np.array([float(each) for each in differ])
     elif all(isinstance(each, datetime.date) for each in differ):
-        kind, values = "date", parsed_dates([each.isoformat() for each in differ])
+        kind, values = "date", parsed_dates([_plain_date(each) for each in differ])
     elif all(isinstance(each, str) and is_number(each) for each in differ):
         kind, values = "number", np.array([float(each) for each in differ])
     elif all(isinstance(each, str) and len(each) < 30 and DATE.fullmatch(each) for each in differ):
@@ -230,10 +230,15 @@ def parsed_dates(texts: Sequence[str], form: str | None = None) -> Array | None:
             zone = datetime.UTC
             each = [datetime.datetime.strptime(text, form) for text in texts]
             return np.array([(at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() for at in each])
-        plain = [text.partition("+")[0].removesuffix("Z") for text in texts]
-        return _seconds(np.array(plain, dtype="datetime64[us]"))
+        return _seconds(np.array([text.removesuffix("Z") for text in texts], dtype="datetime64[us]"))
     except (ValueError, OverflowError):
         return None
+
+
+def _plain_date(date: datetime.date) -> str:
+    """In ISO 8601, at UTC if it says where it is from."""
+    zone = getattr(date, "tzinfo", None)
+    return (date if zone is None else date.astimezone(datetime.UTC).replace(tzinfo=None)).isoformat()  # type: ignore[attr-defined]
 
 
 def _seconds(times: NDArray[Any]) -> Array:
