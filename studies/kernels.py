@@ -1,4 +1,4 @@
-"""Which kernel sees the difference, and does choosing one keep the level? Writes the tables of docs/kernels.md.
+"""Which kernel sees the difference, and does choosing one, or whitening, keep the level? Tables of docs/kernels.md.
 
 python -m studies.kernels [--trials 600] [--workers 2]
 """
@@ -106,22 +106,73 @@ def factors(setting, results):
     return {**{key: setting[key] for key in KEYS}, **fractions}
 
 
+class Units:
+    """Four tied samplers of a normal target, and one without its correlations: 6% of the spread in two columns."""
+
+    best, worse = frozenset({"P1", "P2", "P3", "P4"}), frozenset({"mean field"})
+    covariance = np.array([[1.0, 0.998, 0.0], [0.998, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    units = np.array([1e4, 1e2, 1e-2])
+    # How the tied ones differ from the target, in its own coordinates: a shift, and a factor.
+    ties = {"exact": (0.0, 1.0), "shifted": (0.3, 1.0), "narrow": (0.0, 0.8)}  # noqa: RUF012
+    runs = ("whiten", "known", "none")
+
+
+def unit_cells():
+    """Every setting of the simulation of units."""
+    return [{"ties": ties, "n": n} for ties in Units.ties for n in (100, 300)]
+
+
+def unit_trial(setting, seed):
+    """The models declared worse with whitened draws, in the coordinates that whiten the target itself, and as they are.
+
+    The shifts are up and down the first axis, so that the models are tied whatever the scale is fitted to.
+    """
+    rng, (shift, factor) = np.random.default_rng([20191208, seed]), Units.ties[setting["ties"]]
+    root = Units.units[:, None] * np.linalg.cholesky(Units.covariance)
+    draws = {
+        name: factor * rng.standard_normal((setting["n"], 3)) + [sign * shift, 0.0, 0.0]
+        for name, sign in zip(("P1", "P2", "P3", "P4"), (1, -1, 1, -1), strict=True)
+    }
+    deviations = Units.units / np.sqrt(np.diag(np.linalg.inv(Units.covariance)))
+    draws["mean field"] = rng.standard_normal((setting["n"], 3)) * deviations @ np.linalg.inv(root).T
+    precision = np.linalg.inv(root @ root.T)
+    known = Density(score=np.negative, dim=3), draws
+    given = Density(score=lambda x: -x @ precision, dim=3), {name: x @ root.T for name, x in draws.items()}
+    out = {}
+    for run in Units.runs:
+        data = known if run == "known" else given
+        result = compare(*data, scale="whiten" if run == "whiten" else "none", alpha=ALPHA, rng=seed, progress=False)
+        out[run] = declared(result.names, result.worse)
+    return out
+
+
+def unit_rows(setting, results):
+    """FPR and TPR of every scale in one setting."""
+    out = []
+    for run in Units.runs:
+        rates = error_rates(Units, [result[run] for result in results])
+        row = {**setting, "scale": run, "trials": len(results), "FPR": rates["FPR"], "TPR": rates["TPR"]}
+        out.append({**row, "level": level(rates["FPR"])})
+    return out
+
+
 def write(docs, results):
     """Put the tables between their marks in the page; True if every row keeps its level."""
-    all_rows = rows_of(rows, results["kernels"])
+    all_rows, of_units = rows_of(rows, results["kernels"]), rows_of(unit_rows, results["units"])
     tables = {
         "blobs": [row for row in all_rows if row["problem"] == "blobs"],
         "mean shifts": [row for row in all_rows if row["problem"] not in ("blobs", "cauchy")],
         "tails": [row for row in all_rows if row["problem"] == "cauchy"],
+        "units": of_units,
         "chosen": [factors(cell, done) for cell, done in results["kernels"] if cell["problem"] != "cauchy"],
     }
     text = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
     for name, lines in tables.items():
         text = put(text, name, markdown_table(lines))
     write_text_atomic(docs / "kernels.md", text)
-    kept = sum(row["level"] == "kept" for row in all_rows)
-    print(f"{kept} of {len(all_rows)} rows keep their level.")
-    return kept == len(all_rows)
+    kept = [row["level"] == "kept" for row in (*all_rows, *of_units)]
+    print(f"{sum(kept)} of {len(kept)} rows keep their level.")
+    return all(kept)
 
 
 def put(text, name, table):
@@ -133,7 +184,11 @@ def put(text, name, table):
     return text
 
 
-STUDY = Study({"kernels": Part("kernel-choice", cells, trial, 600)}, "kernels.sqlite", "1", write)
+PARTS = {
+    "kernels": Part("kernel-choice", cells, trial, 600),
+    "units": Part("units", unit_cells, unit_trial, 600),
+}
+STUDY = Study(PARTS, "kernels.sqlite", "1", write)
 
 if __name__ == "__main__":
     main(STUDY, __doc__)

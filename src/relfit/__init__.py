@@ -30,6 +30,7 @@ _HOMES = {
         "published",
     ),
     "relfit.data.check_score": ("ScoreCheck", "check_score"),
+    "relfit.data.encode": ("Encode", "Encoding"),
     "relfit.data.evals": ("Evals", "read_evals"),
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         published,
     )
     from relfit.data.check_score import ScoreCheck, check_score
+    from relfit.data.encode import Encode, Encoding
     from relfit.data.evals import Evals, read_evals
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
@@ -114,6 +116,8 @@ __all__ = [
     "Compute",
     "Decay",
     "Density",
+    "Encode",
+    "Encoding",
     "Evals",
     "Gaussian",
     "Incomplete",

@@ -83,6 +83,13 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
         given: with "loglik", covariates (n, p), a row for each row of the reference, for densities whose log_prob takes
             y and x.
         preset: "kid" or "cmmd" for feature vectors: prepares the rows and sets the kernel.
+        scale: how the columns of samples are scaled, by the reference: "auto" (mean and standard deviation), "robust"
+            (median and median absolute deviation), "none", or a mapping of some columns to scales. None is "auto" where
+            the reference's columns have names (data frames, .csv and .parquet files), and "none" for plain arrays.
+            With densities the scores change with the rows, and "whiten" (or "auto") makes the columns uncorrelated too,
+            by the rows of the reference, or by all draws where it is a density: its default if no bandwidth is given.
+        encode: for such tables, what their columns mean: `Encode(categorical=..., drop=..., missing=...)`. Text and
+            truth values are categories, dates are numbers, missing cells are values of their own.
         rng: seed or Generator for all random choices; recorded in the result.
         progress: None (a bar on terminals), True, False or a function of (done, total).
         compute: how and where the sums are computed: `Compute(backend=..., executor=..., memory=..., ...)`.
@@ -211,6 +218,7 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "seed": settings.seed,
         "backend": estimate.runtime.backend.name,
         "preset": settings.preset,
+        "encoding": data.encoding,
         "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
     }
 

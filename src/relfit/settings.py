@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from relfit.compute.memory import Budget, budget_of, parse_memory
 from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
+from relfit.data.encode import Encode, Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.models import SCORE_BATCH
 from relfit.data.presets import PRESETS
@@ -37,7 +39,7 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
 from relfit.estimators.locations import AT_LOCATIONS, AtLocations
-from relfit.kernels import as_kernel
+from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection, Select, table_of
 from relfit.kernels.precomputed import Precomputed
@@ -164,6 +166,12 @@ def _as_discrepancy(value: Any) -> str | MMD | KSD | AtLocations:
     return AT_LOCATIONS[name]() if name in AT_LOCATIONS else name
 
 
+def _as_encode(value: Any) -> Encode | None:
+    if value is None or isinstance(value, Encode):
+        return value
+    raise InputError(f"encode: expected relfit.Encode(...) or None, got {type(value).__name__}")
+
+
 class Options(TypedDict, total=False):
     """The options of `compare`, as its callers give them. `Settings` has their defaults and checks."""
 
@@ -178,6 +186,8 @@ class Options(TypedDict, total=False):
     groups: Any
     given: Any
     preset: str | None
+    scale: Scale | None
+    encode: Encode | None
     rng: Seed
     progress: Any
     compute: Compute | None
@@ -198,6 +208,8 @@ class Settings:
     groups: Any = option(None)
     given: Any = option(None)
     preset: str | None = option(None, lambda v: v if v is None else check_choice("preset", v, PRESETS))
+    scale: Scale | None = option(None, as_scale)
+    encode: Encode | None = option(None, _as_encode)
     rng: int = option(None, make_seed)
     progress: Any = option(None)
     compute: Compute = option(None, _as_compute)
@@ -210,6 +222,13 @@ class Settings:
             object.__setattr__(self, "kernel", as_kernel(self.discrepancy.kernel))
         if self.preset is not None and self.kernel is not None:
             raise InputError("kernel: expected it once, got it both in kernel= and in preset=")
+        if (self.scale not in (None, "none") or self.encode is not None) and self.plain:
+            raise InputError(
+                "scale and encode: a preset or a precomputed kernel takes rows as they are; leave them out"
+            )
+        ordered = self.groups is not None or self.dependence != "independent"
+        if ordered and self.encode is not None and self.encode.missing == "drop":
+            raise InputError('missing="drop": would take rows out of their order or group; use "flag" or "refuse"')
         _check_test_and_kernel(self)
         if self.at_locations is not None:
             _check_locations(self)
@@ -256,6 +275,16 @@ class Settings:
     def table(self) -> Precomputed | None:
         """The precomputed kernel, if it is one."""
         return None if self.kernel is None else table_of(self.kernel)
+
+    @property
+    def plain(self) -> bool:
+        """True if rows are taken as they are, whatever their columns are called."""
+        return self.preset is not None or self.table is not None
+
+    @property
+    def has_lengths(self) -> bool:
+        """True if the kernel has lengths of its own: neither taken from the data, nor those of a kernel's name."""
+        return self.kernel is not None and not self.kernel.needs_median and self.kernel not in NAMED.values()
 
     @property
     def criteria(self) -> Criteria:
@@ -415,6 +444,11 @@ def _loaded(
         budget=budget,
         likelihood=settings.discrepancy_name == "loglik",
         given=settings.given,
+        scale=settings.scale,
+        encode=settings.encode,
+        plain=settings.plain,
+        # A length that was given is in the units of the data.
+        target_scale="none" if settings.has_lengths else "whiten",
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":
@@ -489,6 +523,8 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
         estimator, why = automatic_estimator(data, kind, settings.dependence, grouped=grouped, device=device)
     estimator = Complete() if estimator is None else estimator
     kind.check(data, estimator, settings.dependence, grouped=grouped)
+    score_notes = _score_notes(data)
+    data = data.encoded()
     kernel = PRESETS[settings.preset].kernel if settings.preset is not None else settings.kernel
     select = kernel if isinstance(kernel, Select) else None
     candidates = () if select is None else resolve_candidates(data, kind, select, seed)
@@ -498,7 +534,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
     preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
-    notes = (*preset_notes, *_score_notes(data), *data.warnings)
+    notes = (*preset_notes, *score_notes, *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
     elif at is None:
@@ -572,6 +608,8 @@ def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
         "reference": data.digests.get(None) or "a density",
         **{f"model {name!r}": data.digests.get(name) or "a density" for name in data.names},
         "kernel": estimate.kernel.describe(),
+        # Rows of densities are digested as they were given.
+        "scale": "none" if data.encoding is None else hashlib.sha256(repr(data.encoding).encode()).hexdigest()[:16],
         "dependence": estimate.dependence,
         "seed": str(estimate.seed),
         "backend": estimate.runtime.backend.name,

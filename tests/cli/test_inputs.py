@@ -55,11 +55,13 @@ def _compare(kind="npy"):
 
 
 def test_columns_apply_to_every_file(data, capsys):
-    printed = _json(capsys, *_compare("csv"), "--columns", "z,x")
+    printed = _json(capsys, *_compare("csv"), "--columns", "z,x", "--scale", "none")
+    assert printed == _json(capsys, *_compare("csv"), "--columns", "3,x", "--scale", "none")
+    assert [column["name"] for column in printed["encoding"]["columns"]] == ["z", "x"]
     chosen = {name: rows[:, [2, 0]] for name, rows in data.items()}
-    assert printed == relfit.compare(chosen.pop("human"), chosen, rng=0).to_dict()
-    assert printed == _json(capsys, *_compare("npy"), "--columns", "2,0")
-    assert printed == _json(capsys, *_compare("csv"), "--columns", "3,x")
+    expected = relfit.compare(chosen.pop("human"), chosen, rng=0).to_dict()
+    assert {**printed, "encoding": None} == expected
+    assert _json(capsys, *_compare("npy"), "--columns", "2,0") == expected
 
 
 def test_columns_of_a_pair(data, capsys):
@@ -74,7 +76,7 @@ def test_columns_of_a_pair(data, capsys):
     [
         ("w", "human.csv: expected a column called 'w', got 'id', 'x', 'y' and 'z'"),
         ("x,x", "human.csv: expected each column once"),
-        ("id", "human.csv: expected numbers, got 'row 0'"),
+        ("id", "human.csv: no column is left to compare; left out: 'id' (free text or an id"),
         ("9", "human.csv: expected columns from 0 to 3, got 9"),
         ("", "columns: expected names, numbers or ranges"),
     ],

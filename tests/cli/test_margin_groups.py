@@ -74,7 +74,7 @@ def test_a_bad_margin_is_one_line(folder, capsys):
 
 
 def test_groups_by_a_column_of_every_table(folder, capsys):
-    _, got = run(capsys, *data(folder, "csv"), "--groups", "prompt")
+    _, got = run(capsys, *data(folder, "csv"), "--groups", "prompt", "--scale", "none")
     prompts = np.repeat(np.arange(40), 3)
     wanted = expected(folder, groups={"reference": prompts, "good": prompts, "off": prompts})
     assert got["groups"] == [40, 40, 40]
@@ -103,7 +103,7 @@ def test_a_file_of_labels_that_is_a_column_too(folder, capsys):
     err = capsys.readouterr().err
     assert "--groups: prompts.csv is a file, and a column of " in err
     assert "write ./prompts.csv for the file" in err
-    chosen = ("--groups", "./prompts.csv", "--dependence", "paired", "--columns", "x,y")
+    chosen = ("--groups", "./prompts.csv", "--dependence", "paired", "--columns", "x,y", "--scale", "none")
     _, got = run(capsys, *files, *chosen)
     wanted = expected(folder, groups=np.repeat(np.arange(40), 3), dependence="paired")
     np.testing.assert_allclose(got["covariance"], wanted.covariance, rtol=1e-9)
@@ -113,7 +113,7 @@ def test_groups_by_the_number_of_a_column_of_every_array(folder, capsys):
     files = [str(folder / f"{name}-labelled.npy") for name in SHIFTS]
     names = ("--name", "good", "--name", "off")
     _, got = run(capsys, *files, *names, "--groups", "1")
-    _, table = run(capsys, *data(folder, "csv"), "--groups", "prompt")
+    _, table = run(capsys, *data(folder, "csv"), "--groups", "prompt", "--scale", "none")
     np.testing.assert_allclose(got["covariance"], table["covariance"], rtol=1e-9)
 
 

@@ -94,6 +94,19 @@ def test_a_name_with_a_colon_is_no_code(folder, capsys):
     assert capsys.readouterr().out == "Agrees: every number is the same.\n"
 
 
+def test_draws_are_whitened_again(folder, capsys):
+    """The record holds how; a rerun finds the same, and so does one of draws that were left as they are."""
+    dim = np.load("ref.npy").shape[1]
+    (folder / "own.py").write_text(f"import relfit\nt = relfit.Density(score=lambda x: -x, dim={dim})\n")
+    for option, scale in (("whiten", "whiten"), ("none", None)):
+        args = ["compare", "own.py:t", "near.npy", "far.npy", "--json", "result.json"]
+        assert main([*args, *(["--scale", option] if option == "none" else [])]) == 0
+        encoding = json.loads((folder / "result.json").read_text())["encoding"]
+        assert (encoding and encoding["scale"]) == scale
+        assert main(["rerun", "result.json", "--run-code"]) == 0
+        assert "Agrees: every number is the same." in capsys.readouterr().out
+
+
 def test_result_without_a_command(folder, capsys):
     """Made in Python, or written before results held their command."""
     made = compare("ref.npy", ["near.npy", "far.npy"], rng=0).to_dict()

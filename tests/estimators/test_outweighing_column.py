@@ -10,11 +10,11 @@ import relfit
 SAID = "standardise the columns"
 
 
-def said(data, models, **options):
+def said(data, models, words=SAID, **options):
     """The notes that say so; NumPy has nothing to say."""
     with np.errstate(over="raise", divide="raise", invalid="raise"):
         result = relfit.compare(data, dict(zip("ab", models, strict=False)), rng=0, **options)
-    return [note for note in result.warnings if SAID in note]
+    return [note for note in result.warnings if words in note]
 
 
 @pytest.fixture
@@ -45,7 +45,16 @@ def test_said_once(unlike, options):
 def test_said_of_densities_too(unlike):
     data = unlike[0]
     models = [relfit.Density(score=lambda x, s=s: (s - x) / np.array([1.0, 4e8, 1.0]), dim=3) for s in (0.0, 1.0)]
-    assert len(said(data, models)) == 1
+    (note,) = said(data, models, words="whiten the columns")
+    assert 'scale="whiten"' in note
+    assert said(data, models) == said(data, models, words="whiten the columns", scale="whiten") == []
+
+
+def test_a_density_as_the_reference_is_whitened(unlike):
+    """Unless that is turned off, there is nothing to say."""
+    target = relfit.Density(score=lambda x: -x / np.array([1.0, 4e8, 1.0]), dim=3)
+    assert said(target, unlike[:2], words="whiten the columns") == []
+    assert len(said(target, unlike[:2], words="whiten the columns", scale="none")) == 1
 
 
 def test_the_share_by_hand(rng):

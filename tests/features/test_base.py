@@ -10,7 +10,7 @@ from refusals import refused
 from relfit.features.base import EXTRACTORS, library, load
 from relfit.util.errors import BackendUnavailable
 
-HEAVY = ("torch", "torchvision", "torch_fidelity", "transformers", "PIL", "efficientnet_lite_pytorch")
+HEAVY = ("torch", "torchvision", "torch_fidelity", "transformers", "PIL", "efficientnet_lite_pytorch", "sklearn")
 
 
 def test_no_library_is_imported_before_it_is_used():
@@ -27,8 +27,8 @@ def test_absent_libraries_are_named_with_what_to_type(name, monkeypatch):
     assert entry.missing() == entry.needs
     with pytest.raises(BackendUnavailable) as caught:
         load(name)
-    message = str(caught.value)
-    assert message.startswith(f"model {name!r}: {', '.join(entry.needs)} are not installed; pip install ")
+    message, verb = str(caught.value), "is" if len(entry.needs) == 1 else "are"
+    assert message.startswith(f"model {name!r}: {', '.join(entry.needs)} {verb} not installed; pip install ")
     assert len(message.splitlines()) == 1
 
 

@@ -53,7 +53,7 @@ def outputs(tmp_path_factory):
 
 
 def test_the_page_shows_what_is_printed(outputs):
-    assert len(outputs) == 9
+    assert len(outputs) == 13
     for command, shown, printed in outputs[:-1]:
         lines = [_shape(line) for line in printed.splitlines()]
         assert shown
@@ -66,6 +66,7 @@ def test_the_verdicts(outputs):
     assert re.search(r"^heavy .* worse$", tables[0], re.MULTILINE)
     assert re.search(r"^light .* best of the sample$", tables[0], re.MULTILINE)
     assert re.search(r"^far .* worse$", tables[1], re.MULTILINE)
+    assert re.search(r"^far-chars .* worse$", tables[2], re.MULTILINE)
 
 
 def test_the_extractor_of_ones_own(outputs):

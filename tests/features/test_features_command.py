@@ -30,7 +30,7 @@ def _refused(capsys, *args):
 def test_it_writes_and_says_so(folder, capsys):
     assert main(["features", "texts.txt", "--model", "minilm", "-o", "f.npy", "--limit", "2", "--batch", "1"]) == 0
     out, err = capsys.readouterr()
-    assert out == "f.npy: 2 rows of 3 features (minilm); names in f.names.txt\n"
+    assert out == "f.npy: 2 rows of 3 features (minilm) from 2 lines of texts.txt; names in f.names.txt\n"
     assert err == ""
     assert np.load("f.npy").shape == (2, 3)
 
@@ -38,6 +38,17 @@ def test_it_writes_and_says_so(folder, capsys):
 def test_field(folder, capsys, counting):
     assert main(["features", "x.jsonl", "--field", "answer", "--model", "minilm", "-o", "f.npy"]) == 0
     assert counting.seen == ["yes"]
+
+
+def test_subfolders(folder, capsys, counting):
+    (folder / "in" / "below").mkdir(parents=True)
+    (folder / "in" / "a.txt").write_text("above")
+    (folder / "in" / "below" / "b.txt").write_text("below")
+    args = ["in", "--model", "minilm", "-o", "f.npy"]
+    assert "1 of its 2 texts are in subfolders ('below'); give --recursive" in _refused(capsys, *args)
+    assert main(["features", *args, "--recursive"]) == 0
+    assert "from 2 files of in (2 .txt); names" in capsys.readouterr().out
+    assert counting.seen == ["above", "below"]
 
 
 def test_list_names_every_network(capsys):

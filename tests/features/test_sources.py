@@ -3,7 +3,7 @@
 import pytest
 from refusals import refused
 
-from relfit.features.sources import list_items
+from relfit.features.sources import described, list_items
 
 
 def _names(items):
@@ -14,19 +14,30 @@ def _texts(items):
     return [item.decode(item.payload(), "text") for item in items]
 
 
-def test_images_are_found_in_subfolders_and_sorted(tmp_path):
+def test_subfolders_are_taken_only_if_asked_for(tmp_path):
     for name in ("b.png", "a/z.JPG", "a/c.webp", ".hidden.png", ".git/d.png", "notes.md", "a/._c.webp"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"")
-    assert _names(list_items(tmp_path, "images")) == ["a/c.webp", "a/z.JPG", "b.png"]
-    assert _names(list_items(tmp_path, "images", limit=2)) == ["a/c.webp", "a/z.JPG"]
+    refused(lambda: list_items(tmp_path, "images"), "2 of its 3 images are in subfolders ('a')", "--recursive")
+    items = list_items(tmp_path, "images", recursive=True)
+    assert _names(items) == ["a/c.webp", "a/z.JPG", "b.png"]
+    assert described(tmp_path, items) == f"3 files of {tmp_path} (1 .jpg, 1 .png, 1 .webp)"
+    assert _names(list_items(tmp_path, "images", recursive=True, limit=2)) == ["a/c.webp", "a/z.JPG"]
+    # A subfolder without such files, and a hidden one, are no reason to stop.
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "only.txt").write_text("a text")
+    assert _names(list_items(tmp_path / "a", "images")) == ["c.webp", "z.JPG"]
+    (tmp_path / "a" / "notes").mkdir()
+    (tmp_path / "a" / "notes" / "x.md").write_text("")
+    assert _names(list_items(tmp_path / "a", "images")) == ["c.webp", "z.JPG"]
 
 
 def test_a_text_file_holds_one_text_a_line(tmp_path):
     path = tmp_path / "texts.txt"
     path.write_bytes("\ufefffirst\r\n\r\n  \n zweite Zeile ä \u2028 still second\nlast".encode())
     items = list_items(path, "text")
+    assert described(path, items) == f"3 lines of {path}"
     assert _names(items) == ["texts.txt:1", "texts.txt:4", "texts.txt:5"]
     assert _texts(items) == ["first", "zweite Zeile ä \u2028 still second", "last"]
 
@@ -72,6 +83,7 @@ def test_refusals(tmp_path):
     refused(lambda: list_items(tmp_path, "images"), "got texts; choose a model for text")
     refused(lambda: list_items(tmp_path / "a.txt", "text"), "expected UTF-8 text")
     refused(lambda: list_items(tmp_path / "a.txt", "images"), "expected a folder of images")
+    refused(lambda: list_items(tmp_path / "a.txt", "text", recursive=True), "only a folder has subfolders")
     refused(lambda: list_items(tmp_path / "a.txt", "text", field="x"), "only .jsonl files have fields")
     refused(lambda: list_items(tmp_path, "text", limit=0), "limit")
     (tmp_path / "b.csv").write_text("1")

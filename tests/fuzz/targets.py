@@ -103,11 +103,27 @@ def _columns(path: Path) -> None:
     from relfit.data.losses import loss_table
 
     columns = named_columns("table", path)
+    _encoded(path)
     if path.suffix not in (".csv", ".jsonl"):
         return
     if columns is not None and {"item", "model", "score"} <= set(columns):
         loss_table(path, item="item", model="model", score="score", stratum="task" if "task" in columns else None)
     loss_table(path)
+
+
+def _encoded(path: Path) -> None:
+    """The same columns as rows of numbers, which are finite or refused."""
+    from relfit.data.encode import Encode, Encoding, encoded_tables
+    from relfit.data.tables import read_table
+
+    with contextlib.suppress(InputError):
+        table = read_table("table", path)
+        if table is not None:
+            encoding, rows, _ = encoded_tables({None: table}, "auto", Encode())
+            if rows[None].shape != (len(table), len(encoding.labels)) or np.isnan(rows[None]).any():
+                raise RuntimeError("a table of other rows than its own")
+            if Encoding.from_dict(encoding.to_dict()) != encoding:
+                raise RuntimeError("an encoding does not survive its own record")
 
 
 def _result(path: Path) -> None:

@@ -36,3 +36,20 @@ def test_shares_of_the_bandwidths_chosen():
     setting = {"problem": "blobs", "measure": "mmd", "n": 500}
     shares = kernels.factors(setting, [{"factor": 0.125}, {"factor": 0.25}, {"factor": 0.125}, {"factor": 2.0}])
     assert [shares[f"{factor:g}"] for factor in kernels.FACTORS] == [0.5, 0.25, 0.0, 0.0, 0.25]
+
+
+def test_a_trial_of_units():
+    """At n = 300 the narrow sampler is found with whitening, in this trial, and is not without."""
+    first, second = (kernels.unit_trial({"ties": "exact", "n": 300}, 3) for _ in range(2))
+    assert first == second
+    assert "mean field" in first["whiten"]
+    assert "mean field" in first["known"]
+    assert "mean field" not in first["none"]
+
+
+def test_rates_of_units_by_hand():
+    """Two trials: one of the four tied samplers is declared once, the narrow one twice."""
+    results = [dict.fromkeys(kernels.Units.runs, declared) for declared in (["P1", "mean field"], ["mean field"])]
+    rows = kernels.unit_rows({"ties": "exact", "n": 300}, results)
+    assert [row["FPR"] for row in rows] == [(0.125, 0.125)] * 3
+    assert [row["TPR"] for row in rows] == [(1.0, 0.0)] * 3

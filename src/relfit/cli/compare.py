@@ -18,6 +18,7 @@ from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
 from relfit.cli.workers import running
 from relfit.data.files import SUFFIXES
+from relfit.data.tables import Table
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -69,7 +70,7 @@ def compare_command(
     inputs = read_inputs(reference, named, params)
     if items is not None:
         samples = {REFERENCE: inputs.reference, **inputs.models}
-        check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray)})
+        check_counts(items, {name: len(rows) for name, rows in samples.items() if isinstance(rows, np.ndarray | Table)})
     with running(params) as executor:
         settings = {"test": test, "correction": params["correction"], **options.comparing_options(params, executor)}
         result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)

@@ -31,15 +31,22 @@ def listing() -> str:
     epilog="\b\nExamples:\n"
     "  relfit features photos/ --model efficientnet-lite0 -o photos.npy\n"
     "  relfit features answers.jsonl --field answer --model minilm -o answers.npy\n"
+    "  relfit features answers.txt --model char-ngrams -o answers.npy\n"
     "Then:\n"
     "  relfit compare photos.npy model1.npy model2.npy --preset kid",
 )
 @click.argument("source")
 @section(
     "Options",
-    opt("--model", "The network that computes the features; see --list.", choices=EXTRACTORS, required=True),
+    opt(
+        "--model",
+        "The network, or other function, that computes the features; see --list.",
+        choices=EXTRACTORS,
+        required=True,
+    ),
     opt("-o --output FILE.npy", "Write the rows to this file.", required=True),
     opt("--field NAME", "In a .jsonl file, the field that holds the text.  [default: text]"),
+    opt("--recursive", "Take the files in subfolders too.", is_flag=True),
     opt("--limit N", "Use the first N items only.", type=AT_LEAST_1),
     opt("--skip-broken", "Leave out items that cannot be decoded, and say how many there were.", is_flag=True),
     opt("--batch N", "Number of items that are processed at once.", type=AT_LEAST_1, default=32),
@@ -53,13 +60,15 @@ def listing() -> str:
 def features_command(source: str, model: str, output: str, **settings: Any) -> int:
     """Turn images or texts into features, one row each.
 
-    SOURCE is a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file. After a crash or an
-    interrupt the same command resumes where it stopped. Nothing is downloaded.
+    SOURCE is a folder of images or of .txt files, a .txt file (one text per line) or a .jsonl file. A folder whose
+    subfolders hold such files too needs --recursive. After a crash or an interrupt the same command resumes where it
+    stopped. Nothing is downloaded.
     """
     names = os.path.splitext(output)[0] + ".names.txt"  # noqa: PTH122  (only the ending changes)
     check_outputs({"--output": output, "names of --output": names})
     result = extract_features(source, model, output, **settings)
-    say(f"{result.path}: {result.rows} rows of {result.dim} features ({model}); names in {result.names_path}")
+    rows = f"{result.rows} rows of {result.dim} features ({model})"
+    say(f"{result.path}: {rows} from {result.taken}; names in {result.names_path}")
     if result.resumed:
         say(f"{result.resumed} items were finished by an earlier run.")
     if result.broken:

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from relfit.cli import complain
 from relfit.cli.outputs import valid_text
+from relfit.data.encode import Encode
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
-from relfit.data.files.base import NoSuchColumn
+from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
+from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
 from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
@@ -62,8 +64,17 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     if in_parts:
         # The files themselves, which are opened under the budget of memory.
         return Inputs(_opened(reference, columns), opened)
-    first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {})
-    inputs = Inputs(_read(first), {name: _read(source) for name, source in rest.items()}, notes, labels)
+    drop = table_options(params).drop
+    first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {}, drop)
+    # A preset takes rows of numbers as they are.
+    plain = params.get("preset") is not None
+    data, samples = _read(first, plain), {name: _read(source, plain) for name, source in rest.items()}
+    if isinstance(data, Table):
+        # Columns stand in one order now, whatever a model calls those that were selected by their numbers.
+        width, names = len(data.columns), data.names
+        alike = {name for name, x in samples.items() if isinstance(x, Table) and len(x.columns) == width}
+        samples = {name: x.renamed(names) if name in alike else x for name, x in samples.items()}
+    inputs = Inputs(data, samples, notes, labels)
     if rows is not None:
         inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
     verbose = params["verbose"]
@@ -72,10 +83,19 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     if verbose:
         named = {"reference": inputs.reference, **{f"model {quoted(name)}": x for name, x in inputs.models.items()}}
         for sample, x in named.items():
-            if isinstance(x, np.ndarray) and x.ndim:
+            if isinstance(x, Table):
+                print(f"relfit: {sample}: {len(x)} rows × {len(x.columns)} columns", file=sys.stderr)
+            elif isinstance(x, np.ndarray) and x.ndim:
                 size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
                 complain(f"relfit: {sample}: {size}")
     return inputs
+
+
+def table_options(params: Mapping[str, Any]) -> Encode:
+    """What the options say about the columns of tables."""
+    lists = {name: parse_columns(params.get(name)) or () for name in ("categorical", "drop")}
+    names = {name: tuple(map(str, choices)) for name, choices in lists.items()}
+    return Encode(**names, missing=params.get("missing") or "flag", metadata=params.get("metadata"))
 
 
 def read_groups(
@@ -123,8 +143,9 @@ def check_inputs(reference: str, models: Sequence[str]) -> None:
 
 def expected_seconds(inputs: Inputs, estimator: str) -> float:
     """About how long the estimate takes."""
-    arrays = [value for value in inputs.models.values() if isinstance(value, np.ndarray) and value.ndim]
-    columns = max((x[:1].size for x in (*arrays, inputs.reference) if isinstance(x, np.ndarray) and x.ndim), default=1)
+    arrays = [value for value in inputs.models.values() if _count(value)]
+    sizes = (len(x.columns) if isinstance(x, Table) else x[:1].size for x in (*arrays, inputs.reference) if _count(x))
+    columns = max(sizes, default=1)
     n = _count(inputs.reference)
     if estimator == "linear":
         return band_seconds(n * len(arrays), columns)
@@ -140,8 +161,12 @@ def _opened(source: Any, columns: str | None) -> Any:
     return FileRows(source, columns) if isinstance(source, str) else source
 
 
-def _read(source: Any) -> Any:
-    return read_rows(source.source, columns=source.columns) if isinstance(source, FileRows) else source
+def _read(source: Any, plain: bool) -> Any:
+    """The file as a table if its columns have names, else as rows."""
+    if not isinstance(source, FileRows):
+        return source
+    table = None if plain else read_table(source.source, source)
+    return read_rows(source.source, columns=source.columns) if table is None else table
 
 
 def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
@@ -154,7 +179,7 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
     if dependence == "chain":
         raise InputError("--rows: a random choice of rows breaks the order of a chain; shorten the files themselves")
     together = [*models.values(), *([reference] if dependence == "paired" else [])]
-    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray)})
+    lengths = sorted({len(value) for value in together if isinstance(value, np.ndarray | Table)})
     if dependence in ("shared", "paired") and len(lengths) > 1:
         raise InputError(f"--rows: --dependence {dependence} expects files of equal length, got {lengths} rows")
 
@@ -172,7 +197,7 @@ def _subsample(inputs: Inputs, rows: int, seed: int, dependence: str) -> Inputs:
 
 
 def _count(value: Any) -> int:
-    return len(value) if isinstance(value, np.ndarray) and value.ndim else 0
+    return len(value) if isinstance(value, Table) or (isinstance(value, np.ndarray) and value.ndim) else 0
 
 
 def names_object(text: str) -> bool:

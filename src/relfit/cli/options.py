@@ -8,8 +8,11 @@ from typing import Any
 
 import click
 
+from relfit.cli.inputs import table_options
 from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, section, together
 from relfit.compute.backend import BACKENDS, PRECISIONS
+from relfit.data.encode import MISSING, SCALES, Encode
+from relfit.data.files.base import parse_columns
 from relfit.data.presets import PRESETS
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete
@@ -38,6 +41,18 @@ def _bandwidth(value: str) -> str | float:
         if 0.0 < float(value) < float("inf"):
             return float(value)
     raise click.BadParameter(f'expected "median" or a positive number, got {value!r}')
+
+
+def _scale(value: str) -> Any:
+    if value in SCALES:
+        return value
+    pairs = [part.rpartition("=") for part in map(str, parse_columns(value) or ())]
+    try:
+        return (
+            {name: float(number) for name, _, number in pairs if name} if all(name for name, _, _ in pairs) else value
+        )
+    except ValueError:
+        return value
 
 
 def _setting(declaration: str, help: str, **more: Any) -> Decorator:
@@ -111,6 +126,22 @@ input_options = section(
         choices=DEPENDENCE,
     ),
     opt("--given FILE", "With loglik, covariates of densities of y given x, a row for each row of the reference."),
+    opt(
+        "--scale auto|none|robust|whiten|LIST",
+        "How columns are scaled, by the reference. auto: mean and standard deviation; robust: median and median "
+        "absolute deviation; whiten: for densities, uncorrelated too; or scales of some columns (age=10,income=5000), "
+        "the others as auto.  [default: auto where columns have names, whiten for draws against a density, otherwise "
+        "none]",
+        type=_scale,
+    ),
+    opt("--categorical LIST", "Columns whose values are levels, such as codes written as numbers."),
+    opt("--drop LIST", "Columns to leave out, by name."),
+    opt(
+        "--missing",
+        "Missing cells: flag makes them values of their own, drop leaves out rows with one.  [default: flag]",
+        choices=MISSING,
+    ),
+    opt("--metadata FILE.json", "SDV's metadata, which say what the columns hold."),
 )
 other_options = section(
     "Other options",
@@ -203,10 +234,15 @@ def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
     kernel = _kernel(params["kernel"], params["bandwidth"], params["preset"])
     if params["discrepancy"] in (("loglik",), "loglik") and params["kernel"] is None and params["bandwidth"] is None:
         kernel = None
+    encode = table_options(params)
+    if params.get("memory") is None:
+        encode = replace(encode, drop=())  # left out as the files were read
     return {
         "kernel": kernel,
         "given": params["given"],
         "preset": params["preset"],
+        "scale": params["scale"],
+        "encode": None if encode == Encode() else encode,
         "estimator": _estimator(params),
         "dependence": params["dependence"],
         "rng": params["seed"],

@@ -22,6 +22,7 @@ from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
 from relfit.data.frames import computed, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
+from relfit.data.tables import Table
 from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
@@ -47,7 +48,7 @@ def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
         return cast(Array, value)
     array = _float64(argument, _array(argument, _unwrapped(value)))
     rows = two_dimensional(argument, array)
-    _checked(argument, np.where(np.isnan(rows), 0.0, rows) if missing else rows)
+    checked_rows(argument, np.where(np.isnan(rows), 0.0, rows) if missing else rows)
     return np.ascontiguousarray(rows)
 
 
@@ -68,7 +69,7 @@ def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:
         rows = _opened_map(two_dimensional(argument, value), budget)
     elif numeric and type(value) is np.ndarray:
         rows = CastRows(two_dimensional(argument, value))
-    return _checked(argument, CastRows(as_rows(argument, value)) if rows is None else rows)
+    return checked_rows(argument, CastRows(as_rows(argument, value)) if rows is None else rows)
 
 
 def resident_rows(argument: str, value: Any, device: str) -> Any:
@@ -86,7 +87,7 @@ def resident_rows(argument: str, value: Any, device: str) -> Any:
         raise InputError(f"{argument}: expected numbers, got complex numbers (dtype {rows.dtype})")
     if rows.dtype not in (torch.float32, torch.float64):
         rows = rows.to(torch.float32 if rows.is_floating_point() else torch.float64)
-    return _checked(argument, two_dimensional(argument, rows)).contiguous()
+    return checked_rows(argument, two_dimensional(argument, rows)).contiguous()
 
 
 def device_of(values: Iterable[Any]) -> str | None:
@@ -125,7 +126,7 @@ def _unwrapped(value: Any) -> Any:
     return value.x if isinstance(value, Sample) else value
 
 
-def _checked(argument: str, rows: _Rows) -> _Rows:
+def checked_rows(argument: str, rows: _Rows) -> _Rows:
     """The rows (an array, `LazyRows` or a tensor), refused if they are empty, not finite or too large."""
     blocks: Any = rows
     if 0 in blocks.shape:
@@ -158,6 +159,8 @@ def _array(argument: str, value: Any) -> NDArray[Any]:
         raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")
     if isinstance(value, np.ndarray):
         return np.asarray(value)
+    if isinstance(value, Table):
+        return value.numbers()
     file = as_file(value)
     if file is not None:
         return np.asarray(read_rows(file.source, columns=file.columns))

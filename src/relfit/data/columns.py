@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
-from relfit.data.files import as_file, find_file
+from relfit.data.files import FileRows, as_file, find_file
 from relfit.data.files.base import check_plain, reading
 from relfit.data.files.text import LONGEST_LINE
 from relfit.data.frames import computed, frame_names
@@ -42,17 +42,10 @@ def named_columns(argument: str, value: Any) -> Columns | None:
     ... }
     {'model': ['a', 'b'], 'x': [1.0, nan]}
     """
-    file = as_file(value)
-    if file is not None:
-        where = file.source
-        read = _read(file.source)
-    else:
-        where = argument
-        value = computed(argument, value)
-        read = list(value.items()) if isinstance(value, Mapping) else _frame(value)
+    where, read = raw_columns(argument, value)
     if read is None:
         return None
-    names = [str(name).strip() for name, _ in read]
+    names = [name for name, _ in read]
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise InputError(f"{where}: expected columns of different names, got {twice!r} more than once")
@@ -61,6 +54,17 @@ def named_columns(argument: str, value: Any) -> Columns | None:
     if len(lengths) > 1:
         raise InputError(f"{where}: expected columns of one length, got {lengths[0]} to {lengths[-1]}")
     return columns
+
+
+def raw_columns(argument: str, value: Any) -> tuple[str, list[tuple[str, Any]] | None]:
+    """What errors call the value, and its columns with their names, as their library or file has them."""
+    file = as_file(value)
+    if file is not None:
+        where, read = file.source, _read(file)
+    else:
+        value = computed(argument, value)
+        where, read = argument, list(value.items()) if isinstance(value, Mapping) else _frame(value)
+    return where, None if read is None else [(str(name).strip(), values) for name, values in read]
 
 
 def take(argument: str, columns: Columns, name: Any) -> NDArray[Any]:
@@ -102,7 +106,7 @@ def _column(values: Any) -> NDArray[Any]:
     values = values.tolist() if hasattr(values, "tolist") else values
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"columns: expected a sequence of cells, got {reprlib.repr(values)}")
-    cells = [None if _is_missing(cell) else cell for cell in values]
+    cells = [None if is_missing(cell) else cell for cell in values]
     if all(cell is None or _is_number(cell) for cell in cells):
         return np.array([math.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
     column = np.empty(len(cells), dtype=object)
@@ -116,7 +120,7 @@ def _is_number(cell: Any) -> bool:
     return abs(cell) <= 2**53 if whole else isinstance(cell, Real | Decimal)
 
 
-def _is_missing(cell: Any) -> bool:
+def is_missing(cell: Any) -> bool:
     """None, NaN, or the missing value of a data frame."""
     if cell is None or isinstance(cell, float):
         return cell is None or math.isnan(cell)
@@ -126,17 +130,18 @@ def _is_missing(cell: Any) -> bool:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _read(source: str) -> list[tuple[str, Any]] | None:
+def _read(file: FileRows) -> list[tuple[str, Any]] | None:
+    source = file.source
     if source.lower().endswith(JSON_LINES):
         path = Path(source)
         check_plain(path)
         with reading(path):
             return _json_lines(path)
-    format, selection = find_file(source)
+    format, selection = find_file(source, file.columns)
     if format.columns is None:
         return None
     with reading(selection.path):
-        return format.columns(selection.path)
+        return format.columns(selection)
 
 
 def _json_lines(path: Path) -> list[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -18,9 +18,10 @@ import numpy as np
 from relfit.compute.memory import Budget
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
-from relfit.data.arrays import as_rows, bounded_rows, device_of, resident_rows
-from relfit.data.files import FileRows, as_file, name_of, read_names
-from relfit.data.files.base import separator_hint
+from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
+from relfit.data.encode import Encode, Encoding, Scale, encoded_tables, fit_rows
+from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
+from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.likelihoods import (
     impossible_models,
@@ -32,6 +33,8 @@ from relfit.data.likelihoods import (
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
+from relfit.data.tables import Table, read_table, table_of
+from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.progress import Progress
@@ -57,7 +60,8 @@ class Data:
     a density, it is the `target`, and `reference` has no rows. `atoms`: rows of the reference repeat so often that rows
     in common say nothing. `likelihood`: the models are compared by their log densities; `impossible` are those that are
     not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
-    many columns, the last ones of the reference.
+    many columns, the last ones of the reference. `encoding` says how the rows were made from columns, where they were;
+    the rows of densities are as they were given, until `encoded` applies it.
     """
 
     reference: Array
@@ -73,6 +77,7 @@ class Data:
     likelihood: bool = False
     impossible: dict[str, int] = field(default_factory=dict)
     covariates: int = 0
+    encoding: Encoding | None = None
 
     @property
     def kind(self) -> Kind:
@@ -92,6 +97,18 @@ class Data:
     def samples(self) -> dict[str, Array]:
         return {name: model for name, model in self.models.items() if not isinstance(model, Density)}
 
+    def encoded(self) -> Data:
+        """The data of densities in the coordinates of the encoding; samples are encoded when they are loaded."""
+        encoding = self.encoding
+        if encoding is None or encoding.scale == "none" or self.kind == "samples":
+            return self
+        models = {
+            name: encoded_density(model, encoding) if isinstance(model, Density) else encoding.apply(model)
+            for name, model in self.models.items()
+        }
+        target = None if self.target is None else encoded_density(self.target, encoding)
+        return replace(self, reference=encoding.apply(self.reference), models=models, target=target)
+
     @property
     def densities(self) -> dict[str, Density]:
         return {name: model for name, model in self.models.items() if isinstance(model, Density)}
@@ -109,6 +126,11 @@ def load(
     budget: Budget | None = None,
     likelihood: bool = False,
     given: Any = None,
+    scale: Scale | None = None,
+    encode: Encode | None = None,
+    encoding: Encoding | None = None,
+    plain: bool = False,
+    target_scale: Scale = "none",
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
 
@@ -117,17 +139,34 @@ def load(
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
     them become `LazyRows`. With `likelihood`, densities are evaluated themselves instead of their scores; `given` are
     covariates, one row for each row of the reference, which they may be conditional on.
+
+    `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns have names), `encode`
+    what they mean; a finished `encoding` is applied instead. `plain` takes rows as they are. Where there are densities,
+    `scale` is fitted to the rows of the reference, or to all draws for a target (None: `target_scale`); `Data.encoded`
+    applies it.
     """
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
-    reference, named, notes = aligned(reference, named)
+    reference, named, notes = aligned(reference, named, drop=() if encode is None else encode.drop)
+    columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
+    tables = None if plain or budget is not None else _tables(values, columns)
+    if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
+        raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
+    if tables is not None:
+        encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding)
+        samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
+        return _checked(samples, {}, None, tuple(named), notes + more, None, encoding)
+    if encode is not None and replace(encode, drop=()) != Encode():
+        raise InputError(
+            "encode: belongs to tables (data frames, .csv and .parquet files), all in memory; leave it out"
+        )
     device = device_of(values.values())
     to_rows: ToRows = as_rows
     if budget is not None:
         to_rows = cast(ToRows, partial(bounded_rows, budget=budget))
-    elif in_place and device is not None and all(map(is_rows, values.values())):
+    elif in_place and scale is None and device is not None and all(map(is_rows, values.values())):
         to_rows = partial(resident_rows, device=device)
     samples = {key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)}
     densities: dict[str, Density] = {}
@@ -160,7 +199,78 @@ def load(
             )
     if likelihood and densities and len(densities) == len(named):
         return _likelihoods(samples[None], densities, covariates, notes)
-    return _checked(samples, densities, target, tuple(named), notes, device)
+    if densities or target is not None:
+        data = _checked(samples, densities, target, tuple(named), notes, device, None)
+        if encoding is not None or plain:
+            return replace(data, encoding=encoding)
+        names = columns if target is None else _columns_of(next(iter(named.values())))
+        return _with_encoding(data, scale or ("none" if target is None else target_scale), names)
+    if encoding is None and not plain:
+        encoding = _fitted(samples, scale, columns)
+    if encoding is not None:
+        samples = {
+            key: checked_rows(_argument(key), encoding.apply(_as_wide(key, rows, encoding)))
+            for key, rows in samples.items()
+        }
+    return _checked(samples, densities, target, tuple(named), notes, device, encoding)
+
+
+def _tables(values: Mapping[str | None, Any], columns: Names | None) -> dict[str | None, Table] | None:
+    """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
+    if columns is None or not all(map(is_rows, values.values())):
+        return None
+    tables: dict[str | None, Table] = {}
+    for key, value in values.items():
+        value = value.x if isinstance(value, Sample) else value
+        table = read_table(_argument(key, value), value) if _columns_of(value) is not None else None
+        if table is None and key is None:
+            return None
+        if table is None:
+            table = table_of(_argument(key), as_rows(_argument(key, value), value))
+        if len(table.columns) != len(columns):
+            came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
+            raise InputError(f"{table.source}: {came}")
+        tables[key] = table.renamed(columns)
+    return tables
+
+
+def _columns_of(value: Any) -> Names | None:
+    """The names of the columns in use, which differ from each other; those of a file may have been selected."""
+    file = as_file(value)
+    if file is None or file.columns is None:
+        return _names(value, None)
+    names = read_names(file.source)
+    if names is not None:
+        chosen = column_positions(find_file(file.source, file.columns)[1], names, len(names))
+        names = [names[k].strip() for k in chosen]
+    return names if names is not None and len(set(names)) == len(names) else None
+
+
+def _with_encoding(data: Data, scale: Scale, names: Names | None) -> Data:
+    """The data of densities with the encoding of their rows; None for rows as they are whose columns have no names."""
+    rows = [data.reference] if data.target is None else list(data.samples.values())
+    names = names if names is not None and len(names) == rows[0].shape[1] else None
+    if scale == "none":
+        return data if names is None else replace(data, encoding=fit_rows(rows[0], scale, names))
+    encoding, note = density_encoding(rows, scale, names)
+    return replace(data, encoding=encoding, warnings=(*data.warnings, *((note,) if note else ())))
+
+
+def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: Names | None) -> Encoding | None:
+    """The encoding of the reference's columns; None for plain arrays without a scale."""
+    width = samples[None].shape[1]
+    names = columns if columns is not None and len(columns) == width else None
+    if names is None and scale in (None, "none"):
+        return None
+    return fit_rows(samples[None], "auto" if scale is None else scale, names)
+
+
+def _as_wide(key: str | None, rows: Array, encoding: Encoding) -> Array:
+    if rows.shape[1] != len(encoding.columns):
+        raise InputError(
+            f"{_argument(key)}: expected {len(encoding.columns)} columns like the reference, got {rows.shape[1]}"
+        )
+    return rows
 
 
 def _likelihoods(
@@ -197,6 +307,7 @@ def _checked(
     names: tuple[str, ...],
     notes: tuple[str, ...],
     device: str | None,
+    encoding: Encoding | None,
 ) -> Data:
     """Check the dimensions, collapse copies and collect notes; the reference, unless it is a target, is under None."""
     rows = {name: x for name, x in samples.items() if name is not None}
@@ -214,7 +325,7 @@ def _checked(
     distinct = {name: x for name, x in rows.items() if name not in copies}
     shared = {}
     if target is None:
-        notes += _constant_columns(samples[None], "the reference")
+        notes += _constant_columns(samples[None], "the reference", encoding)
         shared = rows_in_common(samples[None], distinct, prints)
         notes += tuple(
             f"{count} of {len(rows[name])} rows of {name!r} also occur in the reference: if the model has seen these "
@@ -236,12 +347,12 @@ def _checked(
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
     atoms = target is None and prints[None].atoms
-    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms)
+    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms, encoding)
 
 
 def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
-    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows)
+    types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows, Table)
     return isinstance(value, types) or hasattr(value, "__array__")
 
 
@@ -300,31 +411,52 @@ def _as_target(reference: Any, named: Mapping[str, Any], samples: Mapping[str | 
     return target
 
 
-def _constant_columns(rows: Array, where: str) -> tuple[str, ...]:
+def _constant_columns(rows: Array, where: str, encoding: Encoding | None = None) -> tuple[str, ...]:
     first = rows[:1]
     constant = (first == first).all(axis=0)
     for part in parts(rows.shape):
         constant = constant & (rows[part] == first).all(axis=0)
         if not constant.any():
             return ()
+    if encoding is not None:
+        # A level or a flag may well be the same in all rows.
+        columns = zip(encoding.columns, encoding.slices, strict=True)
+        names = [column.name for column, at in columns if column.kind != "category" and constant[at.start]]
+        return (
+            (f"{listed(names, quote=repr)} {'is' if len(names) == 1 else 'are'} constant in {where}",) if names else ()
+        )
     count = int(constant.sum())
     return (f"{count} of {rows.shape[1]} columns {'is' if count == 1 else 'are'} constant in {where}",)
 
 
 def aligned(
-    reference: Any, models: Mapping[str, Any], columns: Mapping[str | None, Positions] | None = None
+    reference: Any,
+    models: Mapping[str, Any],
+    columns: Mapping[str | None, Positions] | None = None,
+    drop: Sequence[str] = (),
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The reference and the models with columns of the same name in the same position, and a note if any were moved.
 
     Data frames have names, and so have files with a header unless columns of them were selected. Anything else is
     matched by position, and so are names that only count. `columns` gives, for some files (the reference under None),
-    the positions of the columns to use.
+    the positions of the columns to use. Columns called as in `drop` are left out of all of them.
     """
     values: dict[str | None, Any] = dict([(None, reference), *models.items()])
     if all(isinstance(value, np.ndarray) for value in values.values()):
         return reference, dict(models), ()
-    columns = columns or {}
+    columns = {**(columns or {})}
     names = {key: _names(value, columns.get(key)) for key, value in values.items()}
+    if drop:
+        unknown = next((name for name in drop if not any(name in some for some in names.values() if some)), None)
+        if unknown is not None:
+            reason = "which no sample has, or not beside a choice of columns"
+            raise InputError(f"drop: expected the name of a column, got {unknown!r}, {reason}")
+        for key, some in names.items():
+            kept = [k for k, name in enumerate(some or ()) if name not in drop]
+            if some is not None and len(kept) < len(some):
+                before = columns.get(key)
+                columns[key] = kept if before is None else [before[k] for k in kept]
+                names[key] = [some[k] for k in kept]
     if names[None] is None:
         _refuse_two_orders(values, names)
     orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
@@ -341,6 +473,8 @@ def _names(value: Any, columns: Positions | None) -> Names | None:
     """The names of the columns in use; None if they have none, if some repeat, or if a file's columns were selected."""
     if isinstance(value, Sample):
         return _names(value.x, columns)
+    if isinstance(value, Table):
+        return value.names if columns is None else [value.names[k] for k in columns]
     file = as_file(value)
     if file is not None and file.columns is not None:
         return None
@@ -394,5 +528,7 @@ def _taken(value: Any, columns: Positions | None, order: Positions | None) -> An
         return value
     if isinstance(value, Sample):
         return Sample(_taken(value.x, columns, order))
+    if isinstance(value, Table):
+        return value.select(positions)
     file = as_file(value)
     return frame_columns(value, positions) if file is None else FileRows(file.source, positions)

@@ -27,7 +27,7 @@ BANDWIDTH_ROWS = 1000
 # More held-out rows than this do not improve a choice, and would cost as much as the test.
 MOST_HELD = 2000
 # A column with more than this fraction of the variance within samples outweighs the others.
-OUTWEIGHS = 0.95
+OUTWEIGHS, BARELY = 0.95, "of the variance, so the other columns barely affect the kernel"
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
 _NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 
@@ -184,11 +184,11 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
     if fraction <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
         return ()
-    return (
-        f"column {first} (counted from 0) holds {math.floor(1000.0 * fraction) / 10.0:g}% of the variance, so the "
-        "other columns barely affect the kernel; if the units differ, standardise the columns, with one scaling for "
-        "all samples",
-    )
+    name = f"column {first} (counted from 0)" if data.encoding is None else repr(data.encoding.labels[first])
+    advice = 'standardise the columns (scale="auto", --scale auto)'
+    if data.kind != "samples":
+        advice = 'whiten the columns (scale="whiten", --scale whiten), which changes the scores with the rows'
+    return (f"{name} holds {math.floor(1000.0 * fraction) / 10.0:g}% {BARELY}; if the units differ, {advice}",)
 
 
 def _evenly_spaced(rows: Any) -> Array:

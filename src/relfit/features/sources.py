@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from relfit.features.base import Kind, library
 from relfit.util.errors import InputError
 from relfit.util.files import IMAGE_FORMATS, MOST_PIXELS, note_read
 from relfit.util.shared import without_warnings
-from relfit.util.text import is_text
+from relfit.util.text import is_text, listed
 
 # A tiny file that claims many pixels keeps a decoder busy for long: an image of more than LARGE_PIXELS may have at most
 # PIXELS_PER_BYTE for each byte of its file.
@@ -47,12 +49,18 @@ class Item:
 
 
 def list_items(
-    source: str | os.PathLike[str], kind: Kind, *, field: str | None = None, limit: int | None = None
+    source: str | os.PathLike[str],
+    kind: Kind,
+    *,
+    field: str | None = None,
+    limit: int | None = None,
+    recursive: bool = False,
 ) -> tuple[Item, ...]:
     """The images or texts of a source, in a fixed order; the first `limit` of them.
 
-    Folders are searched with their subfolders, hidden files left out, and sorted by path. A .txt file holds one
-    text per line (blank lines are left out), a .jsonl file one object per line with the text in `field`.
+    The files of a folder are sorted by path, hidden ones left out. A folder with subfolders that hold such files is
+    refused unless it is to be searched with them (`recursive`). A .txt file holds one text per line (blank lines are
+    left out), a .jsonl file one object per line with the text in `field`.
     """
     path = Path(source)
     if limit is not None and limit < 1:
@@ -61,7 +69,9 @@ def list_items(
         raise InputError(f"{path}: no such file or folder")
     if field is not None and path.suffix.lower() != ".jsonl":
         raise InputError(f"field: only .jsonl files have fields, got {str(path)!r}; leave --field out")
-    items = _in_folder(path, kind) if path.is_dir() else _in_file(path, kind, field or "text")
+    if recursive and not path.is_dir():
+        raise InputError(f"recursive: only a folder has subfolders, got {str(path)!r}; leave --recursive out")
+    items = _in_folder(path, kind, recursive) if path.is_dir() else _in_file(path, kind, field or "text")
     if not items:
         raise InputError(f"{path}: expected at least one text, got none")
     for file in {item.content for item in items if isinstance(item.content, Path)} or {path}:
@@ -69,11 +79,30 @@ def list_items(
     return tuple(items[:limit])
 
 
-def _in_folder(folder: Path, kind: Kind) -> list[Item]:
+def described(source: str | os.PathLike[str], items: Sequence[Item]) -> str:
+    """What was taken from a source, in words.
+
+    >>> described(".", [Item("b.txt", Path("b.txt")), Item("a.txt", Path("a.txt"))])
+    '2 files of . (2 .txt)'
+    """
+    if not Path(source).is_dir():
+        return f"{len(items)} lines of {source}"
+    endings = sorted(Counter(Path(item.name).suffix.lower() for item in items).items())
+    return f"{len(items)} files of {source} ({', '.join(f'{count} {ending}' for ending, count in endings)})"
+
+
+def _in_folder(folder: Path, kind: Kind, recursive: bool) -> list[Item]:
     suffixes = SUFFIXES if kind == "images" else frozenset({".txt"})
     named = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
     visible = {name.as_posix(): path for name, path in named if not any(part.startswith(".") for part in name.parts)}
     items = [Item(name, path) for name, path in sorted(visible.items()) if path.suffix.lower() in suffixes]
+    below = [item.name for item in items if "/" in item.name]
+    if below and not recursive:
+        folders = sorted({name.rpartition("/")[0] for name in below})
+        raise InputError(
+            f"{folder}: {len(below)} of its {len(items)} {kind if kind == 'images' else 'texts'} are in subfolders "
+            f"({listed(folders, most=3, quote=repr)}); give --recursive to take them all, or one of the subfolders"
+        )
     if items:
         return items
     expected = f"image files ({', '.join(sorted(SUFFIXES))})" if kind == "images" else "text files (.txt)"

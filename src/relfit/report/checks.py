@@ -145,7 +145,7 @@ def _clusters(recalled: Recalled | None) -> Check:
     title = "Separate clusters in the data"
     if recalled is None:
         return Check(title, "mind", (blind,))
-    data = recalled.data
+    data = recalled.encoded
     apart = separated_clusters(data.reference if data.target is None else next(iter(data.samples.values())))
     if apart is None:
         return Check(title, "good", ("No clusters far apart were found in the data.", blind))
@@ -267,10 +267,11 @@ def bandwidth_sensitivity(
     if obstacle(comparison, recalled) is not None:
         return None
     kernels = [kernel for factor in factors if (kernel := scaled(recalled.kernel, factor)) is not None]
+    data = recalled.encoded
     data = replace(
-        recalled.data,
-        models={name: _remembering(m) if isinstance(m, Density) else m for name, m in recalled.data.models.items()},
-        target=None if recalled.data.target is None else _remembering(recalled.data.target),
+        data,
+        models={name: _remembering(m) if isinstance(m, Density) else m for name, m in data.models.items()},
+        target=None if data.target is None else _remembering(data.target),
     )
     n, d = data.reference.shape
     distances = n * n + sum(len(rows) * (len(rows) + n) for rows in data.samples.values())

@@ -203,6 +203,7 @@ def methods_text(comparison: Comparison, cite: str = "text") -> str:
     pairing = "row by row" if comparison.groups is None else "group by group"
     sentences = [
         _compared(comparison),
+        _encoded(comparison),
         _kernel(comparison),
         _DEPENDENCE.get(comparison.dependence or "", "").format(pairing=pairing),
         fill(TESTS[comparison.test].words.methods, comparison, critical=_critical_values(comparison)),
@@ -220,6 +221,30 @@ def methods_text(comparison: Comparison, cite: str = "text") -> str:
     text = _INSIDE.sub(lambda match: f"({match[1]}; {_cited(match[2])})", text)
     text = _CITATION.sub(lambda match: f"({_cited(match[1])})", text)
     return "\n".join([text, "", *sorted(paper.line() for paper in papers)])
+
+
+def _encoded(comparison: Comparison) -> str:
+    """How columns were made into numbers."""
+    encoding = comparison.encoding
+    if encoding is None:
+        return ""
+    numbers = any(column.kind != "category" for column in encoding.columns)
+    by = {"auto": "mean and standard deviation", "robust": "median and median absolute deviation"}.get(encoding.scale)
+    scaled = f"Numeric columns were standardised by the reference's {by}." if by and numbers else ""
+    if measure_of(comparison).kind == "densities":
+        rows = "observations" if comparison.sizes and comparison.sizes[0] else "pooled draws"
+        how = (
+            "divided by a scale for each column"
+            if encoding.root is None
+            else f"whitened by a robust covariance of the {rows}"
+        )
+        scaled = f"Rows were {how}, and the scores transformed with them."
+    levels = (
+        "Levels of categorical columns were encoded as indicators at distance 1."
+        if any(column.kind == "category" for column in encoding.columns)
+        else ""
+    )
+    return " ".join(part for part in (scaled, levels) if part)
 
 
 def _cited(keys: str) -> str:

@@ -13,12 +13,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from relfit.data.encode import Encoding
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice, used_test
+from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.formats import methods_text
@@ -55,7 +57,7 @@ _NOT_SETTINGS = {
         "shared_rows",
         "yardstick",
     ),
-    *("higher_is_better", "lags", "also"),
+    *("higher_is_better", "lags", "also", "encoding"),
 }
 _LABELS = {
     "alpha": "level α",
@@ -136,7 +138,7 @@ def render_report(
 
 def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[str, Any]:
     """What needs the data: loaded here, and nowhere else."""
-    without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": []}
+    without: dict[str, Any] = {"sensitivity": None, "where": None, "heat": None, "contrasts": [], "columns": None}
     if data is None:
         return {**without, "checks": checks(comparison, None, None)}
     if comparison.measure == "loglik":
@@ -166,6 +168,7 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
         "checks": checks(comparison, recalled, sensitivity),
         "sensitivity": sensitivity,
         "where": panel,
+        "columns": column_panel(comparison, recalled),
         # The number of rows that were used of each sample, unless it is all of them.
         "fewer_rows": None if recalled.complete else recalled.most_rows,
         "examples": [(name, shown) for name, shown in examples if shown],
@@ -263,8 +266,24 @@ def python_call(comparison: Comparison) -> str | None:
         options["discrepancy"] = repr([each.measure for each in (comparison, *comparison.also)])
     if comparison.groups is not None:
         options["groups"] = "groups"
+    if comparison.encoding is not None:
+        options |= _encoding_code(comparison.encoding)
+    elif words.measure_of(comparison).kind == "densities" and (comparison.sizes or (1,))[0] == 0:
+        # Draws against a density would be whitened.
+        options["scale"] = repr("none")
     options["rng"] = repr(comparison.seed)
     return f"relfit.compare(reference, models, {', '.join(f'{name}={code}' for name, code in options.items())})"
+
+
+def _encoding_code(encoding: Encoding) -> dict[str, str]:
+    """The options that make this encoding, as Python."""
+    given = {column.name: column.scale for column in encoding.columns}
+    code = {"scale": repr(given if encoding.scale == "given" else encoding.scale)}
+    categorical = [column.name for column in encoding.columns if column.kind == "category"]
+    chosen = {"categorical": categorical, "drop": list(encoding.left_out)}
+    parts = [f"{name}={names!r}" for name, names in chosen.items() if names]
+    parts += [f"missing={encoding.missing!r}"] if encoding.missing != "flag" else []
+    return code if not parts else {**code, "encode": f"relfit.Encode({', '.join(parts)})"}
 
 
 def _value_code(value: Test | Estimator) -> str:

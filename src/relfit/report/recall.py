@@ -27,7 +27,7 @@ from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
-from relfit.util.text import listed
+from relfit.util.text import listed, visible
 
 # Panels are made from at most so many rows of a sample, and from fewer where rows are long or models many.
 MOST_ROWS, FEWEST_ROWS = 1000, 100
@@ -68,6 +68,11 @@ class Recalled:
         return max(map(len, self.rows.values()))
 
     @cached_property
+    def encoded(self) -> Data:
+        """The data in the coordinates in which the kernel measures distances."""
+        return self.data.encoded()
+
+    @cached_property
     def pooled(self) -> Array:
         """The rows of the reference and of every sample."""
         return np.concatenate([self.data.reference, *self.data.samples.values()])
@@ -75,7 +80,12 @@ class Recalled:
     @cached_property
     def main_axes(self) -> MainAxes:
         """The main axes of the pooled rows, which all pictures share."""
-        return main_axes(self.pooled)
+        return replace(main_axes(self.pooled), labels=self.labels)
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """What each column of the rows stands for; None where columns have no names."""
+        return None if self.data.encoding is None else tuple(map(visible, self.data.encoding.labels))
 
 
 def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Recalled:
@@ -113,7 +123,9 @@ def _load(comparison: Comparison, data: Any) -> tuple[Data, set[str | None]]:
         raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
     reference, models = data
     sampled = measure_of(comparison).kind == "samples"
-    loaded = load(reference, models, seed=comparison.seed or 0, all_samples=sampled, fewest_models=1)
+    # A result without an encoding was made from rows as they are.
+    encoded: dict[str, Any] = {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
+    loaded = load(reference, models, seed=comparison.seed or 0, all_samples=sampled, fewest_models=1, **encoded)
     values = [reference, *(models.values() if isinstance(models, Mapping) else models)]
     return loaded, {name for name, value in zip((None, *loaded.names), values, strict=True) if not is_rows(value)}
 
@@ -154,7 +166,8 @@ def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) 
         return taken if preset is None else preset.prepare("data", taken)
 
     models = {name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()}
-    return replace(data, reference=some(None, data.reference), models=models, device=None)
+    rows_taken = replace(data, reference=some(None, data.reference), models=models, device=None)
+    return rows_taken if data.kind == "samples" else replace(rows_taken, encoding=comparison.encoding)
 
 
 @dataclass(frozen=True)
@@ -182,19 +195,33 @@ class MainAxes:
     centre: Array
     directions: Array
     fraction: Array
+    labels: tuple[str, ...] | None = None
 
     def view(self, chosen: Sequence[int] = (0, 1)) -> View:
         """A picture along two of them."""
-        names = tuple(f"main axis {k + 1}" for k in chosen)
+        mostly = [int(np.abs(self.directions[k]).argmax()) for k in chosen]
+        names = tuple(
+            f"main axis {k + 1}" + ("" if self.labels is None else f", mostly {self.labels[most][:20]}")
+            for k, most in zip(chosen, mostly, strict=True)
+        )
         percent = [100 * self.fraction[k] for k in chosen]
         shown = [f"{value:.2g}" if value < 9.5 else f"{value:.0f}" for value in percent]
-        labels = tuple(f"{name} ({value}% of the variance)" for name, value in zip(names, shown, strict=True))
+        of = "the variance" if self.labels is None else "variance"
+        labels = tuple(f"{name} ({value}% of {of})" for name, value in zip(names, shown, strict=True))
         return View(self.centre, self.directions[list(chosen)], names, labels, projected=True)
 
 
-def plain_view(d: int) -> View:
+def plain_view(recalled: Recalled) -> View:
     """The one or two columns themselves."""
-    names = tuple(f"column {k}" for k in range(d))
+    d = recalled.pooled.shape[1]
+    names = recalled.labels or tuple(f"column {k}" for k in range(d))
+    # Rows that go with densities are shown as they were given.
+    if (
+        recalled.data.kind == "samples"
+        and recalled.data.encoding is not None
+        and recalled.data.encoding.scale != "none"
+    ):
+        names = tuple(f"{name}, standardised" for name in names)
     return View(np.zeros(d), np.eye(d), names, names, projected=False)
 
 

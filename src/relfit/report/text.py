@@ -12,6 +12,7 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from relfit.estimators.kernel import BARELY
 from relfit.report import words
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison, PairMatrix, Ranks
@@ -45,11 +46,18 @@ class Table:
 
 def styled(comparison: Comparison) -> Text:
     """The whole result, with the verdicts coloured."""
-    out = _headed_table(comparison, table(comparison)).append(words.summary(comparison))
-    out = _with_notes(out, comparison)
+    out = _headed_table(comparison, table(comparison))
+    for note in filter(_comes_first, comparison.warnings):
+        out.append("Note: ", style="yellow").append(f"{visible(note)}\n")
+    out = _with_notes(out.append(words.summary(comparison)), comparison)
     for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True):
         out.append("\n\n").append_text(styled(other)).append(f"\n\n{sentence}")
     return out
+
+
+def _comes_first(note: str) -> bool:
+    """A note that says what the numbers above it are made of: nearly one column alone."""
+    return BARELY in note
 
 
 def pair_styled(pair: PairComparison) -> Text:
@@ -186,7 +194,9 @@ def _with_notes(out: Text, result: Comparison | PairComparison) -> Text:
     yardstick = words.yardstick(result)
     if yardstick is not None:
         out.append(f"\n{yardstick}")
-    for note in result.warnings:
+    # A pair has no line of its own for what comes first.
+    later = [note for note in result.warnings if isinstance(result, PairComparison) or not _comes_first(note)]
+    for note in later:
         out.append("\nNote: ", style="yellow").append(visible(note))
     return out
 

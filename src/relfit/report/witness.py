@@ -18,7 +18,7 @@ from contourpy import FillType, contour_generator
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from relfit.data.models import Density, scores_of
+from relfit.data.models import scores_of
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
 from relfit.report.figures import Scale, signed
@@ -182,18 +182,20 @@ def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Dif
 
     Where every row is used their mean is the result's discrepancy; data that give another one are refused.
     """
-    data, rows, kernel = recalled.data, recalled.rows, recalled.kernel
+    data, there, rows, kernel = recalled.data, recalled.encoded, recalled.rows, recalled.kernel
     original = data.copies.get(name, name)
     if original not in data.models:
         raise InputError(f"name: expected the name of a model ({listed(data.names, 'or')}), got {name!r}")
-    model, reference = data.models[original], data.reference
-    if isinstance(model, Density):
-        heights = stein_contributions(reference, scores_of(name, model, reference), kernel)
-        differing = Differing(name, "slope", None, Side(reference, rows[None], heights))
-    elif data.target is not None:
-        heights = stein_contributions(model, scores_of("target", data.target, model), kernel)
-        differing = Differing(name, "slope", Side(model, rows[original], heights), None)
+    if original in there.densities:
+        scores = scores_of(name, there.densities[original], there.reference)
+        heights = stein_contributions(there.reference, scores, kernel)
+        differing = Differing(name, "slope", None, Side(data.reference, rows[None], heights))
+    elif there.target is not None:
+        draws = there.samples[original]
+        heights = stein_contributions(draws, scores_of("target", there.target, draws), kernel)
+        differing = Differing(name, "slope", Side(data.samples[original], rows[original], heights), None)
     else:
+        model, reference = data.samples[original], data.reference
         at_model, at_reference, typical = row_witness(model, reference, kernel)
         sides = Side(model, rows[original], at_model), Side(reference, rows[None], at_reference)
         differing = Differing(name, "mass", *sides, typical)
@@ -262,7 +264,7 @@ def landscape(recalled: Recalled, differing: Differing) -> Landscape:
     """
     slope, sample, reference = differing.kind == "slope", differing.sides[0].rows, differing.sides[-1].rows
     if sample.shape[1] <= 2:
-        view = plain_view(sample.shape[1])
+        view = plain_view(recalled)
     elif slope:
         view = recalled.main_axes.view()
     else:
@@ -399,15 +401,19 @@ def _path(x: Array, y: Array) -> str:
     return "M" + "L".join(kept)
 
 
+def pictured(comparison: Comparison) -> list[str]:
+    """The models that have pictures: all, or the first and the last of the table."""
+    names = [row["name"] for row in comparison.rows()]
+    return names if len(names) <= MOST_MODELS else [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+
+
 def where(comparison: Comparison, recalled: Recalled) -> tuple[dict[str, Any], list[Differing]]:
     """The page's panel: one picture a model on one scale of colours, and the rows that the pictures were made from.
 
     `places` has a row per model: its name, where the picture is highest and lowest, and the rows that show most.
     `largest` is the largest difference that is clear of its noise; None if none is.
     """
-    names = [row["name"] for row in comparison.rows()]
-    if len(names) > MOST_MODELS:
-        names = [*names[: MOST_MODELS // 2], *names[-(MOST_MODELS // 2) :]]
+    names = pictured(comparison)
     differing = [differing_rows(comparison, recalled, name) for name in names]
     landscapes = [landscape(recalled, each) for each in differing]
     largest = largest_difference(landscapes)

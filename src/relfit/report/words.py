@@ -140,6 +140,7 @@ def header(result: Comparison | PairComparison) -> str:
     """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
     parts = [
         *(name_of_test(result.test), measure_of(result).measured, kernel_words(result), size_words(result)),
+        column_words(result),
         result.design if isinstance(result, Comparison) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
         None if result.dependence in (None, "independent") else f"{result.dependence} samples",
@@ -172,6 +173,19 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words += f" reference rows, {drawn} model rows"
     rows = TESTS[result.test].words.rows if result.test in TESTS else ""
     return words + group_words(result) + (f" {rows}" if rows else "")
+
+
+def column_words(result: Comparison | PairComparison) -> str | None:
+    """How many columns were scaled, and how many are categories."""
+    if result.encoding is None:
+        return None
+    kinds = [column.kind for column in result.encoding.columns]
+    categories = kinds.count("category")
+    scaled = len(kinds) - categories if result.encoding.scale != "none" else 0
+    by = f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
+    how = "standardised" if result.encoding.root is None else by
+    columns = f"{scaled} column{'' if scaled == 1 else 's'} {how}" if scaled else ""
+    return ", ".join(part for part in (columns, f"{categories} categorical" if categories else "") if part) or None
 
 
 def group_words(result: Comparison | PairComparison) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
@@ -78,6 +79,7 @@ class Comparison(Record):
         shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
         design: how the means of losses were taken, such as "macro average over 30 strata"; None for plain means.
         lags: how far the items of a series depend on each other; None for independent items.
+        encoding: how the columns were made into rows of numbers; None for plain arrays as they are.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
     """
 
@@ -135,6 +137,7 @@ class Comparison(Record):
     lags: int | None = None
     impossible: dict[str, int] = field(default_factory=dict)
     also: tuple[Comparison, ...] = ()
+    encoding: Encoding | None = None
 
     @property
     def estimates(self) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.results.serial import Record
 from relfit.util.arrays import Array
@@ -56,6 +57,7 @@ class PairComparison(Record):
     plan: dict[str, int] | None = None
     preset: str | None = None
     yardstick: float | None = None
+    encoding: Encoding | None = None
 
     def __repr__(self) -> str:
         (a, b), verdict = self.names, "worse" if self.worse else "not worse"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy
 
+from relfit.data.encode import Encoding
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
 from relfit.stats.tests import TESTS
@@ -59,7 +60,7 @@ def plain(value: Any) -> Any:
     """The value in the types that JSON has."""
     if isinstance(value, Record):
         return value.to_dict()
-    if isinstance(value, Kernel):
+    if isinstance(value, Kernel | Encoding):
         return plain(value.to_dict())
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
@@ -146,6 +147,7 @@ def _revived(record: dict[str, Any]) -> dict[str, Any]:
         **dict.fromkeys(_TUPLES, tuple),
         "status": lambda value: tuple(tuple(words) for words in value),
         "kernel": kernel_from_dict,
+        "encoding": Encoding.from_dict,
     }
     return {key: types[key](value) if key in types and value is not None else value for key, value in record.items()}
 

@@ -124,33 +124,38 @@ def _label_column(opened: Open, path: Path, column: str) -> LabelColumn:
         return np.array(labels, dtype=object), position, len(names)
 
 
-def _columns(opened: Open, path: Path) -> list[tuple[str, Any]]:
+def _columns(opened: Open, selection: Selection) -> list[tuple[str, Any]]:
+    path = selection.path
     with opened(path, True) as (schema, batches, expected):
-        names = list(schema.names)
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(f"{path}: expected columns of different names, got {names.count(twice)} called {twice!r}")
+        names, positions = _positions(selection, schema)
         parts: list[list[Any]] = [[] for _ in names]
         count = 0
-        for batch in batches(list(range(len(names)))):
+        for batch in batches(positions):
             require_room(path, batch.num_rows * len(names) * _BYTES_PER_LABEL)
             batch.validate(full=True)
             count += batch.num_rows
-            for part, column in zip(parts, batch.columns, strict=True):
-                part += column.to_pylist()
+            for part, name in zip(parts, names, strict=True):
+                part.append(batch.column(name))
         check_row_count(path, count, expected)
-        return list(zip(names, parts, strict=True))
+        chunked, types = loaded("pyarrow").chunked_array, [schema.field(name).type for name in names]
+        return [(name, chunked(part, type_)) for name, part, type_ in zip(names, parts, types, strict=True)]
 
 
-def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
-    """The names of the selected columns, which must be unique and hold numbers, and their positions."""
+def _positions(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
+    """The names of the selected columns, which must be unique, and their positions."""
     path, names = selection.path, list(schema.names)
     positions = column_positions(selection, names, len(names))
     selected = [names[k] for k in positions]
     twice = next((name for name in selected if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{path}: expected columns of different names, got {names.count(twice)} called {twice!r}")
-    refuse_not_numeric(path, not_numeric(schema, selected), "select numeric columns (columns=, --columns)")
+    return selected, positions
+
+
+def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
+    """The names of the selected columns, which must be unique and hold numbers, and their positions."""
+    selected, positions = _positions(selection, schema)
+    refuse_not_numeric(selection.path, not_numeric(schema, selected), "select numeric columns (columns=, --columns)")
     return selected, positions
 
 

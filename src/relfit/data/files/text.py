@@ -11,8 +11,8 @@ import gzip
 import itertools
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -104,35 +104,65 @@ def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields, int]:
     return first, values, position
 
 
-def _columns(path: Path) -> list[tuple[str, NDArray[Any]]] | None:
-    """All columns below a line of names: numbers, or text where a cell is neither a number nor missing."""
-    rows: list[Fields] = []
+def _columns(selection: Selection) -> list[tuple[str, NDArray[Any]]] | None:
+    """The columns below a line of names: numbers, or text where a cell is neither a number nor missing."""
+    path = selection.path
     with _open_fields(path) as lines:
         first = next(lines, [])
-        if not first or all(map(_is_number, first)):
-            return None
-        for fields in _rows(path, lines, first):
-            if not len(rows) % _LABELS_BETWEEN_CHECKS:
-                require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
-            rows.append(fields)
-    return [(name, _cells([fields[k] for fields in rows])) for k, name in enumerate(first)]
+    if not first or all(map(is_number, first)):
+        return None
+    positions = column_positions(selection, first, len(first))
+    blocks = _cell_blocks(path, positions, ())
+    # A column of which only some blocks hold text is read again: numbers do not say how they were written.
+    text = [k for k, column in blocks.items() if len({block.dtype.kind for block in column}) > 1]
+    blocks |= _cell_blocks(path, text, text) if text else {}
+    return [(first[k], np.concatenate(blocks[k]) if blocks[k] else np.empty(0)) for k in positions]
 
 
-def _cells(fields: Fields) -> NDArray[Any]:
-    blank = [len(field) < 9 and field.strip().lower() in _MISSING for field in fields]
-    try:
-        return np.array([math.nan if none else _as_number(field) for field, none in zip(fields, blank, strict=True)])
-    except ValueError:
-        column = np.empty(len(fields), dtype=object)
-        column[:] = [None if none else field.strip() for field, none in zip(fields, blank, strict=True)]
-        return column
+def _cell_blocks(path: Path, positions: Sequence[int], text: Collection[int]) -> dict[int, list[NDArray[Any]]]:
+    """The cells of these columns in blocks of rows; those of `text` as text whatever they hold."""
+    blocks: dict[int, list[NDArray[Any]]] = {k: [] for k in positions}
+    known: dict[str, str | None] = {}
+    with _open_fields(path) as lines:
+        first = next(lines)
+        rows = _rows(path, lines, first)
+        while block := list(itertools.islice(rows, _LABELS_BETWEEN_CHECKS)):
+            require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
+            for k in positions:
+                blocks[k].append(_cells([fields[k] for fields in block], k in text, known))
+    return blocks
+
+
+def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArray[Any]:
+    """Numbers, or text if one of the cells is; equal texts are held once."""
+    if not as_text:
+        with suppress(ValueError):
+            # What float() would take for a number, or round, is looked at cell by cell; so is what is missing.
+            if max(map(len, fields)) < 16 and "_" not in "".join(fields):
+                return np.array(list(map(float, fields)))
+        with suppress(ValueError):
+            return np.array([_as_number(field) for field in fields])
+    column = np.empty(len(fields), dtype=object)
+    column[:] = [known[field] if field in known else known.setdefault(field, _as_text(field)) for field in fields]
+    return column
+
+
+def _as_text(field: str) -> str | None:
+    text = field.strip()
+    return None if text.lower() in _MISSING else text
 
 
 def _as_number(field: str) -> float:
     # Whole numbers of 16 digits and more are keys, which float64 would round.
-    if "_" in field or (len(field) > 15 and field.strip().lstrip("-").isdecimal()):
+    if len(field) > 15 and field.strip().lstrip("-").isdecimal():
         raise ValueError
-    return float(field)
+    try:
+        # float() reads 1_000 as a number; in a table it is a name or a typing error.
+        return float(field) if "_" not in field else float("_")
+    except ValueError:
+        if len(field) < 9 and field.strip().lower() in _MISSING:
+            return math.nan
+        raise
 
 
 def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
@@ -159,7 +189,7 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
 
 def _is_header(path: Path, first: Fields) -> bool:
     """True if the first line holds names. A line of names and numbers could be a damaged row, and is refused."""
-    names = [field for field in first if not _is_number(field)]
+    names = [field for field in first if not is_number(field)]
     if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
         raise InputError(
             f"{path}: expected a first line of names only or of numbers only, got {names[0]!r} among other fields; "
@@ -230,7 +260,7 @@ def _values(
             # float() reads 1_000 as a number; in a table it is a name or a typing error.
             values.extend(map(float, selected if "_" not in "".join(selected) else ["_"]))
         except ValueError:
-            position = next(k for k in positions if not _is_number(fields[k]))
+            position = next(k for k in positions if not is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
             field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
             hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
@@ -238,7 +268,8 @@ def _values(
     return values
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
+    """True if the field is written as a number."""
     return _is_float(field) and "_" not in field
 
 

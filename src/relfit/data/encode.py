@@ -1,0 +1,557 @@
+"""Columns of unlike units and kinds as rows of numbers: an encoding, fitted on the reference, applied to all samples.
+
+A number or a date becomes (x − centre)/scale. A category of L levels becomes L numbers, 1/√2 for the level of a row and
+0 for the others, so that two different levels are 1 apart: as far as one standard deviation. A Gaussian kernel of such
+rows is a Gaussian kernel of the numbers times a kernel of how many categories differ (Hamming). A missing cell is a
+level of its own, or the centre with a flag beside it. The encoding is a small record that results keep, so that the
+same rows can be made again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from relfit.compute.rows import LazyRows, cuts, parts
+from relfit.data.files.base import check_plain
+from relfit.data.tables import DATE, Cells, Table, parsed_dates
+from relfit.util.arrays import Array, Rows
+from relfit.util.checks import check_choice, check_number
+from relfit.util.errors import InputError
+from relfit.util.text import is_text, listed
+
+# "whiten" is for densities: the score must be transformed with the rows.
+SCALES = ("auto", "none", "robust", "whiten")
+MISSING = ("flag", "drop", "refuse")
+# The most levels of a category that have a place of their own.
+MOST_LEVELS = 100
+# Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
+# which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
+_MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
+_ROWS_AT_ONCE = 4096
+_CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
+_KINDS = {"number": "numbers", "date": "dates", "text": "text"}
+# Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
+# deviation.
+_MEDIAN_ROWS, _MAD = 1_000_000, 1.482602218505602
+
+# One word for all columns, or a scale for each of some columns by name; the others are then scaled as by "auto".
+Scale = str | Mapping[str, float]
+
+
+def as_scale(value: Any) -> Scale | None:
+    """The `scale` argument, checked; None stands for "auto" where columns have names, and for "none" elsewhere."""
+    if value is None or (isinstance(value, str) and value in SCALES):
+        return value
+    if isinstance(value, Mapping) and value:
+        return {
+            str(name): check_number(f"scale[{name!r}]", s, 0.0, math.inf, "a number above 0")
+            for name, s in value.items()
+        }
+    words = ", ".join(SCALES)
+    raise InputError(f"scale: expected one of {words}, or a mapping of columns to scales, got {reprlib.repr(value)}")
+
+
+@dataclass(frozen=True)
+class Encode:
+    """What the columns of tables mean, where that is not to be guessed.
+
+    Args:
+        categorical: columns whose values are levels, such as codes written as numbers.
+        drop: columns to leave out.
+        missing: "flag" (a missing cell is a value of its own), "drop" (rows with missing cells are left out) or
+            "refuse".
+        metadata: SDV's metadata, as a JSON file or a dictionary: says which columns are numbers, categories, dates or
+            ids.
+    """
+
+    categorical: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    missing: str = "flag"
+    metadata: Any = None
+
+    def __post_init__(self) -> None:
+        for argument in ("categorical", "drop"):
+            value = getattr(self, argument)
+            names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (None,)
+            if not all(map(is_text, names)):
+                raise InputError(f"{argument}: expected names of columns, got {reprlib.repr(value)}")
+            object.__setattr__(self, argument, names)
+        check_choice("missing", self.missing, MISSING)
+
+    def kinds(self, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+        """For columns of which something is known, the kind, or "id", and the form of dates."""
+        wrong = next((name for name in self.categorical if name not in names), None)
+        if wrong is not None:
+            raise InputError(f"categorical: expected names of columns, got {wrong!r}; there {_are(names)}")
+        known = {} if self.metadata is None else _sdv_kinds(self.metadata, names)
+        return {**known, **dict.fromkeys(self.categorical, ("category", None))}
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"{'is' if len(names) == 1 else 'are'} {listed(names, most=8, quote=repr)}"
+
+
+def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
+    """The kinds in SDV's metadata; anything but numbers, categories, truth values and dates is an id or personal."""
+    where = "metadata"
+    if not isinstance(metadata, Mapping):
+        path = Path(metadata)
+        where = str(path)
+        check_plain(path)
+        try:
+            metadata = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            metadata = None
+    tables = metadata.get("tables", {"": metadata}) if isinstance(metadata, Mapping) else {}
+    tables = tables if isinstance(tables, Mapping) else {}
+    columns = [
+        t["columns"] for t in tables.values() if isinstance(t, Mapping) and isinstance(t.get("columns"), Mapping)
+    ]
+    chosen = next((each for each in columns if set(names) <= set(each)), columns[0] if len(columns) == 1 else None)
+    if chosen is None:
+        raise InputError(f"{where}: expected SDV's metadata with a table that has these columns, got something else")
+    kinds = {"numerical": "number", "categorical": "category", "boolean": "category", "datetime": "date"}
+    known = {}
+    for name in names:
+        facts = chosen.get(name)
+        if isinstance(facts, Mapping) and isinstance(facts.get("sdtype"), str):
+            form = facts.get("datetime_format")
+            known[name] = kinds.get(facts["sdtype"], "id"), form if isinstance(form, str) else None
+    return known
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column becomes numbers.
+
+    Attributes:
+        name: its name; "column 0", "column 1", … where columns have none.
+        kind: "number", "date" (seconds since 1970) or "category".
+        centre, scale: a number x becomes (x − centre)/scale. Two levels are 1/scale apart.
+        levels: of a category, those of the reference that have a place of their own.
+        missing: missing cells have a place of their own; the number is then the centre.
+        other: all other levels share a place.
+        form: how dates are written, where that is not ISO 8601.
+    """
+
+    name: str
+    kind: str = "number"
+    centre: float = 0.0
+    scale: float = 1.0
+    levels: tuple[str, ...] = ()
+    missing: bool = False
+    other: bool = False
+    form: str | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """What each of the numbers that it becomes stands for."""
+        known = [f"{self.name} = {level}" for level in self.levels] if self.kind == "category" else [self.name]
+        other = [f"{self.name} = another level"] if self.other else []
+        return [*known, *other, *([f"{self.name} is missing"] if self.missing else [])]
+
+    def fill(self, out: Array, found: NDArray[Any]) -> None:
+        """Write the `places` or the `numbers` of some cells to the columns of `out`, which are 0."""
+        if self.kind == "category":
+            out[np.arange(len(out)), found] = 1.0 / (math.sqrt(2.0) * self.scale)
+            return
+        with np.errstate(over="ignore", invalid="ignore"):  # refused by the check of the values
+            out[:, 0] = (found - self.centre) / self.scale
+        if self.missing:
+            gaps = np.isnan(found)
+            out[gaps, 0], out[gaps, 1] = 0.0, 1.0
+
+    def found(self, source: str, cells: Cells) -> NDArray[Any]:
+        """What `fill` takes."""
+        if self.kind == "category":
+            return self.places(source, cells)
+        values = self.numbers(source, cells)
+        gaps = 0 if self.missing else int(np.isnan(values).sum())
+        if gaps:
+            raise InputError(f"{source}: expected complete cells, got {gaps} missing in column {self.name!r}")
+        return values
+
+    def places(self, source: str, cells: Cells) -> NDArray[np.intp]:
+        """Of a category, the place of each cell's level among the numbers that it becomes."""
+        text = cells.as_text()
+        position = {level: k for k, level in enumerate(self.levels)}
+        other = len(self.levels) if self.other else -1
+        gap = len(self.levels) + self.other if self.missing else other
+        found = np.array([*(position.get(level, other) for level in text.levels), gap], dtype=np.intp)
+        places = np.asarray(found[text.values])
+        if (places < 0).any():
+            raise InputError(f"{source}: expected levels of the reference in column {self.name!r}, got others")
+        return places
+
+    def numbers(self, source: str, cells: Cells) -> Array:
+        """Of a number or a date, the values of the cells, NaN where one is missing."""
+        if cells.kind == self.kind or not len(cells.levels) + int((~cells.missing).sum()):
+            return np.full(len(cells.values), np.nan) if cells.kind == "text" else np.asarray(cells.values)
+        expected, got = _KINDS[self.kind], _KINDS[cells.kind]
+        if cells.kind == "text":
+            values = [_parsed(level, self.kind, self.form) for level in cells.levels]
+            wrong = [k for k, value in enumerate(values) if value is None and cells.counts[k]]
+            if not wrong:
+                known = np.array([*(math.nan if value is None else value for value in values), math.nan])
+                return np.asarray(known[cells.values])
+            got = f"{cells.levels[wrong[0]]!r:.60} in {int(cells.counts[wrong].sum())} of {len(cells.values)} rows"
+        raise InputError(
+            f"{source}: expected {expected} in column {self.name!r}, got {got}; fix them, or name the column in "
+            "categorical or drop"
+        )
+
+
+def _parsed(text: str, kind: str, form: str | None = None) -> float | None:
+    """The text as a number or a date."""
+    if kind == "date":
+        date = parsed_dates([text], form) if form is not None or DATE.fullmatch(text) else None
+        return None if date is None else float(date[0])
+    try:
+        return float(text) if "_" not in text else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the columns of a table become rows of numbers.
+
+    Attributes:
+        scale: "auto" (mean and standard deviation of the reference), "robust" (median and scaled median absolute
+            deviation), "none", or "given" where some scales were given.
+        columns: the columns in use, in order.
+        left_out: the other columns, each with the reason.
+        missing: what is done with missing cells, as in `Encode`.
+        root: (d, d) the lower triangle R with RRᵀ the correlations of the scaled columns, for "whiten": the scaled row
+            z becomes R⁻¹z.
+    """
+
+    scale: str
+    columns: tuple[Column, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    missing: str = "flag"
+    root: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns in use."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def centres(self) -> Array:
+        """(d,) the centres of columns of numbers."""
+        return np.array([column.centre for column in self.columns])
+
+    @property
+    def scales(self) -> Array:
+        """(d,) the scales of columns of numbers."""
+        return np.array([column.scale for column in self.columns])
+
+    @property
+    def labels(self) -> list[str]:
+        """(d,) what each number of a row stands for."""
+        return [label for column in self.columns for label in column.labels]
+
+    @property
+    def slices(self) -> list[slice]:
+        """For every column the numbers of a row that it became."""
+        ends = np.cumsum([0, *(len(column.labels) for column in self.columns)]).tolist()
+        return [slice(a, b) for a, b in itertools.pairwise(ends)]
+
+    def apply(self, rows: Any) -> Any:
+        """A `Table`, or rows (n, d) of numbers, encoded; `LazyRows` are encoded as they are read."""
+        if isinstance(rows, Table):
+            absent = next((name for name in self.names if name not in rows.columns), None)
+            if absent is not None:
+                raise InputError(f"{rows.source}: expected a column called {absent!r}, got none")
+            found = [column.found(rows.source, rows.columns[column.name]) for column in self.columns]
+            out = np.zeros((len(rows), len(self.labels)))
+            # A few rows at a time: they stay in the cache until all of their columns are written.
+            for some in cuts(len(rows), _ROWS_AT_ONCE):
+                for column, part, cells in zip(self.columns, self.slices, found, strict=True):
+                    column.fill(out[some, part], cells[some])
+            return out
+        if self.scale == "none":
+            return rows
+        if isinstance(rows, LazyRows):
+            return EncodedRows(rows, self)
+        return self.applied(rows)
+
+    def applied(self, rows: Array) -> Array:
+        """The rows (n, d) of numbers, each column moved and scaled, and the rows whitened if there is a root."""
+        # What overflows is refused by the check of the values.
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.asarray((rows - self.centres) / self.scales)
+        if self.root is None or not len(rows):
+            return scaled
+        return np.ascontiguousarray(solve_triangular(np.array(self.root), scaled.T, lower=True).T)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Encoding:
+        """The encoding that `to_dict` described; anything else is refused."""
+        try:
+            known = {item.name for item in fields(Column)}
+            dicts = [{key: value for key, value in each.items() if key in known} for each in data["columns"]]
+            columns = tuple(Column(**{**each, "levels": tuple(each.get("levels", ()))}) for each in dicts)
+            encoding = cls(data["scale"], columns, dict(data.get("left_out", {})), data.get("missing", "flag"))
+            words = [*encoding.names, *encoding.left_out.values(), *(level for c in columns for level in c.levels)]
+            numbers = [number for column in columns for number in (column.centre, column.scale)]
+            right = (
+                *(all(map(is_text, words)), len(set(encoding.names)) == len(columns) > 0),
+                all(type(number) in (int, float) and abs(number) < math.inf for number in numbers),
+                all(column.scale > 0.0 and column.kind in ("number", "date", "category") for column in columns),
+                all(type(flag) is bool for column in columns for flag in (column.missing, column.other)),
+                all(column.form is None or is_text(column.form) for column in columns),
+                encoding.scale in (*SCALES, "given") and encoding.missing in MISSING,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"encoding: expected what Encoding.to_dict gives ({error})") from None
+        if not all(right):
+            raise ValueError("encoding: expected columns with names, centres and scales above 0, got others")
+        if data.get("root") is None:
+            return encoding
+        root = np.array(data["root"], dtype=np.float64)
+        if (
+            root.shape != (len(columns),) * 2
+            or not (np.isfinite(root).all() and (np.diag(root) > 0.0).all())
+            or not np.array_equal(root, np.tril(root))
+        ):
+            raise ValueError("encoding: expected a root that is a lower triangle with a diagonal above 0, got another")
+        return replace(encoding, root=tuple(map(tuple, root.tolist())))
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows(LazyRows):
+    """The rows of another `LazyRows`, encoded as they are read."""
+
+    rows: LazyRows
+    encoding: Encoding
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape
+
+    def __getitem__(self, rows: slice | Rows) -> Array:
+        return self.encoding.applied(self.rows[rows])
+
+
+def fit_rows(reference: Any, scale: Scale, names: Sequence[str] | None = None) -> Encoding:
+    """The encoding of columns of numbers, from the reference rows (n, d), an array or `LazyRows`.
+
+    >>> fit_rows(np.array([[0.0, 5.0], [4.0, 5.0]]), "auto").scales
+    array([2., 1.])
+    """
+    names = [f"column {k}" for k in range(reference.shape[1])] if names is None else names
+    given = scale if isinstance(scale, Mapping) else {}
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise InputError(f"scale: expected names of columns ({reprlib.repr(list(names))}), got {unknown!r}")
+    if scale == "none":
+        return Encoding("none", tuple(map(Column, names)))
+    word = "given" if given else str(scale)
+    centres, scales = (robust if word == "robust" else moments)(reference)
+    columns = (
+        Column(name, "number", float(c), float(given.get(name, s)))
+        for name, c, s in zip(names, centres, scales, strict=True)
+    )
+    return Encoding(word, tuple(columns))
+
+
+def moments(rows: Any) -> tuple[Array, Array]:
+    """(d,) the mean and the standard deviation of each column; 1 for a constant one. Rows are read in parts."""
+    first = rows[:1][0]
+    largest = _over(rows, lambda block: np.abs(block - first).max(axis=0), np.maximum)
+    unit = np.where(largest > 0.0, largest, 1.0)
+    mean = _over(rows, lambda block: ((block - first) / unit).sum(axis=0), np.add) / len(rows)
+    squares = _over(rows, lambda block: np.square((block - first) / unit - mean).sum(axis=0), np.add) / len(rows)
+    return first + unit * mean, np.where(largest > 0.0, unit * np.sqrt(squares), 1.0)
+
+
+def robust(rows: Any) -> tuple[Array, Array]:
+    """(d,) the median of each column and its scaled median absolute deviation (where that is 0, the standard one)."""
+    some = rows[:: max(1, -(-len(rows) // _MEDIAN_ROWS))]
+    centre = np.median(some, axis=0)
+    spread = _MAD * np.median(np.abs(some - centre), axis=0)
+    return centre, np.where(spread > 0.0, spread, moments(rows)[1])
+
+
+def _over(rows: Any, each: Callable[[Array], Array], join: Callable[[Array, Array], Array]) -> Array:
+    """A statistic of all rows from that of each part."""
+    return reduce(join, (each(rows[part]) for part in parts(rows.shape)))
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def encoded_tables(
+    tables: Mapping[str | None, Table], scale: Scale, encode: Encode, encoding: Encoding | None = None
+) -> tuple[Encoding, dict[str | None, Array], tuple[str, ...]]:
+    """The encoding of the reference (under None), unless a finished one is given, the rows of all tables, and notes."""
+    notes: list[str] = []
+    fitted = encoding or fit_table(tables[None], scale, encode)
+    if fitted.missing == "drop":
+        complete = {key: ~_any_missing(fitted, table) for key, table in tables.items()}
+        notes += [
+            f"{int((~kept).sum())} of {len(kept)} rows of {_whose(key)} have missing cells and were left out"
+            for key, kept in complete.items()
+            if not kept.all()
+        ]
+        tables = {key: table if complete[key].all() else table[complete[key]] for key, table in tables.items()}
+        empty = next((table.source for table in tables.values() if not len(table)), None)
+        if empty is not None:
+            raise InputError(f'{empty}: every row has a missing cell; use missing="flag", or drop a column')
+        fitted = encoding or fit_table(tables[None], scale, encode)
+    if encoding is None:
+        fitted = replace(fitted, columns=tuple(_widened(column, tables, fitted.missing) for column in fitted.columns))
+        notes += [*_notes(fitted, tables), *_left_out_notes(fitted, tables)]
+    return fitted, {key: fitted.apply(table) for key, table in tables.items()}, tuple(notes)
+
+
+def fit_table(reference: Table, scale: Scale, encode: Encode) -> Encoding:
+    """The encoding of a table's columns; those that say nothing of a distribution are left out."""
+    kinds, given = encode.kinds(reference.names), scale if isinstance(scale, Mapping) else {}
+    wrong = next((name for name in given if name not in reference.columns), None)
+    if wrong is not None:
+        raise InputError(f"scale: expected names of columns, got {wrong!r}; there {_are(reference.names)}")
+    columns, left_out = [], {}
+    for name, cells in reference.columns.items():
+        fitted = _fitted(reference.source, name, cells, scale, *kinds.get(name, (None, None)))
+        if isinstance(fitted, Column):
+            columns.append(fitted)
+        else:
+            left_out[name] = fitted
+    if not columns:
+        reasons = listed([f"{name!r} ({why})" for name, why in left_out.items()], quote=str)
+        raise InputError(f"{reference.source}: no column is left to compare; left out: {reasons}")
+    return Encoding("given" if given else str(scale), tuple(columns), left_out, encode.missing)
+
+
+def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None, form: str | None) -> Column | str:
+    """How a column of the reference is encoded, or why it is left out."""
+    given = scale.get(name) if isinstance(scale, Mapping) else None
+    there = ~cells.missing
+    count = int(there.sum())
+    if kind == "id":
+        return "an id or personal data, by the metadata"
+    if not count:
+        return _EMPTY
+    if kind == "category" or (kind is None and cells.kind == "text"):
+        text = cells.as_text()
+        counts = text.counts
+        if kind is None:
+            _refuse_mixed(source, name, text, counts)
+            if len(counts) > _MOST_FREE and len(counts) > _FREE * count:
+                return f"free text or an id: {len(counts)} different values in {count} cells"
+        if np.count_nonzero(counts) == 1 and there.all():
+            return _CONSTANT
+        # The most frequent levels; of equally frequent ones the first by name, whatever their order in the table.
+        kept = sorted((k for k in range(len(counts)) if counts[k]), key=lambda k: (-counts[k], text.levels[k]))
+        levels = tuple(sorted(text.levels[k] for k in kept[:MOST_LEVELS]))
+        return Column(name, "category", 0.0, 1.0 if given is None else given, levels)
+    column = Column(name, kind or cells.kind, form=form)
+    values = column.numbers(source, cells)[there]
+    if not np.isfinite(values).all():
+        infinite = int((~np.isfinite(values)).sum())
+        raise InputError(f"{source}: expected finite numbers in column {name!r}, got {infinite} others")
+    if (values == values[0]).all() and there.all():
+        return _CONSTANT
+    if column.kind == "number" and len(values) >= _FEWEST_NUMBERED and (np.diff(values) == 1.0).all():
+        return "row numbers"
+    if scale == "none":
+        return column
+    (centre,), (spread,) = (robust if scale == "robust" else moments)(values[:, None])
+    return replace(column, centre=float(centre), scale=float(spread if given is None else given))
+
+
+def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp]) -> None:
+    """Refuse text of which most cells are dates or many different numbers: a few broken cells would hide the rest."""
+    for kind, fewest in (("date", 1), ("number", _FEW_LEVELS)):
+        like = np.array([_parsed(level, kind) is not None for level in text.levels])
+        if not like.all() and counts[like].sum() > 0.5 * counts.sum() and np.count_nonzero(like) > fewest:
+            wrong = next(level for k, level in enumerate(text.levels) if not like[k])
+            raise InputError(
+                f"{source}: column {name!r} holds {_KINDS[kind]}, but {wrong!r:.60} and the like in "
+                f"{int(counts[~like].sum())} of {int(counts.sum())} cells; fix them, or name the column in categorical "
+                "or drop"
+            )
+
+
+def _any_missing(encoding: Encoding, table: Table) -> NDArray[np.bool_]:
+    gaps = [table.columns[name].missing for name in encoding.names if name in table.columns]
+    return np.asarray(np.any(gaps, axis=0))
+
+
+def _widened(column: Column, tables: Mapping[str | None, Table], missing: str) -> Column:
+    """The column with places for missing cells and other levels, if any of the tables has some."""
+    gaps = {key: int(table.columns[column.name].missing.sum()) for key, table in tables.items()}
+    first = next((key for key, count in gaps.items() if count), None) if missing == "refuse" else None
+    if missing == "refuse" and any(gaps.values()):
+        raise InputError(
+            f"{tables[first].source}: expected complete cells, got {gaps[first]} missing in column {column.name!r}; "
+            'fill them, or use missing="flag" or "drop"'
+        )
+    known = set(column.levels)
+    other = column.kind == "category" and any(
+        not known.issuperset(table.columns[column.name].as_text().levels) for table in tables.values()
+    )
+    return replace(column, missing=any(gaps.values()), other=other)
+
+
+def _notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> list[str]:
+    """What was done with levels that the reference lacks, with rare levels and with missing cells, by name."""
+    notes = []
+    for column in encoding.columns:
+        if column.kind != "category":
+            continue
+        every = tables[None].columns[column.name].as_text()
+        if len(every.levels) > len(column.levels):
+            rare = len(every.levels) - len(column.levels)
+            notes.append(f"{column.name!r}: {len(column.levels)} levels are kept, and {rare} rarer ones count as one")
+        new: dict[str, list[str]] = {}
+        for key, table in tables.items():
+            text = table.columns[column.name].as_text()
+            for level in set(text.levels) - set(every.levels):
+                if text.counts[text.levels.index(level)]:
+                    new.setdefault(level, []).append(_whose(key))
+        if new:
+            models = listed(sorted({name for names in new.values() for name in names}), quote=str)
+            shown = listed(sorted(new), quote=repr)
+            notes.append(f"{column.name!r}: {shown} of {models} not in the reference; counted as one level of its own")
+    gaps = [column.name for column in encoding.columns if column.missing]
+    if gaps:
+        notes.append(f"missing cells of {listed(gaps, quote=repr)} count as a value of their own")
+    return notes
+
+
+def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> list[str]:
+    if not encoding.left_out:
+        return []
+    shown = listed([f"{name!r} ({why})" for name, why in encoding.left_out.items()], most=8, quote=str)
+    notes = [f"columns left out: {shown}"]
+    for name in (name for name, why in encoding.left_out.items() if why in (_CONSTANT, _EMPTY)):
+        held = {key: table.columns[name].as_text().levels for key, table in tables.items()}
+        others = [_whose(key) for key, levels in held.items() if set(levels) != set(held[None])]
+        if others:
+            value = f"{held[None][0]:.60}" if held[None] else "missing"
+            notes.append(f"{name!r} is {value} in every reference row, but not in {listed(others, quote=str)}")
+    return notes
+
+
+def _whose(key: str | None) -> str:
+    return "the reference" if key is None else repr(key)

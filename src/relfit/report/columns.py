@@ -1,0 +1,197 @@
+"""Which columns are wrong: each column of a model beside that of the data, and its part in the joint discrepancy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import wasserstein_distance
+
+from relfit.data.encode import Column, Encoding
+from relfit.kernels.base import Kernel
+from relfit.report.recall import Recalled
+from relfit.report.witness import kernel_values, pictured
+from relfit.report.words import measure_of
+from relfit.results.comparison import Comparison
+from relfit.util.arrays import Array
+from relfit.util.text import visible
+
+# Beyond so many columns there is no panel: those of features of images and texts mean nothing by themselves. Columns
+# without names have one up to fewer.
+MOST_COLUMNS, MOST_NAMELESS = 60, 12
+# Rows of each sample for the shares, the most kernel matrices, and the most permutations of a column.
+_ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 2
+# Splits of the data into halves, for the noise of a distance.
+_SPLITS = 10
+# A share is shown for a discrepancy of at least so many standard errors.
+_CLEAR = 2.0
+# Bins of a histogram, the quantiles between which it is drawn, and the most levels that have a bar.
+_BINS, _FRAME, _BARS = 20, (0.005, 0.995), 10
+WIDTH, HEIGHT = 120.0, 40.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One column of one model.
+
+    Attributes:
+        apart: the distance to the reference: Wasserstein-1 in units of the reference's standard deviation for numbers,
+            total variation for categories.
+        share: which part of the joint discrepancy goes when the column's cells are dealt to model and data at random;
+            None where there is no clear discrepancy.
+        says: the difference in words.
+        paths: the drawings of the data and of the model.
+    """
+
+    apart: float
+    share: float | None
+    says: str
+    paths: tuple[str, str]
+
+
+def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] | None:
+    """A row for each column, with a `Part` for each pictured model; None for densities and very many columns."""
+    data = recalled.data
+    encoding = data.encoding or Encoding("none", tuple(Column(f"column {k}") for k in range(data.reference.shape[1])))
+    most = MOST_NAMELESS if data.encoding is None else MOST_COLUMNS
+    if data.kind != "samples" or not measure_of(comparison).pairs or len(encoding.columns) > most:
+        return None
+    names = pictured(comparison)
+    samples = {name: data.samples[data.copies.get(name, name)] for name in names}
+    clear = {
+        name: comparison.discrepancy[i] > _CLEAR * comparison.standard_error[i]
+        for i, name in enumerate(comparison.names)
+    }
+    shares = {
+        name: column_shares(rows, data.reference, recalled.kernel, encoding.slices, len(names)) if clear[name] else None
+        for name, rows in samples.items()
+    }
+    rows: list[dict[str, Any]] = []
+    for k, (column, at) in enumerate(zip(encoding.columns, encoding.slices, strict=True)):
+        of_data, of_models = data.reference[:, at], [sample[:, at] for sample in samples.values()]
+        drawn = _drawings(column, of_data, of_models)
+        parts = []
+        for name, cells, paths in zip(names, of_models, drawn, strict=True):
+            known = shares[name]
+            share = None if known is None else known[k]
+            parts.append(Part(distance(column, cells, of_data), share, _says(column, cells, of_data), paths))
+        rows.append(
+            {"name": visible(column.name), "kind": column.kind, "noise": noise(column, of_data), "parts": parts}
+        )
+    by_distance = np.argsort([-max(part.apart for part in row["parts"]) for row in rows], kind="stable")
+    by_share = np.argsort([-max(part.share or 0.0 for part in row["parts"]) for row in rows], kind="stable")
+    for order, key in ((by_distance, "by_distance"), (by_share, "by_share")):
+        for place, k in enumerate(order.tolist()):
+            rows[k][key] = place
+    left_out = {} if data.encoding is None else data.encoding.left_out
+    shared = any(shares[name] is not None for name in names)
+    return {"names": names, "rows": rows, "left_out": left_out, "shares": shared, "width": WIDTH, "height": HEIGHT}
+
+
+def distance(column: Column, cells: Array, reference: Array) -> float:
+    """How far the cells of a column are from those of the reference, both encoded.
+
+    >>> distance(Column("x"), np.array([[1.0], [2.0]]), np.array([[0.0], [2.0]]))  # ½·1, and the deviation is 1
+    0.5
+    """
+    if column.kind == "category":
+        return float(0.5 * np.abs(_levels(cells) - _levels(reference)).sum())
+    (a, gaps_a), (b, gaps_b) = _numbers(column, cells), _numbers(column, reference)
+    spread = float(b.std()) if len(b) and b.std() > 0.0 else 1.0
+    moved = float(wasserstein_distance(a, b)) / spread if len(a) and len(b) else 0.0
+    return moved + abs(gaps_a - gaps_b)
+
+
+def noise(column: Column, cells: Array) -> float:
+    """The mean distance between two samples of this size from one law: that between halves, over √2."""
+    rng, half = np.random.default_rng(0), len(cells) // 2
+    orders = [rng.permutation(len(cells)) for _ in range(_SPLITS)]
+    return float(np.mean([distance(column, cells[at[:half]], cells[at[half:]]) for at in orders]) / np.sqrt(2.0))
+
+
+def column_shares(
+    sample: Array, reference: Array, kernel: Kernel, slices: Sequence[slice], models: int = 1
+) -> list[float]:
+    """For each column 1 − D'/D, where D' has the column's cells of model and reference dealt out at random.
+
+    Dealt out, they differ neither between the two nor in how they go with other columns. Between 0 and 1.
+    """
+    x, r = sample[:_ROWS], reference[:_ROWS]
+    repeats = max(1, min(_PERMUTATIONS, _MATRICES // (models * len(slices))))
+    pooled, rng = np.concatenate([x, r]), np.random.default_rng(0)
+    whole = _mmd(pooled, len(x), kernel)
+    shares = []
+    for at in slices:
+        dealt = []
+        for _ in range(repeats):
+            changed = pooled.copy()
+            changed[:, at] = pooled[rng.permutation(len(pooled)), at]
+            dealt.append(_mmd(changed, len(x), kernel))
+        shares.append(float(np.clip(1.0 - np.mean(dealt) / whole, 0.0, 1.0)) if whole > 0.0 else 0.0)
+    return shares
+
+
+def _mmd(pooled: Array, m: int, kernel: Kernel) -> float:
+    """The unbiased MMD² between the first m rows and the others."""
+    values = kernel_values(pooled, pooled, kernel)
+    np.fill_diagonal(values, 0.0)
+    n = len(pooled) - m
+    within = values[:m, :m].sum() / (m * (m - 1)) + values[m:, m:].sum() / (n * (n - 1))
+    return float(within - 2.0 * values[:m, m:].mean())
+
+
+def _levels(cells: Array) -> Array:
+    """The fraction of rows at each level."""
+    return np.asarray((cells > 0.0).mean(axis=0))
+
+
+def _numbers(column: Column, cells: Array) -> tuple[Array, float]:
+    """The numbers that are there, and the fraction of rows without."""
+    gaps = cells[:, -1] > 0.0 if column.missing else np.zeros(len(cells), dtype=bool)
+    return cells[~gaps, 0], float(gaps.mean())
+
+
+def _says(column: Column, cells: Array, reference: Array) -> str:
+    """The difference in a few words: the level that differs most, or how mean and spread differ."""
+    if column.kind == "category":
+        here, there = _levels(cells), _levels(reference)
+        k = int(np.abs(here - there).argmax())
+        label = column.labels[k].removeprefix(f"{column.name} ").removeprefix("= ")
+        return f"{visible(label)[:24]}: {100 * here[k]:.0f}% (data {100 * there[k]:.0f}%)"
+    (a, gaps_a), (b, gaps_b) = _numbers(column, cells), _numbers(column, reference)
+    spread = float(b.std()) if len(b) else 0.0
+    if not len(a) or spread == 0.0:
+        return f"missing: {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)"
+    moved = f"{round((a.mean() - b.mean()) / spread, 2) + 0.0:+.2f}".replace("-", "−")
+    gaps = f", missing {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)" if gaps_a or gaps_b else ""
+    return f"mean {moved} s.d., spread ×{a.std() / spread:.2f}{gaps}"
+
+
+def _drawings(column: Column, reference: Array, samples: Sequence[Array]) -> list[tuple[str, str]]:
+    """For each sample the paths of the data and of the sample, on one scale: histograms, or bars of levels."""
+    if column.kind == "category":
+        order = np.argsort(-_levels(reference), kind="stable")
+        heights = [_levels(cells)[order] for cells in (reference, *samples)]
+        heights = [np.append(part[:_BARS], part[_BARS:].sum()) if len(part) > _BARS + 1 else part for part in heights]
+    else:
+        values = [_numbers(column, cells)[0] for cells in (reference, *samples)]
+        pool = np.concatenate(values)
+        low, high = np.quantile(pool, _FRAME) if len(pool) else (0.0, 1.0)
+        edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+        heights = [np.histogram(np.clip(part, edges[0], edges[-1]), edges)[0] / max(1, len(part)) for part in values]
+    tallest = max(float(part.max(initial=0.0)) for part in heights) or 1.0
+    filled, *lines = (_steps(part / tallest, gap=column.kind == "category") for part in heights)
+    return [(filled, line) for line in lines]
+
+
+def _steps(heights: Array, *, gap: bool) -> str:
+    """The outline of bars of these heights, from 0 to 1."""
+    step, path = WIDTH / len(heights), []
+    space = 0.12 * step if gap else 0.0
+    for k, height in enumerate(heights):
+        top, left, right = HEIGHT * (1.0 - float(height)), k * step + space, (k + 1) * step - space
+        start = f"M{left:.1f} {HEIGHT:g}" if gap or not k else ""
+        path.append(f"{start}L{left:.1f} {top:.1f}H{right:.1f}" + (f"V{HEIGHT:g}" if gap else ""))
+    return "".join(path) + ("" if gap else f"V{HEIGHT:g}")

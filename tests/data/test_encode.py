@@ -1,0 +1,550 @@
+"""Tables: numbers, categories, dates and gaps as rows of numbers, by an encoding that the reference alone decides."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.cli import main
+from relfit.data.encode import MOST_LEVELS, Column, Encode, encoded_tables, fit_rows, fit_table
+from relfit.data.load import load
+from relfit.data.tables import cells_of, read_table
+from relfit.report.columns import column_shares, distance, noise
+
+pd = pytest.importorskip("pandas")
+
+CUTS = ["fair", "good", "ideal"]
+
+
+def drawn(seed, n=150, shift=0.0, odds=(0.2, 0.3, 0.5)):
+    """Two numbers of unlike units, a category, a truth value and a date."""
+    rng = np.random.default_rng(seed)
+    weight = rng.gamma(2.0, 0.4, n) + shift
+    return pd.DataFrame(
+        {
+            "weight": weight,
+            "price": 4000 * weight + rng.normal(0, 500, n),
+            "cut": rng.choice(CUTS, n, p=odds),
+            "sold": rng.random(n) < 0.3,
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D"),
+        }
+    )
+
+
+@pytest.fixture
+def tables():
+    return drawn(1), {"same": drawn(2), "shifted": drawn(3, shift=0.3), "other": drawn(4, odds=(0.6, 0.3, 0.1))}
+
+
+# ── what the encoding is ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hamming_gaussian(x, y, reference, bandwidth):
+    """exp(−‖z − z'‖²/2b²) · exp(−h/2b²): z standardised by the reference, h the number of categories that differ."""
+    total = np.zeros((len(x), len(y)))
+    for name in ("weight", "price", "day"):
+        a, b, r = (t[name].astype("int64") / 1e6 if name == "day" else t[name] for t in (x, y, reference))
+        total += ((np.asarray(a)[:, None] - np.asarray(b)[None]) / np.std(np.asarray(r, dtype=float))) ** 2
+    for name in ("cut", "sold"):
+        total += np.asarray(x[name])[:, None] != np.asarray(y[name])[None]
+    return np.exp(-total / (2 * bandwidth**2))
+
+
+def test_the_discrepancy_is_that_of_a_gaussian_times_a_hamming_kernel(tables):
+    """MMD² from the plain formula, with a kernel that knows nothing of an encoding."""
+    data, models = tables
+    data["day"], b = data["day"].astype("datetime64[us]"), 1.7
+    result = relfit.compare(data, models, kernel=relfit.Gaussian(b), rng=0)
+    n = len(data)
+    within = hamming_gaussian(data, data, data, b)
+    for name, model in models.items():
+        model = model.assign(day=model["day"].astype("datetime64[us]"))
+        own, cross = hamming_gaussian(model, model, data, b), hamming_gaussian(model, data, data, b)
+        expected = (own.sum() - n) / (n * (n - 1)) + (within.sum() - n) / (n * (n - 1)) - 2 * cross.mean()
+        assert result.discrepancy[result.names.index(name)] == pytest.approx(expected, abs=1e-12)
+
+
+def test_two_levels_are_one_apart_and_a_scale_moves_them(tables):
+    data, _ = tables
+    for scale, expected in (("auto", 1.0), ({"cut": 4.0}, 1 / 16)):
+        encoding = fit_table(read_table("data", data), scale, Encode())
+        cut = encoding.columns[encoding.names.index("cut")]
+        out = np.zeros((len(data), 3))
+        cut.fill(out, cut.found("data", read_table("data", data).columns["cut"]))
+        differ = np.asarray(data["cut"])[:, None] != np.asarray(data["cut"])[None]
+        assert np.square(out[:, None] - out[None]).sum(axis=2) == pytest.approx(expected * differ, abs=1e-14)
+
+
+def test_the_header_the_record_and_json(tables):
+    result = relfit.compare(*tables, rng=0)
+    assert "· 3 columns standardised, 2 categorical ·" in str(result)
+    assert result.encoding.names == ("weight", "price", "cut", "sold", "day")
+    assert [column.kind for column in result.encoding.columns] == ["number", "number", "category", "category", "date"]
+    assert result.encoding.columns[0].centre == pytest.approx(tables[0]["weight"].mean(), rel=1e-12)
+    assert result.encoding.columns[0].scale == pytest.approx(np.std(tables[0]["weight"]), rel=1e-12)
+    assert result.encoding.columns[2].levels == tuple(CUTS)
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.encoding == result.encoding
+    assert again.to_json() == result.to_json()
+
+
+def test_a_median_and_its_deviation_by_hand():
+    """Median 3, deviations 2, 1, 0, 1, 97, their median 1: the scale is 1.4826."""
+    (column,) = fit_rows(np.array([[1.0], [2.0], [3.0], [4.0], [100.0]]), "robust").columns
+    assert (column.centre, column.scale) == (3.0, pytest.approx(1.4826, abs=1e-4))
+
+
+# ── units and orders do not matter ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_unit_the_order_of_levels_and_of_columns_do_not_matter(tables):
+    data, models = tables
+    names = {"fair": "z", "good": "b", "ideal": "a"}
+
+    def changed(table):
+        table = table.assign(weight=7.0 - 1e6 * table["weight"], cut=table["cut"].map(names).astype("category"))
+        return table[["sold", "cut", "day", "price", "weight"]]
+
+    plain = relfit.compare(data, models, rng=0)
+    other = relfit.compare(changed(data), {name: changed(model) for name, model in models.items()}, rng=0)
+    np.testing.assert_allclose(plain.discrepancy, other.discrepancy, atol=1e-12)
+    assert plain.worse.tolist() == other.worse.tolist()
+    assert plain.worse[0] == np.False_
+    assert plain.worse[1:].any()
+
+
+def test_models_do_not_move_the_encoding(tables):
+    data, models = tables
+    first = relfit.compare(data, models, rng=0).encoding
+    assert relfit.compare(data, {"a": drawn(7, shift=50.0), "b": drawn(8)}, rng=0).encoding == first
+
+
+# ── the same from every library and file ─────────────────────────────────────────────────────────────────────────────
+
+
+def _gaps(table, seed):
+    """A missing number, text, truth value and date in some rows."""
+    rng = np.random.default_rng(seed)
+    table = table.astype({"sold": "object"})
+    for name in table.columns:
+        table.loc[rng.choice(len(table), 9, replace=False), name] = None
+    return table
+
+
+def _as_polars(frame):
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame({name: frame[name].where(frame[name].notna(), None).tolist() for name in frame})
+
+
+def _as_arrow(frame):
+    return pytest.importorskip("pyarrow").Table.from_pandas(frame, preserve_index=False)
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize("form", ["csv", "tsv.gz", "parquet", "feather", "arrow table"])
+def test_every_source_gives_the_same_rows(tmp_path, tables, form, gaps):
+    data, models = tables
+    data, models = (_gaps(data, 1), {k: _gaps(m, 2) for k, m in models.items()}) if gaps else (data, models)
+    expected = load(data, models)
+
+    def stored(name, frame):
+        path = tmp_path / f"{name}.{form}"
+        if form == "arrow table":
+            return _as_arrow(frame)
+        if form in ("parquet", "feather"):
+            pytest.importorskip("pyarrow")
+            getattr(frame, f"to_{form}")(path)
+        else:
+            frame.to_csv(path, index=False, sep="\t" if "tsv" in form else ",")
+        return path
+
+    found = load(stored("data", data), {name: stored(name, model) for name, model in models.items()})
+    assert [c.kind for c in found.encoding.columns] == [c.kind for c in expected.encoding.columns]
+    assert found.encoding.labels == expected.encoding.labels
+    np.testing.assert_allclose(found.reference, expected.reference, atol=1e-12)
+    np.testing.assert_allclose(found.samples["shifted"], expected.samples["shifted"], atol=1e-12)
+
+
+def test_polars_gives_the_same_rows(tables):
+    polars = pytest.importorskip("polars")
+    data, models = tables
+    expected = load(data, models)
+    found = load(polars.DataFrame({name: data[name].tolist() for name in data}), models)
+    np.testing.assert_allclose(found.reference, expected.reference, atol=1e-12)
+
+
+def test_plain_arrays_stay_as_they_are_and_can_be_scaled():
+    rows = np.random.default_rng(0).normal(size=(3, 60, 2)) * [1.0, 300.0]
+    models = {"a": rows[1], "b": rows[2]}
+    assert load(rows[0], models).encoding is None
+    by_hand = [(x - rows[0].mean(axis=0)) / rows[0].std(axis=0) for x in rows]
+    expected = relfit.compare(by_hand[0], dict(zip("ab", by_hand[1:], strict=True)), rng=0)
+    np.testing.assert_allclose(relfit.compare(rows[0], models, scale="auto", rng=0).discrepancy, expected.discrepancy)
+    # A frame of the same numbers is scaled without being asked, and its array models with it.
+    frame = pd.DataFrame(rows[0], columns=["x", "y"])
+    np.testing.assert_allclose(relfit.compare(frame, models, rng=0).discrepancy, expected.discrepancy)
+    same = relfit.compare(frame, models, scale="none", rng=0)
+    assert same.discrepancy.tolist() == relfit.compare(rows[0], models, rng=0).discrepancy.tolist()
+
+
+def test_one_heavy_column_is_said_in_the_first_line_under_the_table(tables):
+    data, models = tables
+    result = relfit.compare(data, models, scale="none", rng=0)
+    lines = str(result).splitlines()
+    assert lines[2 + len(models)].startswith("Note: 'day' holds 9")
+    assert "scale=" in lines[2 + len(models)]
+
+
+# ── gaps ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_gap_is_a_flag_beside_the_centre_or_a_level_of_its_own():
+    """Mean 2, deviation √(2/3); levels a, b and missing: 1/√2 each."""
+    reference = pd.DataFrame({"x": [1.0, 2.0, 3.0, None], "c": ["a", "b", None, "a"]})
+    model = pd.DataFrame({"x": [2.0, 2.0, None, 1.0], "c": ["b", "zzz", "a", "a"]})
+    data = load(reference, {"m": model, "again": reference.iloc[::-1]})
+    step, level = math.sqrt(1.5), math.sqrt(0.5)
+    assert data.encoding.labels == ["x", "x is missing", "c = a", "c = b", "c = another level", "c is missing"]
+    expected = [
+        [-step, 0, level, 0, 0, 0],
+        [0, 0, 0, level, 0, 0],
+        [step, 0, 0, 0, 0, level],
+        [0, 1, level, 0, 0, 0],
+    ]
+    np.testing.assert_allclose(data.reference, expected, atol=1e-15)
+    np.testing.assert_allclose(data.samples["m"][1], [0, 0, 0, 0, level, 0], atol=1e-15)
+    np.testing.assert_allclose(data.samples["m"][2], [0, 1, level, 0, 0, 0], atol=1e-15)
+    notes = " ".join(data.warnings)
+    assert "'c': 'zzz' of 'm' not in the reference" in notes
+    assert "missing cells of 'x' and 'c' count as a value of their own" in notes
+
+
+def test_rows_with_gaps_can_be_dropped_or_refused(tables):
+    data, models = tables
+    holes = {**models, "same": _gaps(models["same"], 5)}
+    complete = {**models, "same": holes["same"].dropna()}
+    dropped = load(data, holes, encode=Encode(missing="drop"))
+    count = len(holes["same"]) - len(complete["same"])
+    assert f"{count} of 150 rows of 'same' have missing cells and were left out" in dropped.warnings
+    np.testing.assert_allclose(dropped.samples["same"], load(data, complete).samples["same"])
+    line = refused(lambda: load(data, holes, encode=Encode(missing="refuse")), "model 'same': expected complete cells")
+    assert "9 missing in column 'weight'" in line
+    everything = data.assign(
+        weight=np.where(np.arange(150) % 2, 1.0, np.nan), price=np.where(np.arange(150) % 2, np.nan, 1.0)
+    )
+    refused(lambda: load(everything, models, encode=Encode(missing="drop")), "every row has a missing cell")
+
+
+# ── what is left out, and what the user says ─────────────────────────────────────────────────────────────────────────
+
+
+def test_ids_constants_free_text_and_empty_columns_are_left_out_by_name(tables):
+    data, models = tables
+
+    def more(table, unit):
+        n = len(table)
+        empty = 1.5 if unit == "lb" else None
+        return table.assign(number=range(5, n + 5), unit=unit, empty=empty, comment=[f"text {k}" for k in range(n)])
+
+    result = relfit.compare(
+        more(data, "kg"),
+        {"a": more(models["same"], "kg"), "b": more(models["other"], "lb")},
+        kernel=relfit.Gaussian(1.0),
+        rng=0,
+    )
+    assert set(result.encoding.left_out) == {"number", "unit", "empty", "comment"}
+    notes = " ".join(result.warnings)
+    assert "'number' (row numbers), 'unit' (constant in the reference), 'empty' (every cell is missing)" in notes
+    assert "'comment' (free text or an id: 150 different values in 150 cells)" in notes
+    # What was left out is not lost.
+    assert "'unit' is kg in every reference row, but not in 'b'" in notes
+    assert "'empty' is missing in every reference row, but not in 'b'" in notes
+    plain = relfit.compare(data, models, kernel=relfit.Gaussian(1.0), rng=0)
+    np.testing.assert_allclose(result.discrepancy[0], plain.discrepancy[0])
+
+
+def test_codes_can_be_categories_and_columns_dropped():
+    rng = np.random.default_rng(0)
+    data, *models = (pd.DataFrame({"code": rng.integers(0, 4, 80), "x": rng.normal(size=80)}) for _ in range(3))
+    named = dict(zip("ab", models, strict=True))
+    encoding = load(data, named, encode=Encode(categorical="code")).encoding
+    assert encoding.columns[0].levels == ("0", "1", "2", "3")
+    # Another type of the same numbers has the same levels.
+    floats = {name: model.astype(float) for name, model in named.items()}
+    assert not load(data, floats, encode=Encode(categorical="code")).encoding.columns[0].other
+    assert load(data, named, encode=Encode(drop=("code",))).encoding.names == ("x",)
+    # A column that only the reference has can be dropped, too.
+    assert load(data.assign(key=1.5), named, encode=Encode(drop="key")).encoding.names == ("code", "x")
+    refused(lambda: load(data, named, encode=Encode(drop="y")), "drop: expected the name of a column, got 'y'")
+    refused(lambda: load(data, named, encode=Encode(categorical=("z",))), "categorical: expected names", "'z'")
+    refused(lambda: relfit.compare(data, named, encode="x"), "encode: expected relfit.Encode(...) or None")
+    refused(lambda: Encode(missing="never"), "missing: expected one of flag, drop, refuse")
+    refused(lambda: Encode(drop=3), "drop: expected names of columns")
+
+
+@pytest.mark.parametrize("form", ["V1", "single"])
+def test_sdv_metadata_say_what_columns_are(tmp_path, form):
+    rng = np.random.default_rng(0)
+
+    def table():
+        day = pd.Timestamp("2020-05-01") + pd.to_timedelta(rng.integers(0, 99, 70), unit="D")
+        return pd.DataFrame(
+            {
+                "user": rng.integers(0, 9, 70),
+                "zip": rng.integers(0, 5, 70),
+                "day": day.strftime("%d/%m/%Y"),
+                "x": rng.random(70),
+            }
+        )
+
+    data, models = table(), {"a": table(), "b": table()}
+    columns = {
+        "user": {"sdtype": "id"},
+        "zip": {"sdtype": "categorical"},
+        "day": {"sdtype": "datetime", "datetime_format": "%d/%m/%Y"},
+        "x": {"sdtype": "numerical"},
+    }
+    spec = {"METADATA_SPEC_VERSION": "V1", "tables": {"t": {"columns": columns}}}
+    metadata = spec if form == "V1" else {"METADATA_SPEC_VERSION": "SINGLE_TABLE_V1", "columns": columns}
+    path = tmp_path / "metadata.json"
+    path.write_text(json.dumps(metadata))
+    encoding = load(data, models, encode=Encode(metadata=path)).encoding
+    assert {c.name: c.kind for c in encoding.columns} == {"zip": "category", "day": "date", "x": "number"}
+    assert "metadata" in encoding.left_out["user"]
+    for broken in ("{", "[]", '{"tables": 3}', '{"tables": {"t": {"columns": []}}}', "[" * 100000):
+        path.write_text(broken)
+        refused(lambda: load(data, models, encode=Encode(metadata=str(path))), str(path), "expected SDV's metadata")
+
+
+# ── bad input ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_million_levels_are_no_category():
+    n = 1_000_000
+    table = pd.DataFrame(
+        {"key": [f"k{k}" for k in range(n)], "few": np.arange(n) % 7 < 3, "many": pd.Categorical(np.arange(n) % 700)}
+    )
+    encoding, rows, notes = encoded_tables({None: read_table("data", table)}, "auto", Encode())
+    assert "1000000 different values" in encoding.left_out["key"]
+    assert rows[None].shape == (n, 2 + MOST_LEVELS + 1)
+    assert f"'many': {MOST_LEVELS} levels are kept, and 600 rarer ones count as one" in notes
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([*map(str, range(40)), "n.k."], "column 'x' holds numbers, but 'n.k.' and the like in 1 of 41 cells"),
+        ([*range(40), "n.k."], "column 'x' holds numbers, but 'n.k.'"),
+        (["2024-01-30", "2024-01-31", "2024-01-32"] * 9, "column 'x' holds dates, but '2024-01-32'"),
+        (["2024-01-30", "0000-00-00", "2024-01-31"] * 9, "column 'x' holds dates, but '0000-00-00'"),
+        ([1.0, 2.0, math.inf], "expected finite numbers in column 'x', got 1 others"),
+        ([{}, {}, {}], "expected numbers, dates or text in column 'x', got other objects"),
+        (["a", "\ud800"], "expected valid text in column 'x'"),
+    ],
+)
+def test_mixed_and_broken_columns_are_refused_by_name(values, said):
+    table = pd.DataFrame({"x": values}, dtype=object)
+    refused(lambda: load(table, {"a": table, "b": table}), said)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["a"] * 150, "model 'shifted': expected numbers in column 'weight', got 'a' in 150 of 150 rows"),
+        (pd.date_range("2020-01-01", periods=150), "expected numbers in column 'weight', got dates"),
+    ],
+)
+def test_a_model_of_other_kinds_is_refused_by_name(tables, wrong, said):
+    data, models = tables
+    refused(lambda: load(data, {**models, "shifted": models["shifted"].assign(weight=wrong)}), said)
+
+
+def test_an_empty_column_of_a_model_is_all_gaps(tables):
+    data, models = tables
+    data_ = load(data, {**models, "same": models["same"].assign(weight=None, cut=None)})
+    at = [data_.encoding.labels.index(label) for label in ("weight is missing", "cut is missing")]
+    np.testing.assert_allclose(data_.samples["same"][:, at], [[1.0, math.sqrt(0.5)]] * 150)
+
+
+def test_a_scale_of_unknown_columns_or_words_is_refused(tables):
+    refused(lambda: relfit.compare(*tables, scale={"size": 2.0}), "scale: expected names of columns, got 'size'")
+    refused(lambda: relfit.compare(*tables, scale="big"), "scale: expected one of auto, none, robust, whiten")
+    refused(lambda: relfit.compare(*tables, scale={"weight": 0.0}), "scale['weight']: expected a number above 0")
+    refused(lambda: relfit.compare(*tables, scale="whiten"), 'scale="whiten": belongs to densities')
+    refused(lambda: relfit.compare(*tables, preset="kid", scale="auto"), "a preset or a precomputed kernel")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"columns": []},
+        {"columns": [{"name": 3}]},
+        {"columns": [{"name": "a", "scale": 0.0}]},
+        {"columns": [{"name": "a", "centre": "inf"}]},
+        {"columns": [{"name": "a"}, {"name": "a"}]},
+        {"columns": [{"name": "a", "kind": "lists"}]},
+        {"columns": [{"name": "a", "levels": [1]}]},
+        {"scale": "big"},
+        {"missing": 3},
+        {"left_out": [1, 2]},
+    ],
+)
+def test_a_damaged_record_is_refused(tables, change):
+    record = relfit.compare(*tables, rng=0).to_dict()
+    record["encoding"] = {**record["encoding"], **change}
+    refused(lambda: relfit.Comparison.from_dict(record), "data: not a complete relfit.Comparison (encoding: expected")
+
+
+# ── the command line, out of core, the page ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, tables):
+    monkeypatch.chdir(tmp_path)
+    data, models = tables
+    for name, table in {"data": data, **models}.items():
+        table.to_csv(f"{name}.csv", index=False)
+    return tmp_path
+
+
+FILES = ("data.csv", "same.csv", "shifted.csv", "other.csv")
+
+
+def test_the_command_records_the_encoding_and_rerun_and_report_use_it(folder, capsys, tables):
+    options = ("--scale", "robust", "--categorical", "sold", "--drop", "day")
+    assert main(["compare", *FILES, *options, "--json", "r.json", "--html", "p.html"]) == 0
+    assert "2 columns standardised, 2 categorical" in capsys.readouterr().out
+    result = relfit.Comparison.from_json((folder / "r.json").read_text())
+    data, models = tables
+    encode = Encode(categorical=("sold",), drop=("day",))
+    expected = relfit.compare(data, models, scale="robust", encode=encode, rng=0)
+    np.testing.assert_allclose(result.discrepancy, expected.discrepancy, rtol=1e-10)
+    assert main(["rerun", "r.json"]) == 0
+    assert "Agrees" in capsys.readouterr().out
+    assert main(["report", "r.json", *FILES, "--html", "again.html"]) == 0
+    page = (folder / "again.html").read_text()
+    assert page == (folder / "p.html").read_text() or "Which columns are wrong" in page
+    other = data.assign(weight=data["weight"] + 1e-3)
+    refused(lambda: result.report(folder / "x.html", (other, models)), "the rows of the reference are not the same")
+
+
+def test_scales_by_name_and_plans_on_the_command_line(folder, capsys):
+    assert main(["compare", *FILES, "--scale", "weight=2,cut=3", "--missing", "drop", "--json", "r.json"]) == 0
+    encoding = relfit.Comparison.from_json((folder / "r.json").read_text()).encoding
+    scales = {column.name: column.scale for column in encoding.columns}
+    assert (scales["weight"], scales["cut"], encoding.scale, encoding.missing) == (2.0, 3.0, "given", "drop")
+    capsys.readouterr()
+    assert main(["plan", *FILES, "--test", "best-set", "--trials", "100"]) == 0
+    assert "shifted" in capsys.readouterr().out
+    assert main(["compare", *FILES, "--scale", "huge"]) == 2
+    assert "scale: expected one of" in capsys.readouterr().err
+
+
+def test_rows_groups_and_selected_columns(folder, capsys, tables):
+    assert main(["compare", *FILES, "--columns", "weight,cut", "--rows", "90", "--json", "r.json"]) == 0
+    result = relfit.Comparison.from_json((folder / "r.json").read_text())
+    assert (result.encoding.names, result.sizes) == (("weight", "cut"), (90, 90, 90, 90))
+    assert main(["compare", *FILES, "--groups", "day", "--json", "r.json"]) == 0
+    result = relfit.Comparison.from_json((folder / "r.json").read_text())
+    assert "day" not in result.encoding.names
+    assert result.groups is not None
+
+
+def test_out_of_core_numbers_are_scaled_as_in_memory_and_categories_are_refused(folder, capsys, tables):
+    for name in FILES:
+        pd.read_csv(name)[["weight", "price"]].to_csv(f"n{name}", index=False)
+    numeric = [f"n{name}" for name in FILES]
+    for scale in ("auto", "robust"):
+        whole, parts = (
+            relfit.compare(numeric[0], numeric[1:], scale=scale, rng=0, compute=relfit.Compute(memory=memory))
+            for memory in (None, "1GB")
+        )
+        np.testing.assert_allclose(parts.discrepancy, whole.discrepancy, rtol=1e-9)
+        assert [c.scale for c in parts.encoding.columns] == pytest.approx([c.scale for c in whole.encoding.columns])
+        assert "2 columns standardised" in str(parts)
+    assert main(["compare", *FILES, "--memory", "1GB"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "data.csv: expected numbers, got" in line
+    assert "column 'cut'" in line
+
+
+def test_the_page_says_which_columns_are_wrong_and_escapes_their_names(tmp_path, tables):
+    data, models = tables
+    named = {"cut": "<b>cut</b>", "weight": "wei&ght"}
+    data, models = data.rename(columns=named), {k: m.rename(columns=named) for k, m in models.items()}
+    result = relfit.compare(data, models, rng=0)
+    result.report(tmp_path / "p.html", (data, models))
+    page = (tmp_path / "p.html").read_text()
+    assert "Which columns are wrong" in page
+    assert "&lt;b&gt;cut&lt;/b&gt;" in page
+    assert "<b>cut" not in page
+    assert "mostly " in page
+    assert "<script" not in page
+
+
+def test_the_column_names_and_default_words_of_a_plain_column():
+    assert Column("column 0").labels == ["column 0"]
+
+
+DIAMONDS = Path(__file__).with_name("diamonds")
+
+
+def test_three_synthesizers_of_sdv_in_one_command(monkeypatch, capsys):
+    """The files were drawn by SDV (scripts/table_fixtures.py); the guide shows this output."""
+    monkeypatch.chdir(DIAMONDS)
+    assert main(["compare", "real.csv", "copula.csv", "ctgan.csv", "tvae.csv", "--metadata", "metadata.json"]) == 0
+    shown = capsys.readouterr().out
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
+    assert f"```\n{shown}```" in guide
+
+
+def test_a_shuffled_column_has_the_largest_share_and_no_distance(tables):
+    """By itself the column is right: only how it goes with the others is wrong."""
+    rng = np.random.default_rng(0)
+    data, model = drawn(1, n=500), drawn(2, n=500)
+    model["price"] = rng.permutation(model["price"])
+    encoding, rows, _ = encoded_tables({None: read_table("d", data), "m": read_table("m", model)}, "auto", Encode())
+    shares = column_shares(rows["m"], rows[None], relfit.Gaussian(1.5), encoding.slices)
+    assert encoding.names[int(np.argmax(shares))] in ("price", "weight")
+    assert min(shares[0], shares[1]) > 2 * max(shares[2:])
+    price, at = encoding.columns[1], encoding.slices[1]
+    assert distance(price, rows["m"][:, at], rows[None][:, at]) < 3 * noise(price, rows[None][:, at])
+    # Total variation by hand: (0.5, 0.5) against (1, 0).
+    column = Column("c", "category", levels=("a", "b"))
+    assert distance(column, np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0]] * 2)) == 0.5
+
+
+def test_dates_of_every_kind_are_the_same_seconds():
+    import datetime as dt
+
+    at = dt.datetime(2024, 3, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    expected = [at.timestamp(), at.timestamp() + 86400]
+    for values in (
+        [at, at + dt.timedelta(days=1)],
+        ["2024-03-01 10:00:00", "2024-03-02T10:00:00Z"],
+        pd.Series(pd.to_datetime([at, at + dt.timedelta(days=1)])),
+        np.array(["2024-03-01T10", "2024-03-02T10"], dtype="datetime64[h]").astype(object),
+    ):
+        cells = cells_of("table", "day", values)
+        assert (cells.kind, cells.values.tolist()) == ("date", expected)
+
+
+def test_rows_that_belong_together_are_not_dropped(tables):
+    encode = Encode(missing="drop")
+    refused(lambda: relfit.compare(*tables, encode=encode, dependence="paired"), 'missing="drop": would take rows')
+
+
+def test_densities_keep_the_names_of_the_columns(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(80, 2))
+    frame = pd.DataFrame(rows, columns=["height", "pulse"])
+    models = {str(s): relfit.Density(score=lambda x, s=s: s - x, dim=2) for s in (0.0, 1.0)}
+    result = relfit.compare(frame, models, rng=0)
+    assert result.discrepancy.tolist() == relfit.compare(rows, models, rng=0).discrepancy.tolist()
+    assert (result.encoding.names, result.encoding.scale) == (("height", "pulse"), "none")
+    result.report(tmp_path / "p.html", (frame, models))
+    assert ">height</text>" in (tmp_path / "p.html").read_text()
+    refused(lambda: relfit.compare(frame, models, scale="auto"), "scale: belongs to samples on both sides")

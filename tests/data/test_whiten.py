@@ -1,0 +1,358 @@
+"""Densities in other units: scores against finite differences, the spread of rows, the same verdicts in any unit."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy import stats
+from slopes import slopes
+
+import relfit
+from relfit.data.adapters import adapt
+from relfit.data.encode import Column, Encoding
+from relfit.data.load import load
+from relfit.data.whiten import density_encoding, encoded_density, spread
+
+ROOT = ((1.0, 0.0), (-0.8, 0.6))
+ENCODING = Encoding("whiten", (Column("a", scale=100.0), Column("b", scale=0.5)), root=ROOT)
+# x = Lz
+L = np.diag([100.0, 0.5]) @ np.array(ROOT)
+
+
+def of_sklearn():
+    mixture = pytest.importorskip("sklearn.mixture", reason="scikit-learn is not installed")
+    return mixture.GaussianMixture(2, random_state=0).fit(np.random.default_rng(0).normal(size=(80, 2)) @ L.T)
+
+
+def of_torch():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    cov = torch.tensor(L @ L.T)
+    return torch.distributions.MultivariateNormal(torch.zeros(2, dtype=cov.dtype), cov)
+
+
+def of_numpyro():
+    numpyro = pytest.importorskip("numpyro.distributions", reason="numpyro is not installed")
+    return numpyro.MultivariateStudentT(5.0, np.zeros(2), np.linalg.cholesky(L @ L.T))
+
+
+class HasLogProb:
+    """Any object with log_prob(x), differentiated by finite differences."""
+
+    @staticmethod
+    def log_prob(x):
+        return -np.logaddexp(0.0, (x / [100.0, 0.5]) ** 2).sum(axis=1)
+
+
+OBJECTS = {
+    "scipy normal": lambda: stats.multivariate_normal(np.zeros(2), L @ L.T),
+    "scipy t": lambda: stats.multivariate_t(np.zeros(2), L @ L.T, df=4),
+    "scipy kde": lambda: stats.gaussian_kde(L @ np.random.default_rng(0).normal(size=(2, 60))),
+    "sklearn": of_sklearn,
+    "torch": of_torch,
+    "numpyro": of_numpyro,
+    "finite differences": HasLogProb,
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_every_adapter(name, rng):
+    """The score of z is the slope of log p(Lz), and Lᵀ times the score at Lz; a check of the score finds nothing."""
+    density = adapt(OBJECTS[name](), dim=2)
+    inner, z = encoded_density(density, ENCODING), rng.normal(size=(40, 2))
+    np.testing.assert_allclose(inner.log_probs(z), density.log_probs(z @ L.T))
+    np.testing.assert_allclose(inner.scores(z), slopes(lambda z: density.log_probs(z @ L.T), z), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(inner.scores(z), density.scores(z @ L.T) @ L, rtol=1e-5, atol=1e-5)
+    assert inner.by_finite_differences == density.by_finite_differences
+    assert relfit.check_score(inner, z).ok
+
+
+def test_rows_there_and_back(rng):
+    x = rng.normal(size=(30, 2)) @ L.T
+    np.testing.assert_allclose(ENCODING.apply(x) @ L.T, x, rtol=1e-12)
+    assert ENCODING.apply(np.empty((0, 2))).shape == (0, 2)
+
+
+def test_low_precision_stays_visible():
+    """Scores in float32 are float32 in other units, too, and a check allows for that."""
+    density = relfit.Density(score=lambda x: (-x / 1e4).astype(np.float32))
+    assert encoded_density(density, ENCODING).raw_scores(np.ones((3, 2))).dtype == np.float32
+
+
+def test_a_support_is_not_left(rng):
+    """Rows of a gamma law very close to its edge, 1e-30 of the spread, stay inside."""
+    gamma = relfit.Density(score=lambda x: np.where(x > 0.0, 1.0 / np.where(x > 0.0, x, 1.0) - 1e-6, np.nan))
+    x = np.concatenate([rng.gamma(2.0, 1e6, (50, 1)), [[1e-24]]])
+    encoding, note = density_encoding([x], "whiten", None)
+    assert note == ""
+    assert np.isfinite(encoded_density(gamma, encoding).scores(encoding.apply(x))).all()
+
+
+def test_the_spread_of_normal_rows_is_their_covariance(rng):
+    x = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) * [1e8, 1.0, 1e-8] + [1e9, 0.0, 0.0]
+    scales, correlation = spread(x)
+    np.testing.assert_allclose(np.outer(scales, scales) * correlation, np.cov(x.T, ddof=0), rtol=1e-9)
+
+
+def test_outliers_and_heavy_tails(rng):
+    """A row counts for at most 20 median(r²)/n = 20·1.39/1000 = 0.028 of a variance, however far out it is.
+
+    So one that is a million spreads out moves a standard deviation by less than 1.4%. Cauchy rows, round in law, look
+    round.
+    """
+    x = rng.normal(size=(1000, 2))
+    plain, _ = spread(x)
+    scales, correlation = spread(np.concatenate([x, [[1e6, -1e6]]]))
+    assert np.abs(scales / plain - 1.0).max() < 0.014
+    assert abs(correlation[0, 1] - np.corrcoef(x.T)[0, 1]) < 0.028
+    scales, correlation = spread(rng.normal(size=(20_000, 2)) / np.abs(rng.normal(size=(20_000, 1))))
+    assert 0.9 < scales[0] / scales[1] < 1.1
+    assert abs(correlation[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (np.random.default_rng(0).normal(size=(90, 10)), "90 rows are too few to whiten 10 columns"),
+        (np.random.default_rng(0).normal(size=(300, 1)) * [1.0, -2.0], "combinations of others"),
+        (np.random.default_rng(0).normal(size=(2600, 257)), "257 columns are too many"),
+    ],
+    ids=["few rows", "collinear", "many columns"],
+)
+def test_where_whitening_is_impossible_columns_are_scaled(rows, why):
+    encoding, note = density_encoding([rows], "whiten", None)
+    assert why in note
+    assert encoding.root is None
+    np.testing.assert_allclose(encoding.apply(rows).std(axis=0), 1.0, rtol=0.2)
+
+
+def test_constant_columns_and_atoms(rng):
+    """A constant column keeps its unit, and a column that is 0 in most rows gets a spread."""
+    x = np.column_stack([rng.normal(size=300), np.full(300, 7.0), np.where(rng.random(300) < 0.8, 0.0, 5.0)])
+    scales, correlation = spread(x)
+    assert scales[1] == 1.0
+    assert scales[2] > 0.5
+    np.testing.assert_allclose(np.diag(correlation), 1.0)
+
+
+# ── the verdicts ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Earnings:
+    """Earnings in dollars on height in inches, the posterior earn_height of posteriordb: n = 1192, flat priors.
+
+    Six sums of its data are all that the posterior of (β₁, β₂, log σ) depends on. Its parameters have the spreads 10⁴,
+    10² and 10⁻², and the correlation of the first two is −.998.
+    """
+
+    n, gram = 1192, np.array([[1192.0, 79765.0], [79765.0, 5355253.0]])
+    moments, square = np.array([27600490.0, 1869186211.0]), 1090674978098.0
+    best = np.linalg.solve(gram, moments)
+    least = square - moments @ best
+
+    @classmethod
+    def log_prob(cls, t):
+        gaps = t[:, :2] - cls.best
+        rest = cls.least + np.einsum("ij,jk,ik->i", gaps, cls.gram, gaps)
+        return (1 - cls.n) * t[:, 2] - 0.5 * rest * np.exp(-2.0 * t[:, 2])
+
+    @classmethod
+    def score(cls, t):
+        gaps, precision = t[:, :2] - cls.best, np.exp(-2.0 * t[:, 2])
+        rest = cls.least + np.einsum("ij,jk,ik->i", gaps, cls.gram, gaps)
+        return np.column_stack([-gaps @ cls.gram * precision[:, None], 1 - cls.n + rest * precision])
+
+    @classmethod
+    def draws(cls, rng, count):
+        """σ² is scaled inverse χ² with n − 3 degrees of freedom, and β given σ normal."""
+        sigma = np.sqrt(cls.least / rng.chisquare(cls.n - 3, count))
+        root = np.linalg.cholesky(np.linalg.inv(cls.gram))
+        return np.column_stack([cls.best + sigma[:, None] * (rng.normal(size=(count, 2)) @ root.T), np.log(sigma)])
+
+    @classmethod
+    def mean_field(cls, rng, count):
+        """The normal law of the same means and precisions without correlations: 6% of the spread of β₁ and β₂."""
+        many = cls.draws(rng, 20_000)
+        deviations = 1.0 / np.sqrt(np.diag(np.linalg.inv(np.cov(many.T))))
+        assert np.all(np.abs(deviations / many.std(axis=0) - [0.057, 0.057, 1.0]) < [0.005, 0.005, 0.02])
+        return many.mean(axis=0) + deviations * rng.normal(size=(count, 3))
+
+
+def earnings(rng, unit=(1.0, 1.0, 1.0)):
+    """The target and three samplers, in these units."""
+    unit = np.array(unit)
+    target = relfit.Density(lambda t: Earnings.score(t / unit) / unit, lambda t: Earnings.log_prob(t / unit), 3)
+    models = {
+        "exact": Earnings.draws(rng, 500),
+        "exact too": Earnings.draws(rng, 500),
+        "mean field": Earnings.mean_field(rng, 500),
+    }
+    return target, {name: rows * unit for name, rows in models.items()}
+
+
+UNITS = {"dollars": (1.0, 1.0, 1.0), "thousands, cm": (1e-3, 1e-3 / 2.54, 1.0), "extreme": (1e-9, 1e9, 1e4)}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_posterior_with_unlike_units_in_any_unit(unit):
+    """The narrow approximation is found, and every number is the same in every unit."""
+    expected = relfit.compare(*earnings(np.random.default_rng(0)), rng=0)
+    assert expected.worse.tolist() == [False, False, True]
+    assert expected.pvalue[2] < 1e-12
+    result = relfit.compare(*earnings(np.random.default_rng(0), UNITS[unit]), rng=0)
+    for name in ("discrepancy", "standard_error", "pvalue"):
+        np.testing.assert_allclose(getattr(result, name), getattr(expected, name), rtol=1e-6, atol=1e-9)
+    assert "3 columns whitened by the pooled draws" in str(result)
+
+
+def test_without_whitening_the_narrow_one_passes():
+    target, models = earnings(np.random.default_rng(0))
+    for scale in ("none", "robust"):
+        assert not relfit.compare(target, models, scale=scale, rng=0).worse.any()
+
+
+def correlated(rng, n=200):
+    """A normal target with correlation .95, three samplers."""
+    root = np.linalg.cholesky([[1.0, 0.95], [0.95, 1.0]])
+    precision = np.linalg.inv(root @ root.T)
+    target = relfit.Density(lambda x: -x @ precision, lambda x: -0.5 * ((x @ precision) * x).sum(axis=1), 2)
+    return target, {
+        name: scale * rng.normal(size=(n, 2)) @ root.T for name, scale in zip("abc", (1, 1.2, 0.6), strict=True)
+    }
+
+
+def test_it_is_the_comparison_of_transformed_rows_and_densities(rng):
+    """Every number is that of rows and scores which are transformed by hand, with no scale."""
+    target, models = correlated(rng)
+    result = relfit.compare(target, models, rng=0)
+    encoding = result.encoding
+    matrix = encoding.scales[:, None] * np.array(encoding.root)
+    by_hand = relfit.Density(lambda z: target.scores(z @ matrix.T) @ matrix)
+    moved = {name: np.linalg.solve(matrix, x.T).T for name, x in models.items()}
+    other = relfit.compare(by_hand, moved, scale="none", rng=0)
+    np.testing.assert_allclose(result.discrepancy, other.discrepancy, rtol=1e-9)
+    np.testing.assert_allclose(result.covariance, other.covariance, rtol=1e-9)
+    # The covariance of the pooled draws is the square of the matrix.
+    np.testing.assert_allclose(matrix @ matrix.T, np.cov(np.concatenate(list(models.values())).T, ddof=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "scale"),
+    [
+        ({}, "whiten"),
+        ({"kernel": "imq"}, "whiten"),
+        ({"kernel": "select"}, "whiten"),
+        ({"kernel": relfit.Gaussian(1.0)}, None),
+        ({"kernel": relfit.IMQ(2.0)}, None),
+        ({"kernel": relfit.Gaussian(1.0), "scale": "auto"}, "whiten"),
+        ({"scale": "none"}, None),
+        ({"scale": "robust"}, "robust"),
+        ({"scale": {"column 0": 3.0}}, "given"),
+        ({"estimator": "incomplete"}, "whiten"),
+        ({"dependence": "chain"}, "whiten"),
+        ({"test": "relmulti"}, "whiten"),
+        ({"compute": relfit.Compute(memory="1GB")}, "whiten"),
+    ],
+    ids=str,
+)
+def test_which_scale(options, scale, rng):
+    """A bandwidth that was given is in the data's units, which are then left alone."""
+    result = relfit.compare(*correlated(rng), rng=0, progress=False, **options)
+    assert (None if result.encoding is None else result.encoding.scale) == scale
+
+
+def test_scales_that_were_given(rng):
+    """Scales are those given; the others are standard deviations, and nothing is subtracted."""
+    target, models = correlated(rng)
+    columns = load(target, models, scale={"column 1": 4.0}).encoding.columns
+    pooled = np.concatenate(list(models.values()))
+    np.testing.assert_allclose([column.scale for column in columns], [pooled[:, 0].std(), 4.0])
+    assert [column.centre for column in columns] == [0.0, 0.0]
+    refused(lambda: relfit.compare(target, models, scale={"height": 1.0}), "scale", "'height'")
+
+
+def test_a_budget_of_memory_changes_nothing(rng):
+    data = correlated(rng)
+    plain, lazy = (relfit.compare(*data, rng=0, compute=relfit.Compute(memory=m)) for m in (None, "1GB"))
+    np.testing.assert_allclose(plain.discrepancy, lazy.discrepancy, rtol=1e-9)
+
+
+def test_copies_and_the_order_of_models_change_nothing(rng):
+    target, models = correlated(rng)
+    plain = relfit.compare(target, models, rng=0)
+    more = relfit.compare(target, {"copy": models["c"], **dict(reversed(models.items()))}, rng=0)
+    for name, value in zip(plain.names, plain.discrepancy, strict=True):
+        np.testing.assert_allclose(more.discrepancy[more.names.index(name)], value, rtol=1e-9)
+
+
+def test_densities_as_models(rng):
+    """By default as they are; whitened by the reference on request, in any unit."""
+    unit = np.array([1e5, 1e-3])
+    target, models = correlated(rng)
+    flat = relfit.Density(score=lambda x: -x)
+    in_unit = {
+        name: relfit.Density(score=lambda x, d=d: d.scores(x / unit) / unit)
+        for name, d in (("right", target), ("flat", flat))
+    }
+    assert relfit.compare(models["a"], {"right": target, "flat": flat}, rng=0).encoding is None
+    results = [
+        relfit.compare(models["a"], {"right": target, "flat": flat}, scale="whiten", rng=0),
+        relfit.compare(models["a"] * unit, in_unit, scale="whiten", rng=0),
+        relfit.compare(models["a"] * unit, in_unit, scale="whiten", rng=0, discrepancy=relfit.KSD()),
+    ]
+    assert "2 columns whitened by the reference" in str(results[0])
+    for result in results:
+        assert result.worse.tolist() == [False, True]
+        np.testing.assert_allclose(result.discrepancy, results[0].discrepancy, rtol=1e-7)
+
+
+def test_locations_are_given_in_the_data_s_units(rng):
+    unit = np.array([1e3, 1.0])
+    target, models = correlated(rng)
+    in_unit = relfit.Density(score=lambda x: target.scores(x / unit) / unit)
+    at = np.array([[0.5, 0.5], [-1.0, 0.0]])
+    options = {"scale": "whiten", "rng": 0}
+    one = relfit.estimate(models["a"], {"t": target}, discrepancy=relfit.FSSD(locations=at), **options)
+    other = relfit.estimate(models["a"] * unit, {"t": in_unit}, discrepancy=relfit.FSSD(locations=at * unit), **options)
+    np.testing.assert_allclose(one.values, other.values, rtol=1e-8)
+
+
+def test_whole_numbers_are_refused_before_they_are_scaled(rng):
+    target, _ = correlated(rng)
+    whole = rng.integers(-5, 5, (100, 2)).astype(float)
+    refused(lambda: relfit.compare(target, {"a": whole, "b": whole + 1.0}), "whole numbers only")
+
+
+def test_samples_have_no_score_to_change(rng):
+    x = rng.normal(size=(3, 50, 2))
+    refused(lambda: relfit.compare(x[0], {"a": x[1], "b": x[2]}, scale="whiten"), "belongs to densities")
+
+
+def test_the_record(rng, tmp_path):
+    """JSON there and back, the page's pictures and checks, and its code."""
+    data = correlated(rng)
+    result = relfit.compare(*data, rng=0)
+    again = relfit.Comparison.from_json(result.to_json())
+    assert again.encoding == result.encoding
+    again.report(tmp_path / "page.html", data)
+    page = (tmp_path / "page.html").read_text()
+    assert "column 0" in page
+    assert "column 0, standardised" not in page
+    assert "scale=&#39;whiten&#39;" in page
+    assert "whitened by a robust covariance of the pooled draws" in result.methods_text()
+    relfit.compare(*data, rng=0, scale="none").report(tmp_path / "none.html", data)
+    assert "scale=&#39;none&#39;" in (tmp_path / "none.html").read_text()
+
+
+def test_a_checkpoint_of_another_scale_is_refused(rng, tmp_path):
+    data, compute = correlated(rng), relfit.Compute(checkpoint=tmp_path / "parts")
+    kernel = relfit.Gaussian(1.0)
+    relfit.compare(*data, kernel=kernel, compute=compute, rng=0)
+    refused(lambda: relfit.compare(*data, kernel=kernel, scale="whiten", compute=compute, rng=0), "scale")
+
+
+@pytest.mark.parametrize("root", [[[1.0, 0.5], [0.0, 1.0]], [[1.0]], [[0.0, 0.0], [0.5, 1.0]], [["inf", 0], [0, 1]]])
+def test_a_damaged_root_is_refused(rng, root):
+    record = json.loads(relfit.compare(*correlated(rng), rng=0).to_json())
+    record["encoding"]["root"] = root
+    refused(lambda: relfit.Comparison.from_dict(record), "encoding")
