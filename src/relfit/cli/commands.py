@@ -21,7 +21,7 @@ from relfit.util.text import visible
 DONE, BAD_INPUT, INTERNAL_ERROR = 0, 2, 70
 # In the order of the help page, and the files of those that are not in one of their own name.
 COMMANDS = (
-    *("compare", "losses", "evals", "pair", "plan", "report", "rerun", "features", "demo", "reproduce"),
+    *("compare", "losses", "evals", "monitor", "pair", "plan", "report", "rerun", "features", "demo", "reproduce"),
     "doctor",
 )
 FILES = {"pair": "compare", "rerun": "report"}

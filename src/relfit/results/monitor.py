@@ -361,13 +361,14 @@ class Monitor:
 
     # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _given(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """The settings, as `Monitor` takes them; the path is not one of them."""
         kept = ("names", "bounds", "alpha", "outside", "higher_is_better", "bets")
         return {name: getattr(self, name) for name in kept}
 
     def _claim(self) -> None:
         """Write the settings into a new file, or refuse the file of another monitor."""
-        given = {name: json.loads(json.dumps(value)) for name, value in self._given().items()}
+        given = {name: json.loads(json.dumps(value)) for name, value in self.settings().items()}
         with _one_line(self.path), self._file.transaction() as connection:
             if not connection.execute("SELECT count(*) FROM settings").fetchone()[0]:
                 connection.executemany(
@@ -410,7 +411,7 @@ class Monitor:
         return replace(empty, items=row[0], **arrays), row[1], numbers[place:].reshape(len(self.names))
 
     def _digest(self, items: int, clipped: int, arrays: bytes) -> str:
-        head = json.dumps([self._given(), items, clipped])
+        head = json.dumps([self.settings(), items, clipped])
         return hashlib.sha256(head.encode() + bytes(arrays)).hexdigest()
 
     def _counted_before(self, connection: sqlite3.Connection, keys: Sequence[str], items: int) -> InputError:
@@ -433,7 +434,7 @@ class Monitor:
         np.fill_diagonal(lower, 0.0)
         turned = self.higher_is_better and self.outside != "ranks"
         return MonitorResult(
-            **self._given(),
+            **self.settings(),
             items=evidence.items,
             scored=scored,
             mean=high - width * means if turned else low + width * means,

@@ -1,6 +1,6 @@
 """Looking after every item: bets on differences of losses, whose wealth is evidence at any time (docs/method.md).
 
-With d_s = L_is − L_js between −1 and 1 and fixed bets λ_k, Σ_s log(1 + λ_k d_s) is all that is kept of a pair of models.
+With d_s = L_is − L_js from −1 to 1 and fixed bets λ_k, Σ_s log(1 + λ_k d_s) is all that is kept of a pair of models.
 Fixed bets, because their wealth tests the average over the items so far, whatever the order of hard and easy items;
 bets that follow the past test only whether i is no worse at every single item.
 """
@@ -95,7 +95,7 @@ def _chunk(before: Evidence, losses: Array, bets: Array, level: float) -> Eviden
 
 
 def closed(log_e: Array) -> Array:
-    """Log e-values (…, l) corrected for all models at once: the smallest mean of a set of them that has the model's own.
+    """Log e-values (…, l) corrected for all models at once: the smallest mean of a set of them with the model's own.
 
     If the models of a set S are all among the best, the mean over S is an e-process (Vovk and Wang 2021). The smallest
     mean is over the model and some of those with the least evidence.
