@@ -18,10 +18,8 @@ from relfit.util.text import listed, quoted
 
 # Curves that one picture can show, and confidence sequences.
 MOST_CURVES, MOST_BANDS = 14, 12
-# Pictures are drawn in these units.
-_WIDE, _HIGH = 600.0, 240.0
-_SMALL_WIDE, _SMALL_HIGH = 260.0, 160.0
-_LARGEST_SHOWN, _LEAST_SHOWN = 12.0, -3.0
+# Powers of ten beyond which evidence is not drawn.
+_LEAST, _MOST = -3.0, 6.0
 
 
 def monitor_styled(result: MonitorResult) -> Text:
@@ -30,11 +28,6 @@ def monitor_styled(result: MonitorResult) -> Text:
     for note in notes(result):
         out.append("\nNote: ", style="yellow").append(note)
     return out
-
-
-def monitor_text(result: MonitorResult) -> str:
-    """The same without colours."""
-    return monitor_styled(result).plain
 
 
 def header(result: MonitorResult) -> str:
@@ -56,7 +49,15 @@ def table(result: MonitorResult) -> Table:
         mean, gap = (number(row[key]) if math.isfinite(row[key]) else "—" for key in ("mean", "difference"))
         limits = "—" if row["best"] else f"{number(row['lower'])} to {number(row['upper'])}"
         cells.append(
-            (name, str(row["items"]), mean, "—" if row["best"] else gap, limits, show_evalue(row), verdict(row))
+            (
+                name,
+                str(row["items"]),
+                mean,
+                "—" if row["best"] else gap,
+                limits,
+                show_evalue(row["evalue"]),
+                verdict(row),
+            )
         )
     kinds = tuple("worse" if row["worse"] else "best" if row["best"] else "open" for row in rows)
     titles = (
@@ -71,9 +72,8 @@ def table(result: MonitorResult) -> Table:
     return Table(titles, tuple(cells), kinds)
 
 
-def show_evalue(row: dict[str, Any]) -> str:
+def show_evalue(e: float) -> str:
     """An e-value with two digits."""
-    e = row["evalue"]
     return ">1e12" if e > 1e12 else "<0.001" if e < 0.001 else f"{e:.2g}".replace("e+0", "e").replace("e+", "e")
 
 
@@ -131,7 +131,7 @@ def gate_answer(result: MonitorResult, name: str, against: str | None = None) ->
     else:
         log_e, when = float(result.log_pair_evalue[own, result.names.index(against)]), ""
         failed = log_e >= math.log(1.0 / result.alpha)
-    shown = show_evalue({"evalue": math.exp(min(log_e, 600.0))})
+    shown = show_evalue(math.exp(min(log_e, 600.0)))
     words = f"{quoted(name)} is worse than {whom}{when} (e-value {shown}, level {result.alpha:g})"
     if not failed:
         words = f"no evidence that {quoted(name)} is worse than {whom} after {_counted(result.items)}"
@@ -171,52 +171,53 @@ def monitor_page(history: Sequence[MonitorResult], gate: str | None = None, agai
 
 def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[str, Any]:
     """The e-values of all models as curves, on a scale of powers of ten."""
-    across = scale_of([0.0, float(history[-1].items)])
-    curves, marks = [], [math.log10(1.0 / history[-1].alpha), 0.0]
+    level, curves = math.log10(1.0 / history[-1].alpha), []
     for name in names:
         place = history[-1].names.index(name)
         logs = [float(result.log_evalue[place]) / math.log(10.0) for result in history]
-        curves.append([min(max(value, _LEAST_SHOWN), _LARGEST_SHOWN) for value in logs])
-    up = scale_of([*marks, *(value for curve in curves for value in curve)])
+        curves.append([min(max(value, _LEAST), _MOST) for value in logs])
+    up = scale_of([level, 0.0, *(value for curve in curves for value in curve)])
     items = [result.items for result in history]
-    drawn = [_path(across, up, items, curve, _WIDE, _HIGH) for curve in curves]
-    ticks = [(at, label) for at, label in zip(up.ticks(), up.ticks(), strict=True) if float(label).is_integer()]
+    picture = _picture(items, up, 600.0, 240.0)
+    picture["y_ticks"] = [(_y(up, at, 240.0), f"{10.0**at:g}") for at in up.ticks() if at.is_integer()]
+    drawn = [_path(items, curve, up, 600.0, 240.0) for curve in curves]
     return {
+        **picture,
         "curves": list(zip(short_names(names, LONGEST_LABEL), drawn, strict=True)),
-        "line": _y(up, marks[0], _HIGH),
-        "x_ticks": [(round(at * _WIDE / 100.0, 1), label) for at, label in across.labels()],
-        "y_ticks": [(_y(up, at, _HIGH), f"{10.0**power:g}") for at, power in ticks],
-        "width": _WIDE,
-        "height": _HIGH,
+        "line": _y(up, level, 240.0),
     }
 
 
 def _band(history: Sequence[MonitorResult], name: str, best: str) -> dict[str, Any]:
     """The confidence sequence of one model's difference to the best one."""
     i, j = (history[-1].names.index(each) for each in (name, best))
-    # The first limits are as wide as the bounds: what came later decides the scale.
-    later = history[len(history) // 10 :]
-    across = scale_of([0.0, float(history[-1].items)])
-    ends = [float(value) for result in later for value in (result.lower[i, j], result.upper[i, j])]
-    up, items = scale_of([0.0, *ends]), [result.items for result in history]
     low, high = ([float(getattr(result, side)[i, j]) for result in history] for side in ("lower", "upper"))
-    middle = [(result.items, float(result.difference[i, j])) for result in history if result.common[i, j]]
-    size = _SMALL_WIDE, _SMALL_HIGH
-    area = f"{_path(across, up, items, low, *size)}L{_path(across, up, items[::-1], high[::-1], *size)[1:]}Z"
+    # The first limits are as wide as the bounds: what came later decides the scale.
+    later = len(history) // 10
+    up, items, size = scale_of([0.0, *low[later:], *high[later:]]), [result.items for result in history], (260.0, 160.0)
+    middle = [float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history]
     return {
+        **_picture(items, up, *size),
         "name": short_names([name], LONGEST_LABEL)[0],
-        "area": area,
-        "line": _path(across, up, [at for at, _ in middle], [gap for _, gap in middle], *size) if middle else "",
-        "zero": _y(up, 0.0, _SMALL_HIGH),
-        "x_ticks": [(round(at * _SMALL_WIDE / 100.0, 1), label) for at, label in across.labels(4)],
-        "y_ticks": [(round(_SMALL_HIGH * (1.0 - at / 100.0), 1), label) for at, label in up.labels(4)],
-        "width": _SMALL_WIDE,
-        "height": _SMALL_HIGH,
+        "area": f"{_path(items, low, up, *size)}L{_path(items[::-1], high[::-1], up, *size, last=items[-1])[1:]}Z",
+        "line": _path(items, middle, up, *size),
+        "zero": _y(up, 0.0, size[1]),
         "words": f"{signed(f'{low[-1]:.3g}')} to {signed(f'{high[-1]:.3g}')}",
     }
 
 
-def _path(across: Scale, up: Scale, xs: Sequence[float], ys: Sequence[float], width: float, height: float) -> str:
+def _picture(items: Sequence[int], up: Scale, width: float, height: float) -> dict[str, Any]:
+    """The frame and the axes of a picture."""
+    return {
+        "width": width,
+        "height": height,
+        "x_ticks": [(round(at * width / 100.0, 1), label) for at, label in Scale(0.0, items[-1]).labels(4)],
+        "y_ticks": [(round(height * (1.0 - at / 100.0), 1), label) for at, label in up.labels(4)],
+    }
+
+
+def _path(xs: Sequence[int], ys: Sequence[float], up: Scale, width: float, height: float, last: int = 0) -> str:
+    across = Scale(0.0, last or xs[-1])
     points = (f"{across.at(x) * width / 100.0:.1f} {_y(up, y, height)}" for x, y in zip(xs, ys, strict=True))
     return "M" + "L".join(points)
 

@@ -147,9 +147,9 @@ class MonitorResult(Record):
         return f"<MonitorResult: {self.items} items, {len(self.names)} models, {int(self.worse.sum())} out>"
 
     def __str__(self) -> str:
-        from relfit.report.monitor import monitor_text
+        from relfit.report.monitor import monitor_styled
 
-        return monitor_text(self)
+        return monitor_styled(self).plain
 
 
 class Monitor:
@@ -331,13 +331,12 @@ class Monitor:
                 raise InputError(f"losses: expected models of this monitor ({known}), got {name!r:.60}")
             try:
                 column = np.asarray(values, dtype=float)
+                column = column[None] if column.ndim == 0 else column
             except (TypeError, ValueError):
-                raise InputError(f"losses[{name!r}]: expected numbers, got something else") from None
-            if column.shape not in ((count,), ()) or (column.shape == () and count != 1):
-                many = "one number" if count == 1 else f"{count} numbers, one for each item"
-                raise InputError(f"losses[{name!r}]: expected {many}, got an array of shape {column.shape}")
-            if np.isinf(column).any():
-                raise InputError(f"losses[{name!r}]: expected finite numbers, got an infinite one")
+                column = np.full(1, np.inf)
+            if column.shape != (count,) or np.isinf(column).any():
+                shape = f"shape {column.shape}" if column.shape != (count,) else "others"
+                raise InputError(f"losses[{name!r}]: expected {count} finite numbers, one for each item, got {shape}")
             rows[:, self.names.index(name)] = column
         return rows
 
@@ -459,10 +458,9 @@ def _keys(items: Any) -> list[str]:
         raise InputError(f"items: expected the key of each item, got {type(items).__name__}")
     keys = []
     for cell in cells:
-        if not is_text(cell) and (isinstance(cell, bool) or not isinstance(cell, int | float | np.integer)):
+        whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool)
+        if not is_text(cell) and not whole:
             raise InputError(f"items: expected text or whole numbers, got {cell!r:.60}")
-        if isinstance(cell, float) and not cell.is_integer():
-            raise InputError(f"items: expected text or whole numbers, got {cell!r}")
         keys.append(as_text(cell))
     if not keys:
         raise InputError("items: expected at least one, got none")
