@@ -72,6 +72,7 @@ fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration
 	$(BIN)/python -m studies.close
+	$(BIN)/python -m studies.monitor
 
 calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
 	$(ONE_THREAD) nice -n 15 $(BIN)/python -m studies.estimators

@@ -101,7 +101,7 @@ def test_one_pair_named_beforehand(days, capsys):
     status, _, err = run(capsys, "monitor", "status", "--gate", NAMES[2], "--gate-against", "new")
     assert status == 1
     assert "is worse than new (e-value" in err
-    status, out, _ = run(capsys, "monitor", "report", "--html", "p.html", "--gate", "old", "--gate-against", "new")
+    status, _, _ = run(capsys, "monitor", "report", "--html", "p.html", "--gate", "old", "--gate-against", "new")
     assert status == 0
     assert "Gate passed: no evidence that old is worse than new after 400 items." in Path("p.html").read_text()
 

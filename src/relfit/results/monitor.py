@@ -156,7 +156,7 @@ class Monitor:
     """Models whose losses arrive item by item, and a file that keeps them; a context manager.
 
     The answer may be looked at after every item, for ever: with probability 1 − alpha no model is ever called worse
-    that is, on average over the items so far, among the best.
+    that is among the best at every look, on average over the items so far.
 
     Args:
         names: the models.
@@ -366,13 +366,12 @@ class Monitor:
         return {name: getattr(self, name) for name in kept}
 
     def _claim(self) -> None:
-        """Write the settings into a new file, or refuse the file of another monitor."""
+        """Write the settings into a file without items, or refuse the file of another monitor."""
         given = {name: json.loads(json.dumps(value)) for name, value in self.settings().items()}
         with _one_line(self.path), self._file.transaction() as connection:
-            if not connection.execute("SELECT count(*) FROM settings").fetchone()[0]:
-                connection.executemany(
-                    "INSERT INTO settings VALUES (?, ?)", [(name, json.dumps(value)) for name, value in given.items()]
-                )
+            if connection.execute("SELECT 1 FROM items LIMIT 1").fetchone() is None:
+                rows = [(name, json.dumps(value)) for name, value in given.items()]
+                connection.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
                 empty = no_evidence(len(self.names), len(self.bets))
                 self._write(connection, empty, 0, np.zeros(len(self.names)))
         held = _settings(self._file)
