@@ -207,6 +207,26 @@ def test_losses_changed_in_the_file_are_noticed(path, losses):
             monitor.history()
 
 
+def test_every_model_can_be_out_where_the_better_one_changes():
+    turns = np.repeat([[0.0, 0.6], [0.6, 0.0]], [60, 200], axis=0)
+    with Monitor(["a", "b"], path=":memory:") as monitor:
+        monitor.update({"a": turns[:, 0], "b": turns[:, 1]}, items=range(260))
+        result = monitor.result()
+        assert result.confidence_set == ()
+        assert "every model has been worse than another one" in str(result)
+        assert list(monitor.rounds(range(300))) == []
+
+
+def test_nothing_yet(path):
+    with Monitor(["a", "b"], path=path) as monitor:
+        assert "After 0 items no model is shown to be worse than another." in str(monitor.result())
+        assert monitor.result().lower[0, 1] == -1.0
+        with pytest.raises(relfit.InputError, match="has counted items"):
+            monitor.report(path.with_suffix(".html"))
+    # Settings without items bind nobody.
+    Monitor(["a", "b"], alpha=0.01, path=path).close()
+
+
 def test_two_writers(path, losses):
     """Two threads with a monitor each add one item at a time; every item is there once."""
 

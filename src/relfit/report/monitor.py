@@ -91,6 +91,8 @@ def summary(result: MonitorResult) -> str:
         return f"After {_counted(result.items)} no model is shown to be worse than another."
     are = "is" if len(out) == 1 else "are"
     kept = result.confidence_set
+    if not kept:
+        return f"After {_counted(result.items)} every model has been worse than another one on average at some time."
     best = f"{quoted(kept[0])} is the best" if len(kept) == 1 else f"{listed(kept)} can be the best"
     return f"After {_counted(result.items)} {best}; {listed(out)} {are} worse."
 

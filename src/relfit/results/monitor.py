@@ -277,10 +277,9 @@ class Monitor:
         (79, [79.0, 79.0, 13.0])
         """
         for item in items:
+            key, known = _keys([item]), "SELECT 1 FROM items WHERE item = ?"
             with _one_line(self.path):
-                (key,) = _keys([item])
-                known = "SELECT 1 FROM items WHERE item = ?"
-                counted = self._file.connection.execute(known, (key,)).fetchone() is not None
+                counted = self._file.connection.execute(known, key).fetchone() is not None
                 out = self._evidence()[0].out
             needed = tuple(name for name, after in zip(self.names, out, strict=True) if not after)
             if len(needed) < 2:
@@ -416,9 +415,11 @@ class Monitor:
         """The error that names the first key that is in the file."""
         query = "SELECT number FROM items WHERE item = ? AND number <= ?"
         found = ((key, connection.execute(query, (key, items)).fetchone()) for key in keys)
-        key, (number,) = next((key, row) for key, row in found if row is not None)
+        key, row = next(((key, row) for key, row in found if row is not None), ("", None))
+        if row is None:
+            raise ValueError("its keys do not fit its items")
         return InputError(
-            f"items: {key!r:.80} was counted before, as item {number}; nothing of this call was counted: leave it out"
+            f"items: {key!r:.80} was counted before, as item {row[0]}; nothing of this call was counted: leave it out"
         )
 
     def _result(self, evidence: Evidence, clipped: int, times: Array) -> MonitorResult:
