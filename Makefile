@@ -75,6 +75,7 @@ proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/ro
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration
 	$(BIN)/python -m studies.close
+	$(BIN)/python -m studies.monitor
 
 calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
 	$(ONE_THREAD) nice -n 15 $(BIN)/python -m studies.estimators

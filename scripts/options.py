@@ -12,7 +12,10 @@ from relfit.util.files import write_text_atomic
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 HEADING = "## Every option\n"
-COMMANDS = ("compare", "losses", "evals", "pair", "plan", "report", "rerun", "features")
+COMMANDS = (
+    *("compare", "losses", "evals", "monitor add", "monitor status", "monitor report", "pair", "plan", "report"),
+    *("rerun", "features"),
+)
 
 
 def every_option() -> str:
@@ -29,13 +32,21 @@ def every_option() -> str:
 
 def sections(name: str) -> dict[str, list[tuple[str, str]]]:
     """The options of a command by section, with their help; --help itself is left out."""
-    command = cli.get_command(click.Context(cli), name)
+    command = command_of(name)
     with click.Context(command, info_name=name) as context:
         listed = command.sections(context)
     own = {
         title: [record for record in records if not record[0].endswith("--help")] for title, records in listed.items()
     }
     return {title: records for title, records in own.items() if records}
+
+
+def command_of(name: str) -> click.Command:
+    """The command of this name, of which some have two words."""
+    command = cli
+    for word in name.split():
+        command = command.get_command(click.Context(command), word)
+    return command
 
 
 def main() -> None:

@@ -45,6 +45,7 @@ _HOMES = {
     "relfit.kernels.precomputed": ("Precomputed",),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
     "relfit.results.comparison": ("Comparison",),
+    "relfit.results.monitor": ("Monitor", "MonitorResult"),
     "relfit.results.pair": ("PairComparison",),
     "relfit.results.plan": ("Plan",),
     "relfit.settings": ("Compute", "computing"),
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from relfit.kernels.precomputed import Precomputed
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
     from relfit.results.comparison import Comparison
+    from relfit.results.monitor import Monitor, MonitorResult
     from relfit.results.pair import PairComparison
     from relfit.results.plan import Plan
     from relfit.settings import Compute, computing
@@ -126,6 +128,8 @@ __all__ = [
     "Linear",
     "LogLikelihood",
     "Matern",
+    "Monitor",
+    "MonitorResult",
     "MultiScale",
     "NoisedComparison",
     "Nystroem",

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from relfit.cli.commands import cli
-from scripts.options import COMMANDS, HEADING, every_option
+from scripts.options import COMMANDS, HEADING, command_of, every_option
 
 PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
 
@@ -20,7 +19,7 @@ def page():
 def test_every_option_is_listed(command):
     own = page().partition(f"### `relfit {command}`")[2].partition("###")[0]
     listed = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"^\| `([^`]*)`", own, re.MULTILINE))))
-    options = [each for each in cli.get_command(None, command).params if isinstance(each, click.Option)]
+    options = [each for each in command_of(command).params if isinstance(each, click.Option)]
     assert listed == {name for each in options for name in (*each.opts, *each.secondary_opts) if name.startswith("--")}
 
 

@@ -14,7 +14,7 @@ from typing import cast
 
 import click
 
-from relfit.cli import complain
+from relfit.cli.streams import complain
 from relfit.util import __version__
 from relfit.util.errors import RelfitError
 from relfit.util.files import forget_read
@@ -23,7 +23,7 @@ from relfit.util.text import visible
 DONE, BAD_INPUT = 0, 2
 # In the order of the help page, and the files of those that are not in one of their own name.
 COMMANDS = (
-    *("compare", "losses", "evals", "pair", "plan", "report", "rerun", "features", "demo", "reproduce"),
+    *("compare", "losses", "evals", "monitor", "pair", "plan", "report", "rerun", "features", "demo", "reproduce"),
     "doctor",
 )
 FILES = {"pair": "compare", "rerun": "report"}

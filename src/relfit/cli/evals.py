@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 from relfit.api import compare_losses
 from relfit.cli import options
 from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
+from relfit.cli.monitor import BOUNDS, finish, race
 from relfit.cli.outputs import check_outputs, typed_command, valid_text
 from relfit.cli.report import without_outputs
 from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
@@ -29,7 +30,8 @@ CORRECTION = "stepdown"
     epilog="\b\nExamples:\n"
     "  relfit evals results/ --html report.html\n"
     "  relfit evals logs/ --task gsm8k --metric exact_match --filter strict-match\n"
-    "  relfit evals runs/main runs/pull-request --name main --name new --gate new --gate-against main",
+    "  relfit evals runs/main runs/pull-request --name main --name new --gate new --gate-against main\n"
+    "  relfit evals results/ --sequential",
 )
 @click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
 @section(
@@ -59,6 +61,16 @@ CORRECTION = "stepdown"
     ),
     SEED,
 )
+@section(
+    "Early stopping",
+    opt(
+        "--sequential",
+        "Go through the items in random order, stop each model once it is shown to be worse, and say how many scores "
+        "that takes. Each item counts the same.",
+        is_flag=True,
+    ),
+    BOUNDS,
+)
 @gate_options
 def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
     """Decide from evaluation logs which models are significantly worse than the best one.
@@ -79,10 +91,25 @@ def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | N
     if len(evals.models) < 2:
         raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r})")
     check_gate(params["gate"], params["against"], evals.models)
+    if params["sequential"]:
+        return _sequential(evals, {**params, "json_path": json_path, "html_path": html_path})
+    if params["bounds"] is not None:
+        raise InputError("--bounds: belongs to --sequential; leave it out")
     criteria = {key: params[key] for key in ("alpha", "margin", "correction")}
     result, command = compared(evals, rng=params["seed"], **criteria), typed_command()
     result = replace(result, command=None if command is None else tuple(without_outputs(command)))
     return conclude(result, params, json_path, html_path, data=evals)
+
+
+def _sequential(evals: Evals, params: Mapping[str, Any]) -> int:
+    """The scores in random order, each model until it is out."""
+    for option, name in (("--junit", "junit_path"), ("--show", "show"), ("--margin", "margin")):
+        if params[name]:
+            raise InputError(f"{option}: cannot be combined with --sequential; leave out one of them")
+    given = {} if params["bounds"] is None else {"bounds": params["bounds"]}
+    monitor, sentence = race(evals, {**given, "alpha": params["alpha"]}, params["seed"])
+    with monitor:
+        return finish(monitor, params, sentence)
 
 
 def compared(evals: Evals, **criteria: Any) -> Comparison:

@@ -12,7 +12,7 @@ from multiprocessing import active_children, get_context
 from typing import Any
 from urllib.parse import urlsplit
 
-from relfit.cli import complain
+from relfit.cli.streams import complain
 from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost

@@ -381,3 +381,31 @@ def _not_numbers(columns: Columns) -> list[tuple[str, str]]:
 def as_text(cell: Any) -> str:
     """A cell as text, whole numbers without a point."""
     return f"{cell:.15g}" if isinstance(cell, float) else str(cell)
+
+
+def item_scores(
+    table: Any, item: str, model: str | None = None, score: str | None = None
+) -> tuple[list[str], dict[str, Array]]:
+    """The keys of a table's items in the order of its rows, and each model's scores, NaN where it has none.
+
+    With `model` and `score` the table has a row for each model and item, otherwise a column for each model.
+    """
+    columns = _columns_of(table)
+    keys = take("item", columns, item)
+    _refuse_missing("item", keys)
+    texts = [as_text(key) for key in keys.tolist()]
+    if model is None and score is None:
+        rest = {name: column for name, column in columns.items() if name != item}
+        refuse_not_numeric("losses", _not_numbers(rest), "leave out other columns")
+        return texts, rest
+    models, scores = take("model", columns, model), take("score", columns, score)
+    _refuse_missing("model", models)
+    refuse_not_numeric("score", _not_numbers({str(score): scores}), "convert it to numbers")
+    names = [as_text(cell) for cell in models.tolist()]
+    place = {key: k for k, key in enumerate(dict.fromkeys(texts))}
+    rows = {name: np.full(len(place), np.nan) for name in dict.fromkeys(names)}
+    for key, name, value in zip(texts, names, scores.tolist(), strict=True):
+        if not np.isnan(rows[name][place[key]]):
+            raise InputError(f"item: expected one score for each item and model, got two of {name!r} for {key!r:.60}")
+        rows[name][place[key]] = value
+    return list(place), rows

@@ -74,11 +74,12 @@ _LABELS = {
 
 def notebook_table(comparison: Comparison) -> str:
     """A small HTML table with the summary sentence, for ``_repr_html_``."""
-    return _environment().get_template("notebook.html.j2").render(**_table(comparison))
+    return environment().get_template("notebook.html.j2").render(**_table(comparison))
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates, in which text is escaped."""
     loader = PackageLoader("relfit", "report/templates")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
@@ -98,7 +99,7 @@ def render_report(
     names = [row["name"] for row in comparison.rows()]
     test, level = TESTS[comparison.test].words, f"{100 * (1.0 - comparison.alpha):g}%"
     cells = (row[:MOST_PAIRED] for row in who_beats_whom(comparison))
-    template = _environment().get_template("report.html.j2")
+    template = environment().get_template("report.html.j2")
     return template.render(
         **_table(comparison),
         gate=_gate(comparison, gate),

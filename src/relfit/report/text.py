@@ -46,7 +46,7 @@ class Table:
 
 def styled(comparison: Comparison) -> Text:
     """The whole result, with the verdicts coloured."""
-    out = _headed_table(comparison, table(comparison))
+    out = headed_table(words.header(comparison), table(comparison))
     for note in filter(_comes_first, comparison.warnings):
         out.append("Note: ", style="yellow").append(f"{visible(note)}\n")
     out = _with_notes(out.append(words.summary(comparison)), comparison)
@@ -64,7 +64,7 @@ def pair_styled(pair: PairComparison) -> Text:
     """The result of a fixed hypothesis "a is no worse than b", with the verdict coloured."""
     number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
     rows = tuple(zip(short_names(pair.names), map(number, pair.discrepancy), strict=True))
-    out = _headed_table(pair, Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
+    out = headed_table(words.header(pair), Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
     p = show_pvalue(pair.pvalue, pair.alpha)
     p = p if p.startswith("<") else f"= {p}"
     out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
@@ -158,8 +158,9 @@ def _shorten(name: str, longest: int) -> str:
     return f"{head}…{tail}"
 
 
-def _headed_table(result: Comparison | PairComparison, cells: Table) -> Text:
-    out = Text(words.header(result) + "\n")
+def headed_table(header: str, cells: Table) -> Text:
+    """A line of settings and an aligned table, with the verdicts coloured."""
+    out = Text(header + "\n")
     names, *others = zip(*cells.rows, strict=True)
     rows = list(zip(names, *map(_points_aligned, others), strict=True))
     first, *lines = _padded([cells.titles, *rows])

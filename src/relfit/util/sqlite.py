@@ -49,7 +49,8 @@ class Database:
         self.connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
             self._prepare()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            # SQLite's own message can quote a damaged name.
             self.connection.close()
             busy = "another process is writing it", "wait for that process, or end it"
             reason, remedy = busy if _is_busy(error) else (str(error), f"give {form.name} or a new file name")
@@ -143,6 +144,6 @@ class Database:
         return InputError(f"{self.form.argument}: {message}")
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: Exception) -> bool:
     # The low byte is the primary code; the rest says which kind of busy.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY

@@ -1,0 +1,165 @@
+"""The command `relfit monitor`: losses that arrive over time, with an answer that may be looked at every day."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from relfit.cli.conclude import DONE, GATE_FAILED, check_gate
+from relfit.cli.outputs import check_outputs, say, say_written, write_json
+from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
+from relfit.data.evals import Evals
+from relfit.data.losses import item_scores
+from relfit.results.monitor import OUTSIDE, Monitor
+from relfit.results.serial import as_json
+
+BOUNDS = opt(
+    "--bounds",
+    "Smallest and largest score there can be.  [default: 0 1]",
+    metavar="LOW HIGH",
+    nargs=2,
+    type=float,
+)
+STATE = opt("--state PATH", "File that keeps the items.", default="gate.sqlite")
+GATE = section(
+    "Gate for continuous integration",
+    opt("--gate NAME", "Exit with status 1 if this model was shown to be worse than another one."),
+    opt("--gate-against NAME", "With --gate, compare with this model alone.", dest="against"),
+)
+
+
+@click.group("monitor")
+def monitor_command() -> None:
+    """Compare models while their scores arrive; look as often as you like, and stop when you like."""
+
+
+@monitor_command.command(
+    "add",
+    cls=SectionedCommand,
+    epilog="\b\nExamples:\n"
+    "  relfit monitor add monday.csv --item id --higher-is-better\n"
+    "  relfit monitor add tuesday.csv --item id --gate new --html report.html",
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@section(
+    "Input",
+    STATE,
+    opt("--item COLUMN", "Column with the key of the item; a key that was counted before is refused.", required=True),
+    opt("--model COLUMN", "Column with the model: the tables then have a row for each model and item."),
+    opt("--score COLUMN", "With --model, the column with the scores."),
+)
+@section(
+    "Settings of a new file; an old one has its own",
+    opt(
+        "--higher-is-better/--lower-is-better",
+        "Whether larger or smaller numbers are better.  [default: smaller]",
+        dest="higher_is_better",
+    ),
+    BOUNDS,
+    opt(
+        "--outside",
+        "What is done with scores outside of the bounds; ranks replaces all scores by their ranks within the item.  "
+        f"[default: {OUTSIDE[0]}]",
+        choices=OUTSIDE,
+    ),
+    opt("--alpha LEVEL", "Probability of ever calling a best model worse.  [default: 0.05]", type=float),
+)
+@section("Output", HTML, JSON)
+@GATE
+def add_command(files: Sequence[str], state: str, **params: Any) -> int:
+    """Count the items of tables, once each, and say which models can be the best.
+
+    Each FILE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a row for each item and a column for each model. If
+    one of them is refused, nothing is counted.
+    """
+    check_outputs({"--json": params["json_path"], "--html": params["html_path"]}, [*files, state])
+    tables = [item_scores(file, params["item"], params["model"], params["score"]) for file in files]
+    found = list(dict.fromkeys(name for _, scores in tables for name in scores))
+    keys = [key for items, _ in tables for key in items]
+    given = {name: params[name] for name in ("higher_is_better", "bounds", "outside", "alpha")}
+    with opened(state, found, {name: value for name, value in given.items() if value is not None}) as monitor:
+        check_gate(params["gate"], params["against"], monitor.names)
+        columns = {
+            name: np.concatenate([scores.get(name, np.full(len(items), np.nan)) for items, scores in tables])
+            for name in found
+        }
+        monitor.update(columns, items=keys)
+        return finish(monitor, params)
+
+
+@monitor_command.command("status", cls=SectionedCommand, epilog="\b\nExample:\n  relfit monitor status --gate new")
+@section("Input", STATE)
+@section("Output", JSON)
+@GATE
+def status_command(state: str, **params: Any) -> int:
+    """Say which models can be the best, after the items so far."""
+    check_outputs({"--json": params["json_path"]}, [state])
+    with Monitor.open(state) as monitor:
+        return finish(monitor, {**params, "html_path": None})
+
+
+@monitor_command.command(
+    "report", cls=SectionedCommand, epilog="\b\nExample:\n  relfit monitor report --html report.html"
+)
+@section("Input", STATE)
+@section("Output", opt("--html PATH", "The page.", dest="html_path", required=True))
+@GATE
+def report_command(state: str, **params: Any) -> int:
+    """Write a page with the evidence and the confidence sequences over time, after a check of all items."""
+    check_outputs({"--html": params["html_path"]}, [state])
+    with Monitor.open(state) as monitor:
+        return finish(monitor, {**params, "json_path": None})
+
+
+def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monitor:
+    """The monitor of the file, or a new one of the models that were found."""
+    if not Path(state).exists():
+        return Monitor(found, path=state, **given)
+    with Monitor.open(state) as monitor:
+        held = monitor.settings()
+    return Monitor(path=state, **{**held, **given})
+
+
+def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str]:
+    """The scores of logs in random order, each model until it is out, and a sentence on the scores that it took."""
+    keys, scores = evals.matrix()
+    monitor = Monitor(evals.models, path=":memory:", higher_is_better=evals.higher_is_better, **given)
+    for k, names in monitor.rounds(np.random.default_rng(seed).permutation(len(keys)).tolist()):
+        row = dict(zip(evals.models, scores[k].tolist(), strict=True))
+        monitor.update({name: row[name] for name in names}, items=k)
+    used, total = int(monitor.result().scored.sum()), int((~np.isnan(scores)).sum())
+    return monitor, f"{used} of {total} scores were needed; {1.0 - used / total:.0%} would have been saved."
+
+
+def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None) -> int:
+    """Print and write what was asked for, and return the exit status."""
+    from relfit.report.monitor import gate_answer, monitor_styled
+
+    gate, against, json_path, html_path = (params[key] for key in ("gate", "against", "json_path", "html_path"))
+    check_gate(gate, against, monitor.names)
+    result, failed, answer = monitor.result(), False, None
+    if gate is not None:
+        failed, answer = gate_answer(result, gate, against)
+    record = {} if answer is None else {"gate": {"model": gate, "against": against, "sentence": answer}}
+    write_json(as_json({**result.to_dict(), **record}), json_path)
+    quiet = json_path == "-"
+    if not quiet:
+        say(monitor_styled(result))
+        if sentence is not None:
+            say(sentence)
+        say_written(Result=json_path)
+    if failed and answer is not None:
+        print(f"relfit: gate: {answer.partition(': ')[2].rstrip('.')}", file=sys.stderr)
+    elif answer is not None and not quiet:
+        say(answer)
+    # The page comes last: if it fails, the verdict has been printed.
+    if html_path is not None:
+        monitor.report(html_path, gate=gate, against=against)
+        if not quiet:
+            say_written(Report=html_path)
+    return GATE_FAILED if failed else DONE

@@ -1,0 +1,491 @@
+"""Monitor: models compared while their losses arrive, with an answer that is valid at every look, kept in one file.
+
+The file holds every item once, with its losses, and what they amount to: opening it replays nothing. An item is one row
+with the losses of all models, since a row for each of them would take twenty times as long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from relfit.data.losses import as_text
+from relfit.results.serial import VERSIONS, Record
+from relfit.stats.sequential import (
+    BETS,
+    LARGEST_BET,
+    Evidence,
+    advance,
+    log_e_models,
+    log_e_pairs,
+    lower_limits,
+    no_evidence,
+    ranks,
+)
+from relfit.util.arrays import Array, Mask
+from relfit.util.checks import check_alpha, check_choice, check_number
+from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
+from relfit.util.sqlite import Database, Format
+from relfit.util.text import is_text, listed
+
+OUTSIDE = ("refuse", "clip", "ranks")
+_CREATE = """
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE items (number INTEGER PRIMARY KEY, item TEXT NOT NULL UNIQUE, losses BLOB NOT NULL, added REAL NOT NULL);
+CREATE TABLE evidence (number INTEGER PRIMARY KEY, items INTEGER NOT NULL, clipped INTEGER NOT NULL,
+    arrays BLOB NOT NULL, digest TEXT NOT NULL)
+"""
+# The number is "relm".
+MONITOR = Format("path", "the file of a monitor", 0x72656C6D, 1, _CREATE)
+_ARRAYS = ("wealth", "counts", "totals", "sums", "peak", "out")
+# Items that are turned into bets, or read back, at once.
+_BLOCK = 4096
+# A replay adds in another order than the updates did.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MonitorResult(Record):
+    """What a monitor knows after some items; every statement holds at all looks together with probability 1 − alpha.
+
+    Attributes:
+        names, bounds, alpha, outside, higher_is_better, bets: the settings.
+        items: how many items have been counted.
+        scored: (l,) the items that each model has.
+        mean: (l,) the mean score of each model over its items, after clipping or as ranks.
+        log_evalue: (l,) logarithms of the evidence against "this model is among the best", after the last item.
+        log_peak: (l,) the largest of them at any look; a model is out once its e-value has reached 1/alpha.
+        out_after: per model the number of items after which it was out; None for a model that can be the best.
+        out_time: per model when that was, in seconds since 1970; None likewise.
+        common: (l, l) items that both models of a pair have.
+        difference: (l, l) by how much the row's model is worse than the column's on average, in units of the scores.
+        lower, upper: (l, l) limits for the average difference, for all pairs at once.
+        log_pair_evalue: (l, l) logarithms of the evidence against "the row's model is no worse than the column's".
+        clipped: how many losses were outside the bounds and were clipped.
+        versions: of relfit and the libraries that decide the last digits.
+    """
+
+    names: tuple[str, ...]
+    bounds: tuple[float, float]
+    alpha: float
+    outside: str
+    higher_is_better: bool
+    bets: tuple[float, ...]
+    items: int
+    scored: Array
+    mean: Array
+    log_evalue: Array
+    log_peak: Array
+    out_after: tuple[int | None, ...]
+    out_time: tuple[float | None, ...]
+    common: Array
+    difference: Array
+    lower: Array
+    upper: Array
+    log_pair_evalue: Array
+    clipped: int
+    versions: Mapping[str, str] = field(default_factory=lambda: dict(VERSIONS))
+
+    @property
+    def worse(self) -> Mask:
+        """(l,) True for the models that are out."""
+        return np.array([after is not None for after in self.out_after])
+
+    @property
+    def confidence_set(self) -> tuple[str, ...]:
+        """The models that can be the best."""
+        return tuple(name for name, out in zip(self.names, self.worse, strict=True) if not out)
+
+    @property
+    def best(self) -> str:
+        """The model of the best mean among those that can be the best."""
+        better = -self.mean if self.higher_is_better else self.mean
+        return self.names[int(np.nanargmin(np.where(self.worse | np.isnan(better), np.inf, better)))]
+
+    @property
+    def saved(self) -> int:
+        """How many scores were not needed, because their model was out already."""
+        return int(sum(self.items - held for held in self.scored[self.worse]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table every output is made from: one row per model, the best first, those that are out last."""
+        best = self.names.index(self.best)
+        better = -self.mean if self.higher_is_better else self.mean
+        rows = [
+            {
+                "name": name,
+                "items": int(self.scored[i]),
+                "mean": float(self.mean[i]),
+                "difference": float(self.difference[i, best]),
+                "lower": float(self.lower[i, best]),
+                "upper": float(self.upper[i, best]),
+                "evalue": math.exp(self.log_evalue[i]),
+                "pvalue": math.exp(-max(0.0, self.log_peak[i])),
+                "best": i == best,
+                "worse": bool(self.worse[i]),
+                "out_after": self.out_after[i],
+                "out_time": self.out_time[i],
+            }
+            for i, name in enumerate(self.names)
+        ]
+        order = sorted(range(len(rows)), key=lambda i: (rows[i]["worse"], math.isnan(better[i]), better[i]))
+        return [rows[i] for i in order]
+
+    def __repr__(self) -> str:
+        return f"<MonitorResult: {self.items} items, {len(self.names)} models, {int(self.worse.sum())} out>"
+
+    def __str__(self) -> str:
+        from relfit.report.monitor import monitor_styled
+
+        return monitor_styled(self).plain
+
+
+class Monitor:
+    """Models whose losses arrive item by item, and a file that keeps them; a context manager.
+
+    The answer may be looked at after every item, for ever: with probability 1 − alpha no model is ever called worse
+    that is among the best at every look, on average over the items so far.
+
+    Args:
+        names: the models.
+        bounds: the smallest and the largest loss there can be.
+        alpha: the probability of ever calling a best model worse.
+        path: the file. It is created, or the file of an earlier run with the same settings goes on. Several processes
+            may write to one file; ":memory:" keeps nothing.
+        outside: what is done with losses outside of the bounds. "clip" moves them to the nearer bound; "ranks" replaces
+            all losses by their ranks within the item, from 0 for its best model to 1, and needs no bounds.
+        higher_is_better: True for scores such as accuracies.
+        bets: the parts of its wealth that the monitor bets, each against each; any numbers between 0 and 1. Large ones
+            find large differences sooner, and small ones small differences.
+
+    >>> monitor = Monitor(["old", "new"], path=":memory:")
+    >>> monitor.update({"old": [0.0] * 40, "new": [0.4] * 40}, items=range(40))
+    >>> result = monitor.result()
+    >>> result.confidence_set, result.out_after
+    (('old',), (None, 20))
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        bounds: tuple[float, float] = (0.0, 1.0),
+        alpha: float = 0.05,
+        path: str | os.PathLike[str] = "gate.sqlite",
+        *,
+        outside: str = "refuse",
+        higher_is_better: bool = False,
+        bets: Sequence[float] = BETS,
+    ) -> None:
+        given: Any = names if isinstance(names, Sequence) and not isinstance(names, str) else ()
+        if len(given) < 2 or not all(map(is_text, given)) or len(set(given)) < len(given):
+            raise InputError(f"names: expected at least two different texts, got {names!r:.80}")
+        pair: Any = bounds if isinstance(bounds, Sequence) and len(bounds) == 2 else (math.nan, math.nan)
+        low, high = (check_number("bounds", end, -1e300, 1e300, "two finite numbers") for end in pair)
+        if not low < high:
+            raise InputError(f"bounds: expected the smaller number first, got {low:g} and {high:g}")
+        if not isinstance(higher_is_better, bool | np.bool_):
+            raise InputError(f"higher_is_better: expected True or False, got {higher_is_better!r:.40}")
+        if not isinstance(bets, Sequence) or isinstance(bets, str) or not 0 < len(bets) <= 100:
+            raise InputError(f"bets: expected 1 to 100 numbers between 0 and {LARGEST_BET}, got {bets!r:.40}")
+        expected = f"numbers between 0 and {LARGEST_BET}"
+        self.names: tuple[str, ...] = tuple(given)
+        self.bounds = low, high
+        self.alpha = check_alpha(alpha)
+        self.outside = check_choice("outside", outside, OUTSIDE)
+        self.higher_is_better = bool(higher_is_better)
+        self.bets = tuple(check_number("bets", bet, 0.0, math.nextafter(LARGEST_BET, 1.0), expected) for bet in bets)
+        self.path = os.fspath(path)
+        self._file = Database(path, MONITOR)
+        try:
+            self._claim()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """The monitor of a file that is there, with its settings."""
+        if not Path(path).is_file():
+            raise InputError(f"path: expected the file of a monitor, got {os.fspath(path)!r}, which does not exist")
+        with Database(path, MONITOR) as file:
+            settings = _settings(file)
+        return cls(path=path, **settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._file.close()
+
+    def update(self, losses: Mapping[str, Any], *, items: Any) -> None:
+        """Count one item or many: a loss, or one for each item, of some models or all.
+
+        Args:
+            losses: model → its losses. A model that is left out, or has NaN, was not asked; which ones are asked must
+                not depend on the losses of these items. A model that failed has the largest loss, not a missing one.
+            items: the key of the item, or of each item: text or a whole number. A key that was counted before is
+                refused, and then nothing of this call is counted.
+        """
+        keys = _keys(items)
+        rows = self._matrix(losses, len(keys))
+        used, clipped = self._bounded(rows)
+        with _one_line(self.path), self._file.transaction() as connection:
+            before, clipped_before, times = self._evidence()
+            now = time.time()
+            numbers = range(before.items + 1, before.items + len(keys) + 1)
+            entries = zip(numbers, keys, (row.tobytes() for row in rows), [now] * len(keys), strict=True)
+            try:
+                connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", entries)
+            except sqlite3.IntegrityError:
+                raise self._counted_before(connection, keys, before.items) from None
+            after = advance(before, used, self.bets, self.alpha)
+            times = np.where((before.out == 0.0) & (after.out > 0.0), now, times)
+            self._write(connection, after, clipped_before + clipped, times)
+
+    def result(self) -> MonitorResult:
+        """The answer after the items so far, of this and of other processes."""
+        with _one_line(self.path):
+            return self._result(*self._evidence())
+
+    def rounds(self, items: Iterable[Any]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+        """Each item that is not counted yet, with the models that it is needed for; ends when one model is left.
+
+        Score the item by these models alone and give the losses to `update` before the next one; `result().saved` says
+        how many scores were not needed.
+
+        >>> monitor = Monitor(["a", "b", "c"], path=":memory:")
+        >>> losses = {"a": 0.1, "b": 0.2, "c": 0.9}
+        >>> for item, names in monitor.rounds(range(1000)):
+        ...     monitor.update({name: losses[name] for name in names}, items=item)
+        >>> monitor.result().items, monitor.result().scored.tolist()
+        (79, [79.0, 79.0, 13.0])
+        """
+        for item in items:
+            key, known = _keys([item]), "SELECT 1 FROM items WHERE item = ?"
+            with _one_line(self.path):
+                counted = self._file.connection.execute(known, key).fetchone() is not None
+                out = self._evidence()[0].out
+            needed = tuple(name for name, after in zip(self.names, out, strict=True) if not after)
+            if len(needed) < 2:
+                return
+            if not counted:
+                yield item, needed
+
+    def history(self, most: int = 200) -> list[MonitorResult]:
+        """At most so many answers from the first item to now, from a replay of the items in the file.
+
+        The replay must end where the file's own figures are; a file whose losses were changed is refused.
+        """
+        with _one_line(self.path):
+            evidence, clipped, times = self._evidence()
+            again, found = no_evidence(len(self.names), len(self.bets)), []
+            step = max(1, -(-evidence.items // most))
+            rows = self._file.connection.execute(
+                "SELECT losses FROM items WHERE number <= ? ORDER BY number", (evidence.items,)
+            )
+            while block := rows.fetchmany(step if step > _BLOCK else step * (_BLOCK // step)):
+                losses = np.frombuffer(b"".join(row[0] for row in block)).reshape(len(block), len(self.names))
+                used = self._bounded(losses)[0]
+                for start in range(0, len(block), step):
+                    again = advance(again, used[start : start + step], self.bets, self.alpha)
+                    found.append(self._result(again, clipped, np.where(again.out > 0.0, times, 0.0)))
+            pairs = ((getattr(evidence, name), getattr(again, name)) for name in _ARRAYS)
+            same = all(np.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING) for a, b in pairs)
+            if again.items != evidence.items or not same:
+                raise ValueError("its losses do not give its figures")
+        return found
+
+    def report(self, path: str | os.PathLike[str], *, gate: str | None = None, against: str | None = None) -> None:
+        """Write a page with the e-values and the confidence sequences over time."""
+        from relfit.report.monitor import monitor_page
+
+        write_text_atomic(path, monitor_page(self.history(), gate, against))
+
+    # ── losses ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _matrix(self, losses: Mapping[str, Any], count: int) -> Array:
+        """(count, l) losses as given, NaN where a model has none."""
+        if not isinstance(losses, Mapping) or not losses:
+            raise InputError(f"losses: expected a mapping of models to losses, got {type(losses).__name__}")
+        rows = np.full((count, len(self.names)), np.nan)
+        for name, values in losses.items():
+            if name not in self.names:
+                known = listed(self.names, "or", quote=repr)
+                raise InputError(f"losses: expected models of this monitor ({known}), got {name!r:.60}")
+            try:
+                column = np.asarray(values, dtype=float)
+                column = column[None] if column.ndim == 0 else column
+            except (TypeError, ValueError):
+                column = np.full(1, np.inf)
+            if column.shape != (count,) or np.isinf(column).any():
+                shape = f"shape {column.shape}" if column.shape != (count,) else "others"
+                raise InputError(f"losses[{name!r}]: expected {count} finite numbers, one for each item, got {shape}")
+            rows[:, self.names.index(name)] = column
+        return rows
+
+    def _bounded(self, rows: Array) -> tuple[Array, int]:
+        """The losses from 0 to 1, smaller is better, and how many were clipped."""
+        if self.outside == "ranks":
+            turned = -rows if self.higher_is_better else rows
+            blocks = [ranks(turned[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)]
+            return np.concatenate(blocks) if blocks else rows, 0
+        low, high = self.bounds
+        beyond = (rows < low) | (rows > high)
+        clipped = int(beyond.sum())
+        if clipped and self.outside == "refuse":
+            value, name = rows[beyond][0], self.names[int(np.argwhere(beyond)[0, 1])]
+            raise InputError(
+                f"losses[{name!r}]: expected numbers from {low:g} to {high:g}, got {value:g}; give wider bounds, or "
+                'say outside="clip" or outside="ranks"'
+            )
+        used = (np.clip(rows, low, high) - low) / (high - low)
+        return (1.0 - used if self.higher_is_better else used), clipped
+
+    # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def settings(self) -> dict[str, Any]:
+        """The settings, as `Monitor` takes them; the path is not one of them."""
+        kept = ("names", "bounds", "alpha", "outside", "higher_is_better", "bets")
+        return {name: getattr(self, name) for name in kept}
+
+    def _claim(self) -> None:
+        """Write the settings into a file without items, or refuse the file of another monitor."""
+        given = {name: json.loads(json.dumps(value)) for name, value in self.settings().items()}
+        with _one_line(self.path), self._file.transaction() as connection:
+            if connection.execute("SELECT 1 FROM items LIMIT 1").fetchone() is None:
+                rows = [(name, json.dumps(value)) for name, value in given.items()]
+                connection.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
+                empty = no_evidence(len(self.names), len(self.bets))
+                self._write(connection, empty, 0, np.zeros(len(self.names)))
+        held = _settings(self._file)
+        other = [
+            f"{name} was {held[name]!r:.200}, is {given[name]!r:.200}" for name in given if held[name] != given[name]
+        ]
+        if other:
+            raise InputError(
+                f"path: {self.path!r} belongs to another monitor ({'; '.join(other)}); give the same settings, or a "
+                "new file name"
+            )
+        with _one_line(self.path):
+            self._evidence()
+
+    def _write(self, connection: sqlite3.Connection, evidence: Evidence, clipped: int, times: Array) -> None:
+        arrays = b"".join(getattr(evidence, name).tobytes() for name in _ARRAYS) + times.tobytes()
+        digest = self._digest(evidence.items, clipped, arrays)
+        row = evidence.items, clipped, arrays, digest
+        connection.execute("INSERT OR REPLACE INTO evidence VALUES (1, ?, ?, ?, ?)", row)
+
+    def _evidence(self) -> tuple[Evidence, int, Array]:
+        """What the file holds now: the evidence, the number of clipped losses, and when models were out."""
+        connection = self._file.connection
+        row = connection.execute(
+            "SELECT items, clipped, arrays, digest, (SELECT max(number) FROM items) FROM evidence"
+        ).fetchone()
+        if row is None or row[3] != self._digest(*row[:3]) or row[0] != (row[4] or 0):
+            raise ValueError("its figures do not fit its items")
+        empty, place, numbers = no_evidence(len(self.names), len(self.bets)), 0, np.frombuffer(row[2])
+        arrays = {}
+        for name in _ARRAYS:
+            shape = getattr(empty, name).shape
+            arrays[name] = numbers[place : place + math.prod(shape)].reshape(shape)
+            place += math.prod(shape)
+        return replace(empty, items=row[0], **arrays), row[1], numbers[place:].reshape(len(self.names))
+
+    def _digest(self, items: int, clipped: int, arrays: bytes) -> str:
+        head = json.dumps([self.settings(), items, clipped])
+        return hashlib.sha256(head.encode() + bytes(arrays)).hexdigest()
+
+    def _counted_before(self, connection: sqlite3.Connection, keys: Sequence[str], items: int) -> InputError:
+        """The error that names the first key that is in the file."""
+        query = "SELECT number FROM items WHERE item = ? AND number <= ?"
+        found = ((key, connection.execute(query, (key, items)).fetchone()) for key in keys)
+        key, row = next(((key, row) for key, row in found if row is not None), ("", None))
+        if row is None:
+            raise ValueError("its keys do not fit its items")
+        return InputError(
+            f"items: {key!r:.80} was counted before, as item {row[0]}; nothing of this call was counted: leave it out"
+        )
+
+    def _result(self, evidence: Evidence, clipped: int, times: Array) -> MonitorResult:
+        count, (low, high) = len(self.names), self.bounds if self.outside != "ranks" else (0.0, 1.0)
+        width, scored = high - low, np.diag(evidence.counts).copy()
+        means = np.divide(evidence.sums, scored, out=np.full(count, np.nan), where=scored > 0.0)
+        gaps = np.divide(
+            evidence.totals, evidence.counts, out=np.full((count, count), np.nan), where=evidence.counts > 0.0
+        )
+        lower = lower_limits(evidence, self.bets, self.alpha / (count * (count - 1)))
+        np.fill_diagonal(lower, 0.0)
+        turned = self.higher_is_better and self.outside != "ranks"
+        return MonitorResult(
+            **self.settings(),
+            items=evidence.items,
+            scored=scored,
+            mean=high - width * means if turned else low + width * means,
+            log_evalue=log_e_models(evidence, self.bets),
+            log_peak=evidence.peak.copy(),
+            out_after=tuple(int(after) or None for after in evidence.out),
+            out_time=tuple(float(at) or None for at in times),
+            common=evidence.counts.copy(),
+            difference=width * gaps,
+            lower=width * lower,
+            upper=-width * lower.T,
+            log_pair_evalue=log_e_pairs(evidence, self.bets),
+            clipped=clipped,
+        )
+
+
+def _keys(items: Any) -> list[str]:
+    """The keys of the items as text, each once."""
+    one = isinstance(items, str | int | np.integer)
+    cells = [items] if one else items.tolist() if hasattr(items, "tolist") else items
+    if not isinstance(cells, Iterable):
+        raise InputError(f"items: expected the key of each item, got {type(items).__name__}")
+    keys = []
+    for cell in cells:
+        whole = isinstance(cell, int | np.integer) and not isinstance(cell, bool)
+        if not is_text(cell) and not whole:
+            raise InputError(f"items: expected text or whole numbers, got {cell!r:.60}")
+        keys.append(as_text(cell))
+    if not keys:
+        raise InputError("items: expected at least one, got none")
+    if len(set(keys)) < len(keys):
+        seen: set[str] = set()
+        twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise InputError(f"items: expected each item once, got {twice!r:.80} twice; nothing of this call was counted")
+    return keys
+
+
+def _settings(file: Database) -> dict[str, Any]:
+    """The settings in a file, as `Monitor` takes them."""
+    with _one_line(file.path):
+        held = {name: json.loads(value) for name, value in file.connection.execute("SELECT * FROM settings")}
+        if set(held) != {"names", "bounds", "alpha", "outside", "higher_is_better", "bets"}:
+            raise ValueError("its settings are not complete")
+    return held
+
+
+@contextmanager
+def _one_line(path: str) -> Iterator[None]:
+    """Whatever a damaged file leads to, as an error of one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (sqlite3.DatabaseError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(f"path: {path!r} is damaged ({error}); restore a copy or give a new file name") from error

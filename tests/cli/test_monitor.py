@@ -1,0 +1,137 @@
+"""`relfit monitor` and `relfit evals --sequential`: tables and logs in, verdicts, files and exit status out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relfit.cli import main
+from relfit.results.monitor import Monitor
+
+LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"
+NAMES = ("new", "old", "<b>small</b>")
+
+
+@pytest.fixture
+def days(tmp_path, monkeypatch):
+    """Three days of 200 items, as wide tables and the first as a long one."""
+    monkeypatch.chdir(tmp_path)
+    right = (np.random.default_rng(0).random((600, 3)) < [0.8, 0.78, 0.5]).astype(int)
+    for day in range(3):
+        lines = [f"q{k}," + ",".join(map(str, right[k])) for k in range(200 * day, 200 * day + 200)]
+        Path(f"day{day}.csv").write_text("\n".join(["id," + ",".join(NAMES), *lines]))
+    long = [{"id": f"q{k}", "m": name, "acc": int(right[k, j])} for j, name in enumerate(NAMES) for k in range(200)]
+    Path("long.jsonl").write_text("\n".join(map(json.dumps, long)))
+    return right
+
+
+def run(capsys, *arguments):
+    return main([*arguments]), *capsys.readouterr()
+
+
+def test_three_days_of_a_gate(days, capsys):
+    add = ["monitor", "add", "--item", "id"]
+    status, out, err = run(capsys, *add, "day0.csv", "--higher-is-better", "--gate", "new")
+    assert (status, err) == (0, "")
+    assert "Gate passed: no evidence that new is worse than another model after 200 items." in out
+    status, out, err = run(
+        capsys, *add, "day1.csv", "day2.csv", "--gate", NAMES[2], "--html", "r.html", "--json", "r.json"
+    )
+    assert status == 1
+    assert err.startswith("relfit: gate: '<b>small</b>' is worse than another model since item ")
+    stored = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    assert stored["items"] == 600
+    assert stored["gate"]["sentence"].startswith("Gate failed")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "<b>" not in page
+    assert "&lt;b&gt;small&lt;/b&gt;" in page
+    assert page.count('class="curve"') == 3
+    assert page.count('class="noise"') == 2
+    with Monitor.open("gate.sqlite") as monitor:
+        np.testing.assert_allclose(monitor.result().mean, days.mean(axis=0))
+        assert str(monitor.result()) in out
+
+
+def test_what_was_counted_is_refused_and_nothing_changes(days, capsys):
+    add = ["monitor", "add", "--item", "id"]
+    run(capsys, *add, "day0.csv", "--higher-is-better")
+    status, _, err = run(capsys, *add, "day1.csv", "day0.csv")
+    assert status == 2
+    assert "'q0' was counted before, as item 1" in err
+    status, out, _ = run(capsys, "monitor", "status", "--json", "-")
+    assert (status, json.loads(out)["items"]) == (0, 200)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--alpha", "0.01"], "alpha was 0.05, is 0.01"),
+        (["--lower-is-better"], "higher_is_better was True, is False"),
+        (["--gate", "other"], "--gate: expected the name of a model"),
+        (["--gate-against", "new"], "--gate-against: expected together with --gate"),
+        (["--html", "gate.sqlite"], "it is an input too"),
+        (["--item", "no"], "item: expected the name of a column"),
+        (["--model", "id"], "score: expected the name of a column"),
+    ],
+)
+def test_refusals_count_nothing(days, capsys, options, said):
+    run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--higher-is-better")
+    status, out, err = run(capsys, "monitor", "add", "day1.csv", "--item", "id", *options)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    with Monitor.open("gate.sqlite") as monitor:
+        assert monitor.result().items == 200
+
+
+def test_a_long_table_says_the_same(days, capsys):
+    run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--state", "wide.sqlite")
+    long = ["--item", "id", "--model", "m", "--score", "acc", "--state", "long.sqlite"]
+    assert run(capsys, "monitor", "add", "long.jsonl", *long)[0] == 0
+    with Monitor.open("wide.sqlite") as wide, Monitor.open("long.sqlite") as other:
+        assert (
+            wide.result().to_json().split('"versions"')[0].split('"out_time"')[0]
+            == (other.result().to_json().split('"versions"')[0].split('"out_time"')[0])
+        )
+
+
+def test_one_pair_named_beforehand(days, capsys):
+    run(capsys, "monitor", "add", "day0.csv", "day1.csv", "--item", "id", "--higher-is-better")
+    status, _, err = run(capsys, "monitor", "status", "--gate", NAMES[2], "--gate-against", "new")
+    assert status == 1
+    assert "is worse than new (e-value" in err
+    status, _, _ = run(capsys, "monitor", "report", "--html", "p.html", "--gate", "old", "--gate-against", "new")
+    assert status == 0
+    assert "Gate passed: no evidence that old is worse than new after 400 items." in Path("p.html").read_text()
+
+
+def test_no_file_no_status(days, capsys):
+    status, _, err = run(capsys, "monitor", "status")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "does not exist" in err
+    assert not Path("gate.sqlite").exists()
+
+
+def test_evals_one_after_the_other(tmp_path, capsys):
+    page, result = tmp_path / "r.html", tmp_path / "r.json"
+    status, out, err = run(capsys, "evals", str(LOGS), "--sequential", "--html", str(page), "--json", str(result))
+    assert (status, err) == (0, "")
+    stored = json.loads(result.read_text())
+    used = int(sum(stored["scored"]))
+    assert f"{used} of 150 scores were needed; {1 - used / 150:.0%} would have been saved." in out
+    assert used < 150
+    assert "The evidence over time" in page.read_text()
+
+
+@pytest.mark.parametrize("options", [["--junit", "x.xml"], ["--margin", "0.1"], ["--show", "ranks"]])
+def test_what_belongs_to_a_fixed_number_of_items(options, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run(capsys, "evals", str(LOGS), "--sequential", *options)
+    assert status == 2
+    assert f"{options[0]}: cannot be combined with --sequential" in err
+
+
+def test_bounds_without_sequential(capsys):
+    status, _, err = run(capsys, "evals", str(LOGS), "--bounds", "0", "1")
+    assert (status, "--bounds: belongs to --sequential" in err) == (2, True)

@@ -1,0 +1,335 @@
+"""The monitor's file: nothing lost, nothing counted twice, nothing of another monitor, no damage unnoticed."""
+
+import math
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.results.monitor import Monitor
+from relfit.stats.sequential import BETS, advance, no_evidence
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture
+def losses():
+    return (np.random.default_rng(0).random((400, 3)) < [0.2, 0.25, 0.5]).astype(float)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "gate.sqlite"
+
+
+def columns(losses):
+    return dict(zip(NAMES, np.asarray(losses).T, strict=True))
+
+
+def filled(path, losses, **options):
+    monitor = Monitor(NAMES, path=path, **options)
+    monitor.update(columns(losses), items=[f"i{k}" for k in range(len(losses))])
+    return monitor
+
+
+def test_the_answer_is_that_of_the_evidence(path, losses):
+    with filled(path, losses) as monitor:
+        result = monitor.result()
+    found = advance(no_evidence(3, len(BETS)), losses, BETS, 0.05)
+    assert result.items == 400
+    assert result.out_after == tuple(int(k) or None for k in found.out)
+    assert result.confidence_set == ("a", "b")
+    assert result.best == NAMES[int(losses.mean(axis=0).argmin())]
+    np.testing.assert_allclose(result.log_peak, found.peak)
+    np.testing.assert_allclose(result.mean, losses.mean(axis=0))
+    np.testing.assert_allclose(result.difference[2, 0], losses[:, 2].mean() - losses[:, 0].mean())
+    assert result.lower[2, 0] < result.difference[2, 0] < result.upper[2, 0]
+    np.testing.assert_allclose(result.lower, -result.upper.T)
+    assert "worse, shown after" in str(result)
+    assert result.to_dict()["type"] == "relfit.MonitorResult"
+
+
+def test_one_item_at_a_time_over_several_runs(path, losses):
+    for k in range(30):
+        with Monitor(NAMES, path=path) as monitor:
+            monitor.update({name: losses[k, j] for j, name in enumerate(NAMES)}, items=f"i{k}")
+    with Monitor.open(path) as monitor, filled(":memory:", losses[:30]) as whole:
+        np.testing.assert_allclose(monitor.result().log_evalue, whole.result().log_evalue)
+        assert monitor.result().items == 30
+
+
+def test_an_item_counted_twice_is_refused_and_nothing_is_counted(path, losses):
+    with filled(path, losses) as monitor:
+        before = monitor.result().to_json()
+        with pytest.raises(relfit.InputError, match=r"'i7' was counted before, as item 8; nothing of this call"):
+            monitor.update(columns(losses[:2]), items=["new", "i7"])
+        with pytest.raises(relfit.InputError, match="got 'x' twice"):
+            monitor.update(columns(losses[:2]), items=["x", "x"])
+        assert monitor.result().to_json() == before
+        monitor.update(columns(losses[:1]), items=["new"])
+        assert monitor.result().items == 401
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"names": ("a", "b")}, r"names was \['a', 'b', 'c'\], is \['a', 'b'\]"),
+        ({"bounds": (0, 2)}, r"bounds was \[0.0, 1.0\], is \[0.0, 2.0\]"),
+        ({"alpha": 0.01, "outside": "clip"}, r"alpha was 0.05, is 0.01; outside was 'refuse', is 'clip'"),
+        ({"higher_is_better": True}, "higher_is_better was False, is True"),
+        ({"bets": (0.5,)}, "bets was"),
+    ],
+)
+def test_a_file_of_another_configuration_is_refused_with_what_differs(path, losses, changed, said):
+    filled(path, losses).close()
+    with pytest.raises(relfit.InputError, match=said):
+        Monitor(**{"names": NAMES, "path": path, **changed})
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m: m.update({"z": [0.1]}, items=["x"]), "losses: expected models of this monitor"),
+        (lambda m: m.update({"a": [1.5]}, items=["x"]), "expected numbers from 0 to 1, got 1.5"),
+        (lambda m: m.update({"a": [math.inf]}, items=["x"]), "expected 1 finite numbers"),
+        (lambda m: m.update({"a": [0.1, 0.2]}, items=["x"]), r"got shape \(2,\)"),
+        (lambda m: m.update({"a": ["text"]}, items=["x"]), "finite numbers"),
+        (lambda m: m.update({}, items=["x"]), "expected a mapping"),
+        (lambda m: m.update({"a": []}, items=[]), "expected at least one"),
+        (lambda m: m.update({"a": [0.1]}, items=[0.5]), "text or whole numbers"),
+        (lambda m: m.update({"a": [0.1]}, items=None), "expected the key of each item"),
+        (lambda m: m.update({"a": [0.1]}, items=["\ud83d"]), "text or whole numbers"),
+    ],
+)
+def test_refusals(call, said):
+    with Monitor(NAMES, path=":memory:") as monitor:
+        with pytest.raises(relfit.InputError, match=said):
+            call(monitor)
+        assert monitor.result().items == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"names": ["a"]},
+        {"names": "ab"},
+        {"names": ["a", "a"]},
+        {"bounds": (1, 0)},
+        {"bounds": (0, math.nan)},
+        {"bounds": 3},
+        {"alpha": 0},
+        {"outside": "drop"},
+        {"bets": (1.0,)},
+        {"bets": ()},
+        {"higher_is_better": "yes"},
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_a_file_is_made(path, options):
+    with pytest.raises(relfit.InputError, match=f"^{next(iter(options))}: "):
+        Monitor(**{"names": NAMES, "path": path, **options})
+    assert not path.exists()
+
+
+def test_missing_models_touch_no_pair_of_theirs(losses):
+    with filled(":memory:", losses[:100]) as monitor:
+        before = monitor.result()
+        monitor.update({"a": losses[100:, 0], "b": losses[100:, 1]}, items=range(300))
+        after = monitor.result()
+    assert after.common[0, 1] == 400
+    assert after.common[0, 2] == after.common[2, 2] == 100
+    assert after.log_pair_evalue[2, 0] == before.log_pair_evalue[2, 0]
+    assert after.log_pair_evalue[1, 0] != before.log_pair_evalue[1, 0]
+
+
+def test_scores_are_losses_turned_round(losses):
+    with filled(":memory:", losses) as down, filled(":memory:", 1.0 - losses, higher_is_better=True) as up:
+        a, b = down.result(), up.result()
+    np.testing.assert_allclose(a.log_evalue, b.log_evalue)
+    np.testing.assert_allclose(b.mean, 1.0 - a.mean)
+    assert a.best == b.best
+
+
+def test_bounds_are_units(losses):
+    with filled(":memory:", losses) as one, filled(":memory:", 10.0 * losses - 4.0, bounds=(-4, 6)) as ten:
+        a, b = one.result(), ten.result()
+    np.testing.assert_allclose(a.log_evalue, b.log_evalue)
+    np.testing.assert_allclose(b.lower, 10.0 * a.lower)
+    np.testing.assert_allclose(b.mean, 10.0 * a.mean - 4.0)
+
+
+def test_clipping_is_counted_and_said(losses):
+    high = losses.copy()
+    high[:7, 2] = 50.0
+    with filled(":memory:", high, outside="clip") as monitor:
+        result = monitor.result()
+    assert result.clipped == 7
+    assert "moved to the nearer bound (7 of 1200)" in str(result)
+
+
+def test_ranks_need_no_bounds(losses):
+    wild = np.exp(30.0 * losses + np.random.default_rng(1).normal(size=losses.shape))
+    with filled(":memory:", wild, outside="ranks") as monitor:
+        result = monitor.result()
+    assert result.confidence_set == ("a", "b")
+    assert result.mean.sum() == pytest.approx(1.5)
+    assert "ranks within each item" in str(result)
+
+
+def test_rounds_ask_only_the_models_that_can_be_the_best(path, losses):
+    with Monitor(NAMES, path=path) as monitor:
+        for item, names in monitor.rounds(range(400)):
+            monitor.update({name: losses[item, NAMES.index(name)] for name in names}, items=item)
+            if item == 150:
+                break
+        asked = monitor.result()
+        assert asked.scored[2] == asked.out_after[2] < 151
+        assert asked.saved == 151 - asked.out_after[2]
+        # Started again, it goes on behind the items that are there.
+        assert next(iter(monitor.rounds(range(400)))) == (151, ("a", "b"))
+
+
+def test_history_ends_with_the_answer(path, losses):
+    with filled(path, losses) as monitor:
+        history = monitor.history(50)
+        assert [result.items for result in history] == list(range(8, 401, 8))
+        np.testing.assert_allclose(history[-1].log_evalue, monitor.result().log_evalue)
+        assert history[-1].out_after == monitor.result().out_after
+
+
+def test_losses_changed_in_the_file_are_noticed(path, losses):
+    with filled(path, losses) as monitor:
+        monitor._file.connection.execute("UPDATE items SET losses = ? WHERE number = 9", (np.ones(3).tobytes(),))
+        with pytest.raises(relfit.InputError, match="its losses do not give its figures"):
+            monitor.history()
+
+
+def test_every_model_can_be_out_where_the_better_one_changes():
+    turns = np.repeat([[0.0, 0.6], [0.6, 0.0]], [60, 200], axis=0)
+    with Monitor(["a", "b"], path=":memory:") as monitor:
+        monitor.update({"a": turns[:, 0], "b": turns[:, 1]}, items=range(260))
+        result = monitor.result()
+        assert result.confidence_set == ()
+        assert "every model has been worse than another one" in str(result)
+        assert list(monitor.rounds(range(300))) == []
+
+
+def test_nothing_yet(path):
+    with Monitor(["a", "b"], path=path) as monitor:
+        assert "After 0 items no model is shown to be worse than another." in str(monitor.result())
+        assert monitor.result().lower[0, 1] == -1.0
+        with pytest.raises(relfit.InputError, match="has counted items"):
+            monitor.report(path.with_suffix(".html"))
+    # Settings without items bind nobody.
+    Monitor(["a", "b"], alpha=0.01, path=path).close()
+
+
+def test_two_writers(path, losses):
+    """Two threads with a monitor each add one item at a time; every item is there once."""
+
+    def work(start):
+        with Monitor(NAMES, path=path) as monitor:
+            for k in range(start, 60, 2):
+                monitor.update({name: losses[k, j] for j, name in enumerate(NAMES)}, items=k)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Monitor.open(path) as monitor:
+        assert monitor.result().items == 60
+        np.testing.assert_allclose(monitor.result().mean, losses[:60].mean(axis=0))
+        monitor.history()
+
+
+KILLS = """
+import os, random, signal, sys, time
+import numpy as np
+from relfit.results.monitor import Monitor
+
+path, kills = sys.argv[1], int(sys.argv[2])
+rng, promised = random.Random(0), 0
+for kill in range(kills):
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        with Monitor(["a", "b"], path=path) as monitor:
+            start = monitor.result().items
+            for k in range(start, start + 100000, 3):
+                monitor.update({"a": [k % 7 / 7] * 3, "b": [k % 5 / 5] * 3}, items=range(k, k + 3))
+                os.write(tell, b".")
+        os._exit(0)
+    os.close(tell)
+    os.read(told, 1)
+    time.sleep(rng.uniform(0.0, 0.02))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    promised += 3
+    while more := os.read(told, 4096):
+        promised += 3 * len(more)
+    os.close(told)
+    with Monitor.open(path) as monitor:
+        items = monitor.result().items
+        # What was promised is there; what was being written when the process died may be.
+        assert promised <= items <= promised + 3, (kill, promised, items)
+        promised = items
+with Monitor.open(path) as monitor:
+    monitor.history()
+    keys = [int(row[0]) for row in monitor._file.connection.execute("SELECT item FROM items ORDER BY number")]
+    assert keys == list(range(items)), "an item is lost, or there twice"
+print(kills, items)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_a_hundred_kills(path):
+    done = subprocess.run([sys.executable, "-c", KILLS, str(path), "100"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("100 ")
+
+
+def test_damaged_files_are_refused_in_one_line_or_change_nothing(path, losses, tmp_path):
+    """Bytes changed, removed or cut off at random: the answer is the same, or there is none."""
+    with filled(path, losses) as monitor:
+        before = monitor.result()
+    good, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
+    broken, lines = tmp_path / "broken.sqlite", set()
+    for k in range(150):
+        data = bytearray(good)
+        if k % 3 == 0:
+            data = data[: rng.integers(0, len(data))]
+        else:
+            for at in rng.integers(0, len(data), rng.integers(1, 30)):
+                data[at] = rng.integers(0, 256)
+        for old in tmp_path.glob("broken.sqlite*"):
+            old.unlink()
+        broken.write_bytes(data)
+        try:
+            with Monitor.open(broken) as monitor:
+                after = monitor.result()
+        except relfit.InputError as error:
+            refused += 1
+            lines |= {str(error)}
+        else:
+            np.testing.assert_array_equal(after.log_evalue, before.log_evalue)
+            assert (after.names, after.out_after) == (before.names, before.out_after)
+    assert refused > 50
+    assert not any("\n" in line for line in lines)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"SQLite format 3\0" + bytes(100)])
+def test_other_files_are_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(relfit.InputError, match="path: ") as caught:
+        Monitor.open(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_not_made(path):
+    with pytest.raises(relfit.InputError, match="does not exist"):
+        Monitor.open(path)
+    assert not Path(path).exists()

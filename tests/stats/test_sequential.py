@@ -1,0 +1,185 @@
+"""Evidence that may be looked at after every item, against products written out by hand."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relfit.stats.sequential import (
+    BETS,
+    CHUNK,
+    advance,
+    closed,
+    log_e_models,
+    log_e_pairs,
+    lower_limits,
+    no_evidence,
+    ranks,
+)
+
+ALPHA = 0.05
+
+
+def evidence_of(losses, bets=BETS, alpha=ALPHA):
+    losses = np.asarray(losses, dtype=float)
+    return advance(no_evidence(losses.shape[-1], len(bets), losses.shape[1:-1]), losses, bets, alpha)
+
+
+def by_hand(losses, bets, alpha):
+    """Plain loops: the e-values of all models after every item, from products, and who is out after how many items."""
+    l, out, peaks = losses.shape[1], {}, np.zeros(losses.shape[1])
+    product = {(i, j, bet): 1.0 for i in range(l) for j in range(l) if i != j for bet in bets}
+    for number, row in enumerate(losses, 1):
+        for i, j, bet in product:
+            if not math.isnan(row[i] - row[j]):
+                product[i, j, bet] *= 1.0 + bet * (row[i] - row[j])
+        single = [
+            np.mean([np.mean([product[i, j, bet] for bet in bets]) for j in range(l) if j != i]) for i in range(l)
+        ]
+        stars = subset_means(single)
+        peaks = np.maximum(peaks, stars)
+        for i in range(l):
+            if stars[i] >= 1.0 / alpha:
+                out.setdefault(i, number)
+    return np.array(stars), peaks, [out.get(i, 0) for i in range(l)]
+
+
+def subset_means(e):
+    """For each model the smallest mean over all sets that hold it."""
+    everyone = range(len(e))
+    sets = [s for size in range(1, len(e) + 1) for s in combinations(everyone, size)]
+    return [min(np.mean([e[k] for k in s]) for s in sets if i in s) for i in everyone]
+
+
+def test_one_bet_by_hand():
+    """Bet 1/2 on 0.4, 0.4, −0.2: 1.2 · 1.2 · 0.9 = 1.296, and for the other model 0.8 · 0.8 · 1.1 = 0.704."""
+    found = evidence_of([[0.4, 0.0], [0.9, 0.5], [0.0, 0.2]], bets=(0.5,))
+    assert np.exp(log_e_pairs(found, (0.5,)))[[0, 1], [1, 0]] == pytest.approx([1.296, 0.704], rel=1e-12)
+    # The smaller one stands alone, the larger one may be averaged with it: (1.296 + 0.704)/2 = 1.
+    assert np.exp(log_e_models(found, (0.5,))) == pytest.approx([1.0, 0.704], rel=1e-12)
+    # After two items 1.44 and 0.64 had the mean 1.04; after one, 1.2 and 0.8 had the mean 1.
+    assert np.exp(found.peak)[0] == pytest.approx(1.04, rel=1e-12)
+
+
+@pytest.mark.parametrize("models", [2, 3, 5])
+def test_products_in_plain_loops(models):
+    rng = np.random.default_rng(models)
+    losses = rng.random((3 * CHUNK + 7, models)) * np.linspace(1.0, 0.2, models)
+    losses[rng.random(losses.shape) < 0.1] = np.nan
+    found = evidence_of(losses)
+    stars, peaks, out = by_hand(losses, BETS, ALPHA)
+    np.testing.assert_allclose(np.exp(log_e_models(found, BETS)), stars, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(found.peak), peaks, rtol=1e-9)
+    assert found.out.tolist() == out
+    assert max(out) > 0
+
+
+def test_the_peer_on_the_same_bets(monkeypatch):
+    """confseq's betting martingale, for losses moved from [−1, 1] to [0, 1]: bets of twice the size."""
+    # confseq 0.0.11 asks for a name that NumPy 2 dropped.
+    monkeypatch.setattr(np, "float_", np.float64, raising=False)
+    betting = pytest.importorskip("confseq.betting")
+    rng = np.random.default_rng(0)
+    losses = rng.random((200, 2)) * [1.0, 0.8]
+    x = (losses[:, 0] - losses[:, 1] + 1.0) / 2.0
+    for shift in (0.0, 0.1, -0.2):
+        martingales = [
+            betting.betting_mart(
+                x,
+                (1.0 + shift) / 2.0,
+                lambdas_fn_positive=lambda x, m, bet=2.0 * bet / (1.0 + bet * shift): np.full(len(x), bet),
+                theta=1.0,
+                trunc_scale=1.0,
+            )[-1]
+            for bet in BETS
+        ]
+        ours = log_e_pairs(evidence_of(losses), BETS, shift)[0, 1]
+        assert math.exp(ours) == pytest.approx(np.mean(martingales), rel=1e-9)
+
+
+@given(st.lists(st.floats(-20.0, 20.0), min_size=1, max_size=7))
+def test_the_closure_is_the_smallest_mean_of_all_sets(logs):
+    found = np.exp(closed(np.array(logs)))
+    np.testing.assert_allclose(found, subset_means(np.exp(logs)), rtol=1e-10)
+
+
+def test_the_closure_of_huge_and_tiny_evidence():
+    found = closed(np.array([-1e5, 1e5, 3.0]))
+    assert np.isfinite(found).all()
+    assert found[1] > 500.0
+    assert found[0] < -500.0
+
+
+@pytest.mark.parametrize("cuts", [[1, 2, 3], [CHUNK], [100, 101], []])
+def test_how_many_items_are_given_at_once_does_not_matter(cuts):
+    losses = np.random.default_rng(0).random((200, 3)) * [1.0, 0.7, 0.9]
+    whole, part = evidence_of(losses), no_evidence(3, len(BETS))
+    for piece in np.split(losses, cuts):
+        part = advance(part, piece, BETS, ALPHA)
+    for name in ("wealth", "counts", "totals", "sums", "peak"):
+        np.testing.assert_allclose(getattr(part, name), getattr(whole, name), rtol=1e-11, atol=1e-11)
+    assert (part.out == whole.out).all()
+    assert part.items == whole.items == 200
+
+
+def test_repetitions_are_separate():
+    losses = np.random.default_rng(0).random((150, 4, 3))
+    together = evidence_of(losses)
+    for k in range(4):
+        alone = evidence_of(losses[:, k])
+        np.testing.assert_allclose(together.wealth[:, k], alone.wealth, rtol=1e-12)
+        np.testing.assert_allclose(together.peak[k], alone.peak, rtol=1e-12)
+        assert (together.out[k] == alone.out).all()
+
+
+def test_limits_of_a_constant_difference():
+    """One bet λ, n items that differ by d: ((1 + λd)/(1 + λm))ⁿ = 1/α at m = ((1 + λd) α^(1/n) − 1)/λ."""
+    n, bet, d = 300, 0.5, 0.25
+    found = evidence_of(np.tile([0.25, 0.0], (n, 1)), bets=(bet,))
+    expected = ((1.0 + bet * d) * ALPHA ** (1.0 / n) - 1.0) / bet
+    limits = lower_limits(found, (bet,), ALPHA)
+    assert limits[0, 1] == pytest.approx(expected, abs=1e-12)
+    assert limits[1, 0] == pytest.approx(((1.0 - bet * d) * ALPHA ** (1.0 / n) - 1.0) / bet, abs=1e-12)
+
+
+def test_limits_before_the_first_item_are_the_bounds():
+    assert (lower_limits(no_evidence(3, 12), BETS, ALPHA) == -1.0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 5), st.integers(0, 10**6), st.floats(0.0, 0.6))
+def test_limits_and_evidence_never_contradict_each_other(models, seed, gap):
+    """A limit above 0, for all pairs at once, means that the evidence against the model has reached 1/α."""
+    losses = np.random.default_rng(seed).random((120, models)) * (1.0 - gap * np.arange(models) / models)
+    found = evidence_of(losses)
+    above = (lower_limits(found, BETS, ALPHA / (models * (models - 1))) > 0.0).any(axis=1)
+    assert (log_e_models(found, BETS)[above] >= math.log(1.0 / ALPHA) - 1e-9).all()
+    assert (found.out[above] > 0.0).all()
+
+
+def test_what_is_no_worse_on_average_has_no_evidence_against_it():
+    """Better for 500 items, then worse by as much: Π(1 − 0.01λ²)^500 is below 1 for every bet."""
+    first = np.r_[np.zeros(500), np.full(500, 0.1)]
+    found = evidence_of(np.column_stack([first, first[::-1]]))
+    pairs = log_e_pairs(found, BETS)
+    assert pairs[0, 1] < 0.0
+    assert found.peak[0] <= 0.0
+    assert found.out[1] > 0.0  # it was worse on average then
+
+
+def test_optional_stopping_keeps_the_level():
+    """Three ties, a look after each of 400 items, 1000 runs: ever out in at most α of them + 3 s.e."""
+    losses = (np.random.default_rng(0).random((400, 1000, 3)) < 0.3).astype(float)
+    rate = (evidence_of(losses).out > 0.0).any(axis=1).mean()
+    assert rate <= ALPHA + 3.0 * math.sqrt(ALPHA * (1.0 - ALPHA) / 1000)
+    assert rate > 0.0
+
+
+def test_ranks_are_those_of_scipy():
+    from scipy.stats import rankdata
+
+    losses = np.random.default_rng(0).integers(0, 4, (50, 5)).astype(float)
+    np.testing.assert_allclose(ranks(losses), (rankdata(losses, axis=1) - 1.0) / 4.0)
