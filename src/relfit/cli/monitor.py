@@ -77,7 +77,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
     Each FILE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a row for each item and a column for each model. If
     one of them is refused, nothing is counted.
     """
-    check_outputs({"--json": params["json_path"], "--html": params["html_path"]}, [*files, state])
+    check_outputs({"--state": state, "--json": params["json_path"], "--html": params["html_path"]})
     tables = [item_scores(file, params["item"], params["model"], params["score"]) for file in files]
     found = list(dict.fromkeys(name for _, scores in tables for name in scores))
     keys = [key for items, _ in tables for key in items]
@@ -98,7 +98,7 @@ def add_command(files: Sequence[str], state: str, **params: Any) -> int:
 @GATE
 def status_command(state: str, **params: Any) -> int:
     """Say which models can be the best, after the items so far."""
-    check_outputs({"--json": params["json_path"]}, [state])
+    check_outputs({"--state": state, "--json": params["json_path"]})
     with Monitor.open(state) as monitor:
         return finish(monitor, {**params, "html_path": None})
 
@@ -111,7 +111,7 @@ def status_command(state: str, **params: Any) -> int:
 @GATE
 def report_command(state: str, **params: Any) -> int:
     """Write a page with the evidence and the confidence sequences over time, after a check of all items."""
-    check_outputs({"--html": params["html_path"]}, [state])
+    check_outputs({"--state": state, "--html": params["html_path"]})
     with Monitor.open(state) as monitor:
         return finish(monitor, {**params, "json_path": None})
 

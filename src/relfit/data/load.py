@@ -347,7 +347,7 @@ def _checked(
     reference = samples[None] if target is None else np.empty((0, dim))
     digests = {name: print_.digest for name, print_ in prints.items()}
     atoms = target is None and prints[None].atoms
-    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms, encoding)
+    return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms, encoding=encoding)
 
 
 def is_rows(value: Any) -> bool:

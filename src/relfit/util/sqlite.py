@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from relfit.util.errors import InputError
+from relfit.util.files import note_read
 
 # Seconds to wait for another process: to finish its transaction in a shared file, to close an exclusive one.
 BUSY_SECONDS, EXCLUSIVE_SECONDS = 60.0, 1.0
@@ -58,6 +59,7 @@ class Database:
         except BaseException:
             self.connection.close()
             raise
+        note_read(self.path)
 
     def __enter__(self) -> Self:
         return self
