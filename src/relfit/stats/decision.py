@@ -238,7 +238,10 @@ class Differences:
         points = np.broadcast_to(np.reshape(critical, (-1, 1)), self.gap.shape).copy()
         few = np.isfinite(self.freedom)
         points[few] = -stdtrit(self.freedom[few], ndtr(-points[few]))
-        return np.asarray(reach(points, self.skewness) * self.error)
+        # At a level of 1 the points are infinite, and a difference without variance is still known.
+        return np.asarray(
+            np.multiply(reach(points, self.skewness), self.error, out=np.zeros_like(points), where=self.varies)
+        )
 
 
 def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
