@@ -29,6 +29,10 @@ WRONG = {
     "cut, 30% set to one level": ("cut", "one level", 0.3),
     "clarity, 30% drawn from all levels": ("clarity", "any level", 0.3),
     "clarity, 30% set to a new level": ("clarity", "new level", 0.3),
+    "depth, 40% missing": ("depth", "missing", 0.4),
+    "color, 50% set to one level": ("color", "one level", 0.5),
+    "cut, drawn from all levels": ("cut", "any level", 1.0),
+    "clarity, 50% set to a new level": ("clarity", "new level", 0.5),
 }
 
 

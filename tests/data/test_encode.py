@@ -461,12 +461,12 @@ def test_out_of_core_numbers_are_scaled_as_in_memory_and_categories_are_refused(
     for scale in ("auto", "robust"):
         whole, parts = (
             relfit.compare(numeric[0], numeric[1:], scale=scale, rng=0, compute=relfit.Compute(memory=memory))
-            for memory in (None, "1GB")
+            for memory in (None, "8GB")
         )
         np.testing.assert_allclose(parts.discrepancy, whole.discrepancy, rtol=1e-9)
         assert [c.scale for c in parts.encoding.columns] == pytest.approx([c.scale for c in whole.encoding.columns])
         assert "2 columns standardised" in str(parts)
-    assert main(["compare", *FILES, "--memory", "1GB"]) == 2
+    assert main(["compare", *FILES, "--memory", "8GB"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "data.csv: expected numbers, got" in line
     assert "column 'cut'" in line

@@ -39,7 +39,7 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 1024
 _CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
 _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
 # Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
