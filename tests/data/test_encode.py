@@ -547,4 +547,5 @@ def test_densities_keep_the_names_of_the_columns(tmp_path):
     assert (result.encoding.names, result.encoding.scale) == (("height", "pulse"), "none")
     result.report(tmp_path / "p.html", (frame, models))
     assert ">height</text>" in (tmp_path / "p.html").read_text()
-    refused(lambda: relfit.compare(frame, models, scale="auto"), "scale: belongs to samples on both sides")
+    whitened = relfit.compare(frame, models, scale="auto", rng=0).encoding
+    assert (whitened.names, whitened.scale) == (("height", "pulse"), "whiten")

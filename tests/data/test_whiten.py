@@ -123,7 +123,8 @@ def test_where_whitening_is_impossible_columns_are_scaled(rows, why):
     encoding, note = density_encoding([rows], "whiten", None)
     assert why in note
     assert encoding.root is None
-    np.testing.assert_allclose(encoding.apply(rows).std(axis=0), 1.0, rtol=0.2)
+    # The median absolute deviation of 90 normal rows has a standard error of 1.17/√90 = 12%.
+    np.testing.assert_allclose(encoding.apply(rows).std(axis=0), 1.0, rtol=4 * 0.123)
 
 
 def test_constant_columns_and_atoms(rng):

@@ -40,18 +40,20 @@ def density_encoding(samples: Sequence[Any], scale: Scale, names: Sequence[str] 
         fitted = fit_rows(pooled, scale, names)
         return replace(fitted, columns=tuple(replace(column, centre=0.0) for column in fitted.columns)), ""
     names = [f"column {k}" for k in range(d)] if names is None else names
-    scales, correlation = spread(pooled)
-    columns = tuple(Column(name, scale=float(s)) for name, s in zip(names, scales, strict=True))
+    scales, root, why = robust(pooled)[1], None, ""
     if d > MOST_COLUMNS:
         why = f"{d} columns are too many to be whitened"
     elif len(pooled) < ROWS_PER_COLUMN * d:
         why = f"{len(pooled)} rows are too few to whiten {d} columns"
-    elif np.linalg.eigvalsh(correlation)[0] < _SINGULAR:
-        why = "some columns are combinations of others, so that they cannot be whitened"
     else:
-        root = np.linalg.cholesky(correlation)
-        return Encoding("whiten", columns, root=tuple(map(tuple, root.tolist()))), ""
-    return Encoding("whiten", columns), f"{why}; each column was divided by its own spread instead"
+        scales, correlation = spread(pooled)
+        if np.linalg.eigvalsh(correlation)[0] < _SINGULAR:
+            why = "some columns are combinations of others, so that they cannot be whitened"
+        else:
+            root = tuple(map(tuple, np.linalg.cholesky(correlation).tolist()))
+    columns = tuple(Column(name, scale=float(s)) for name, s in zip(names, scales, strict=True))
+    note = f"{why}; each column was divided by its own spread instead" if why else ""
+    return Encoding("whiten", columns, root=root), note
 
 
 def spread(rows: Array) -> tuple[Array, Array]:
