@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 
+from relfit.util.streams import complain
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import IO, Any
+    from typing import Any
 
 # What ends a command early: Ctrl-C, a cancelled job, a closed terminal.
 _SIGNALS: dict[str, Any] = {"SIGINT": signal.default_int_handler, "SIGTERM": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
@@ -76,21 +78,3 @@ def _ended(number: int) -> int:
     """Say that a signal ended the command; the exit status that shells give it."""
     complain("relfit: interrupted" if number == signal.SIGINT else f"relfit: ended by {signal.Signals(number).name}")
     return 128 + number
-
-
-def complain(line: str) -> None:
-    """Print to standard error, if anybody listens."""
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        to_nowhere(sys.stderr)
-
-
-def to_nowhere(stream: IO[str]) -> None:
-    """Let a stream that cannot be written lead nowhere: Python would report it a second time when it exits."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
-    except OSError:
-        return

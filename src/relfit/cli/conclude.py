@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from relfit.cli import complain
 from relfit.cli.outputs import say, say_written, shell_command, typed_command, write_json
 from relfit.cli.sections import opt, section
 from relfit.results.comparison import Comparison
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
+from relfit.util.streams import complain
 from relfit.util.text import listed
 
 DONE, GATE_FAILED = 0, 1

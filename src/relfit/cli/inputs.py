@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.cli import complain
 from relfit.cli.outputs import valid_text
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
 from relfit.data.files.base import NoSuchColumn
@@ -25,6 +24,7 @@ from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
 from relfit.util.random import stream
+from relfit.util.streams import complain
 from relfit.util.text import listed, quoted
 
 # Before work that takes longer than this, in seconds, the sizes of the inputs are printed.
