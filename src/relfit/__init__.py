@@ -60,8 +60,6 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from relfit.api import (
         NoisedComparison,
         compare,
@@ -165,7 +163,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'relfit' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

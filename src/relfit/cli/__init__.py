@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from relfit.cli.streams import complain
+from relfit.util.streams import complain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

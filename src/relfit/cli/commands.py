@@ -14,10 +14,10 @@ from typing import cast
 
 import click
 
-from relfit.cli.streams import complain
 from relfit.util import __version__
 from relfit.util.errors import RelfitError
 from relfit.util.files import forget_read
+from relfit.util.streams import complain
 from relfit.util.text import visible
 
 DONE, BAD_INPUT = 0, 2

@@ -12,6 +12,7 @@ from relfit.results.comparison import Comparison
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
+from relfit.util.streams import complain
 from relfit.util.text import listed
 
 DONE, GATE_FAILED = 0, 1

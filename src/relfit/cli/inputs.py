@@ -27,6 +27,7 @@ from relfit.estimators.cost import band_seconds, complete_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
 from relfit.util.random import stream
+from relfit.util.streams import complain
 from relfit.util.text import listed, quoted
 
 # Before work that takes longer than this, in seconds, the sizes of the inputs are printed.

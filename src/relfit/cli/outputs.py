@@ -14,10 +14,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from relfit.cli.streams import to_nowhere
 from relfit.data.files import split_key
 from relfit.util.errors import InputError
 from relfit.util.files import note_read, was_read, write_text_atomic
+from relfit.util.streams import to_nowhere
 from relfit.util.text import visible
 
 

@@ -12,10 +12,10 @@ from multiprocessing import active_children, get_context
 from typing import Any
 from urllib.parse import urlsplit
 
-from relfit.cli.streams import complain
 from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
+from relfit.util.streams import complain
 from relfit.util.workers import start_worker
 
 # Pairs of short rows that take about as long as the start of a process.

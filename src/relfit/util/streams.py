@@ -1,4 +1,4 @@
-"""Standard output and error that nobody reads any more."""
+"""Standard streams that nobody may be reading. Imports next to nothing: the command line needs it first of all."""
 
 from __future__ import annotations
 
