@@ -12,6 +12,7 @@ import math
 import os
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -399,13 +400,11 @@ class Monitor:
         ).fetchone()
         if row is None or row[3] != self._digest(*row[:3]) or row[0] != (row[4] or 0):
             raise ValueError("its figures do not fit its items")
-        empty, place, numbers = no_evidence(len(self.names), len(self.bets)), 0, np.frombuffer(row[2])
-        arrays = {}
-        for name in _ARRAYS:
-            shape = getattr(empty, name).shape
-            arrays[name] = numbers[place : place + math.prod(shape)].reshape(shape)
-            place += math.prod(shape)
-        return replace(empty, items=row[0], **arrays), row[1], numbers[place:].reshape(len(self.names))
+        empty = no_evidence(len(self.names), len(self.bets))
+        shapes = [getattr(empty, name).shape for name in _ARRAYS]
+        *parts, times = np.split(np.frombuffer(row[2]), np.cumsum([math.prod(shape) for shape in shapes]))
+        arrays = {name: part.reshape(shape) for name, part, shape in zip(_ARRAYS, parts, shapes, strict=True)}
+        return replace(empty, items=row[0], **arrays), row[1], times
 
     def _digest(self, items: int, clipped: int, arrays: bytes) -> str:
         head = json.dumps([self.settings(), items, clipped])
@@ -464,9 +463,8 @@ def _keys(items: Any) -> list[str]:
         keys.append(as_text(cell))
     if not keys:
         raise InputError("items: expected at least one, got none")
-    if len(set(keys)) < len(keys):
-        seen: set[str] = set()
-        twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    twice, times = Counter(keys).most_common(1)[0]
+    if times > 1:
         raise InputError(f"items: expected each item once, got {twice!r:.80} twice; nothing of this call was counted")
     return keys
 
