@@ -1,4 +1,4 @@
-"""The command line. Nothing large is imported before `main` runs, so that an interrupt at any time is one quiet line."""
+"""The command line. Nothing large is imported before `main` runs, so that any interrupt is one quiet line."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from relfit.cli.outputs import say, say_written, shell_command, typed_command, write_json
 from relfit.cli.sections import opt, section
-from relfit.cli.streams import complain
 from relfit.results.comparison import Comparison
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError

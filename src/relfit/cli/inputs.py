@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.cli.outputs import valid_text
-from relfit.cli.streams import complain
 from relfit.data.encode import Encode
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
 from relfit.data.files.base import NoSuchColumn, parse_columns
