@@ -376,6 +376,7 @@ def write(docs, results):
         found=table(found_rows, results["found"]),
         unlike=table(unlike_rows, results["unlike"]),
         covered=table(cover_rows, results["covered"]),
+        known=table(known_rows, results["known"]),
     )
     return all(row["level"] == "kept" for setting, trials in results["ties"] for row in tie_rows(setting, trials))
 
