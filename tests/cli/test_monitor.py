@@ -119,9 +119,23 @@ def test_evals_one_after_the_other(tmp_path, capsys):
     assert (status, err) == (0, "")
     stored = json.loads(result.read_text())
     used = int(sum(stored["scored"]))
-    assert f"{used} of 150 scores were needed; {1 - used / 150:.0%} would have been saved." in out
     assert used < 150
+    assert f"Note: {150 - used} of 150 scores ({1 - used / 150:.0%}) were not needed" in out
     assert "The evidence over time" in page.read_text()
+
+
+def test_evals_end_when_one_model_is_left(tmp_path, capsys):
+    """Every bet wins at every item: the bad model is out once mean_k ((1 + λ_k)ⁿ + (1 − λ_k)ⁿ)/2 reaches 20."""
+    for model, score in (("good", 1.0), ("bad", 0.0)):
+        lines = [{"doc_id": k, "filter": "none", "metrics": ["acc"], "acc": score} for k in range(100)]
+        path = tmp_path / model / "samples_t_2026-01-02T03-04-05.jsonl"
+        path.parent.mkdir()
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    status, out, _ = run(capsys, "evals", str(tmp_path), "--sequential", "--gate", "bad")
+    assert status == 1
+    bets = 0.9 * 0.5 ** np.arange(12)
+    items = next(n for n in range(20) if ((1.0 + bets) ** n + (1.0 - bets) ** n).mean() / 2.0 >= 20.0)
+    assert f"One model is left after {items} of 100 items: {2 * items} of 200 scores were needed" in out
 
 
 @pytest.mark.parametrize("options", [["--junit", "x.xml"], ["--margin", "0.1"], ["--show", "ranks"]])

@@ -1,6 +1,7 @@
 """The monitor's file: nothing lost, nothing counted twice, nothing of another monitor, no damage unnoticed."""
 
 import math
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -205,6 +206,21 @@ def test_losses_changed_in_the_file_are_noticed(path, losses):
         monitor._file.connection.execute("UPDATE items SET losses = ? WHERE number = 9", (np.ones(3).tobytes(),))
         with pytest.raises(relfit.InputError, match="its losses do not give its figures"):
             monitor.history()
+
+
+@pytest.mark.parametrize("value", ["text", 10**15, None, 1.5, b"short"])
+def test_figures_of_another_type_are_refused(path, losses, value):
+    with filled(path, losses) as monitor:
+        connection = monitor._file.connection
+        connection.execute("PRAGMA writable_schema = ON")
+        statement = "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'evidence'"
+        connection.execute(statement)
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE evidence SET arrays = ?", (value,))
+    raw.commit()
+    raw.close()
+    with pytest.raises(relfit.InputError, match="is damaged"):
+        Monitor.open(path)
 
 
 def test_every_model_can_be_out_where_the_better_one_changes():

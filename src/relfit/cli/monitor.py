@@ -125,15 +125,18 @@ def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monito
     return Monitor(path=state, **{**held, **given})
 
 
-def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str]:
-    """The scores of logs in random order, each model until it is out, and a sentence on the scores that it took."""
+def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str | None]:
+    """The scores of logs in random order, each model until it is out, and a sentence if one was left before the end."""
     keys, scores = evals.matrix()
     monitor = Monitor(evals.models, path=":memory:", higher_is_better=evals.higher_is_better, **given)
     for k, names in monitor.rounds(np.random.default_rng(seed).permutation(len(keys)).tolist()):
         row = dict(zip(evals.models, scores[k].tolist(), strict=True))
         monitor.update({name: row[name] for name in names}, items=k)
-    used, total = int(monitor.result().scored.sum()), int((~np.isnan(scores)).sum())
-    return monitor, f"{used} of {total} scores were needed; {1.0 - used / total:.0%} would have been saved."
+    items, used, total = monitor.result().items, int(monitor.result().scored.sum()), int((~np.isnan(scores)).sum())
+    if items == len(keys):
+        return monitor, None
+    needed = f"{used} of {total} scores were needed, and {1.0 - used / total:.0%} would have been saved"
+    return monitor, f"One model is left after {items} of {len(keys)} items: {needed}."
 
 
 def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None) -> int:

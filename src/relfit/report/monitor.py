@@ -47,29 +47,11 @@ def table(result: MonitorResult) -> Table:
     cells = []
     for row, name in zip(rows, short_names([row["name"] for row in rows]), strict=True):
         mean, gap = (number(row[key]) if math.isfinite(row[key]) else "—" for key in ("mean", "difference"))
-        limits = "—" if row["best"] else f"{number(row['lower'])} to {number(row['upper'])}"
-        cells.append(
-            (
-                name,
-                str(row["items"]),
-                mean,
-                "—" if row["best"] else gap,
-                limits,
-                show_evalue(row["evalue"]),
-                verdict(row),
-            )
-        )
+        beside = ("—", "—") if row["best"] else (gap, f"{number(row['lower'])} to {number(row['upper'])}")
+        cells.append((name, str(row["items"]), mean, *beside, show_evalue(row["evalue"]), verdict(row)))
     kinds = tuple("worse" if row["worse"] else "best" if row["best"] else "open" for row in rows)
-    titles = (
-        "model",
-        "items",
-        "mean rank" if result.outside == "ranks" else "mean",
-        "worse by",
-        level,
-        "e-value",
-        "verdict",
-    )
-    return Table(titles, tuple(cells), kinds)
+    mean = "mean rank" if result.outside == "ranks" else "mean"
+    return Table(("model", "items", mean, "worse by", level, "e-value", "verdict"), tuple(cells), kinds)
 
 
 def show_evalue(e: float) -> str:
@@ -99,23 +81,14 @@ def summary(result: MonitorResult) -> str:
 
 def notes(result: MonitorResult) -> list[str]:
     """What was done to the losses, and what was saved."""
-    low, high = result.bounds
-    said = []
-    if result.outside == "clip":
-        said.append(
-            f"losses outside {low:g} to {high:g} were moved to the nearer bound ({result.clipped} of "
-            f"{int(result.scored.sum())}): means and differences are of the clipped losses"
-        )
-    if result.outside == "ranks":
-        said.append(
-            "losses were replaced by their ranks within each item, from 0 for the best model to 1 for the worst"
-        )
-    if result.saved:
-        total = len(result.names) * result.items
-        said.append(
-            f"{result.saved} of {total} scores ({result.saved / total:.0%}) were not needed: their model was out"
-        )
-    return said
+    (low, high), scored, total = result.bounds, int(result.scored.sum()), len(result.names) * result.items
+    moved = f"losses outside {low:g} to {high:g} were moved to the nearer bound ({result.clipped} of {scored})"
+    ranked = "losses were replaced by their ranks within each item, from 0 for the best model to 1 for the worst"
+    said = {"clip": [f"{moved}: means and differences are of the clipped losses"], "ranks": [ranked]}
+    saved = (
+        f"{result.saved} of {total} scores ({result.saved / max(total, 1):.0%}) were not needed: their model was out"
+    )
+    return [*said.get(result.outside, []), *([saved] if result.saved else [])]
 
 
 def gate_answer(result: MonitorResult, name: str, against: str | None = None) -> tuple[bool, str]:
@@ -147,27 +120,24 @@ def monitor_page(history: Sequence[MonitorResult], gate: str | None = None, agai
     result = history[-1]
     cells, rows = table(result), result.rows()
     failed, sentence = (False, None) if gate is None else gate_answer(result, gate, against)
-    return (
-        environment()
-        .get_template("monitor.html.j2")
-        .render(
-            summary=summary(result),
-            header=header(result),
-            gate=sentence,
-            gate_kind="worse" if failed else "best",
-            titles=cells.titles,
-            rows=[(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
-            notes=notes(result),
-            evidence=_evidence(history, [row["name"] for row in rows[:MOST_CURVES]]),
-            bands=[_band(history, row["name"], result.best) for row in rows if not row["best"]][:MOST_BANDS],
-            best=short_names([result.best], LONGEST_LABEL)[0],
-            left_out=max(0, len(rows) - MOST_CURVES),
-            threshold=f"{1.0 / result.alpha:g}",
-            level=f"{100.0 * (1.0 - result.alpha):g}%",
-            alpha=f"{100.0 * result.alpha:g}%",
-            ranks=result.outside == "ranks",
-            bets=", ".join(f"{bet:.3g}" for bet in result.bets),
-        )
+    template = environment().get_template("monitor.html.j2")
+    return template.render(
+        summary=summary(result),
+        header=header(result),
+        gate=sentence,
+        gate_kind="worse" if failed else "best",
+        titles=cells.titles,
+        rows=[(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
+        notes=notes(result),
+        evidence=_evidence(history, [row["name"] for row in rows[:MOST_CURVES]]),
+        bands=[_band(history, row["name"], result.best) for row in rows if not row["best"]][:MOST_BANDS],
+        best=short_names([result.best], LONGEST_LABEL)[0],
+        left_out=max(0, len(rows) - MOST_CURVES),
+        threshold=f"{1.0 / result.alpha:g}",
+        level=f"{100.0 * (1.0 - result.alpha):g}%",
+        alpha=f"{100.0 * result.alpha:g}%",
+        ranks=result.outside == "ranks",
+        bets=", ".join(f"{bet:.3g}" for bet in result.bets),
     )
 
 
