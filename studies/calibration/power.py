@@ -6,7 +6,7 @@ The trials of the levels hold every procedure but two ways of splitting; those a
 from relfit.paper.experiment import relmulti
 from studies.calibration.cases import case
 from studies.calibration.verdicts import NAIVE, by_splitting
-from studies.study import error_rates
+from studies.study import PLAIN, error_rates
 
 SPLITS = {"relmulti 50%": relmulti(0.5), "split 10/90": relmulti(0.1, "none")}
 TESTS = ("relpsi", "carve", "split 10/90", "best-set", "relmulti", "relmulti 50%", "best-set BY", NAIVE)
@@ -30,7 +30,7 @@ def trial(setting, seed):
     """One draw decided by the ways of splitting that the levels leave out."""
     problem = case(setting["problem"])
     reference, models = problem.candidates(setting["measure"], setting["n"], seed)
-    return by_splitting(reference, models, seed, {**problem.options, "estimator": setting["estimator"]}, SPLITS)[0]
+    return by_splitting(reference, models, seed, {**problem.options, "estimator": PLAIN}, SPLITS)[0]
 
 
 def rows(setting, *runs):

@@ -46,7 +46,7 @@ def by_splitting(reference, models, seed, options, splits):
     """
     out = {}
     for name, more in splits.items():
-        result = compare(reference, models, alpha=ALPHA, rng=seed, progress=False, **options, **more)
+        result = compare(reference, models, alpha=ALPHA, rng=seed, progress=False, **{**more, **options})
         out[name] = _declared(result.names, result.pvalue, result.worse)
         options = {**options, "kernel": result.kernel}
     return out, options

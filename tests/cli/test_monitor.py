@@ -70,7 +70,7 @@ def test_what_was_counted_is_refused_and_nothing_changes(days, capsys):
         (["--lower-is-better"], "higher_is_better was True, is False"),
         (["--gate", "other"], "--gate: expected the name of a model"),
         (["--gate-against", "new"], "--gate-against: expected together with --gate"),
-        (["--html", "gate.sqlite"], "it is an input too"),
+        (["--html", "gate.sqlite"], "it is the file for --state too"),
         (["--item", "no"], "item: expected the name of a column"),
         (["--model", "id"], "score: expected the name of a column"),
     ],

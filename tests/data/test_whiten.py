@@ -252,7 +252,7 @@ def test_it_is_the_comparison_of_transformed_rows_and_densities(rng):
         ({"estimator": "incomplete"}, "whiten"),
         ({"dependence": "chain"}, "whiten"),
         ({"test": "relmulti"}, "whiten"),
-        ({"compute": relfit.Compute(memory="1GB")}, "whiten"),
+        ({"compute": relfit.Compute(memory="8GB")}, "whiten"),
     ],
     ids=str,
 )
@@ -274,7 +274,7 @@ def test_scales_that_were_given(rng):
 
 def test_a_budget_of_memory_changes_nothing(rng):
     data = correlated(rng)
-    plain, lazy = (relfit.compare(*data, rng=0, compute=relfit.Compute(memory=m)) for m in (None, "1GB"))
+    plain, lazy = (relfit.compare(*data, rng=0, compute=relfit.Compute(memory=m)) for m in (None, "8GB"))
     np.testing.assert_allclose(plain.discrepancy, lazy.discrepancy, rtol=1e-9)
 
 

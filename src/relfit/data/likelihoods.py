@@ -121,7 +121,7 @@ def unseen_heights(densities: Mapping[str, Density], reference: Array | LazyRows
     >>> models = {f"{w}": gaussian_mixture(np.array([w, 1.0 - w]), means, roots) for w in (0.5, 0.65)}
     >>> x = np.random.default_rng(0).normal(size=(400, 1)) + np.repeat([[-4.0], [4.0]], 200, axis=0)
     >>> unseen_heights(models, x)[0][:75]
-    "KSD does not see how '0.5' and '0.65' differ: where the data are, their log d"
+    "KSD does not see how '0.5' and '0.65' differ: where the data are, their log"
     """
     rows = np.asarray(reference[:: max(1, -(-len(reference) // _ROWS))])
     chosen = {name: density for name, density in densities.items() if density.log_prob is not None}

@@ -254,7 +254,10 @@ def differences(joint: JointEstimate, margin: float = 0.0) -> Differences:
     if third is not None:
         own = np.diag(third)
         cumulant = own[:, None] - own - 3.0 * (third - third.T)
-        skewness = np.divide(cumulant, error**3, out=skewness, where=error > 0.0)
+        # One factor after the other: the cubes of very large errors do not fit into float64.
+        skewness = cumulant
+        for _ in range(3):
+            skewness = np.divide(skewness, error, out=np.zeros_like(gap), where=error > 0.0)
     return Differences(gap - margin, error, certain, same, skewness, _freedom(joint))
 
 
