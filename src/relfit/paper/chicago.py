@@ -28,7 +28,7 @@ from relfit import IMQ, Density, Gaussian, compare, decide, estimate
 from relfit.data.adapters import adapt
 from relfit.paper.data import DataOptions, Log, cache_folder, digest, robberies
 from relfit.paper.drawing import FAINT, INK, draw_bars
-from relfit.paper.experiment import ALPHA, Cell, Check, Experiment, Results, Row, Setting, library, relmulti
+from relfit.paper.experiment import ALPHA, PLAIN, Cell, Check, Experiment, Results, Row, Setting, library, relmulti
 from relfit.paper.table1 import KEYS, beside, mean_of, rejected, verdicts
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -316,7 +316,7 @@ def trial(setting: Setting, seed: int) -> dict[str, Any]:
     densities = {name: study.density(name) for name in lineup}
     points = study.points[rows]
     fixed: dict[str, Any] = {"kernel": KERNELS[setting["kernel"]], "rng": seed, "progress": False}
-    joint = estimate(points, densities, **fixed)
+    joint = estimate(points, densities, estimator=PLAIN, **fixed)
     results = {words: decide(joint, test=test, alpha=ALPHA, rng=seed) for words, test in WHOLE.items()}
     for words, options in SPLITS.items():
         results[f"RelMulti {words}"] = compare(points, densities, alpha=ALPHA, **fixed, **options)

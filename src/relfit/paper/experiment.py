@@ -21,6 +21,8 @@ from relfit.paper.runner import Trial
 from relfit.util.errors import BackendUnavailable, InputError
 
 ALPHA = 0.05
+# The paper's variance, in every test of the reproduction.
+PLAIN = Complete(variance="projection")
 
 T = TypeVar("T")
 Setting = dict[str, Any]
@@ -102,8 +104,7 @@ Results = Sequence[Cell]
 
 def relmulti(select_fraction: float, correction: str = "by") -> dict[str, Any]:
     """The options of `compare` for RelMulti that selects on this fraction of the rows, with the paper's variance."""
-    options = {"test": RelMulti(select_fraction), "correction": correction}
-    return {**options, "estimator": Complete(variance="projection")}
+    return {"test": RelMulti(select_fraction), "correction": correction, "estimator": PLAIN}
 
 
 def verdict(test: str, result: Comparison, k: int) -> Decision:

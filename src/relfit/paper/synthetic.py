@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scipy.spatial.distance import cdist
 from scipy.stats import kstest
 
-from relfit import Complete, Gaussian, MultiScale, compare, compare_pair
+from relfit import Gaussian, MultiScale, compare, compare_pair
 from relfit.paper import experiment, problems
 from relfit.paper.drawing import BLUE, FAINT, INK, LOOKS, RED, add_legend, draw_curve, draw_level, dress, new_figure
 from relfit.paper.experiment import ALPHA, Cell, Check, Decision, Experiment, Point, Results, Row, Setting, curve
@@ -71,8 +71,7 @@ def pair_trial(make: Callable[..., Problem], tests: Tests, setting: Setting, see
     for name, (kind, options) in tests.items():
         more = published if name == PUBLISHED else {}
         first, second = models[kind].values()
-        # The paper's variance.
-        more = {"estimator": Complete(variance="projection"), **options, **more}
+        more = {"estimator": experiment.PLAIN, **options, **more}
         result = compare_pair(reference, first, second, alpha=ALPHA, rng=seed, progress=False, **more)
         verdict = {"pvalue": result.pvalue, "worse": result.worse, "status": list(result.status)}
         decisions.append({"test": name, "model": "P1", **verdict})

@@ -34,7 +34,7 @@ TESTS: dict[str, dict[str, Any]] = {
     "RelPSI": {"test": "relpsi"},
     "RelMulti": experiment.relmulti(0.5, "by"),
     "RelMulti, BH": experiment.relmulti(0.5, "bh"),
-    "best set": {"test": "best-set"},
+    "best set": {"test": "best-set", "estimator": experiment.PLAIN},
     "carving": {"test": "carve"},
 }
 SHOWN = ("RelPSI", "RelMulti", "best set", "carving")
