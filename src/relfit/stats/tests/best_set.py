@@ -31,6 +31,8 @@ from relfit.util.errors import InputError
 from relfit.util.random import make_seed
 
 DRAWS = 20_000
+# With many models fewer: p-values are valid with any number of draws.
+DRAW_NUMBERS, FEWEST_DRAWS = 800_000, 4_000
 # The part of the error that a first step of the lower bounds spends (Romano, Shaikh and Wolf's advice).
 FIRST_STEP = 0.1
 # 0/1 losses that differ on fewer items than this have no normal law.
@@ -82,8 +84,8 @@ class BestSet(Test):
     steps_down = True
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
-        rng = seeded(criteria.seed, self.name)
-        return best_set(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
+        rng, draws = seeded(criteria.seed, self.name), max(FEWEST_DRAWS, min(DRAWS, DRAW_NUMBERS // len(joint.names)))
+        return best_set(joint, criteria.alpha, criteria.correction, rng=rng, draws=draws, margin=criteria.margin)
 
     def bounds(
         self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
@@ -221,12 +223,12 @@ def _stepped_down(
     return np.where(certain, 0.0, np.exp(adjusted))
 
 
-def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> tuple[Array, Array]:
+def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> tuple[Array, Array | None]:
     """The ratios (l, l), those of pairs with few discordant items at most the normal point of the exact sign test.
 
-    And the largest that they can be, where one model alone is wrong on all of these items. For 0/1 losses
-    ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i alone and j alone
-    is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact.
+    And the largest that they can be, where one model alone is wrong on all of these items; None without such pairs. For
+    0/1 losses ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i alone
+    and j alone is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact.
     """
     n = float((joint.sizes or (0,))[0])
     gap = joint.values[:, None] - joint.values
@@ -237,7 +239,8 @@ def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> tuple[Array, Array
     few = (discordant > 0.0) & (discordant < FEWEST_DISCORDANT) & (ratio > 0.0)
     point = -ndtri(np.where(few, bdtrc(losses - 1.0, np.where(few, discordant, 1.0).astype(int), 0.5), 0.5))
     cap = np.where(discordant < FEWEST_DISCORDANT, -ndtri(0.5 ** np.maximum(discordant, 1.0)), math.inf)
-    return np.where(few, np.minimum(ratio, point), ratio), cap
+    np.fill_diagonal(cap, math.inf)
+    return np.where(few, np.minimum(ratio, point), ratio), cap if np.isfinite(cap).any() else None
 
 
 def _decided(
