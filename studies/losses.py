@@ -2,7 +2,8 @@
 
 python -m studies.losses [--trials 1000] [--workers 2]
 
-Needs scikit-learn, arch and evalstats; the parts `losses` and `leaderboard` (--only) need none of them. All parts draw
+Needs scikit-learn, arch and evalstats; the parts `losses`, `leaderboard` and `tied`
+(--only) need none of them. All parts draw
 the same losses from the same seeds.
 """
 
@@ -174,12 +175,65 @@ def evalstats_trial(setting, seed):
     return {"seed": seed, "evalstats": np.isin(names, names if unbeaten is None else unbeaten)}
 
 
+def _autoregressive_ties(strength):
+    def drawn(n, count, rng):
+        noise = rng.normal(size=(n, count))
+        for t in range(1, n):
+            noise[t] = strength * noise[t - 1] + np.sqrt(1.0 - strength**2) * noise[t]
+        return noise
+
+    return drawn
+
+
+# Tied models: draws of their losses from the items, the models and a generator.
+TIES = {
+    "normal": lambda n, count, rng: rng.normal(size=(n, count)),
+    "t, 3 degrees of freedom": lambda n, count, rng: rng.standard_t(3, size=(n, count)),
+    "exponential": lambda n, count, rng: rng.exponential(size=(n, count)),
+    "exponential, unequal scales": lambda n, count, rng: (
+        (rng.exponential(size=(n, count)) - 1.0) * np.linspace(0.2, 2.0, count)
+    ),
+    "0/1, 20% wrong": lambda n, count, rng: (rng.random((n, count)) < 0.2).astype(float),
+    "AR(.5) series": _autoregressive_ties(0.5),
+    "AR(.8) series": _autoregressive_ties(0.8),
+}
+
+
+def tied_cells():
+    """Few items, of which all models tie."""
+    return [
+        {"losses": name, "models": count, "n": n}
+        for name in TIES
+        for count in (2, 10)
+        for n in ((60, 120, 300) if "series" in name else (20, 50, 200))
+    ]
+
+
+def tied_trial(setting, seed):
+    """Whether a model is lost with each correction."""
+    losses = TIES[setting["losses"]](setting["n"], setting["models"], np.random.default_rng(seed))
+    dependence = "series" if "series" in setting["losses"] else "independent"
+    joint = from_losses(losses, higher_is_better=False, dependence=dependence)
+    return {
+        label: bool(decide(joint, test="best-set", correction=correction, alpha=ALPHA, rng=seed).worse.any())
+        for label, correction in CORRECTIONS.items()
+        if label != "no correction"
+    }
+
+
+def tied_rows(setting, results):
+    """How often a model is lost."""
+    lost = {f"{label}: a model lost": rate([result[label] for result in results]) for label in results[0]}
+    return [{**setting, "trials": len(results), **lost}]
+
+
 def merged(results):
     """(setting, {procedure: {seed: the models kept}}) for every case, from all parts."""
+    parts = [part for name, part in results.items() if name != "tied"]
     for cases in (results["losses"], results["leaderboard"]):
         for setting, _ in cases:
             kept = {}
-            for part in results.values():
+            for part in parts:
                 for trial in next((trials for other, trials in part if other == setting), ()):
                     for procedure in PROCEDURES:
                         if procedure in trial:
@@ -235,7 +289,7 @@ def write(docs, results):
 
     shown = example()
     ours, theirs = (line.partition(":")[2].split(",") for line in shown.splitlines()[-2:])
-    results = list(merged(results))
+    tied, results = table(tied_rows, results["tied"]).rstrip(), list(merged(results))
     against = {key: differences(results, name) for key, name in ABOVE.items() if key in ("holm", "mcs", "evalstats")}
     write_page(
         docs,
@@ -244,6 +298,7 @@ def write(docs, results):
         same="the same" if sorted(map(str.strip, ours)) == sorted(map(str.strip, theirs)) else "different",
         reps=REPS,
         table=table(rows, results).rstrip(),
+        tied=tied,
         **{f"above_{key}": above_the_level(results, name) for key, name in ABOVE.items()},
         **{f"{key}_{which}": text for key, both in against.items() for which, text in both.items()},
     )
@@ -255,6 +310,7 @@ STUDY = Study(
     {
         "losses": Part("losses", lambda: cells(True), trial, 1000),
         "leaderboard": Part("losses", lambda: cells(False), trial, 1000),
+        "tied": Part("losses, few items", tied_cells, tied_trial, 1000),
         "mcs": Part("losses MCS", lambda: cells(True), mcs_trial, 1000),
         "mcs leaderboard": Part("losses MCS", lambda: cells(False), mcs_trial, 100),
         "evalstats": Part("losses evalstats", plain_cells, evalstats_trial, 1000),
