@@ -223,7 +223,8 @@ def tied_trial(setting, seed):
 
 def tied_rows(setting, results):
     """How often a model is lost."""
-    lost = {f"{label}: a model lost": rate([result[label] for result in results]) for label in results[0]}
+    labels = [label for label in CORRECTIONS if label in results[0]]
+    lost = {f"{label}: a model lost": rate([result[label] for result in results]) for label in labels}
     return [{**setting, "trials": len(results), **lost}]
 
 
