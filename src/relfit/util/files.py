@@ -158,6 +158,12 @@ def remove_abandoned() -> None:
             try:
                 if folder.lstat().st_uid == os.getuid():
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # The lock's file goes last: should this process be killed meanwhile, another one can go on.
+                    for path in folder.iterdir():
+                        if path.is_dir() and not path.is_symlink():
+                            shutil.rmtree(path, ignore_errors=True)
+                        elif path.name != _OWNER:
+                            path.unlink()
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
