@@ -28,7 +28,8 @@ OPTIONS = (
     *("--disable-dev-shm-usage", "--disable-background-networking", "--disable-extensions", "--mute-audio"),
     *("--no-sandbox", "--force-color-profile=srgb", "--font-render-hinting=none"),
 )
-SECONDS = 20.0
+SECONDS = 60.0
+STARTS = 3
 
 
 def executable() -> str | None:
@@ -37,11 +38,31 @@ def executable() -> str | None:
     return given or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
+class NoBrowser(Exception):
+    """The browser is installed, but it does not start on this machine."""
+
+
+def start(path) -> Browser:
+    """A browser that answers. On a busy machine the first start can fail, so it is tried three times."""
+    for left in reversed(range(STARTS)):
+        started = Browser(path)
+        try:
+            started.open_tab()
+            return started
+        except (TimeoutError, OSError) as error:
+            said = started.said()
+            started.close()
+            if not left:
+                raise NoBrowser(f"{path} does not start: {error}. It printed: {said}") from error
+    raise AssertionError
+
+
 class Browser:
     """One browser with one page. `events` are all messages that were no answers."""
 
     def __init__(self, path):
         self.folder = tempfile.TemporaryDirectory(prefix="relfit-browser-", ignore_cleanup_errors=True)
+        self._errors = tempfile.TemporaryFile()
         (read, self._out), (self._in, write) = os.pipe(), os.pipe()
         command = [sys.executable, "-c", LAUNCH, str(read), str(write), path, *OPTIONS]
         self.process = subprocess.Popen(
@@ -49,23 +70,27 @@ class Browser:
             pass_fds=(read, write),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
         )
         os.close(read)
         os.close(write)
         self._numbers, self._rest, self._session, self.events = itertools.count(1), b"", None, []
+
+    def open_tab(self):
+        """The one page, with the events the tests look at."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.ask(f"{domain}.enable")
 
+    def said(self):
+        """The end of what the browser printed."""
+        self._errors.seek(0)
+        return self._errors.read()[-500:].decode(errors="replace").strip() or "nothing"
+
     def ask(self, method, **parameters):
         """Send a command and wait for its answer."""
-        number = next(self._numbers)
-        message = {"id": number, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        number = self._send(method, **parameters)
         while True:
             answer = self._receive(SECONDS)
             if answer.get("id") == number:
@@ -112,15 +137,24 @@ class Browser:
         """End the browser that was started here."""
         with contextlib.suppress(Exception):
             self._session = None
-            self.ask("Browser.close")
+            self._send("Browser.close")
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._errors.close()
         os.close(self._out)
         os.close(self._in)
         self.folder.cleanup()
+
+    def _send(self, method, **parameters):
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        return number
 
     def _receive(self, seconds):
         end = time.monotonic() + seconds

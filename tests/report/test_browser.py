@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Browser, executable
+from browser import NoBrowser, executable, start
 
 import relfit
 
@@ -26,7 +26,10 @@ def browser():
     path = executable()
     if path is None or sys.platform == "win32":
         pytest.skip("no Chromium on this machine")
-    started = Browser(path)
+    try:
+        started = start(path)
+    except NoBrowser as error:
+        pytest.skip(str(error))
     yield started
     started.close()
 
