@@ -62,7 +62,7 @@ class Browser:
 
     def __init__(self, path):
         self.folder = tempfile.TemporaryDirectory(prefix="relfit-browser-", ignore_cleanup_errors=True)
-        self._errors = tempfile.TemporaryFile()
+        self._errors = (Path(self.folder.name) / "said.txt").open("w+b")
         (read, self._out), (self._in, write) = os.pipe(), os.pipe()
         command = [sys.executable, "-c", LAUNCH, str(read), str(write), path, *OPTIONS]
         self.process = subprocess.Popen(
