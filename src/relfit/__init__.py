@@ -44,6 +44,7 @@ _HOMES = {
     "relfit.kernels.custom": ("Radial",),
     "relfit.kernels.precomputed": ("Precomputed",),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
+    "relfit.report.gate": ("assert_not_worse",),
     "relfit.results.comparison": ("Comparison",),
     "relfit.results.monitor": ("Monitor", "MonitorResult"),
     "relfit.results.pair": ("PairComparison",),
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from relfit.kernels.custom import Radial
     from relfit.kernels.precomputed import Precomputed
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+    from relfit.report.gate import assert_not_worse
     from relfit.results.comparison import Comparison
     from relfit.results.monitor import Monitor, MonitorResult
     from relfit.results.pair import PairComparison
@@ -146,6 +148,7 @@ __all__ = [
     "Select",
     "Tilted",
     "__version__",
+    "assert_not_worse",
     "check_score",
     "compare",
     "compare_losses",

@@ -11,7 +11,7 @@ import numpy as np
 
 from relfit.api import compare, compare_pair
 from relfit.cli import options
-from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
+from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_written, typed_command, write_json
 from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
@@ -62,8 +62,7 @@ def compare_command(
     named = named_models(models, params["name"])
     check_inputs(reference, models)
     check_gate(params["gate"], params["against"], named)
-    outputs = {"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}
-    check_outputs({**outputs, "--checkpoint": params["checkpoint"]})
+    check_files(params, json_path, html_path, checkpoint=params["checkpoint"])
     _check_items(html_path, params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
     test = options.select_test(params["test"], params["select_fraction"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from relfit.cli.outputs import say, say_written, shell_command, typed_command, write_json
+from relfit.cli.outputs import check_outputs, say, say_written, shell_command, typed_command, write_json
 from relfit.cli.sections import opt, section
 from relfit.results.comparison import Comparison
 from relfit.results.serial import as_json
@@ -30,7 +30,14 @@ gate_options = section(
     ),
     opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
     opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),
+    opt("--markdown PATH", "Write the answer and the table in Markdown, for a pull request.", dest="markdown_path"),
 )
+
+
+def check_files(params: Mapping[str, Any], json_path: str | None, html_path: str | None, **more: str | None) -> None:
+    """Refuse files that `conclude` could not write; `more` are those of one command, such as checkpoint."""
+    files = {"json": json_path, "html": html_path, "junit": params["junit_path"], "markdown": params["markdown_path"]}
+    check_outputs({f"--{option}": path for option, path in {**files, **more}.items()})
 
 
 def check_gate(gate: str | None, against: str | None, names: Collection[str]) -> None:
@@ -54,10 +61,11 @@ def conclude(
     items: Any = None,
 ) -> int:
     """Print and write what was asked for, and return the exit status; `data` and `items` are for the page."""
-    from relfit.report.gate import gate_record, gate_sentence, gate_words, judge, junit_xml
+    from relfit.report.gate import gate_markdown, gate_record, gate_sentence, gate_words, judge, junit_xml
     from relfit.report.text import styled
 
-    gate, against, junit_path = params["gate"], params["against"], params["junit_path"]
+    gate, against = params["gate"], params["against"]
+    junit_path, markdown_path = params["junit_path"], params["markdown_path"]
     verdict, undecided = None, None
     try:
         verdict = None if gate is None else judge(result, gate, against)
@@ -76,8 +84,10 @@ def conclude(
         raise undecided
     if junit_path is not None:
         write_text_atomic(junit_path, f'<?xml version="1.0" encoding="UTF-8"?>\n{junit_xml(result, verdict)}\n')
+    if markdown_path is not None:
+        write_text_atomic(markdown_path, gate_markdown(result, verdict))
     if not quiet:
-        say_written(JUnit=junit_path)
+        say_written(JUnit=junit_path, Markdown=markdown_path)
     if verdict is not None and verdict.failed:
         complain(f"relfit: gate: {gate_words(result, verdict)}")
     elif verdict is not None and not quiet:

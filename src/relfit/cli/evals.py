@@ -10,9 +10,9 @@ import click
 
 from relfit.api import compare_losses
 from relfit.cli import options
-from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
+from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
 from relfit.cli.monitor import BOUNDS, finish, race
-from relfit.cli.outputs import check_outputs, typed_command, valid_text
+from relfit.cli.outputs import typed_command, valid_text
 from relfit.cli.report import without_outputs
 from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
 from relfit.data.evals import Evals, evals_table, read_evals
@@ -83,7 +83,7 @@ def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | N
         raise InputError(f"--name: expected one for each of the {len(runs)} RUNS, got {len(names)}")
     if len(set(names)) < len(names):
         raise InputError("--name: expected different names, got one of them twice")
-    check_outputs({"--json": json_path, "--html": html_path, "--junit": params["junit_path"]})
+    check_files(params, json_path, html_path)
     paths: Any = dict(zip(map(valid_text, names), runs, strict=True)) if names else runs
     evals = read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
     if params["lower_is_better"]:

@@ -10,8 +10,8 @@ import click
 
 from relfit.api import compare_losses
 from relfit.cli import options
-from relfit.cli.conclude import SHOW, check_gate, conclude, gate_options
-from relfit.cli.outputs import check_outputs, typed_command
+from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
+from relfit.cli.outputs import typed_command
 from relfit.cli.report import without_outputs
 from relfit.cli.sections import AT_LEAST_0, HTML, JSON, SEED, SectionedCommand, opt, section
 from relfit.data.losses import loss_table
@@ -80,8 +80,7 @@ def losses_command(table: str, json_path: str | None, html_path: str | None, **p
     TABLE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a column for each model and a row for each item, or with
     --model and --score a row for each model and item. Items that some model has no score for are left out.
     """
-    outputs = {"--json": json_path, "--html": html_path, "--junit": params["junit_path"]}
-    check_outputs(outputs)
+    check_files(params, json_path, html_path)
     if params["label"] is not None and params["model"] is None:
         raise InputError("--label: expected with --model and --score, in a table with a row for each model and item")
     columns = {name: params[name] for name in COLUMNS}

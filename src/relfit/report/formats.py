@@ -101,11 +101,16 @@ def to_markdown(comparison: Comparison) -> str:
     cells = table(comparison, LONGEST_NAME)
     lines = []
     for kind, row in zip(("title", *cells.kinds), (cells.titles, *cells.rows), strict=True):
-        name, *others = (_MARKDOWN.sub(r"\\\1", visible(cell)) for cell in row)
+        name, *others = map(markdown_text, row)
         lines.append(" | ".join([f"**{name}**" if kind == "best" else name, *others]))
     numbers = len(cells.titles) - 1 - cells.verdicts
     lines.insert(1, " | ".join([":---", *["---:"] * numbers, *[":---"] * cells.verdicts]))
     return "\n".join(f"| {line} |" for line in lines)
+
+
+def markdown_text(text: str) -> str:
+    """The text with everything escaped that Markdown would take for a sign of its own."""
+    return _MARKDOWN.sub(r"\\\1", visible(text))
 
 
 def to_csv(comparison: Comparison) -> str:

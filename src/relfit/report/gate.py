@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from relfit.report.formats import markdown_text, to_markdown
 from relfit.report.text import show_pvalue, styled
-from relfit.report.words import measure_of
+from relfit.report.words import header, measure_of, summary
 from relfit.results.comparison import Comparison
 from relfit.stats.joint import JointEstimate
 from relfit.stats.pairs import relative_z
@@ -129,6 +130,47 @@ def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
     """The gate as the result file has it."""
     sentence = gate_sentence(comparison, gate)
     return dict(model=gate.name, against=gate.against, verdict=_verdict(gate), pvalue=gate.pvalue, sentence=sentence)
+
+
+def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
+    """The answer, the settings, the table and the notes, for the summary of a job or a comment on a pull request.
+
+    >>> from relfit import decide
+    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    >>> print(gate_markdown(result, judge(result, "new")).splitlines()[0])
+    **Gate failed:** new is significantly worse than old (p-value 7.7e-9, level 0.05).
+    """
+    answer = "" if gate is None else f"**Gate {_verdict(gate)}:** {markdown_text(gate_words(comparison, gate))}."
+    notes = [f"Note: {markdown_text(note)}" for note in comparison.warnings]
+    parts = [answer, to_markdown(comparison), markdown_text(summary(comparison)), *notes]
+    parts.append(f"<sub>{markdown_text(header(comparison))}</sub>")
+    # A name such as @team must not call anybody.
+    return "\n\n".join(part for part in parts if part).replace("@", "&#64;") + "\n"
+
+
+def assert_not_worse(comparison: Comparison, name: str, against: str | None = None) -> None:
+    """For tests: raise AssertionError if this model is significantly worse than the best one, or than `against`.
+
+    The message has the answer, the table, and what to do next. `comparison` is what `relfit.compare` or
+    `relfit.compare_losses` returned.
+
+    >>> from relfit import decide
+    >>> assert_not_worse(decide(JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))), "new")
+    """
+    __tracebackhide__ = True
+    gate = judge(comparison, name, against)
+    if not gate.failed:
+        return
+    gap = float(np.subtract(*(comparison.estimates[comparison.names.index(each)] for each in (name, gate.against))))
+    advice = ["Look at where the models differ: comparison.report('report.html', data)."]
+    if math.isfinite(gap):
+        advice.append(f"If a difference of {gap:.2g} does not matter to you, compare with a margin above it.")
+    advice.append(
+        f"At alpha = {comparison.alpha:g}, up to one of {1 / comparison.alpha:.0f} models that are no worse fails; "
+        "a test that runs daily wants a smaller alpha."
+    )
+    lines = [gate_sentence(comparison, gate), "", styled(comparison).plain, "", "What to do:"]
+    raise AssertionError("\n".join([*lines, *(f"- {each}" for each in advice)]))
 
 
 def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:

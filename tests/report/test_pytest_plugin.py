@@ -1,0 +1,105 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import relfit
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+import numpy as np
+import pytest
+import relfit
+
+RNG = np.random.default_rng(1)
+DATA = RNG.normal(size=(100, 2))
+MODELS = {"production": RNG.normal(size=(100, 2)), "far": RNG.normal(1, 1, (100, 2))}
+RESULT = relfit.compare(DATA, MODELS, rng=0)
+
+def test_good(relfit_gate):
+    relfit_gate(RESULT, "production")
+
+@pytest.mark.parametrize("name", ["far"])
+def test_bad(relfit_gate, name):
+    relfit_gate(RESULT, name, against="production", data=(DATA, MODELS))
+
+def test_plain():
+    relfit.assert_not_worse(RESULT, "far")
+"""
+
+
+@pytest.fixture
+def results():
+    rng = np.random.default_rng(1)
+    data, models = rng.normal(size=(100, 2)), {"@good": rng.normal(size=(100, 2)), "far": rng.normal(1, 1, (100, 2))}
+    return relfit.compare(data, models, rng=0)
+
+
+def test_the_fixture_fails_and_passes_where_it_should(pytester):
+    pytester.makepyfile(TESTS)
+    done = pytester.runpytest_subprocess("--junit-xml=out.xml", "--relfit-reports=pages", "-p", "no:cacheprovider")
+    done.assert_outcomes(passed=1, failed=2)
+    assert done.ret == 1
+    out = done.stdout.str()
+    assert "Gate failed: far is significantly worse than production" in out
+    assert "What to do:" in out
+    assert "If a difference of" in out
+    # The traceback ends in the user's line.
+    assert "gate.py" not in out
+    pages = sorted(path.name for path in (pytester.path / "pages").iterdir())
+    assert len(pages) == 2
+    assert "test_bad-far" in pages[0]
+    assert "Gate failed" in (pytester.path / "pages" / pages[0]).read_text(encoding="utf-8")
+    cases = ElementTree.parse(pytester.path / "out.xml").findall(".//testcase")
+    said = {case.get("name"): [each.get("value") for each in case.iter("property")] for case in cases}
+    assert said["test_good"][0].startswith("Gate passed:")
+    assert said["test_bad[far]"][0].startswith("Gate failed:")
+
+
+def test_a_run_without_relfit_does_not_import_it(pytester):
+    # numpy may be there already: other plugins import it.
+    pytester.makepyfile(
+        """
+        import sys
+        def test_quick():
+            loaded = {name for name in sys.modules if name.startswith("relfit.")}
+            assert "relfit.report.pytest_plugin" in loaded
+            assert not loaded - {"relfit.report", "relfit.report.pytest_plugin", "relfit.util"}
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_an_unknown_model_is_an_error_and_no_verdict(results):
+    with pytest.raises(relfit.InputError, match=r"name: expected the name of a model, got 'nobody'"):
+        relfit.assert_not_worse(results, "nobody")
+
+
+def test_the_message_leaves_out_a_margin_that_cannot_help():
+    def one(x):
+        return -0.5 * x.sum(1) ** 2 - 0.5 * np.log(2 * np.pi)
+
+    def none(x):
+        return np.full(len(x), -np.inf)
+
+    models = {
+        "a": relfit.Density(log_prob=one, normalised=True),
+        "b": relfit.Density(log_prob=none, normalised=True),
+    }
+    result = relfit.compare(np.random.default_rng(0).normal(size=(50, 1)), models, discrepancy="loglik", rng=0)
+    with pytest.raises(AssertionError, match="Gate failed: b is") as caught:
+        relfit.assert_not_worse(result, "b")
+    assert "does not matter" not in str(caught.value)
+
+
+def test_markdown_calls_nobody(results):
+    from relfit.report.gate import gate_markdown, judge
+
+    text = gate_markdown(results, judge(results, "far"))
+    assert "@" not in text
+    assert "&#64;good" in text
