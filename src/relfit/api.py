@@ -47,14 +47,14 @@ CMMD_FACTOR = 1000.0
 
 
 @shows_options()
-def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparison:
+def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options]) -> Comparison:  # noqa: D417
     """Decide which models are significantly worse than the best one, for these data.
 
     Args:
         reference: the data, an array (n, d) or a file; or a `Density` that samples are compared with.
         models: mapping of name to model, or a sequence (files are named after themselves, others m1, m2, …). A model
-            is an array (m, d), a file, a `Density`, a `Sampler` or an object of another library that an adapter
-            knows; all samples (MMD) or all densities (KSD).
+            is an array (m, d), a file, batches of rows (a generator, a DataLoader), a `Density`, a `Sampler` or an
+            object of another library that an adapter knows; all samples (MMD) or all densities (KSD).
         test: "best-set" (which models could be the best? controls the false positive rate), "relpsi" (controls it
             given the selected model), "carve" (relpsi with noise in the selection: more powerful, randomised) or
             "relmulti" (data splitting, controls the false discovery rate), or a value such as
@@ -104,6 +104,11 @@ def compare(reference: Any, models: Any, **options: Unpack[Options]) -> Comparis
     >>> [row["name"] for row in result.rows() if row["worse"]]
     ['far off']
     """
+    if more:
+        raise TypeError(
+            f"compare: expected the reference and all models together, got {2 + len(more)} positional arguments; write "
+            'relfit.compare(reference, {"a": a, "b": b})'
+        )
     several = options.get("discrepancy")
     if isinstance(several, list | tuple):
         return _by_each(reference, models, several, options)

@@ -249,6 +249,8 @@ class Settings:
         for name in options:
             if name in MOVED:
                 raise InputError(f"{name}: is now {MOVED[name]}")
+            if name in ELSEWHERE:
+                raise InputError(f"{name}: is {ELSEWHERE[name]}")
             if name not in allowed:
                 known = [*also, *allowed]
                 close = get_close_matches(name, [*known, *MOVED], 1)
@@ -384,13 +386,22 @@ MOVED = {
     },
 }
 
+# What people write who know other libraries.
+ELSEWHERE = {
+    "bandwidth": "a field of the kernel: kernel=relfit.Gaussian(bandwidth=...)",
+    "seed": "called rng: rng=0 makes the result repeatable",
+    "random_state": "called rng: rng=0 makes the result repeatable",
+    "method": 'called test: test="relpsi", for example',
+}
+
 
 def shows_options(*, without: Sequence[str] = ()) -> Callable[[F], F]:
     """A decorator that gives a function with ``**options`` the signature that its callers see."""
 
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
-        named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        shown_kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        named = [each for each in signature.parameters.values() if each.kind in shown_kinds]
         shown = [
             inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hint)
             for item, hint in ((item, Options.__annotations__[item.name]) for item in fields(Settings))

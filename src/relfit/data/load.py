@@ -19,6 +19,7 @@ from relfit.compute.memory import Budget
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
+from relfit.data.batches import gathered
 from relfit.data.encode import Encode, Encoding, Scale, encoded_tables, fit_rows
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
@@ -148,7 +149,9 @@ def load(
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
+    reference, named, taken = _gathered(reference, named)
     reference, named, notes = aligned(reference, named, drop=() if encode is None else encode.drop)
+    notes += taken
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     tables = None if plain or budget is not None else _tables(values, columns)
@@ -213,6 +216,13 @@ def load(
             for key, rows in samples.items()
         }
     return _checked(samples, densities, target, tuple(named), notes, device, encoding)
+
+
+def _gathered(reference: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The reference and the models, those that arrive in batches as arrays, and notes about them."""
+    found = {key: gathered(_argument(key), value) for key, value in [(None, reference), *named.items()]}
+    notes = tuple(note for _, note in found.values() if note)
+    return found[None][0], {name: found[name][0] for name in named}, notes
 
 
 def _tables(values: Mapping[str | None, Any], columns: Names | None) -> dict[str | None, Table] | None:

@@ -26,6 +26,13 @@ NAMED: dict[str, ScaledKernel] = {
     "rational-quadratic": RationalQuadratic(),
     "multiscale": MultiScale(),
 }
+# Other libraries' names, for the error that says ours.
+_OTHER_NAMES = {
+    "rbf": "gaussian",
+    "squared-exponential": "gaussian",
+    "laplacian": "matern12",
+    "rq": "rational-quadratic",
+}
 # The classes that JSON holds as their fields.
 _CLASSES: dict[str, type[Kernel]] = {kind.__name__: kind for kind in (*map(type, NAMED.values()), Polynomial, Recorded)}
 
@@ -39,7 +46,9 @@ def as_kernel(value: Any) -> Kernel | Select | None:
     if isinstance(value, str):
         if value in NAMED or value == "select":
             return Select() if value == "select" else NAMED[value]
-        raise InputError(f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, got {value!r:.40}')
+        ours = _OTHER_NAMES.get(value.lower().replace("_", "-"))
+        hint = f"; here it is called {ours}" if ours else ""
+        raise InputError(f'kernel: expected {", ".join(NAMED)}, "select" or a relfit kernel, got {value!r:.40}{hint}')
     if isinstance(value, tuple | list):
         return Collection(tuple(value))
     if isinstance(value, Recorded):

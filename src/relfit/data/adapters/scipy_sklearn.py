@@ -131,8 +131,10 @@ def sklearn_density(value: Any, dim: int) -> Density | None:
 
 
 def sklearn_sampler(value: Any) -> Draw | None:
-    """Draws from any estimator that has ``sample``."""
+    """Draws from any fitted estimator that has ``sample``."""
     if not type(value).__module__.startswith("sklearn.") or not hasattr(value, "sample"):
+        return None
+    if not any(name.endswith("_") for name in vars(value)):
         return None
 
     def draw(n: int, rng: np.random.Generator) -> Any:

@@ -86,10 +86,16 @@ def check_plain(path: Path) -> None:
     exists = os.path.exists(path)  # noqa: PTH110  (Path.exists raises for names that are too long)
     if path.is_fifo() if exists else str(path) == "-":
         raise InputError(f"{path}: pipes cannot be read; save to a file first")
+    if not exists and re.match(r"(https?|s3|gs|ftp|hf):/", str(path)):
+        raise InputError(f"{path}: is an address on the internet, which relfit never reads; download the file first")
     if not exists:
         raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        raise InputError(
+            f"{path}: expected a file, got a folder; relfit features {path} makes rows of a folder of images or texts"
+        )
     if not path.is_file():
-        raise InputError(f"{path}: expected a file, got a folder or device")
+        raise InputError(f"{path}: expected a file, got a device")
 
 
 @contextlib.contextmanager
