@@ -80,9 +80,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except RelfitError as error:
         return _refuse(str(error))
     except MemoryError as error:
-        return _refuse(
-            f"not enough memory ({str(error) or 'none left'}); use --memory 2GB (rows stay on disk), --rows 20000 (fewer rows) or --estimator auto"
-        )
+        advice = "use --memory 2GB (rows stay on disk), --rows 20000 or --estimator auto"
+        return _refuse(f"not enough memory ({str(error) or 'none left'}); {advice}")
     except OSError as error:
         return _refuse(f"{error.filename or 'operating system'}: {error.strerror or error}")
     except click.Abort:
