@@ -85,7 +85,7 @@ calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's fr
 	$(BIN)/python -m studies.select_fraction
 	$(BIN)/python -m studies.losses
 
-kernels: $(DEV) ## simulate level and power with different kernels, for docs/kernels.md (long)
+kernels: $(DEV) ## simulate level and power with different kernels, for docs/evidence/kernels.md (long)
 	$(BIN)/python -m studies.kernels
 
 docs: $(DOCS) ## build the documentation into build/site; a warning is an error
@@ -93,7 +93,7 @@ docs: $(DOCS) ## build the documentation into build/site; a warning is an error
 	@echo "build/site/index.html"
 
 pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
-	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/faq.md docs/guides/*.md
+	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/planning.md docs/faq.md docs/guides/*.md
 	$(BIN)/python scripts/options.py
 
 package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the wheel in an empty environment
