@@ -1,4 +1,6 @@
-"""Dask on this machine: efficiency of two workers against one, traffic, and the same bits. Writes into docs/evidence/scale.md.
+"""Dask on this machine: efficiency of two workers against one, traffic, and the same bits.
+
+Writes into docs/evidence/scale.md.
 
 python benchmarks/cluster.py [--rows 60000]
 

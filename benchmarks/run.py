@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--quick]
 
-Writes benchmarks/results.json and docs/evidence/benchmarks.md. Ratios are measured side by side in this run; absolute times
-belong to this machine and its load. Peers that are not installed are left out, and named.
+Writes benchmarks/results.json and docs/evidence/benchmarks.md. Ratios are measured side by side in this run; absolute
+times belong to this machine and its load. Peers that are not installed are left out, and named.
 """
 
 import argparse

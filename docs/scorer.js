@@ -1,6 +1,7 @@
-// The order of search results: pages for users before the reports behind the evidence.
+// The order of search results: guides first, then other pages, and the reports behind the evidence last.
 var Scorer = {
-  score: ([docname, , , , score]) => score - (docname.startsWith("evidence/") ? 100 : 0),
+  score: ([docname, , , , score]) =>
+    score + (docname.startsWith("guides/") ? 5 : 0) - (docname.startsWith("evidence/") ? 100 : 0),
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },

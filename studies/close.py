@@ -1,4 +1,6 @@
-"""The law with both its parts: level and power of the best set with each variance; writes docs/evidence/calibration/close.md.
+"""The law with both its parts: level and power of the best set with each variance.
+
+Writes docs/evidence/calibration/close.md.
 
 python -m studies.close [--trials 1000] [--workers 2]
 """

@@ -1,4 +1,6 @@
-"""Which kernel sees the difference, and does choosing one, or whitening, keep the level? Tables of docs/evidence/kernels.md.
+"""Which kernel sees the difference, and does choosing one, or whitening, keep the level?
+
+Writes the tables of docs/evidence/kernels.md.
 
 python -m studies.kernels [--trials 600] [--workers 2]
 """

@@ -1,4 +1,6 @@
-"""Do plans come true? The power that plan() forecasts, beside the power on fresh data; writes docs/evidence/planning.md.
+"""Do plans come true? The power that plan() forecasts, beside the power on fresh data.
+
+Writes docs/evidence/planning.md.
 
 python -m studies.planning [--trials 1000] [--only pilots] [--workers 2]
 

@@ -1,4 +1,4 @@
-"""The examples of densities in docs/api/models.md run, each in a process of its own; a block whose library is missing is skipped."""
+"""The examples in docs/api/models.md run, each in a process of its own; where a library is missing, it is skipped."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""docs/choosing.md and the README: the rates they quote stand in docs/evidence/calibration/, and links lead somewhere."""
+"""docs/choosing.md and the README: the rates they quote stand in docs/evidence/, and links lead somewhere."""
 
 import re
 from pathlib import Path

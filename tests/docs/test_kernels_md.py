@@ -47,9 +47,10 @@ def test_blobs_are_seen_by_multiscale_and_by_select_and_not_by_the_median():
     table = re.search(r"<!-- blobs -->\n(.*?)<!-- end of blobs -->", EVIDENCE, flags=re.DOTALL)[1]
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     header = lines[0]
-    shown = {(line[header.index("test")], line[header.index("kernel")]): line[header.index("TPR")] for line in lines[2:]}
-    for kernel in ("median", "MultiScale", "select"):
-        assert shown["best-set", kernel] in PAGE
+    test, kernel, found = (header.index(title) for title in ("test", "kernel", "TPR"))
+    shown = {(line[test], line[kernel]): line[found] for line in lines[2:]}
+    for name in ("median", "MultiScale", "select"):
+        assert shown["best-set", name] in PAGE
     rates = {key: float(rate.split(" ")[0]) for key, rate in shown.items()}
     assert rates["relpsi", "median"] <= 0.15
     assert rates["relpsi", "MultiScale"] >= 0.8

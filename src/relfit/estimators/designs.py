@@ -47,7 +47,8 @@ DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
 BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
 # Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
-# correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
+# correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the
+# processor's cache.
 PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 VARIANCES = ("auto", "projection", "corrected")
 
