@@ -58,26 +58,26 @@ bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend 
 	PYTHONPATH=src $(GPU_PYTHON) tests/agreement.py --workers 4 --json build/agreement.json
 	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu.py --agreement build/agreement.json
 
-bench: $(DEV) ## time relfit beside its peers, as ratios within one run, and write docs/benchmarks.md (5 minutes)
+bench: $(DEV) ## time relfit beside its peers, as ratios within one run, and write docs/evidence/benchmarks.md (5 minutes)
 	$(PIP) install --editable '.[bench]' || echo "pykeops will be left out"
 	$(BIN)/python benchmarks/run.py
 
-reproduce: $(RUN) ## the paper's experiments in full, and docs/reproduction.md (20 minutes on two cores)
-	$(BIN)/relfit reproduce all --docs docs/reproduction.md
+reproduce: $(RUN) ## the paper's experiments in full, and docs/evidence/reproduction.md (20 minutes on two cores)
+	$(BIN)/relfit reproduce all --docs docs/evidence/reproduction.md
 
-fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, for docs/robustness.md (long)
+fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, for docs/evidence/robustness.md (long)
 	$(PIP) install --editable '.[fuzz]'
-	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/robustness.md
+	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/evidence/robustness.md
 
-proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/robustness.md (20 minutes)
-	cd tests && ../$(BIN)/python proofs.py --docs ../docs/robustness.md
+proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/evidence/robustness.md (20 minutes)
+	cd tests && ../$(BIN)/python proofs.py --docs ../docs/evidence/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration
 	$(BIN)/python -m studies.close
 	$(BIN)/python -m studies.monitor
 
-calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/estimators.md (long)
+calibrate-estimators: $(DEV) ## simulate bias, variance and cost of the estimators, for docs/evidence/estimators.md (long)
 	$(ONE_THREAD) nice -n 15 $(BIN)/python -m studies.estimators
 
 calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's fraction and losses beside MCS (long)
@@ -85,7 +85,7 @@ calibrate-coverage: $(DEV) ## simulate intervals, margins, groups, RelMulti's fr
 	$(BIN)/python -m studies.select_fraction
 	$(BIN)/python -m studies.losses
 
-kernels: $(DEV) ## simulate level and power with different kernels, for docs/kernels.md (long)
+kernels: $(DEV) ## simulate level and power with different kernels, for docs/evidence/kernels.md (long)
 	$(BIN)/python -m studies.kernels
 
 docs: $(DOCS) ## build the documentation into build/site; a warning is an error
@@ -93,7 +93,7 @@ docs: $(DOCS) ## build the documentation into build/site; a warning is an error
 	@echo "build/site/index.html"
 
 pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
-	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/faq.md docs/guides/*.md
+	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/planning.md docs/faq.md docs/guides/*.md
 	$(BIN)/python scripts/options.py
 
 package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the wheel in an empty environment
@@ -102,8 +102,8 @@ package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python scripts/try_wheel.py dist/*.whl
 
-new-user: package ## follow the README from an empty folder, and write docs/new-user.md
-	$(BIN)/python scripts/new_user.py dist/*.whl --docs docs/new-user.md
+new-user: package ## follow the README from an empty folder, and write docs/evidence/new-user.md
+	$(BIN)/python scripts/new_user.py dist/*.whl --docs docs/evidence/new-user.md
 
 clean: ## remove caches, builds and the demo report; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html

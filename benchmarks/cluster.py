@@ -1,4 +1,6 @@
-"""Dask on this machine: efficiency of two workers against one, traffic, and the same bits. Writes into docs/scale.md.
+"""Dask on this machine: efficiency of two workers against one, traffic, and the same bits.
+
+Writes into docs/evidence/scale.md.
 
 python benchmarks/cluster.py [--rows 60000]
 
@@ -98,7 +100,7 @@ def main():
     ]
     text = "\n".join(lines)
     print(text)
-    page = ROOT / "docs" / "scale.md"
+    page = ROOT / "docs" / "evidence" / "scale.md"
     write_text_atomic(page, written(page.read_text(encoding="utf-8"), {"cluster": text}))
 
 

@@ -3,7 +3,8 @@
     python benchmarks/gpu.py [--quick] [--agreement PATH]     measure; writes benchmarks/results-gpu.json and the page
     python benchmarks/gpu.py --page                           write the page from the figures there are
 
-The page is docs/benchmarks.md, of which this writes one section. `--agreement` takes in what tests/agreement.py wrote.
+The page is docs/evidence/benchmarks.md, of which this writes one section. `--agreement` takes in what
+tests/agreement.py wrote.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The section of docs/benchmarks.md about CUDA devices, from the figures that gpu.py wrote."""
+"""The section of docs/evidence/benchmarks.md about CUDA devices, from the figures that gpu.py wrote."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from relfit.paper.experiment import markdown_table
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "evidence" / "benchmarks.md"
 RESULTS = ROOT / "benchmarks" / "results-gpu.json"
 START, END = "<!-- gpu -->", "<!-- end of gpu -->"
 TEXT = """## On a CUDA device

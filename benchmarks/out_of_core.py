@@ -4,7 +4,7 @@
 
 Every case makes its files (4 GB, the last 20 GB, removed afterwards), runs one comparison in a process of its own with
 a budget of 400 MB (2 GB) and reads the process's largest resident size (VmHWM) when it is done. Figures are kept in
-build/out_of_core.json, so that cases can be run one at a time; the table of all of them goes to docs/scale.md.
+build/out_of_core.json, so that cases can be run one at a time; the table of all of them goes to docs/evidence/scale.md.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def main():
 def keep(found, store):
     store.parent.mkdir(exist_ok=True)
     write_text_atomic(store, json.dumps(found, indent=1))
-    page = ROOT / "docs" / "scale.md"
+    page = ROOT / "docs" / "evidence" / "scale.md"
     least = min(case["data"] / budget(name) for name, case in found.items())
     about = ABOUT.format(times=f"{least:.1f}", budget=BUDGET // 10**6)
     write_text_atomic(page, written(page.read_text(encoding="utf-8"), {"memory": f"{about}\n\n{shown(found)}"}))

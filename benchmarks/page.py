@@ -1,4 +1,4 @@
-"""docs/benchmarks.md from the figures that run.py wrote."""
+"""docs/evidence/benchmarks.md from the figures that run.py wrote."""
 
 import gpu_page
 import limits

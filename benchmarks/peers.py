@@ -1,6 +1,6 @@
-"""relfit beside what people use today, on problems whose truth is known: the tables of docs/peers.md.
+"""relfit beside what people use today, on problems whose truth is known: the tables of docs/evidence/peers.md.
 
-    python benchmarks/peers.py --trials 200 --docs docs/peers.md
+    python benchmarks/peers.py --trials 200 --docs docs/evidence/peers.md
 
 Needs torch and torchmetrics. All data are drawn from normal distributions, and stand for features of images.
 """

@@ -1,12 +1,12 @@
 """relfit beside the paper's published code, on the paper's ten-model problem, in one run.
 
     git clone https://github.com/jenninglim/model-comparison-test
-    python benchmarks/published.py model-comparison-test --docs README.md docs/peers.md
-    python benchmarks/published.py model-comparison-test --variances --trials 100 --docs docs/peers.md
+    python benchmarks/published.py model-comparison-test --docs README.md docs/evidence/peers.md
+    python benchmarks/published.py model-comparison-test --variances --trials 100 --docs docs/evidence/peers.md
 
-The folder is imported as it is; it needs autograd, future and its authors' kgof and freqopttest. docs/peers.md says
-what its own figures were made with. Both codes see the same draws, each with its own default bandwidth. relfit's
-pipeline is timed whole, with its input checks.
+The folder is imported as it is; it needs autograd, future and its authors' kgof and freqopttest.
+docs/evidence/peers.md says what its own figures were made with. Both codes see the same draws, each with its own
+default bandwidth. relfit's pipeline is timed whole, with its input checks.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--quick]
 
-Writes benchmarks/results.json and docs/benchmarks.md. Ratios are measured side by side in this run; absolute times
-belong to this machine and its load. Peers that are not installed are left out, and named.
+Writes benchmarks/results.json and docs/evidence/benchmarks.md. Ratios are measured side by side in this run; absolute
+times belong to this machine and its load. Peers that are not installed are left out, and named.
 """
 
 import argparse
@@ -153,7 +153,7 @@ def main():
     print(text[: text.find("<!-- gpu -->")])
     if not quick:
         write_text_atomic(ROOT / "benchmarks" / "results.json", json.dumps(results, indent=1) + "\n")
-        write_text_atomic(ROOT / "docs" / "benchmarks.md", text)
+        write_text_atomic(ROOT / "docs" / "evidence" / "benchmarks.md", text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What sizes beyond this machine would take, reckoned from measured speeds. Writes into docs/scale.md.
+"""What sizes beyond this machine would take, reckoned from measured speeds. Writes into docs/evidence/scale.md.
 
 python benchmarks/scale.py [--dollars 4.0] [--link 1.25]
 
@@ -19,7 +19,7 @@ from relfit.util.files import write_text_atomic
 from relfit.util.libraries import usable_cores
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "scale.md"
+PAGE = ROOT / "docs" / "evidence" / "scale.md"
 DIM, MODELS, LAGS = 16, 5, 25
 SIZES, DEVICES = (10**6, 10**7, 10**8), (1, 8, 64)
 # A scheduler hands out about a thousand tasks a second.

@@ -1,5 +1,8 @@
 """Settings of the documentation's generator: `make docs` builds the site into build/site."""
 
+import posixpath
+from pathlib import Path
+
 from relfit import __version__
 
 project = "relfit"
@@ -22,7 +25,8 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
 python_maximum_signature_line_length = 100
 add_module_names = False
 toc_object_entries = False
@@ -35,3 +39,59 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
 html_theme_options = {"navigation_with_keys": True}
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
+
+# Pages that have moved, and where their readers are sent.
+MOVED = {
+    "adapters": "api/models",
+    "api": "api/index",
+    "backends": "scale",
+    "discrepancies": "kernels",
+    "evals": "guides/evals",
+    "glossary": "faq",
+    "guides/gans": "guides/images-texts",
+    "guides/latent": "guides/flows",
+    "guides/leaderboards": "guides/evals",
+    "guides/loo": "guides/bayesian",
+    "guides/posteriors": "guides/bayesian",
+    "guides/text": "guides/images-texts",
+    "json": "api/results",
+    **{
+        name: f"evidence/{name}"
+        for name in (
+            *("approximations", "benchmarks", "coverage", "estimators", "locations", "losses", "new-user", "peers"),
+            *("relmulti", "reproduction", "robustness", "calibration/close", "calibration/corrected"),
+            *("calibration/index", "calibration/laws", "calibration/levels", "calibration/loglik"),
+            *("calibration/monitor", "calibration/power", "calibration/tables"),
+        )
+    },
+}
+REDIRECT = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>This page has moved</title><meta name="robots" content="noindex">
+<meta http-equiv="refresh" content="0; url={target}"></head>
+<body><p>This page has moved to <a href="{target}">{target}</a>.</p></body></html>
+"""
+# Reached by links, not by the navigation: the reports behind the summary of the evidence, and a page for contributors.
+OUTSIDE = ("evidence/", "design")
+
+
+def setup(app):
+    """Leave some pages out of the navigation, and write the redirects."""
+    app.connect("doctree-read", _mark_outside)
+    app.connect("build-finished", _write_redirects)
+
+
+def _mark_outside(app, doctree):
+    name = app.env.docname
+    if name.startswith(OUTSIDE) and name != "evidence/index":
+        app.env.metadata[name]["orphan"] = True
+
+
+def _write_redirects(app, exception):
+    if exception is not None or app.builder.format != "html":
+        return
+    for old, new in MOVED.items():
+        page = Path(app.outdir, f"{old}.html")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        target = posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")
+        page.write_text(REDIRECT.format(target=target), encoding="utf-8")

@@ -4,8 +4,8 @@
 
 Needs scikit-learn and arch. Both procedures take a matrix of losses, a row per item and a column per model, and say
 which models may be the best. `MCS` promises that *all* best models are in its set with probability 1 − α; so does
-`relfit.compare_losses`, and with `correction="none"` it promises this for *each* best model. The page docs/losses.md
-compares the two by simulation (`python -m studies.losses`).
+`relfit.compare_losses`, and with `correction="none"` it promises this for *each* best model. The page
+docs/evidence/losses.md compares the two by simulation (`python -m studies.losses`).
 """
 
 import warnings

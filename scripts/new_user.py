@@ -1,6 +1,6 @@
 """Follow the README as a new user would, in an empty folder, and write down what happens and how long it takes.
 
-    python scripts/new_user.py dist/*.whl --docs docs/new-user.md
+    python scripts/new_user.py dist/*.whl --docs docs/evidence/new-user.md
 
 The commands and the Python example are taken from the README; only `pip install relfit` is given the wheel, and three
 .npy files are made first, as the README's command names them: a user has files of their own.
@@ -36,7 +36,7 @@ then what the README says, nothing else. From the empty folder to the report on 
 machine does. Runs so far, the one below last: {runs} s.
 
 {steps}
-The report is one file of {size:.0f} kB. How it reads: [the report](report.md).
+The report is one file of {size:.0f} kB. How it reads: [the report](../report.md).
 """
 
 

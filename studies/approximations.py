@@ -1,4 +1,6 @@
-"""Nyström and random Fourier features against the incomplete estimator at equal cost; writes docs/approximations.md.
+"""Nyström and random Fourier features against the incomplete estimator at equal cost.
+
+Writes docs/evidence/approximations.md.
 
 python -m studies.approximations [--trials 300]
 

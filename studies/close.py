@@ -1,4 +1,6 @@
-"""The law with both its parts: level and power of the best set with each variance; writes docs/calibration/close.md.
+"""The law with both its parts: level and power of the best set with each variance.
+
+Writes docs/evidence/calibration/close.md.
 
 python -m studies.close [--trials 1000] [--workers 2]
 """
@@ -247,7 +249,7 @@ TESTS = {"best-set": BestSet(), "relmulti": RelMulti(), "carve": LawfulCarve(), 
 
 
 def known():
-    """The settings of docs/calibration/levels.md with the complete estimate; the slowest is last."""
+    """The settings of docs/evidence/calibration/levels.md with the complete estimate; the slowest is last."""
     complete = [setting for setting in levels.cells() if setting["estimator"] == "complete"]
     return sorted(complete, key=lambda setting: setting["problem"] == "tied-l200")
 

@@ -1,4 +1,6 @@
-"""Do the confidence bounds hold what they promise, and margins and groups their level? Writes docs/coverage.md.
+"""Do the confidence bounds hold what they promise, and margins and groups their level?
+
+Writes docs/evidence/coverage.md.
 
 python -m studies.coverage [--trials 2000] [--only data] [--workers 2]
 """

@@ -1,4 +1,6 @@
-"""Which kernel sees the difference, and does choosing one, or whitening, keep the level? Tables of docs/kernels.md.
+"""Which kernel sees the difference, and does choosing one, or whitening, keep the level?
+
+Writes the tables of docs/evidence/kernels.md.
 
 python -m studies.kernels [--trials 600] [--workers 2]
 """
@@ -12,7 +14,7 @@ from relfit.kernels.choice import FACTORS
 from relfit.paper.experiment import markdown_table
 from relfit.paper.problems import blobs, candidates, mean_shift_l10, mean_shift_pair, stream
 from relfit.util.files import write_text_atomic
-from studies.study import ALPHA, PLAIN, ROOT, Part, Study, declared, error_rates, level, main, rows_of
+from studies.study import ALPHA, PAGES, PLAIN, ROOT, Part, Study, declared, error_rates, level, main, rows_of
 
 KERNELS = {
     "median": None,
@@ -166,7 +168,7 @@ def write(docs, results):
         "units": of_units,
         "chosen": [factors(cell, done) for cell, done in results["kernels"] if cell["problem"] != "cauchy"],
     }
-    text = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+    text = (ROOT / PAGES / "kernels.md").read_text(encoding="utf-8")
     for name, lines in tables.items():
         text = put(text, name, markdown_table(lines))
     write_text_atomic(docs / "kernels.md", text)

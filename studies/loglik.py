@@ -1,4 +1,6 @@
-"""The best set by the log-likelihood: level, coverage, and the weights of separated modes; docs/calibration/loglik.md.
+"""The best set by the log-likelihood: level, coverage, and the weights of separated modes.
+
+Writes docs/evidence/calibration/loglik.md.
 
 python -m studies.loglik [--trials 1000] [--workers 2]
 """

@@ -1,4 +1,6 @@
-"""The best set on losses beside arch's model confidence set (MCS), evalstats and McNemar; writes docs/losses.md.
+"""The best set on losses beside arch's model confidence set (MCS), evalstats and McNemar.
+
+Writes docs/evidence/losses.md.
 
 python -m studies.losses [--trials 1000] [--workers 2]
 

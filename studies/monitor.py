@@ -1,4 +1,6 @@
-"""Looking after every item: level, power at a fixed n, items needed, batches; writes docs/calibration/monitor.md.
+"""Looking after every item: level, power at a fixed n, items needed, batches.
+
+Writes docs/evidence/calibration/monitor.md.
 
 python -m studies.monitor [--trials 20] [--workers 2]
 

@@ -1,15 +1,13 @@
-"""Do plans come true? The power that plan() forecasts, beside the power on fresh data; writes docs/planning.md.
+"""Do plans come true? The power that plan() forecasts, beside the power on fresh data.
+
+Writes docs/evidence/planning.md.
 
 python -m studies.planning [--trials 1000] [--only pilots] [--workers 2]
 
 The forecasts are from the population. A second part shows how far plans from small pilots are from those.
 """
 
-import contextlib
 import math
-import runpy
-import shutil
-import tempfile
 from dataclasses import replace
 from functools import lru_cache
 
@@ -18,9 +16,8 @@ import numpy as np
 from relfit import Gaussian, JointEstimate, compare, decide, estimate, from_losses, plan
 from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.problems import candidates, mean_shift_l10, mixture_1d, rotation_2d, stream
-from relfit.util.files import write_text_atomic
 from studies.problems import graded, true_ksd, true_mmd
-from studies.study import ALPHA, PLAIN, ROOT, Part, Study, declared, main, rows_of, table, write_page
+from studies.study import ALPHA, PLAIN, Part, Study, declared, main, rows_of, table, write_page
 
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 TOLERANCE = 0.05
@@ -191,7 +188,7 @@ def _losses(n, seed):
 
 
 def write(docs, results):
-    """The page with what its examples print; their picture goes to the docs. True if every forecast comes true."""
+    """The page; True if every forecast comes true."""
     all_rows = rows_of(rows, results["planning"])
     kept = sum(row["within .05"] == "yes" for row in all_rows)
     verdict = f"{kept} of {len(all_rows)} forecasts are within .05."
@@ -204,16 +201,7 @@ def write(docs, results):
         table=markdown_table(all_rows),
         pilots=min(len(trials) for _, trials in results["pilots"]),
         pilot_table=table(pilot_rows, results["pilots"]),
-        plan_output="",
-        command_output="",
-        gap_output="",
     )
-    page, images = (docs / "planning.md").resolve(), (docs / "images" / "pages").resolve()
-    run_page = runpy.run_path(str(ROOT / "scripts" / "run_pages.py"))["run_page"]
-    images.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        write_text_atomic(page, run_page(page.read_text(encoding="utf-8")))
-        shutil.copy("planning.png", images / "planning.png")
     print(verdict)
     return kept == len(all_rows)
 

@@ -1,4 +1,6 @@
-"""RelMulti: what fraction of the rows should select, and what its automatic correction gains; writes docs/relmulti.md.
+"""RelMulti: what fraction of the rows should select, and what its automatic correction gains.
+
+Writes docs/evidence/relmulti.md.
 
 python -m studies.select_fraction [--trials 500] [--workers 2]
 """

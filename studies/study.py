@@ -1,7 +1,7 @@
 """What all studies share: the command, the stored trials, and the pages that are made from templates.
 
-A template under studies/ has the path of its page under docs/: studies/calibration/levels.md makes
-docs/calibration/levels.md. Its placeholders are those of `string.Template`, and $$ stands for a dollar sign.
+A template under studies/ has the path of its page under docs/evidence/: studies/calibration/levels.md makes
+docs/evidence/calibration/levels.md. Its placeholders are those of `string.Template`, and $$ stands for a dollar sign.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from relfit.paper.runner import Store, run_trials
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
+PAGES = "docs/evidence"
 ALPHA = 0.05
 
 
@@ -82,7 +83,7 @@ def _parser(study, description):
     parser.add_argument("--only", choices=study.parts, action="append", help="run these parts, and write no page")
     parser.add_argument("--stored", action="store_true", help="run nothing: write the page from the stored trials")
     parser.add_argument("--store", default=str(ROOT / study.store), help=f"finished trials (default {study.store})")
-    parser.add_argument("--docs", default=str(ROOT / "docs"), help="folder of the pages (default docs)")
+    parser.add_argument("--docs", default=str(ROOT / PAGES), help=f"folder of the pages (default {PAGES})")
     if not study.timed:
         parser.add_argument("--workers", type=int, metavar="N", help="processes (default: one per core)")
         parser.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, instead of processes")

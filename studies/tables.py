@@ -1,4 +1,6 @@
-"""Tables of numbers and categories: level on parts of a real one, corrupted columns; writes docs/calibration/tables.md.
+"""Tables of numbers and categories: level on parts of a real one, corrupted columns.
+
+Writes docs/evidence/calibration/tables.md.
 
 python -m studies.tables [--trials 1000] [--workers 1]
 

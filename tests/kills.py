@@ -1,4 +1,4 @@
-"""Kill Dask workers at random moments, then the client, a hundred times. Writes the table in docs/scale.md.
+"""Kill Dask workers at random moments, then the client, a hundred times. Writes the table in docs/evidence/scale.md.
 
 python tests/kills.py [--kills 50] [--seed 0]
 
@@ -31,7 +31,7 @@ from marks import table, written  # noqa: E402
 
 # Workers count as idle after ten looks: twenty seconds by default, too long where a whole run takes two.
 schedulers.POLL_INTERVAL = 0.3
-PAGE = ROOT / "docs" / "scale.md"
+PAGE = ROOT / "docs" / "evidence" / "scale.md"
 ROWS, PATCH = 6000, 1344
 CLIENT = f"""
 import sys

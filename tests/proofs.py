@@ -1,6 +1,6 @@
 """What cannot be tried in every run of the tests: gigabytes, limits of memory, interrupts at random moments.
 
-python tests/proofs.py [NAME...] [--docs docs/robustness.md]
+python tests/proofs.py [NAME...] [--docs docs/evidence/robustness.md]
 
 Each proof runs real processes, and raises an error if something is not as the documentation says. The table of what was
 seen is written between the marks of the page.

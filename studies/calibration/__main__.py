@@ -1,4 +1,4 @@
-"""Simulate error rates, power and laws of every procedure, and write docs/calibration/.
+"""Simulate error rates, power and laws of every procedure, and write docs/evidence/calibration/.
 
 python -m studies.calibration [--trials 1000] [--only levels] [--workers 2 | --cluster ADDRESS]
 """

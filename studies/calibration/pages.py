@@ -1,4 +1,4 @@
-"""The pages under docs/calibration/: tables and pictures of the simulated rates."""
+"""The pages under docs/evidence/calibration/: tables and pictures of the simulated rates."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Simulate bias, variance, power and cost of the estimators, and write docs/estimators.md.
+"""Simulate bias, variance, power and cost of the estimators, and write docs/evidence/estimators.md.
 
 python -m studies.estimators [--trials 600] [--only truth]
 """

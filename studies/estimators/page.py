@@ -1,4 +1,4 @@
-"""docs/estimators.md: what was measured, and which of the goals hold."""
+"""docs/evidence/estimators.md: what was measured, and which of the goals hold."""
 
 import io
 import math

@@ -15,14 +15,16 @@ def _blocks(page, language):
 
 
 @pytest.mark.parametrize(
-    ("name", "library"), [("forecasts.md", "arch"), ("loo.md", "arviz_stats")], ids=["forecasts", "loo"]
+    ("name", "block", "library"),
+    [("forecasts.md", 0, "arch"), ("bayesian.md", 1, "arviz_stats")],
+    ids=["forecasts", "loo"],
 )
-def test_a_session_prints_what_the_page_shows(name, library, tmp_path, monkeypatch):
+def test_a_session_prints_what_the_page_shows(name, block, library, tmp_path, monkeypatch):
     pytest.importorskip(library, reason=f"{library} is not installed")
     monkeypatch.chdir(tmp_path)
     page = (GUIDES / name).read_text(encoding="utf-8")
     names = {}
-    exec(_blocks(page, "python")[0], names)
+    exec(_blocks(page, "python")[block], names)
     (session,) = _blocks(page, "pycon")
     test = doctest.DocTestParser().get_doctest(session, names, name, None, None)
     with warnings.catch_warnings():

@@ -1,6 +1,8 @@
-"""The documentation builds without a warning, every link within it leads somewhere, and it needs no network."""
+"""The documentation builds without a warning, its links lead somewhere, searches find, and it needs no network."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -8,11 +10,27 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browser import NoBrowser, executable, start
 
 ROOT = Path(__file__).parents[2]
 # Attributes whose file the browser fetches by itself; the others are followed by a reader.
 FETCHED = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
 FOLLOWED = {("a", "href")}
+SEARCHES = {
+    "lm-evaluation-harness": "guides/evals",
+    "leaderboard": "guides/evals",
+    "tabular": "guides/tables",
+    "FID": "guides/images-texts",
+    "KID": "guides/images-texts",
+    "diffusion": "guides/images-texts",
+    "Diebold Mariano": "guides/forecasts",
+    "LOO": "guides/bayesian",
+    "PSIS": "guides/bayesian",
+    "posterior": "guides/bayesian",
+    "flow": "guides/flows",
+    "latent": "guides/flows",
+    "GPU": "scale",
+}
 
 
 class _Page(HTMLParser):
@@ -73,3 +91,33 @@ def test_nothing_is_fetched_from_elsewhere(site):
     assert asked == set()
     styles = [text for page in site for text in page.parent.glob("_static/**/*.css")]
     assert not [style.name for style in styles if "@import" in style.read_text(encoding="utf-8")]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = executable()
+    if path is None:
+        pytest.skip("no Chromium on this machine")
+    try:
+        started = start(path)
+    except NoBrowser as error:
+        pytest.skip(str(error))
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize(("words", "name"), SEARCHES.items(), ids=list(SEARCHES))
+def test_a_search_finds_the_right_page_first(words, name, site, browser):
+    """The site's own search, which sorts its answers with the best one last."""
+    (page,) = (page for page in site if page.name == "search.html")
+    browser.open(page)
+    found = f"Search._performSearch(...Search._parseQuery({json.dumps(words)})).map(answer => answer[0])"
+    assert browser.run(found)[-1] == name
+
+
+@pytest.mark.parametrize(("words", "name"), SEARCHES.items(), ids=list(SEARCHES))
+def test_a_page_says_at_its_top_what_is_searched_for(words, name):
+    """In its title, its headings or its first paragraph."""
+    text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    top = "\n".join([*re.findall(r"^#+ .*", text, flags=re.MULTILINE), text.split("\n\n")[1]]).lower()
+    assert all(word.lower() in top for word in words.split())

@@ -262,7 +262,7 @@ def test_one_model_cannot_be_told_apart():
 
 @pytest.mark.parametrize("measure", ["ume", "fssd"])
 def test_no_copy_of_the_data_is_made(measure):
-    """A small form of what docs/locations.md measures: the peak stays below one of the four samples, 32 MB each."""
+    """A small form of docs/evidence/locations.md: the peak stays below one of the four samples, 32 MB each."""
     rng = np.random.default_rng(0)
     reference, *samples = (rng.normal(size=(100_000, 40)) for _ in range(4))
     models = samples if measure == "ume" else [relfit.Density(score=lambda x, i=i: i - x, dim=40) for i in range(3)]

@@ -25,4 +25,4 @@ def test_the_example_keeps_the_models_that_mcs_keeps(shown):
 
 
 def test_the_page_shows_what_the_example_prints(shown):
-    assert shown in (ROOT / "docs" / "losses.md").read_text(encoding="utf-8")
+    assert shown in (ROOT / "docs" / "evidence" / "losses.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Fuzz every reader, one after the other, and write the table of docs/robustness.md: python tests/fuzz/run.py.
+"""Fuzz every reader, one after the other, and write the table of docs/evidence/robustness.md: python tests/fuzz/run.py.
 
 Each gets a million executions or ten minutes of processor time, whichever comes first, in turns. A run that was
 stopped is resumed; a finished run is not repeated unless --again is given. The corpora in build/fuzz/ are kept, and the

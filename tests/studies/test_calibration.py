@@ -1,4 +1,4 @@
-"""The simulations behind docs/calibration/: cases with known truth, shared estimates, rates and pages."""
+"""The simulations behind docs/evidence/calibration/: cases with known truth, shared estimates, rates and pages."""
 
 import math
 

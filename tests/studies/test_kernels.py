@@ -1,4 +1,4 @@
-"""The simulation behind docs/kernels.md: its trials run, and its rates are those of the verdicts."""
+"""The simulation behind docs/evidence/kernels.md: its trials run, and its rates are those of the verdicts."""
 
 import json
 

@@ -48,7 +48,7 @@ def test_parts_are_run_in_proportion_and_the_page_is_written(example, tmp_path):
     assert [len(trials) for _, trials in results["main"]] == [20, 20]
     assert [len(trials) for _, trials in results["small"]] == [2, 2]
     assert results["main"][1][1][:3] == [{"value": 20}, {"value": 21}, {"value": 22}]
-    assert (tmp_path / "docs" / "page.md").read_text() == "# Example\n\n$ costs {1}\n\n[20, 20]\n"
+    assert (tmp_path / "docs" / "evidence" / "page.md").read_text() == "# Example\n\n$ costs {1}\n\n[20, 20]\n"
     with study.Store(tmp_path / "example.sqlite", version="7") as store:
         assert set(store.by_seed("stored-name", {"n": 10})) == set(range(20))
 

@@ -37,13 +37,13 @@ def test_there_are_templates():
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_page_is_what_its_template_says(name):
     text = (STUDIES / name).read_text(encoding="utf-8")
-    assert disagreement(text, (ROOT / "docs" / name).read_text(encoding="utf-8")) is None
+    assert disagreement(text, (ROOT / "docs" / "evidence" / name).read_text(encoding="utf-8")) is None
 
 
 def test_the_page_of_the_reproduction_is_what_its_template_says():
     head, sections = template()
     assert list(sections) == list(CATALOGUE)
-    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence" / "reproduction.md").read_text(encoding="utf-8")
     shown = [section for name, section in sections.items() if f"\n## {name}\n" in page]
     assert len(shown) >= 10
     assert disagreement("\n".join([head, *shown]), page) is None

@@ -22,7 +22,7 @@ DONE, CHECK_FAILED = 0, 1
     epilog="\b\nExamples:\n"
     "  relfit reproduce fig1-meanshift --quick\n"
     "  relfit reproduce table2-chicago --download\n"
-    "  relfit reproduce all --out results --docs docs/reproduction.md",
+    "  relfit reproduce all --out results --docs docs/evidence/reproduction.md",
 )
 @click.argument("name")
 @section(

@@ -114,7 +114,8 @@ def halves_apart(together: float, pairs: float, apart: float, n: int) -> float:
     """``4 (Σ_{a~b} k_ab − pairs·mean)/n²``, the mean squared distance of two halves of n rows.
 
     The sum, `together`, is over `pairs` of rows that depend on each other: each row with itself, and rows of one group.
-    `apart` is the mean of k over all other pairs. The halves are of whole groups; docs/method.md has the derivation.
+    `apart` is the mean of k over all other pairs. The halves are of whole groups; docs/evidence/derivations.md
+    has the derivation.
 
     >>> halves_apart(together=100 * 1.0, pairs=100, apart=0.5, n=100)  # 100 independent rows, k(x,x) = 1
     0.02

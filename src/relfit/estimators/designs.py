@@ -42,12 +42,13 @@ FEWEST_SLICE = 32
 _THREADS = 4
 # Bytes for each number of a window, which is fetched and put together in half of the memory, and of a slice.
 _WINDOW_BYTES, _SLICE_BYTES = 64, 48
-# Lags of the cyclic design by default: docs/estimators.md shows what more of them would gain.
+# Lags of the cyclic design by default: docs/evidence/estimators.md shows what more of them would gain.
 DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
 BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
 # Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
-# correction (docs/estimators.md has the simulation). Numbers fetched at once: few enough for the processor's cache.
+# correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the
+# processor's cache.
 PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 VARIANCES = ("auto", "projection", "corrected")
 

@@ -1,8 +1,8 @@
-"""Looking after every item: bets on differences of losses, whose wealth is evidence at any time (docs/method.md).
+"""Looking after every item: bets on differences of losses, whose wealth is evidence at any time.
 
 With d_s = L_is − L_js from −1 to 1 and fixed bets λ_k, Σ_s log(1 + λ_k d_s) is all that is kept of a pair of models.
 Fixed bets, because their wealth tests the average over the items so far, whatever the order of hard and easy items;
-bets that follow the past test only whether i is no worse at every single item.
+bets that follow the past test only whether i is no worse at every single item (docs/evidence/derivations.md).
 """
 
 from __future__ import annotations

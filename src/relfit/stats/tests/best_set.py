@@ -163,8 +163,8 @@ def best_set(
 
     *Step-down.* S holds the contenders at first, the models with p_i > 2Φ(−κ). T_i of the model with the largest one,
     over j ∈ S, is compared with ``max_{k∈S, j∈S∩K_k} Z_kj``, drawn for all models at once; if it is rejected it leaves
-    S, and so on. A model that is no contender is compared with them all as if it were one. docs/method.md says why all
-    best models are kept with probability 1 − α.
+    S, and so on. A model that is no contender is compared with them all as if it were one. docs/evidence/derivations.md
+    says why all best models are kept with probability 1 − α.
 
     *Rare errors.* Two models whose 0/1 losses differ on fewer than 10 items have no normal law: their ratio is not
     taken for larger than the normal point of the exact sign test's p-value, and Z_ij for no larger than that of the

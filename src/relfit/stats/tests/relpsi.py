@@ -17,7 +17,7 @@ from relfit.util.text import listed
 
 # A model this many standard errors above the best that is not declared worse is masked by a near tie.
 MASKED_ERRORS = 4.0
-# With 10 samples RelPSI keeps its level, with 50 it does not (docs/calibration/).
+# With 10 samples RelPSI keeps its level, with 50 it does not (docs/evidence/calibration/).
 MANY_SAMPLES = 20
 # Numbers that one step over several trials works on.
 _NUMBERS = 1_000_000

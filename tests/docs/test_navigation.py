@@ -1,0 +1,115 @@
+"""The navigation is short, its pages are short and plainly worded, and figures of the summary are those of the reports.
+
+Words are counted as a reader meets them, examples, tables and printed output included; reference pages may be longer.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = {"command-line", "api/index", "api/models", "api/results"}
+# Wordings that the project decided against, and sentences that new users found hard to read.
+WORN = (
+    "mend it",
+    "choose the columns of numbers",
+    "How many.",
+    "not a ranking by noise",
+    "One word away",
+    "put right",
+    "turn accuracies round",
+    "says whether all is well",
+    "Is all well",
+    "are said with",
+    "say so with",
+    "is called what its file is",
+    "It is another question than",
+    "hold all together, a model can be worse without",
+    "hangs on the bandwidth",
+    "it is no way to choose one",
+    "the same bits for any number of workers, and for none",
+    "noise chosen for looking like a difference",
+    "selection hung by a thread",
+    "Turned round",
+    "Turn the question round",
+    "close kin",
+    "what to mind",
+    "gpt",
+    "claude",
+    "llama",
+)
+FIGURE = re.compile(r"\d+\.\d+(?: ± \d+\.\d+)?")
+
+
+def _text(name):
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def _navigation():
+    """The pages of all toctrees, which only the first page has."""
+    entries = []
+    for body in re.findall(r"^```\{toctree\}\n(.*?)^```$", _text("index"), flags=re.MULTILINE | re.DOTALL):
+        lines = [line for line in body.splitlines() if line and not line.startswith(":")]
+        entries += [re.sub(r".*<(.*)>", r"\1", line) for line in lines]
+    return entries
+
+
+NAVIGATION = _navigation()
+
+
+def _words(text):
+    return sum(any(letter.isalnum() for letter in word) for word in text.split())
+
+
+def test_the_navigation_has_at_most_25_pages_the_first_one_included():
+    assert len(set(NAVIGATION)) == len(NAVIGATION) <= 24
+    assert "{toctree}" not in "".join(_text(name) for name in NAVIGATION)
+
+
+def test_pages_outside_the_navigation_are_evidence_or_for_contributors():
+    pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
+    others = pages - set(NAVIGATION) - {"index"}
+    assert {name for name in others if not name.startswith("evidence/")} == {"design"}
+    linked = re.findall(r"\]\(([\w/-]+)\.md", _text("evidence/index") + _text("evidence/calibration/index"))
+    reached = {f"evidence/{name}" for name in linked} | {f"evidence/calibration/{name}" for name in linked}
+    assert {name for name in others if name.startswith("evidence/")} <= reached
+
+
+@pytest.mark.parametrize("name", ["index", *NAVIGATION])
+def test_a_page_has_at_most_1500_words(name):
+    if name not in REFERENCE:
+        assert _words(_text(name)) <= 1500
+
+
+@pytest.mark.parametrize("name", ["index", *NAVIGATION, "design"])
+def test_a_page_has_none_of_the_worn_sentences(name):
+    text = " ".join(_text(name).split())
+    assert [words for words in WORN if words in text] == []
+
+
+def test_figures_of_the_summary_are_in_the_reports_it_links_to():
+    rows = re.findall(r"^\| .* \|$", _text("evidence/index"), flags=re.MULTILINE)
+    checked = 0
+    for row in rows:
+        pages = re.findall(r"\]\(([\w/-]+\.md)", row)
+        reports = "".join((DOCS / "evidence" / page).read_text(encoding="utf-8") for page in pages)
+        for figure in FIGURE.findall(row.split("|")[2]) if pages else []:
+            assert figure in reports or float(figure.split(" ")[0]) == 0.05, (figure, pages)
+            checked += 1
+    assert checked >= 40
+
+
+def test_moved_pages_lead_to_pages():
+    settings = {}
+    exec(_settings(), settings)
+    assert len(settings["MOVED"]) >= 30
+    for old, new in settings["MOVED"].items():
+        assert not (DOCS / f"{old}.md").exists()
+        assert (DOCS / f"{new}.md").exists()
+
+
+def _settings():
+    text = (DOCS / "conf.py").read_text(encoding="utf-8")
+    return text[text.index("MOVED = ") : text.index("REDIRECT = ")]
