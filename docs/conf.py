@@ -1,6 +1,13 @@
 """Settings of the documentation's generator: `make docs` builds the site into build/site."""
 
+import sys
+from pathlib import Path
+
 from relfit import __version__
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+import notebooks  # noqa: E402
 
 project = "relfit"
 author = "The relfit developers"
@@ -35,3 +42,15 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_js_files = [("site.js", {"defer": "defer"})]
 html_theme_options = {"navigation_with_keys": True}
+
+
+def show_notebook(app, page, text):
+    """A page of notebooks/ is only a link, for readers of the repository; the site shows the notebook in its place."""
+    if page.startswith("notebooks/"):
+        path = ROOT / "examples" / f"{Path(page).name}.ipynb"
+        app.env.note_dependency(str(path))
+        text[0] = f"---\norphan: true\n---\n\n{notebooks.as_markdown(notebooks.read(path))}"
+
+
+def setup(app):
+    app.connect("source-read", show_notebook)

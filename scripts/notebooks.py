@@ -3,8 +3,8 @@
     python scripts/notebooks.py                                  all of them
     python scripts/notebooks.py examples/posteriors.ipynb        some
 
-The code cells run in order in one namespace, in an empty folder. As in Jupyter, the last value of a cell is shown unless
-a semicolon follows it. Only the standard library and matplotlib are needed; no path of this machine is kept.
+The code cells run in order in one namespace, in an empty folder. As in Jupyter, the last value of a cell is shown
+unless a semicolon follows it. Only the standard library and matplotlib are needed; no path of this machine is kept.
 """
 
 import ast
@@ -35,9 +35,10 @@ def source(cell):
     return "".join(cell["source"])
 
 
-def run(notebook):
-    """The notebook with new outputs; its code runs in the current folder."""
-    names, cells, count = {"__name__": "__main__"}, [], 0
+def run(notebook, names=None):
+    """The notebook with new outputs; its code runs in the current folder, with and into `names`."""
+    names, cells, count = {} if names is None else names, [], 0
+    names["__name__"] = "__main__"
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             count += 1

@@ -48,8 +48,7 @@ def notebook_table(result: Any) -> str:
     from relfit.report.page import environment
 
     shown = display(result, _LONGEST_NAME)
-    blocks = [_block(each) for each in (shown, *shown.also)]
-    return environment().get_template("notebook.html.j2").render(blocks=blocks)
+    return environment().get_template("notebook.html.j2").render(blocks=[_block(each) for each in (shown, *shown.also)])
 
 
 def _block(shown: text.Display) -> dict[str, Any]:
@@ -58,7 +57,8 @@ def _block(shown: text.Display) -> dict[str, Any]:
 
     cells, columns = shown.table, len(shown.table.titles)
     verdicts = range(columns - cells.verdicts, columns)
-    sides = ["left" if j in cells.words or j in verdicts else "right" for j in range(columns)]
+    sides = ["left;white-space:nowrap" if j in cells.words else "right;white-space:nowrap" for j in range(columns)]
+    sides[verdicts.start :] = ["left"] * cells.verdicts
     rows = []
     for i, (kind, row) in enumerate(zip(cells.kinds, cells.rows, strict=True)):
         kinds = ["worse" if (i, j) in cells.marked else kind if j == verdicts.start else "" for j in range(columns)]

@@ -163,7 +163,15 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else _NOTHING
         others = [str(row[f"verdict_{other.measure}"]) for other in comparison.also]
         cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
-    return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)), 1 + len(comparison.also))
+    first = len(titles) - len(comparison.also)
+    marked = frozenset(
+        (i, first + k)
+        for i, row in enumerate(rows)
+        for k, other in enumerate(comparison.also)
+        if other.worse[other.names.index(row["name"])]
+    )
+    kinds = tuple(map(words.kind_of, rows))
+    return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
 
 
 def show_pvalue(p: float, alpha: float) -> str:
