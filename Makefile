@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs clean docs pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs clean docs notebooks pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ kernels: $(DEV) ## simulate level and power with different kernels, for docs/evi
 docs: $(DOCS) ## build the documentation into build/site; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
+
+notebooks: $(DEV) ## run the notebooks of examples/ and keep what they show
+	$(ONE_THREAD) $(BIN)/python scripts/notebooks.py
 
 pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
 	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/planning.md docs/faq.md docs/guides/*.md

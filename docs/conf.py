@@ -1,9 +1,14 @@
 """Settings of the documentation's generator: `make docs` builds the site into build/site."""
 
 import posixpath
+import sys
 from pathlib import Path
 
 from relfit import __version__
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+import notebooks  # noqa: E402
 
 project = "relfit"
 author = "The relfit developers"
@@ -76,7 +81,8 @@ OUTSIDE = ("evidence/", "design")
 
 
 def setup(app):
-    """Leave some pages out of the navigation, and write the redirects."""
+    """Show the notebooks, leave some pages out of the navigation, and write the redirects."""
+    app.connect("source-read", _show_notebook)
     app.connect("doctree-read", _mark_outside)
     app.connect("build-finished", _write_redirects)
 
@@ -95,3 +101,11 @@ def _write_redirects(app, exception):
         page.parent.mkdir(parents=True, exist_ok=True)
         target = posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")
         page.write_text(REDIRECT.format(target=target), encoding="utf-8")
+
+
+def _show_notebook(app, page, text):
+    """A page of notebooks/ is only a link, for readers of the repository; the site shows the notebook in its place."""
+    if page.startswith("notebooks/"):
+        path = ROOT / "examples" / f"{Path(page).name}.ipynb"
+        app.env.note_dependency(str(path))
+        text[0] = f"---\norphan: true\n---\n\n{notebooks.as_markdown(notebooks.read(path))}"

@@ -538,7 +538,7 @@ def _excess(kernel: Kernel, samples: Sequence[Array]) -> list[float]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NoisedComparison:
     """Score networks compared at several noise levels.
 
@@ -552,8 +552,14 @@ class NoisedComparison:
     levels: tuple[float, ...]
     by_level: tuple[Comparison, ...]
 
-    def __str__(self) -> str:
-        return f"{self.overall}\n(average over the noise levels {', '.join(f'{level:g}' for level in self.levels)})"
+    def __repr__(self) -> str:
+        return f"{self.overall}\n{self._averaged()}"
+
+    def _repr_html_(self) -> str:
+        return f"{self.overall._repr_html_()}<p>{self._averaged()}</p>"
+
+    def _averaged(self) -> str:
+        return f"(average over the noise levels {', '.join(f'{level:g}' for level in self.levels)})"
 
 
 def compare_noised(

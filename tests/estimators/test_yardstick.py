@@ -12,7 +12,8 @@ from relfit.api import published
 from relfit.compute.reduce import Runtime
 from relfit.estimators import mmd
 from relfit.paper.data import digits
-from relfit.report.page import notebook_table, render_report
+from relfit.report.display import notebook_table
+from relfit.report.page import render_report
 
 KERNELS = [relfit.Gaussian(1.5), relfit.IMQ(), relfit.Polynomial(scale=0.5), relfit.Tilted(relfit.IMQ())]
 SMOOTH = [relfit.Gaussian(1.5), relfit.IMQ(), relfit.Gaussian(0.8) + relfit.IMQ(2.0), relfit.Tilted(relfit.IMQ())]

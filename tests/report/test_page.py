@@ -10,7 +10,8 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.report.page import notebook_table, render_report
+from relfit.report.display import notebook_table
+from relfit.report.page import render_report
 from relfit.report.words import summary
 from relfit.util.errors import InputError
 
@@ -159,13 +160,6 @@ def test_light_dark_and_narrow(make):
     assert "prefers-color-scheme: dark" in html
     assert "max-width: 44rem" in html
     assert 'name="viewport"' in html
-
-
-def test_notebook_table_is_small(make):
-    result = make([0.1, 3.0])
-    assert result._repr_html_() == notebook_table(result)
-    assert len(notebook_table(result)) < 2000
-    assert summary(result) in notebook_table(result)
 
 
 @pytest.mark.parametrize("test", ["relpsi", "relmulti"])

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import relfit
-from relfit.report.text import number_format, short_names, show_pvalue, styled, table
+from relfit.report.display import styled
+from relfit.report.text import number_format, short_names, show_pvalue, table
 from relfit.report.words import error_words, header, question, summary
 from relfit.util.text import listed, visible
 
@@ -38,13 +39,6 @@ def test_looks_as_documented(make):
 def test_str_is_the_text(make):
     result = make([0.1, 5.0])
     assert str(result) == styled(result).plain
-
-
-def test_repr_is_one_short_line(make, rng):
-    assert repr(make([0.1, 5.0, 6.0])) == "<Comparison: relpsi, 3 models, best 'm1', 2 worse>"
-    data, far = rng.normal(size=(2, 40, 2))
-    pair = relfit.compare_pair(data, far + 3.0, rng.normal(size=(40, 2)), names=("far", "near"), rng=0)
-    assert re.fullmatch(r"<PairComparison: relmmd, 'far' worse than 'near', p-value \S+>", repr(pair))
 
 
 @pytest.mark.parametrize("count", [2, 10, 50])

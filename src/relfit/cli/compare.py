@@ -106,7 +106,7 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
 
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """
-    from relfit.report.text import pair_styled
+    from relfit.report.display import styled
 
     named = named_models([a, b], params["name"])
     check_inputs(reference, [a, b])
@@ -118,7 +118,7 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     result = replace(result, warnings=(*inputs.notes, *result.warnings))
     write_json(result.to_json(), json_path)
     if json_path != "-":
-        say(pair_styled(result))
+        say(styled(result))
         say_written(Result=json_path)
     return DONE
 

@@ -61,8 +61,8 @@ def conclude(
     items: Any = None,
 ) -> int:
     """Print and write what was asked for, and return the exit status; `data` and `items` are for the page."""
+    from relfit.report.display import styled
     from relfit.report.gate import gate_markdown, gate_record, gate_sentence, gate_words, judge, junit_xml
-    from relfit.report.text import styled
 
     gate, against = params["gate"], params["against"]
     junit_path, markdown_path = params["junit_path"], params["markdown_path"]

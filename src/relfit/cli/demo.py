@@ -109,7 +109,7 @@ def demo_command(html_path: str, seed: int) -> int:
 
     The data come with relfit, and it takes a few seconds.
     """
-    from relfit.report.text import styled
+    from relfit.report.display import styled
     from relfit.report.words import error_words
 
     check_outputs({"--html": html_path})

@@ -141,7 +141,8 @@ def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, st
 
 def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None) -> int:
     """Print and write what was asked for, and return the exit status."""
-    from relfit.report.monitor import gate_answer, monitor_styled
+    from relfit.report.display import styled
+    from relfit.report.monitor import gate_answer
 
     gate, against, json_path, html_path = (params[key] for key in ("gate", "against", "json_path", "html_path"))
     check_gate(gate, against, monitor.names)
@@ -152,7 +153,7 @@ def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = N
     write_json(as_json({**result.to_dict(), **record}), json_path)
     quiet = json_path == "-"
     if not quiet:
-        say(monitor_styled(result))
+        say(styled(result))
         if sentence is not None:
             say(sentence)
         say_written(Result=json_path)

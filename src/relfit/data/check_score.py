@@ -49,7 +49,7 @@ _MOST_EDGES = 5
 _WARNING_ROWS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoreCheck:
     """The findings of `check_score`; ``print`` it.
 
@@ -68,7 +68,7 @@ class ScoreCheck:
     n_rows: int
     n_bad_rows: int
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = "score check: nothing wrong found" if self.ok else "score check: KSD cannot rely on this density here"
         return "\n".join([head, *(f"- {message}" for message in self.messages)])
 

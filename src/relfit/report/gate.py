@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from relfit.report.formats import markdown_text, to_markdown
-from relfit.report.text import show_pvalue, styled
+from relfit.report.text import show_pvalue
 from relfit.report.words import header, measure_of, summary
 from relfit.results.comparison import Comparison
 from relfit.stats.joint import JointEstimate
@@ -169,7 +169,7 @@ def assert_not_worse(comparison: Comparison, name: str, against: str | None = No
         f"At alpha = {comparison.alpha:g}, up to one of {1 / comparison.alpha:.0f} models that are no worse fails; "
         "a test that runs daily wants a smaller alpha."
     )
-    lines = [gate_sentence(comparison, gate), "", styled(comparison).plain, "", "What to do:"]
+    lines = [gate_sentence(comparison, gate), "", str(comparison), "", "What to do:"]
     raise AssertionError("\n".join([*lines, *(f"- {each}" for each in advice)]))
 
 
@@ -184,7 +184,7 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     >>> ElementTree.fromstring(junit_xml(result, judge(result, "new"))).find("testsuite").attrib["failures"]
     '1'
     """
-    table = styled(comparison).plain
+    table = str(comparison)
     failures = str(int(gate is not None and gate.failed))
     counts = {"tests": str(len(comparison.names)), "failures": failures, "errors": "0", "skipped": "0"}
     root = ElementTree.Element("testsuites", {"name": "relfit", **counts})

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.text import Text
-
 from relfit.report.figures import Scale, scale_of, signed
 from relfit.report.page import LONGEST_LABEL, environment
-from relfit.report.text import Table, headed_table, number_format, short_names
+from relfit.report.text import LONGEST_NAME, Display, Table, number_format, short_names
 from relfit.results.monitor import MonitorResult
 from relfit.util.errors import InputError
 from relfit.util.text import listed, quoted
@@ -22,12 +20,10 @@ MOST_CURVES, MOST_BANDS = 14, 12
 _LEAST, _MOST = -3.0, 6.0
 
 
-def monitor_styled(result: MonitorResult) -> Text:
+def monitor_display(result: MonitorResult, longest_name: int = LONGEST_NAME) -> Display:
     """The settings, a line for each model, one sentence and the notes."""
-    out = headed_table(header(result), table(result)).append(summary(result))
-    for note in notes(result):
-        out.append("\nNote: ", style="yellow").append(note)
-    return out
+    lines = (("", summary(result)), *(("note", note) for note in notes(result)))
+    return Display(header(result), table(result, longest_name), lines)
 
 
 def header(result: MonitorResult) -> str:
@@ -39,13 +35,13 @@ def header(result: MonitorResult) -> str:
     return f"monitor · {_counted(result.items)} · {shown} · α = {result.alpha:g} for all looks together"
 
 
-def table(result: MonitorResult) -> Table:
+def table(result: MonitorResult, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows, level = result.rows(), f"{100.0 * (1.0 - result.alpha):g}% limits"
     widths = [row["upper"] - row["lower"] for row in rows if not row["best"] and math.isfinite(row["upper"])]
     number = number_format([width / 4.0 for width in widths], [row["mean"] for row in rows])
     cells = []
-    for row, name in zip(rows, short_names([row["name"] for row in rows]), strict=True):
+    for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
         mean, gap = (number(row[key]) if math.isfinite(row[key]) else "—" for key in ("mean", "difference"))
         beside = ("—", "—") if row["best"] else (gap, f"{number(row['lower'])} to {number(row['upper'])}")
         cells.append((name, str(row["items"]), mean, *beside, show_evalue(row["evalue"]), verdict(row)))

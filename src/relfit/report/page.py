@@ -72,11 +72,6 @@ _LABELS = {
 }
 
 
-def notebook_table(comparison: Comparison) -> str:
-    """A small HTML table with the summary sentence, for ``_repr_html_``."""
-    return environment().get_template("notebook.html.j2").render(**_table(comparison))
-
-
 @cache
 def environment() -> Environment:
     """The templates, in which text is escaped."""
@@ -177,7 +172,7 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
 
 
 def _table(comparison: Comparison) -> dict[str, Any]:
-    """What the page and the notebook's table share."""
+    """The cells of the table, the sentence and the notes."""
     cells = table(comparison, LONGEST_NAME)
     return {
         "summary": words.summary(comparison),

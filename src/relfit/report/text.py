@@ -1,11 +1,11 @@
-"""Results as text: a line of settings, an aligned table, one sentence, notes; ranks, pairs and plans too."""
+"""What every result shows: a line of settings, a table, sentences and notes; and all of that as text."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from relfit.report import words
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison, PairMatrix, Ranks
 from relfit.results.plan import Plan
+from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.util.text import visible
 
@@ -35,24 +36,52 @@ _STYLES = {"best": "bold green", "worse": "bold red"}
 class Table:
     """Finished cells. `kinds` says for each row whether it is "best", "worse" or "open".
 
-    The last columns are verdicts: one for each discrepancy.
+    The last columns are verdicts: one for each discrepancy. Those in `words` hold text too, all others numbers, and
+    `marked` are the places (row, column) of cells that say "worse".
     """
 
     titles: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     kinds: tuple[str, ...]
     verdicts: int = 1
+    words: tuple[int, ...] = (0,)
+    marked: frozenset[tuple[int, int]] = frozenset()
 
 
-def styled(comparison: Comparison) -> Text:
-    """The whole result, with the verdicts coloured."""
-    out = headed_table(words.header(comparison), table(comparison))
-    for note in filter(_comes_first, comparison.warnings):
-        out.append("Note: ", style="yellow").append(f"{visible(note)}\n")
-    out = _with_notes(out.append(words.summary(comparison)), comparison)
-    for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True):
-        out.append("\n\n").append_text(styled(other)).append(f"\n\n{sentence}")
+@dataclass(frozen=True)
+class Display:
+    """A result as it is shown, in a terminal and in a notebook.
+
+    `lines` stand below the table, each with its kind: "note", "worse" or "" for a plain sentence. `also` holds the
+    results of the same models by other discrepancies.
+    """
+
+    header: str
+    table: Table
+    lines: tuple[tuple[str, str], ...]
+    also: tuple[Display, ...] = ()
+
+
+def as_text(display: Display) -> Text:
+    """The display with the verdicts coloured; `plain` is the text alone."""
+    out = headed_table(display.header, display.table)
+    out.right_crop()
+    for kind, line in display.lines:
+        out.append("\n").append("Note: " if kind == "note" else "", style="yellow").append(line, _STYLES.get(kind, ""))
+    for other in display.also:
+        out.append("\n\n").append_text(as_text(other))
     return out
+
+
+def comparison_display(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Display:
+    """The verdicts on all models, and those by other discrepancies, each with a sentence on where they disagree."""
+    first = [("note", note) for note in map(visible, filter(_comes_first, comparison.warnings))]
+    lines = (*first, ("", words.summary(comparison)), *_notes(comparison))
+    also = []
+    for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True):
+        shown = comparison_display(other, longest_name)
+        also.append(replace(shown, lines=(*shown.lines, ("", ""), ("", sentence))))
+    return Display(words.header(comparison), table(comparison, longest_name), lines, tuple(also))
 
 
 def _comes_first(note: str) -> bool:
@@ -60,16 +89,53 @@ def _comes_first(note: str) -> bool:
     return BARELY in note
 
 
-def pair_styled(pair: PairComparison) -> Text:
-    """The result of a fixed hypothesis "a is no worse than b", with the verdict coloured."""
+def pair_display(pair: PairComparison, longest_name: int = LONGEST_NAME) -> Display:
+    """The answer to a fixed hypothesis "a is no worse than b"."""
     number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
-    rows = tuple(zip(short_names(pair.names), map(number, pair.discrepancy), strict=True))
-    out = headed_table(words.header(pair), Table(("model", words.measure_of(pair).name), rows, ("open", "open")))
+    rows = tuple(zip(short_names(pair.names, longest_name), map(number, pair.discrepancy), strict=True))
     p = show_pvalue(pair.pvalue, pair.alpha)
     p = p if p.startswith("<") else f"= {p}"
-    out.append(f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}\n")
-    out.append(words.pair_summary(pair), style=_STYLES["worse"] if pair.worse else "")
-    return _with_notes(out, pair)
+    numbers = f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}"
+    verdict = ("worse" if pair.worse else "", words.pair_summary(pair))
+    cells = Table(("model", words.measure_of(pair).name), rows, ("open", "open"), verdicts=0)
+    return Display(words.header(pair), cells, (("", numbers), verdict, *_notes(pair)))
+
+
+def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Display:
+    """The estimates with their standard errors, and how far they depend on each other.
+
+    >>> print(as_text(joint_display(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.005], [0.005, 0.01]], (50,)))))
+    estimates without a test · score (smaller is better) · n = 50
+    model  score  s.e.
+    a      0.10   0.10
+    b      0.90   0.10
+    The correlation of the two estimates is 0.50. relfit.decide tests which models are worse.
+    """
+    errors, measure = joint.standard_error, words.measure_of(joint)
+    # Adding 0 turns −0 into 0.
+    values = 0.0 - joint.values if joint.higher_is_better else joint.values
+    number = number_format(errors.tolist(), values.tolist())
+    names = short_names(joint.names, longest_name)
+    rows = tuple((name, number(v), number(e)) for name, v, e in zip(names, values, errors, strict=True))
+    header = ("estimates without a test", measure.measured, words.size_words(joint), joint.design)
+    cells = Table(("model", measure.name, "s.e."), rows, ("open",) * len(rows), verdicts=0)
+    lines = [("", f"{_correlations(joint)}relfit.decide tests which models are worse.")]
+    lines += [("note", visible(note)) for note in joint.notes]
+    return Display(" · ".join(part for part in header if part), cells, tuple(lines))
+
+
+def _correlations(joint: JointEstimate) -> str:
+    """A sentence on the correlations between the estimates that vary, if there are two of them."""
+    varies = np.flatnonzero(joint.standard_error > 0.0)
+    if len(varies) < 2:
+        return ""
+    scale = joint.standard_error[varies]
+    found = (joint.covariance[np.ix_(varies, varies)] / np.outer(scale, scale))[np.triu_indices(len(varies), 1)]
+    # Adding 0 turns −0 into 0.
+    low, high = (round(float(end), 2) + 0.0 for end in (found.min(), found.max()))
+    if len(found) == 1:
+        return f"The correlation of the two estimates is {low:.2f}. "
+    return f"The correlations of the estimates are from {low:.2f} to {high:.2f}. "
 
 
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
@@ -97,7 +163,15 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else _NOTHING
         others = [str(row[f"verdict_{other.measure}"]) for other in comparison.also]
         cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
-    return Table(tuple(titles), tuple(cells), tuple(map(words.kind_of, rows)), 1 + len(comparison.also))
+    first = len(titles) - len(comparison.also)
+    marked = frozenset(
+        (i, first + k)
+        for i, row in enumerate(rows)
+        for k, other in enumerate(comparison.also)
+        if other.worse[other.names.index(row["name"])]
+    )
+    kinds = tuple(map(words.kind_of, rows))
+    return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
 
 
 def show_pvalue(p: float, alpha: float) -> str:
@@ -160,15 +234,15 @@ def _shorten(name: str, longest: int) -> str:
 
 def headed_table(header: str, cells: Table) -> Text:
     """A line of settings and an aligned table, with the verdicts coloured."""
-    out = Text(header + "\n")
+    out = Text(f"{header}\n" if header else "")
     names, *others = zip(*cells.rows, strict=True)
     rows = list(zip(names, *map(_points_aligned, others), strict=True))
     first, *lines = _padded([cells.titles, *rows])
     out.append(GAP.join(first).rstrip() + "\n", style="bold")
     for line, row, kind in zip(lines, rows, cells.kinds, strict=True):
-        start = len(out) + len(GAP.join([*line[: -cells.verdicts], ""]))
+        start = len(out) + len(GAP.join([*line[: len(line) - cells.verdicts], ""]))
         out.append(GAP.join(line).rstrip() + "\n")
-        if kind in _STYLES and len(row) > 2:
+        if kind in _STYLES and cells.verdicts:
             out.stylize(_STYLES[kind], start, start + len(row[-cells.verdicts]))
     return out
 
@@ -180,58 +254,53 @@ def _points_aligned(column: Sequence[str]) -> list[str]:
     return [" " * (most - len(head)) + cell if head else cell for head, cell in zip(heads, column, strict=True)]
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One line a row, the cells of a column below each other."""
-    return [GAP.join(row).rstrip() for row in _padded(rows)]
-
-
 def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The cells with spaces that make those of a column equally wide."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     return [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
 
-def _with_notes(out: Text, result: Comparison | PairComparison) -> Text:
+def _notes(result: Comparison | PairComparison) -> list[tuple[str, str]]:
+    """The lines below the sentence."""
     yardstick = words.yardstick(result)
-    if yardstick is not None:
-        out.append(f"\n{yardstick}")
     # A pair has no line of its own for what comes first.
     later = [note for note in result.warnings if isinstance(result, PairComparison) or not _comes_first(note)]
-    for note in later:
-        out.append("\nNote: ", style="yellow").append(visible(note))
-    return out
+    return [*([] if yardstick is None else [("", yardstick)]), *(("note", visible(note)) for note in later)]
 
 
-def ranks_text(ranks: Ranks) -> str:
+def ranks_display(ranks: Ranks, longest_name: int = LONGEST_NAME) -> Display:
     """One line per model, the best ranks first, and what holds with which probability."""
     order = np.lexsort((ranks.upper, ranks.lower)).tolist()
-    names = short_names(ranks.names)
+    names = short_names(ranks.names, longest_name)
     shown = [words.range_words(ends) for ends in zip(ranks.lower, ranks.upper, strict=True)]
-    lines = _columns([("model", "rank"), *((names[i], shown[i]) for i in order)])
+    cells = Table(("model", "rank"), tuple((names[i], shown[i]) for i in order), ("open",) * len(order), verdicts=0)
     lie = "all ranks lie in these sets" if ranks.simultaneous else "each rank lies in its set"
-    return "\n".join([*lines, f"With probability {100.0 * ranks.level:g}%, {lie}."])
+    return Display("", cells, (("", f"With probability {100.0 * ranks.level:g}%, {lie}."),))
 
 
-def pairs_text(pairs: PairMatrix) -> str:
+def pairs_display(pairs: PairMatrix, longest_name: int = LONGEST_NAME) -> Display:
     """A matrix: the adjusted p-value of "the row's model is no worse than the column's", * where it is worse."""
-    names = short_names(pairs.names)
-    rows = [("", *names)]
+    # The names are the titles of columns too.
+    names = short_names(pairs.names, min(longest_name, LONGEST_NAME))
+    rows = []
     for i, name in enumerate(names):
         cells = [
-            "—" if i == j else show_pvalue(float(p), pairs.alpha) + "*" * int(pairs.worse[i, j])
+            _NOTHING if i == j else show_pvalue(float(p), pairs.alpha) + "*" * int(pairs.worse[i, j])
             for j, p in enumerate(pairs.adjusted_pvalue[i])
         ]
         rows.append((name, *cells))
     correction = words.CORRECTION_NAMES.get(pairs.correction, "no correction")
     last = f"p-values of “no worse than” by row and column; * worse at α = {pairs.alpha:g} ({correction})."
-    return "\n".join([*_columns(rows), last])
+    marked = frozenset((int(i), int(j) + 1) for i, j in np.argwhere(pairs.worse))
+    matrix = Table(("", *names), tuple(rows), ("open",) * len(rows), verdicts=0, marked=marked)
+    return Display("", matrix, (("", last),))
 
 
-def plan_text(plan: Plan) -> str:
+def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     """The settings, a table with a line per model and test, and the notes.
 
     >>> from relfit import Assumed, plan
-    >>> print(plan_text(plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"])))
+    >>> print(as_text(plan_display(plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"]))))
     rows for power 0.8 · α = 0.05 · assumed gaps, standard errors of 500 rows · closed forms
     model  test      gap   rows  power at 500  detectable gap at 500
     m1     best set  0.01  6183  0.17          0.0352
@@ -244,12 +313,13 @@ def plan_text(plan: Plan) -> str:
         if correction != "none" and (len(plan.names) > 2 or TESTS[test].tests_best)
     ]
     header = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
-    names = dict(zip(plan.names, short_names(plan.names), strict=True))
+    names = dict(zip(plan.names, short_names(plan.names, longest_name), strict=True))
     ranged = any(row["n_range"] is not None for row in plan.rows())
     titles = ["model", "test", "gap", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
-    cells = [_plan_cells(plan, row, names[row["name"]], ranged) for row in plan.rows()]
-    lines = [" · ".join(header), *_columns([[*titles, f"detectable gap at {plan.n}"], *cells])]
-    return "\n".join([*lines, *(f"Note: {visible(note)}" for note in plan.notes)])
+    rows = tuple(tuple(_plan_cells(plan, row, names[row["name"]], ranged)) for row in plan.rows())
+    kinds = ("open",) * len(rows)
+    cells = Table((*titles, f"detectable gap at {plan.n}"), rows, kinds, verdicts=0, words=(0, 1))
+    return Display(" · ".join(header), cells, tuple(("note", visible(note)) for note in plan.notes))
 
 
 def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> list[str]:

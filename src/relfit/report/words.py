@@ -14,6 +14,7 @@ from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
+from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.util.text import listed, quoted
 
@@ -100,10 +101,10 @@ DEPENDENCE_NAMES = {
 }
 
 
-def measure_of(result: Comparison | PairComparison) -> WordsForMeasure:
+def measure_of(result: Comparison | PairComparison | JointEstimate) -> WordsForMeasure:
     """What is said about the result's discrepancy; one that the table lacks is a score under its own name."""
     measure = MEASURES.get(result.measure, WordsForMeasure(result.measure))
-    if not isinstance(result, Comparison) or not result.higher_is_better:
+    if isinstance(result, PairComparison) or not result.higher_is_better:
         return measure
     return replace(measure, larger=True, name="mean score" if result.measure == "loss" else measure.name)
 
@@ -160,7 +161,7 @@ def kernel_words(result: Comparison | PairComparison) -> str | None:
     return result.kernel.describe() + (f" ({rule})" if rule in ("median", "selected") else "")
 
 
-def size_words(result: Comparison | PairComparison) -> str | None:
+def size_words(result: Comparison | PairComparison | JointEstimate) -> str | None:
     """The numbers of rows; of a test that splits them those that it tests with."""
     if not result.sizes:
         return None
@@ -171,7 +172,8 @@ def size_words(result: Comparison | PairComparison) -> str | None:
         words = f"n = {drawn} against a target density"
     elif drawn != str(reference):
         words += f" reference rows, {drawn} model rows"
-    rows = TESTS[result.test].words.rows if result.test in TESTS else ""
+    test = TESTS.get("" if isinstance(result, JointEstimate) else result.test)
+    rows = "" if test is None else test.words.rows
     return words + group_words(result) + (f" {rows}" if rows else "")
 
 
@@ -188,7 +190,7 @@ def column_words(result: Comparison | PairComparison) -> str | None:
     return ", ".join(part for part in (columns, f"{categories} categorical" if categories else "") if part) or None
 
 
-def group_words(result: Comparison | PairComparison) -> str:
+def group_words(result: Comparison | PairComparison | JointEstimate) -> str:
     """In how many groups the rows are, if they are: " in 80 groups"."""
     return f" in {range_words(result.groups)} groups" if result.groups else ""
 

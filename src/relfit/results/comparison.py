@@ -41,7 +41,7 @@ _SHARED = (
 )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Comparison(Record):
     """Which of l models are worse than the best. Arrays are in the order the models were given.
 
@@ -354,20 +354,6 @@ class Comparison(Record):
         from relfit.report.page import render_report
 
         write_text_atomic(path, render_report(self, data, items=items, command=command, gate=gate))
-
-    def __repr__(self) -> str:
-        worse = f"{int(self.worse.sum())} worse"
-        return f"<Comparison: {self.test}, {len(self.names)} models, best {self.best!r}, {worse}>"
-
-    def __str__(self) -> str:
-        from relfit.report.text import styled
-
-        return styled(self).plain
-
-    def _repr_html_(self) -> str:
-        from relfit.report.page import notebook_table
-
-        return notebook_table(self)
 
     def originals(self) -> dict[str, str]:
         """For every model the one it stands for: itself, or the one it is a copy of."""

@@ -57,7 +57,7 @@ _BLOCK = 4096
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class MonitorResult(Record):
     """What a monitor knows after some items; every statement holds at all looks together with probability 1 − alpha.
 
@@ -143,14 +143,6 @@ class MonitorResult(Record):
         ]
         order = sorted(range(len(rows)), key=lambda i: (rows[i]["worse"], math.isnan(better[i]), better[i]))
         return [rows[i] for i in order]
-
-    def __repr__(self) -> str:
-        return f"<MonitorResult: {self.items} items, {len(self.names)} models, {int(self.worse.sum())} out>"
-
-    def __str__(self) -> str:
-        from relfit.report.monitor import monitor_styled
-
-        return monitor_styled(self).plain
 
 
 class Monitor:

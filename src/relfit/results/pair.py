@@ -14,7 +14,7 @@ from relfit.results.serial import Record
 from relfit.util.arrays import Array
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PairComparison(Record):
     """Is model a worse than model b? A one-sided test of the fixed hypothesis "a is no worse than b".
 
@@ -59,17 +59,8 @@ class PairComparison(Record):
     yardstick: float | None = None
     encoding: Encoding | None = None
 
-    def __repr__(self) -> str:
-        (a, b), verdict = self.names, "worse" if self.worse else "not worse"
-        return f"<PairComparison: {self.test}, {a!r} {verdict} than {b!r}, p-value {self.pvalue:.2g}>"
 
-    def __str__(self) -> str:
-        from relfit.report.text import pair_styled
-
-        return pair_styled(self).plain
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Ranks(Record):
     """Rank 1 is the best. Model i's rank is at least lower[i] and at most upper[i], (l,) each.
 
@@ -84,13 +75,8 @@ class Ranks(Record):
     level: float
     simultaneous: bool
 
-    def __str__(self) -> str:
-        from relfit.report.text import ranks_text
 
-        return ranks_text(self)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PairMatrix(Record):
     """Tests of "i is no worse than j" for all ordered pairs, (l, l) each; 1 and False on the diagonal.
 
@@ -103,8 +89,3 @@ class PairMatrix(Record):
     worse: NDArray[np.bool_]
     alpha: float
     correction: str
-
-    def __str__(self) -> str:
-        from relfit.report.text import pairs_text
-
-        return pairs_text(self)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _IN_TABLES = ("forecasts", "sizes", "curves")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Plan(Record):
     """How many rows the tests need to find each model worse.
 
@@ -83,8 +83,3 @@ class Plan(Record):
         from relfit.report.plots import power_curves
 
         return power_curves(self, ax)
-
-    def __str__(self) -> str:
-        from relfit.report.text import plan_text
-
-        return plan_text(self)

@@ -39,7 +39,20 @@ T = TypeVar("T")
 
 
 class Record:
-    """A finished result that can be written as JSON."""
+    """A finished result: it shows itself as a table, in terminals and in notebooks, and can be written as JSON."""
+
+    def __str__(self) -> str:
+        from relfit.report.display import styled
+
+        return styled(self).plain
+
+    # A dataclass has to be told to leave it: @dataclass(repr=False).
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from relfit.report.display import notebook_table
+
+        return notebook_table(self)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as null."""

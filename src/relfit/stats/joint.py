@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def gram(psi: Array, lags: int = 0) -> Array:
     return np.asarray((total + total.T) / 2.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JointEstimate:
     """Scores of l models (smaller is better) and the covariance of their estimates.
 
@@ -159,14 +159,14 @@ class JointEstimate:
     values: Array
     covariance: Array
     sizes: tuple[int, ...] | None = None
-    psi: Psi | None = field(default=None, repr=False)
+    psi: Psi | None = None
     near_degeneracy: Array | None = None
     notes: tuple[str, ...] = ()
     groups: tuple[int, ...] | None = None
-    second_order: Array | None = field(default=None, repr=False)
+    second_order: Array | None = None
     measure: str = "score"
-    close: CloseLaw | None = field(default=None, repr=False)
-    third: Array | None = field(default=None, repr=False)
+    close: CloseLaw | None = None
+    third: Array | None = None
     yardstick: float | None = None
     higher_is_better: bool = False
     design: str | None = None
@@ -199,6 +199,16 @@ class JointEstimate:
     def standard_error(self) -> Array:
         """(l,) square roots of the variances."""
         return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    def __repr__(self) -> str:
+        from relfit.report.display import styled
+
+        return styled(self).plain
+
+    def _repr_html_(self) -> str:
+        from relfit.report.display import notebook_table
+
+        return notebook_table(self)
 
     def at(self, index: Sequence[int], names: tuple[str, ...]) -> JointEstimate:
         """The estimate of the models at these places, under these names and without ψ rows; itself if it is of all."""

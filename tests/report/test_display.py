@@ -1,0 +1,201 @@
+"""Every public result shows itself: the same cells as text and in a notebook, numbers to the right, no array dumps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import is_dataclass
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.report.display import _DISPLAYS, _TINTS, display
+from relfit.results.serial import Record
+
+HOSTILE = ("<script>alert(1)</script>", "two\nlines & more", '" onmouseover="x')
+# Colours that a notebook page may have, light and dark, each with that of its letters.
+PAGES = {"light": ((255, 255, 255), (17, 17, 17)), "dark": ((17, 17, 17), (225, 225, 225))}
+
+
+class _Tables(HTMLParser):
+    """The tables of a page as rows of (cell, style); `tags` are all tags, `lines` the paragraphs."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tables, self.tags, self.lines, self.styles = [], set(), [], []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        assert {name for name, _ in attributes} <= {"style"}
+        self.open, style = tag, dict(attributes).get("style", "")
+        self.styles.append(style)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append(["", style])
+        elif tag == "p":
+            self.lines.append("")
+
+    def handle_endtag(self, tag):
+        self.open = "p" if tag == "strong" else None
+
+    def handle_data(self, data):
+        if self.open in ("td", "th"):
+            self.tables[-1][-1][-1][0] += data
+        elif self.open in ("p", "strong"):
+            self.lines[-1] += data
+
+
+def _results(names):
+    """One of each kind, of three models of which one is undecided and one worse."""
+    rng = np.random.default_rng(3)
+    data = rng.normal(size=(200, 2))
+    models = {name: rng.normal(shift, 1.0, (200, 2)) for name, shift in zip(names, (0.0, 0.05, 1.0), strict=True)}
+    joint = relfit.estimate(data, models, rng=0)
+    comparison = relfit.compare(data, models, rng=0)
+    pair = relfit.compare_pair(data, models[names[2]], models[names[0]], names=(names[2], names[0]), rng=0)
+    monitor = relfit.Monitor(names, path=":memory:")
+    monitor.update(dict(zip(names, (np.full(60, level) for level in (0.1, 0.12, 0.9)), strict=True)), items=range(60))
+    plan = relfit.plan(joint, tests=["best-set"], trials=100, rng=0)
+    return [comparison, comparison.pairs(), comparison.ranks(), plan, joint, pair, monitor.result()]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return _results(("good", "close", "far"))
+
+
+def test_there_is_one_of_every_kind(plain):
+    """A new kind of result is added to these tests, or this fails."""
+    kinds = {type(result) for result in plain}
+    assert kinds == {*_DISPLAYS, relfit.MonitorResult} == {*Record.__subclasses__(), relfit.JointEstimate}
+
+
+def test_repr_and_str_are_the_table(plain):
+    for result in plain:
+        assert repr(result) == str(result)
+        lines = str(result).splitlines()
+        shown = display(result)
+        first = 1 if shown.header else 0
+        assert lines[0] == (shown.header or lines[0])
+        assert lines[first].split() == " ".join(shown.table.titles).split()
+        assert len(lines) == first + 1 + len(shown.table.rows) + len(shown.lines)
+        assert "array" not in str(result)
+        assert not str(result).endswith("\n")
+
+
+def test_a_notebook_shows_the_cells_of_the_terminal(plain):
+    for result in plain:
+        shown, page = display(result), _Tables(result._repr_html_())
+        (table,) = page.tables
+        assert [cell for cell, _ in table[0]] == list(shown.table.titles)
+        cells = [[cell.replace("−", "-") for cell, _ in row] for row in table[1:]]
+        assert cells == [[cell.replace("−", "-") for cell in row] for row in shown.table.rows]
+        said = [line.removeprefix("Note: ") for line in page.lines]
+        assert said == [line for line in (shown.header, *(text for _, text in shown.lines)) if line]
+        assert "class" not in result._repr_html_()
+        assert len(result._repr_html_()) < 7000
+
+
+def test_numbers_are_on_the_right_and_words_on_the_left(plain):
+    number = re.compile(r"—|[−<>]?[0-9∞].*|more than .*|none")
+    for result in plain:
+        (table,) = _Tables(result._repr_html_()).tables
+        for column in zip(*table, strict=True):
+            sides = {re.search(r"text-align:(\w+)", style)[1] for _, style in column}
+            numbers = all(number.fullmatch(cell) for cell, _ in column[1:])
+            assert sides == {"right" if numbers else "left"}, column
+
+
+def test_worse_and_best_have_their_colours(plain):
+    (rows,) = _Tables(plain[0]._repr_html_()).tables
+    tints = {row[0][0]: next((kind for kind, tint in _TINTS.items() if tint in row[-1][1]), None) for row in rows[1:]}
+    assert tints == {"good": "best", "close": None, "far": "worse"}
+    (matrix,) = _Tables(plain[1]._repr_html_()).tables
+    coloured = [[_TINTS["worse"] in style for _, style in row[1:]] for row in matrix[1:]]
+    assert coloured == plain[1].worse.tolist()
+    assert np.array(coloured).any()
+    assert not np.array(coloured).all()
+
+
+def _luminance(colour):
+    """WCAG 2: relative luminance of an sRGB colour."""
+    parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+    return float(np.dot([0.2126, 0.7152, 0.0722], parts))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_verdicts_can_be_read_on_light_and_dark_pages(page):
+    """The letters keep the page's colour; the tint moves their background, at most to a contrast of 4.5."""
+    behind, letters = PAGES[page]
+    for tint in _TINTS.values():
+        *colour, part = (float(number) for number in re.findall(r"[0-9.]+", tint))
+        mixed = [part * c + (1.0 - part) * b for c, b in zip(colour, behind, strict=True)]
+        low, high = sorted((_luminance(mixed), _luminance(letters)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_no_style_sets_a_colour_of_its_own(plain):
+    for result in plain:
+        styles = ";".join(_Tables(result._repr_html_()).styles)
+        assert not re.search(r"(?<![-\w])color:", styles)
+        assert "background" not in styles.replace("background:rgba(", "")
+
+
+def test_hostile_names_are_text_everywhere():
+    for result in _results(HOSTILE):
+        page = _Tables(result._repr_html_())
+        assert page.tags <= {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+        (table,) = page.tables
+        cells = {cell for row in table for cell, _ in row}
+        # A plan has no line for the best model, and a pair has two models.
+        shown = {name.replace("\n", "\\n") for name in HOSTILE}
+        missing = 1 if isinstance(result, relfit.Plan | relfit.PairComparison) else 0
+        assert len(shown - cells) == missing
+
+
+def test_other_discrepancies_follow_with_their_own_tables():
+    def normal(width):
+        return relfit.Density(
+            log_prob=lambda x: -0.5 * (x**2).sum(axis=1) / width**2 - np.log(2 * np.pi * width**2),
+            score=lambda x: -x / width**2,
+            normalised=True,
+        )
+
+    data = np.random.default_rng(0).normal(size=(200, 2))
+    result = relfit.compare(data, {"right": normal(1.0), "wide": normal(2.0)}, discrepancy=["ksd", "loglik"], rng=0)
+    page = _Tables(result._repr_html_())
+    assert [table[0][1][0] for table in page.tables] == ["KSD²", "mean −log p"]
+    assert page.lines[-1] == str(result).splitlines()[-1]
+
+
+def test_a_joint_estimate_says_what_it_holds():
+    """By hand: covariance 0.006 over errors of 0.1 and 0.2 is a correlation of 0.3; accuracies keep their sign."""
+    covariance = [[0.01, 0.006], [0.006, 0.04]]
+    joint = relfit.JointEstimate(("a", "b"), [-0.5, -0.25], covariance, (100,), measure="loss", higher_is_better=True)
+    assert str(joint).splitlines() == [
+        "estimates without a test · mean score (larger is better) · n = 100",
+        "model  mean score  s.e.",
+        "a      0.50        0.10",
+        "b      0.25        0.20",
+        "The correlation of the two estimates is 0.30. relfit.decide tests which models are worse.",
+    ]
+    alone = relfit.JointEstimate(("a",), [0.5], [[0.01]])
+    assert str(alone).splitlines()[-1] == "relfit.decide tests which models are worse."
+
+
+def test_other_answers_are_short_sentences():
+    """A check and an average over noise levels hold no table of their own, and no arrays are printed."""
+    x = np.random.default_rng(0).normal(size=(100, 1))
+    networks = {mean: lambda x, sigma, m=float(mean): (m - x) / (1 + sigma**2) for mean in ("0", "2")}
+    noised = relfit.compare_noised(x, networks, [0.1, 1.0], rng=0)
+    assert repr(noised).splitlines()[:-1] == str(noised.overall).splitlines()
+    assert noised._repr_html_().endswith("<p>(average over the noise levels 0.1, 1)</p>")
+    check = relfit.check_score(relfit.Density(score=lambda x: -x), x)
+    assert repr(check).startswith("score check: nothing wrong found\n")
+    assert is_dataclass(check)
