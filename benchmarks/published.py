@@ -1,18 +1,23 @@
 """relfit beside the paper's published code, on the paper's ten-model problem, in one run.
 
     git clone https://github.com/jenninglim/model-comparison-test
-    python benchmarks/published.py model-comparison-test --docs README.md docs/evidence/peers.md
-    python benchmarks/published.py model-comparison-test --variances --trials 100 --docs docs/evidence/peers.md
+    git clone https://github.com/wittawatj/kernel-gof
+    git clone https://github.com/wittawatj/kernel-mod
+    git clone https://github.com/wittawatj/interpretable-test
+    pip install autograd future
+    python benchmarks/published.py . --docs docs/evidence/peers.md
+    python benchmarks/published.py . --variances --trials 100 --docs docs/evidence/peers.md
 
-The folder is imported as it is; it needs autograd, future and its authors' kgof and freqopttest.
-docs/evidence/peers.md says what its own figures were made with. Both codes see the same draws, each with its own
-default bandwidth. relfit's pipeline is timed whole, with its input checks.
+The four checkouts are imported as they are. interpretable-test imports theano, which is no longer maintained, for parts
+that the tests do not use: it gets an empty module in its place. Both codes see the same draws, each with its own default
+bandwidth. relfit's pipeline is timed whole, with its input checks.
 """
 
 import argparse
 import sys
 import textwrap
 import time
+import types
 import warnings
 from pathlib import Path
 
@@ -23,6 +28,7 @@ import relfit
 from relfit.paper.problems import draw, mean_shift_l10
 
 ALPHA, REPEATS = 0.05, 3
+CHECKOUTS = ("interpretable-test", "kernel-mod", "kernel-gof", "model-comparison-test")
 
 
 class Score:
@@ -52,7 +58,7 @@ def theirs(measure, reference, models):
 def contenders(problem, n, seed):
     """For each (who, measure): a function of no arguments that returns the verdicts, all of the same draws."""
     reference, samples = draw(problem, n, seed)
-    scores = {name: problem.score(name) for name in problem.models}
+    scores = {name: model.score for name, model in problem.models.items()}
     given = {
         "mmd": ([samples[name] for name in problem.models], samples),
         "ksd": ([Score(s) for s in scores.values()], {name: relfit.Density(score=s) for name, s in scores.items()}),
@@ -149,14 +155,17 @@ def explained(problem, asked):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkout", type=Path, help="the folder of the published code")
+    parser.add_argument("folder", type=Path, help="the folder with the four checkouts of the published code")
     parser.add_argument("--variances", action="store_true", help="explain the rates instead: its variance of a gap")
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--n", type=int, default=200, help="rows for the rates")
     parser.add_argument("--timed-n", type=int, default=1000, help="rows for the times")
     parser.add_argument("--docs", type=Path, nargs="*", default=[], help="put the result into these pages")
     asked = parser.parse_args()
-    sys.path.insert(0, str(asked.checkout.resolve()))
+    for name in CHECKOUTS:
+        sys.path.insert(0, str((asked.folder / name).resolve()))
+    for name in ("theano", "theano.tensor", "theano.tensor.nlinalg", "theano.tensor.slinalg"):
+        sys.modules[name] = types.ModuleType(name)
     with warnings.catch_warnings():
         # Where its variance is negative the published code takes a root of it.
         warnings.simplefilter("ignore", RuntimeWarning)
