@@ -1,3 +1,3 @@
 """Small things every room uses: errors, atomic files, SQLite, progress, random streams, text; and the version."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
