@@ -29,10 +29,16 @@ def _code(notebook):
 
 
 def _words(notebook):
-    """What is shown, without numbers and spaces: other versions of a library may round or align otherwise."""
+    """What is shown, without tags, numbers and spaces: other versions of a library may round or align otherwise."""
     shown = [output for cell in _code(notebook) for output in cell["outputs"]]
-    texts = ["".join(output.get("text", "") or output["data"]["text/plain"]) for output in shown]
-    return [re.sub(r"[-+]?<?\d[\d.e-]*|\s+", " ", text).split() for text in texts]
+    forms = [
+        [output.get("text", ""), *map(output.get("data", {}).get, ("text/plain", "text/html"))] for output in shown
+    ]
+    texts = ["".join(form or "") for held in forms for form in held]
+    return [
+        re.sub(r"<style.*?</style>|<[^<>]*>|[-+−]?<?\d[\d.e-]*|\s+", " ", text, flags=re.DOTALL).split()
+        for text in texts
+    ]
 
 
 def _ready(path, monkeypatch, tmp_path):
