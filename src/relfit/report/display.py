@@ -18,7 +18,12 @@ from relfit.stats.joint import JointEstimate
 _LONGEST_NAME = 80
 # The background behind a verdict. It lets the page shine through, and the letters keep the page's colour: both can be
 # read on light and on dark pages.
-_TINTS = {"best": "rgba(46, 160, 67, 0.25)", "worse": "rgba(218, 54, 51, 0.25)"}
+_TINTS = {
+    "best": "rgba(46, 160, 67, 0.25);font-weight:bold",
+    **dict.fromkeys(("same", "equal"), "rgba(46, 160, 67, 0.12)"),
+    "alone": "rgba(218, 54, 51, 0.12)",
+    "worse": "rgba(218, 54, 51, 0.25);font-weight:bold",
+}
 _DISPLAYS: dict[type, Callable[..., text.Display]] = {
     Comparison: text.comparison_display,
     PairComparison: text.pair_display,
@@ -61,8 +66,8 @@ def _block(shown: text.Display) -> dict[str, Any]:
     sides[verdicts.start :] = ["left"] * cells.verdicts
     rows = []
     for i, (kind, row) in enumerate(zip(cells.kinds, cells.rows, strict=True)):
-        kinds = ["worse" if (i, j) in cells.marked else kind if j == verdicts.start else "" for j in range(columns)]
-        tints = [_TINTS.get(each) for each in kinds]
+        kinds = {(i, verdicts.start): kind, **cells.marked}
+        tints = [_TINTS.get(kinds.get((i, j), "")) for j in range(columns)]
         shown_cells = [cell if j in cells.words else signed(cell) for j, cell in enumerate(row)]
         rows.append(list(zip(shown_cells, sides, tints, strict=True)))
     heads = list(zip(cells.titles, sides, strict=True))

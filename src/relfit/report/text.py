@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,8 @@ _STYLES = {"best": "bold green", "worse": "bold red"}
 class Table:
     """Finished cells. `kinds` says for each row whether it is "best", "worse" or "open".
 
-    The last columns are verdicts: one for each discrepancy. Those in `words` hold text too, all others numbers, and
-    `marked` are the places (row, column) of cells that say "worse".
+    The last columns are verdicts: one for each discrepancy. Those in `words` hold text too, all others numbers.
+    `marked` has the kind of other cells that are coloured, by row and column.
     """
 
     titles: tuple[str, ...]
@@ -45,7 +45,7 @@ class Table:
     kinds: tuple[str, ...]
     verdicts: int = 1
     words: tuple[int, ...] = (0,)
-    marked: frozenset[tuple[int, int]] = frozenset()
+    marked: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,12 +164,8 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         others = [str(row[f"verdict_{other.measure}"]) for other in comparison.also]
         cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
     first = len(titles) - len(comparison.also)
-    marked = frozenset(
-        (i, first + k)
-        for i, row in enumerate(rows)
-        for k, other in enumerate(comparison.also)
-        if other.worse[other.names.index(row["name"])]
-    )
+    by_name = [{row["name"]: words.kind_of(row) for row in other.rows()} for other in comparison.also]
+    marked = {(i, first + k): kind[row["name"]] for i, row in enumerate(rows) for k, kind in enumerate(by_name)}
     kinds = tuple(map(words.kind_of, rows))
     return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
 
@@ -291,7 +287,7 @@ def pairs_display(pairs: PairMatrix, longest_name: int = LONGEST_NAME) -> Displa
         rows.append((name, *cells))
     correction = words.CORRECTION_NAMES.get(pairs.correction, "no correction")
     last = f"p-values of “no worse than” by row and column; * worse at α = {pairs.alpha:g} ({correction})."
-    marked = frozenset((int(i), int(j) + 1) for i, j in np.argwhere(pairs.worse))
+    marked = {(int(i), int(j) + 1): "worse" for i, j in np.argwhere(pairs.worse)}
     matrix = Table(("", *names), tuple(rows), ("open",) * len(rows), verdicts=0, marked=marked)
     return Display("", matrix, (("", last),))
 
