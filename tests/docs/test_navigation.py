@@ -102,6 +102,12 @@ def test_figures_of_the_summary_are_in_the_reports_it_links_to():
     assert checked >= 40
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_links_lead_to_files(page):
+    targets = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
 def test_moved_pages_lead_to_pages():
     settings = {}
     exec(_settings(), settings)
