@@ -51,17 +51,17 @@ html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 MOVED = {
     "adapters": "api/models",
     "api": "api/index",
-    "backends": "scale",
-    "discrepancies": "kernels",
+    "backends": "scale#cpu-or-gpu",
+    "discrepancies": "kernels#which-discrepancy",
     "evals": "guides/evals",
-    "glossary": "faq",
+    "glossary": "faq#glossary",
     "guides/gans": "guides/images-texts",
-    "guides/latent": "guides/flows",
-    "guides/leaderboards": "guides/evals",
-    "guides/loo": "guides/bayesian",
+    "guides/latent": "guides/flows#latent-variables",
+    "guides/leaderboards": "guides/evals#tables-of-losses",
+    "guides/loo": "guides/bayesian#models-by-psis-loo",
     "guides/posteriors": "guides/bayesian",
-    "guides/text": "guides/images-texts",
-    "json": "api/results",
+    "guides/text": "guides/images-texts#texts-of-language-models",
+    "json": "api/results#the-result-file",
     **{
         name: f"evidence/{name}"
         for name in (
@@ -103,7 +103,8 @@ def _write_redirects(app, exception):
     for old, new in MOVED.items():
         page = Path(app.outdir, f"{old}.html")
         page.parent.mkdir(parents=True, exist_ok=True)
-        target = posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")
+        name, mark, place = new.partition("#")
+        target = posixpath.relpath(f"{name}.html", posixpath.dirname(old) or ".") + mark + place
         page.write_text(REDIRECT.format(target=target), encoding="utf-8")
 
 
