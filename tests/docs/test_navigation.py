@@ -102,6 +102,15 @@ def test_figures_of_the_summary_are_in_the_reports_it_links_to():
     assert checked >= 40
 
 
+def test_rates_on_the_pages_are_those_of_the_reports():
+    pages = set((DOCS / "evidence").rglob("*.md")) - {DOCS / "evidence" / "index.md"}
+    reports = "".join(page.read_text(encoding="utf-8") for page in pages)
+    prose = {name: re.sub(r"^```.*?^```$", "", _text(name), flags=re.MULTILINE | re.DOTALL) for name in NAVIGATION}
+    rates = {(name, rate) for name, text in prose.items() for rate in re.findall(r"\d\.\d+ ± \d\.\d+", text)}
+    assert len({name for name, _ in rates}) >= 5
+    assert {(name, rate) for name, rate in rates if rate not in reports} == set()
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_links_lead_to_files(page):
     targets = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
