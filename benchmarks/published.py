@@ -9,8 +9,8 @@
     python benchmarks/published.py . --variances --trials 100 --docs docs/evidence/peers.md
 
 The four checkouts are imported as they are. interpretable-test imports theano, which is no longer maintained, for parts
-that the tests do not use: it gets an empty module in its place. Both codes see the same draws, each with its own default
-bandwidth. relfit's pipeline is timed whole, with its input checks.
+that the tests do not use: it gets an empty module in its place. Both codes see the same draws, each with its own
+default bandwidth. relfit's pipeline is timed whole, with its input checks.
 """
 
 import argparse
