@@ -96,7 +96,7 @@ notebooks: $(DEV) ## run the notebooks of examples/ and keep what they show
 	$(ONE_THREAD) $(BIN)/python scripts/notebooks.py
 
 pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
-	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/planning.md docs/faq.md docs/guides/*.md
+	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/planning.md docs/faq.md docs/guides/*.md docs/evidence/kernels.md docs/notebooks.md
 	$(BIN)/python scripts/options.py
 
 package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the wheel in an empty environment

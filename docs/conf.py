@@ -1,6 +1,7 @@
 """Settings of the documentation's generator: `make docs` builds the site into build/site."""
 
 import posixpath
+import re
 import sys
 from pathlib import Path
 
@@ -50,17 +51,17 @@ html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 MOVED = {
     "adapters": "api/models",
     "api": "api/index",
-    "backends": "scale",
-    "discrepancies": "kernels",
+    "backends": "scale#cpu-or-gpu",
+    "discrepancies": "kernels#which-discrepancy",
     "evals": "guides/evals",
-    "glossary": "faq",
+    "glossary": "faq#glossary",
     "guides/gans": "guides/images-texts",
-    "guides/latent": "guides/flows",
-    "guides/leaderboards": "guides/evals",
-    "guides/loo": "guides/bayesian",
+    "guides/latent": "guides/flows#latent-variables",
+    "guides/leaderboards": "guides/evals#tables-of-losses",
+    "guides/loo": "guides/bayesian#models-by-psis-loo",
     "guides/posteriors": "guides/bayesian",
-    "guides/text": "guides/images-texts",
-    "json": "api/results",
+    "guides/text": "guides/images-texts#texts-of-language-models",
+    "json": "api/results#the-result-file",
     **{
         name: f"evidence/{name}"
         for name in (
@@ -81,8 +82,11 @@ OUTSIDE = ("evidence/", "design")
 
 
 def setup(app):
-    """Show the notebooks, leave some pages out of the navigation, and write the redirects."""
+    """Show notebooks and types, leave some pages out of the navigation, and write the redirects."""
     app.connect("source-read", _show_notebook)
+    app.connect("autodoc-process-docstring", _split_names, priority=400)
+    app.connect("autodoc-process-docstring", _shorten_attribute_types, priority=600)
+    app.connect("object-description-transform", _shorten_types, priority=400)
     app.connect("doctree-read", _mark_outside)
     app.connect("build-finished", _write_redirects)
 
@@ -99,7 +103,8 @@ def _write_redirects(app, exception):
     for old, new in MOVED.items():
         page = Path(app.outdir, f"{old}.html")
         page.parent.mkdir(parents=True, exist_ok=True)
-        target = posixpath.relpath(f"{new}.html", posixpath.dirname(old) or ".")
+        name, mark, place = new.partition("#")
+        target = posixpath.relpath(f"{name}.html", posixpath.dirname(old) or ".") + mark + place
         page.write_text(REDIRECT.format(target=target), encoding="utf-8")
 
 
@@ -109,3 +114,30 @@ def _show_notebook(app, page, text):
         path = ROOT / "examples" / f"{Path(page).name}.ipynb"
         app.env.note_dependency(str(path))
         text[0] = f"---\norphan: true\n---\n\n{notebooks.as_markdown(notebooks.read(path))}"
+
+
+def _split_names(app, what, name, obj, options, lines):
+    """Of `a, b: text` in a docstring make a line for each name, so that each is shown with its own type."""
+    split = []
+    for line in lines:
+        found = re.fullmatch(r"( {4}|)((?:\w+, )+\w+): (.*)", line)
+        if found is None:
+            split.append(line)
+            continue
+        *others, last = found[2].split(", ")
+        split += [f"{found[1]}{other}: see `{last}`." for other in others]
+        split.append(f"{found[1]}{last}: {found[3]}")
+    lines[:] = split
+
+
+# NumPy's arrays have a shorter name in the code.
+ARRAY = re.compile(r"~?numpy\.ndarray\[~?(?:\w+\.)*tuple\[[^]]*\], ~?numpy\.dtype\[~?(?:\w+\.)*(\w+)\]\]")
+
+
+def _shorten_attribute_types(app, what, name, obj, options, lines):
+    lines[:] = [ARRAY.sub(r"NDArray[\1]", line) for line in lines]
+
+
+def _shorten_types(app, domain, kind, node):
+    for annotations in app.env.current_document.autodoc_annotations.values():
+        annotations.update({name: ARRAY.sub(r"NDArray[\1]", words) for name, words in annotations.items()})

@@ -63,15 +63,16 @@ def _words(text):
     return sum(any(letter.isalnum() for letter in word) for word in text.split())
 
 
-def test_the_navigation_has_at_most_25_pages_the_first_one_included():
-    assert len(set(NAVIGATION)) == len(NAVIGATION) <= 24
+def test_the_navigation_has_at_most_25_pages():
+    assert len(set(NAVIGATION)) == len(NAVIGATION) <= 25
     assert "{toctree}" not in "".join(_text(name) for name in NAVIGATION)
 
 
-def test_pages_outside_the_navigation_are_evidence_or_for_contributors():
+def test_pages_outside_the_navigation_are_evidence_notebooks_or_for_contributors():
     pages = {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}
     others = pages - set(NAVIGATION) - {"index"}
-    assert {name for name in others if not name.startswith("evidence/")} == {"design"}
+    assert {name for name in others if not name.startswith(("evidence/", "notebooks/"))} == {"design"}
+    assert all(f"]({name}.md)" in _text("notebooks") for name in others if name.startswith("notebooks/"))
     linked = re.findall(r"\]\(([\w/-]+)\.md", _text("evidence/index") + _text("evidence/calibration/index"))
     reached = {f"evidence/{name}" for name in linked} | {f"evidence/calibration/{name}" for name in linked}
     assert {name for name in others if name.startswith("evidence/")} <= reached
@@ -101,13 +102,28 @@ def test_figures_of_the_summary_are_in_the_reports_it_links_to():
     assert checked >= 40
 
 
+def test_rates_on_the_pages_are_those_of_the_reports():
+    pages = set((DOCS / "evidence").rglob("*.md")) - {DOCS / "evidence" / "index.md"}
+    reports = "".join(page.read_text(encoding="utf-8") for page in pages)
+    prose = {name: re.sub(r"^```.*?^```$", "", _text(name), flags=re.MULTILINE | re.DOTALL) for name in NAVIGATION}
+    rates = {(name, rate) for name, text in prose.items() for rate in re.findall(r"\d\.\d+ ± \d\.\d+", text)}
+    assert len({name for name, _ in rates}) >= 5
+    assert {(name, rate) for name, rate in rates if rate not in reports} == set()
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_links_lead_to_files(page):
+    targets = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
 def test_moved_pages_lead_to_pages():
     settings = {}
     exec(_settings(), settings)
     assert len(settings["MOVED"]) >= 30
     for old, new in settings["MOVED"].items():
         assert not (DOCS / f"{old}.md").exists()
-        assert (DOCS / f"{new}.md").exists()
+        assert (DOCS / f"{new.partition('#')[0]}.md").exists()
 
 
 def _settings():
