@@ -38,7 +38,7 @@ class Gate:
         fixed: True if `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
             model, and for one that the best set rejects the model that beats it.
         equivalent: True if the model was shown to be within the margin; None without one.
-        grade: the model's grade in the comparison, and of a fixed pair that of this one test, which is for all at once.
+        grade: the model's grade in the comparison; of a fixed pair that of this one test, which is taken alone.
     """
 
     name: str
@@ -86,14 +86,14 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
         return Gate(name, against, False, 1.0, True, True if comparison.margin else None, SAME.name)
     if {name, against} & set(comparison.impossible):
         failed = name in comparison.impossible and against not in comparison.impossible
-        equivalent, grade = not failed if comparison.margin else None, (CLEARLY_WORSE if failed else OPEN).name
+        equivalent, grade = not failed if comparison.margin else None, (WORSE if failed else OPEN).name
         return Gate(name, against, failed, 0.0 if failed else 1.0, True, equivalent, grade)
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.estimates[at], comparison.covariance[np.ix_(at, at)])
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
     failed = pvalue <= comparison.alpha
-    found = CLEARLY_WORSE if failed else EQUIVALENT if decision.equivalent else OPEN
+    found = WORSE if failed else EQUIVALENT if decision.equivalent else OPEN
     return Gate(name, against, failed, pvalue, True, decision.equivalent, found.name)
 
 
@@ -105,8 +105,9 @@ def gate_words(comparison: Comparison, gate: Gate) -> str:
     p = show_pvalue(gate.pvalue, comparison.alpha)
     if gate.failed:
         worse = "clearly worse" if gate.grade == CLEARLY_WORSE.name else "worse"
-        alone = f" {alone_words(comparison)}" if gate.grade == WORSE.name else ""
-        return f"{name} is {worse} than {whom}{than}{alone} (p-value {p}, level {comparison.alpha:g})"
+        alone = f" {alone_words(comparison)}" if gate.grade == WORSE.name and not gate.fixed else ""
+        pair = "this pair alone: " if gate.fixed else ""
+        return f"{name} is {worse} than {whom}{than}{alone} ({pair}p-value {p}, level {comparison.alpha:g})"
     if gate.grade == WORSE.name:
         # A correction for all models was asked for, and the verdict does not hold with it.
         return (
@@ -135,7 +136,7 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> gate_sentence(result, judge(result, "new", "old"))
-    'Gate failed: new is clearly worse than old (p-value 7.7e-9, level 0.05).'
+    'Gate failed: new is worse than old (this pair alone: p-value 7.7e-9, level 0.05).'
     """
     return f"Gate {_verdict(gate)}: {gate_words(comparison, gate)}."
 

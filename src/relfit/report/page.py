@@ -139,6 +139,7 @@ def render_report(
         correction=words.CORRECTION_NAMES.get(comparison.correction),
         beyond=words.fill("{margin}", comparison),
         header=words.header(comparison),
+        places={name: k for k, name in enumerate(names)},
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
         forests=(discrepancy_forest(comparison), difference_forest(comparison)),
         undrawn=", ".join(map(visible, comparison.impossible)),

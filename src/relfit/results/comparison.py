@@ -613,9 +613,9 @@ class Comparison(Record):
         error = self.difference_standard_error
         upper_level = 1.0 - self.alpha / (1.0 if self.correction == "none" else times)
         upper = self._bounds(upper_level)[1]
-        # Equivalence asks the plain z test, too.
-        plain = self.difference + float(ndtri(upper_level)) * error
-        return lower, np.maximum(upper, plain) if self.margin else upper
+        # Equivalence asks the plain z test, too; and given a near tie, all of an interval can lie below the estimate.
+        plain = self.difference + (float(ndtri(upper_level)) * error if self.margin else 0.0)
+        return lower, np.where(np.isfinite(plain), np.maximum(upper, plain), upper)
 
 
 def with_impossible(

@@ -49,7 +49,7 @@
       const wanted = text.value.trim().toLowerCase();
       const kept = new Set();
       for (const row of models.tBodies[0].rows)
-        if (row.dataset.model.toLowerCase().includes(wanted) && (!verdict.value || row.className === verdict.value))
+        if (row.cells[0].textContent.toLowerCase().includes(wanted) && (!verdict.value || row.className === verdict.value))
           kept.add(row.dataset.model);
       for (const row of document.querySelectorAll("tr[data-model]")) row.hidden = !kept.has(row.dataset.model);
       const all = models.tBodies[0].rows.length;

@@ -388,7 +388,7 @@ def decided_lower(joint: JointEstimate, log_pvalue: Array, log_decisive: Array, 
     largest, certain = ratio.max(axis=1, initial=-math.inf), np.asarray(pairs.certain.any(axis=1))
     rejected = (log_decisive <= math.log(alpha)) & ~certain & (largest > 0.0)
     log_factor = np.zeros_like(largest)
-    log_factor[rejected] = np.clip((log_decisive - log_pvalue)[rejected], 0.0, 2.0 * math.log(len(ratio)))
+    log_factor[rejected] = np.clip(log_decisive[rejected] - log_pvalue[rejected], 0.0, 2.0 * math.log(len(ratio)))
     own = np.where(rejected, log_decisive - log_factor, 0.0)
     comparisons = np.where(rejected, np.clip(own - log_ndtr(-np.where(rejected, largest, 0.0)), 0.0, most), most)
     critical = -ndtri_exp(math.log(alpha) - log_factor - comparisons)
