@@ -93,4 +93,8 @@ def test_who_beats_whom_by_hand(make):
     no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
     assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
     # RelPSI compares with the selected model only.
-    assert who_beats_whom(make(values, names=names)) == [[own, no, up], [no, own, "not tested"], [down, "not tested", own]]
+    assert who_beats_whom(make(values, names=names)) == [
+        [own, no, up],
+        [no, own, "not tested"],
+        [down, "not tested", own],
+    ]

@@ -160,7 +160,9 @@ def test_the_gated_case_speaks_in_the_gates_words(contrary):
     cases = {case.get("name"): case for case in suite.findall("testcase")}
     said = cases["new"].find("system-out").text
     assert "no evidence" not in said
-    assert said.startswith("new is worse than production (this pair alone: p-value 0.045, level 0.05); score 0.25 ± 0.1; ")
+    assert said.startswith(
+        "new is worse than production (this pair alone: p-value 0.045, level 0.05); score 0.25 ± 0.1; "
+    )
     assert said.endswith("; difference to production 0.24; p-value 0.045")
     assert cases["production"].find("system-out").text.startswith("no evidence that it is worse; ")
     assert suite.find("system-out").text == f"{gate_sentence(result, gate)}\n\n{result}"
