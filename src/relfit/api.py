@@ -244,7 +244,7 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
                 f"model {name!r}: has density 0 at {count} of {len(plan.data.reference)} rows, so that its mean -log p "
                 "is infinite and no estimate can hold it; leave it out"
             )
-        return _estimated(_ready(plan))
+        return replace(_estimated(_ready(plan)), measure=plan.measure)
 
 
 def _estimated(plan: Plan) -> JointEstimate:
@@ -609,7 +609,7 @@ def compare_noised(
 
     def decided(joint: JointEstimate) -> Comparison:
         result = decide(joint, test=test, alpha=alpha, correction=correction, rng=seed)
-        return replace(result, measure="ksd", estimator="complete", dependence="independent")
+        return replace(result, estimator="complete", dependence="independent")
 
     return NoisedComparison(decided(_average(joints, sigmas)), sigmas, tuple(decided(joint) for joint in joints))
 
@@ -622,7 +622,7 @@ def _average(joints: Sequence[JointEstimate], sigmas: Sequence[float]) -> JointE
         raise InputError("networks: expected different networks, got two with equal scores; leave one out")
     psi = Psi(np.asarray(sum(w * row for w, row in zip(weights, rows, strict=True))))
     values = sum(w * joint.values for w, joint in zip(weights, joints, strict=True))
-    return JointEstimate(joints[0].names, np.asarray(values), psi.covariance(), joints[0].sizes, psi)
+    return JointEstimate(joints[0].names, np.asarray(values), psi.covariance(), joints[0].sizes, psi, measure="ksd")
 
 
 def _density_at(name: str, network: Any, sigma: float) -> Density:

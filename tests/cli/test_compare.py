@@ -112,11 +112,11 @@ def test_kernels(data, capsys, options, kernel):
 def test_outputs_are_written(data, capsys):
     assert main(["compare", "human.npy", "gpt.npy", "claude.npy", "--json", "out.json", "--html", "out.html"]) == 0
     out = capsys.readouterr().out
-    assert "gpt is significantly worse" in out
+    assert "gpt is clearly worse" in out
     assert out.endswith("\nResult: out.json\nReport: out.html\n")
     written = relfit.Comparison.from_json((data / "out.json").read_text(encoding="utf-8"))
     assert written.best == "claude"
-    assert "gpt is significantly worse" in (data / "out.html").read_text(encoding="utf-8")
+    assert "gpt is clearly worse" in (data / "out.html").read_text(encoding="utf-8")
 
 
 def test_json_to_stdout_is_only_json(data, capsys):
@@ -146,7 +146,7 @@ def test_gate(data, capsys):
     assert main([*files, "--gate", "gpt", "--json", "out.json"]) == 1
     out, err = capsys.readouterr()
     assert "gpt" in out
-    assert err.startswith("relfit: gate: gpt is significantly worse than ")
+    assert err.startswith("relfit: gate: gpt is clearly worse than ")
     assert len(err.splitlines()) == 1
     assert (data / "out.json").exists()
     assert main([*files, "--gate", "claude"]) == 0

@@ -77,9 +77,9 @@ def test_scores_outside_0_to_1_and_smaller_ones_that_are_better(capsys, tmp_path
     write_log(tmp_path, "a", marks)
     write_log(tmp_path, "b", [mark - 1.0 + 0.1 * noise for mark, noise in zip(marks, rng.normal(size=60), strict=True)])
     _, out, _ = run(capsys, tmp_path)
-    assert "a has the largest mean score (larger is better); b is significantly worse." in out
+    assert "a has the largest mean score (larger is better); b is clearly worse." in out
     _, out, _ = run(capsys, tmp_path, "--lower-is-better")
-    assert "b has the smallest mean loss (smaller is better); a is significantly worse." in out
+    assert "b has the smallest mean loss (smaller is better); a is clearly worse." in out
 
 
 def test_items_that_a_model_lacks_are_left_out_and_counted(capsys, tmp_path):
@@ -98,7 +98,7 @@ def test_items_that_a_model_lacks_are_left_out_and_counted(capsys, tmp_path):
 def test_the_gate(capsys, tmp_path):
     status, _, err = run(capsys, LOGS, "--gate", "small", "--junit", tmp_path / "gate.xml")
     assert status == 1
-    assert err.startswith("relfit: gate: small is significantly worse than large")
+    assert err.startswith("relfit: gate: small is clearly worse than large")
     assert (tmp_path / "gate.xml").exists()
     status, out, _ = run(capsys, LOGS, "--gate", "medium", "--gate-against", "large", "--show", "ranks")
     assert status == 0
@@ -108,7 +108,7 @@ def test_the_gate(capsys, tmp_path):
 
 def test_names_of_ones_own(capsys):
     _, out, _ = run(capsys, LOGS / "small", LOGS / "large", "--name", "before", "--name", "after")
-    assert "after has the largest mean score (larger is better); before is significantly worse." in out
+    assert "after has the largest mean score (larger is better); before is clearly worse." in out
 
 
 @pytest.mark.parametrize(

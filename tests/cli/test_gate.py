@@ -27,7 +27,7 @@ def files(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("gated", "status", "words"),
     [
-        ("far", 1, "far is significantly worse than production"),
+        ("far", 1, "far is worse than production"),
         ("newcopy", 0, "newcopy holds the same rows as production"),
     ],
 )

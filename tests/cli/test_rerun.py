@@ -57,7 +57,8 @@ def test_another_answer_is_said(folder, capsys):
     run()
     record = json.loads((folder / "result.json").read_text())
     record["worse"], record["confidence_set"], record["beaten_by"] = [False, False], ["near", "far"], [None, None]
-    record["pvalue"] = record["adjusted_pvalue"] = [1.0, 0.5]
+    record["pvalue"] = record["adjusted_pvalue"] = record["simultaneous_pvalue"] = [1.0, 0.5]
+    record["grade"] = ["best", "no evidence"]
     record["versions"]["numpy"] = "1.0"
     (folder / "result.json").write_text(json.dumps(record))
     capsys.readouterr()

@@ -139,7 +139,7 @@ def test_the_gate_knows_the_direction(right):
     result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=0)
     assert judge(result, "phi", "gpt").failed
     assert not judge(result, "gpt", "phi").failed
-    assert "phi is significantly worse than" in gate_sentence(result, judge(result, "phi"))
+    assert "phi is clearly worse than" in gate_sentence(result, judge(result, "phi"))
     assert f"mean score {right.mean(0)[2]:.6g}" in junit_xml(result)
 
 

@@ -113,5 +113,5 @@ def test_the_page_shows_them_escaped(compared):
     result, data = compared
     items = {"reference": ["<script>alert(1)</script>"] * 60}
     page = render_report(result, data, items=items)
-    assert "<script" not in page
+    assert page.count("<script") == 1
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page

@@ -33,15 +33,11 @@ def test_discrepancies_by_hand(make):
 def test_differences_are_the_tests_own(test):
     joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), sizes=(500,))
     result = relfit.decide(joint, test=test, rng=0)
-    intervals, bounds = result.confidence_interval(0.95), result.lower_bound(0.95)
+    intervals = result.graded_intervals()
     for bar in difference_forest(result).bars:
         i = result.names.index(bar.name)
         assert (bar.low, bar.high) == tuple(intervals[i])
-        assert bar.bound == (None if bar.kind == "best" and test != "best-set" else bounds[i])
-        if bar.kind != "best" and test != "best-set":
-            assert (bar.bound > 0.0) == (bar.kind == "worse")
-        if test == "best-set" and bar.bound > 0.0:
-            assert bar.kind == "worse"
+        assert (bar.low > 0.0) == (bar.kind in ("alone", "worse"))
 
 
 def test_a_margin_moves_the_line():
@@ -49,7 +45,7 @@ def test_a_margin_moves_the_line():
     drawn = difference_forest(relfit.decide(joint, margin=0.2))
     assert drawn.line == 0.2
     assert drawn.bars[1].kind == "worse"
-    assert drawn.bars[1].bound > 0.2
+    assert drawn.bars[1].low > 0.2
 
 
 def test_infinite_ends_are_said(make):
@@ -92,5 +88,13 @@ def test_tick_labels():
 
 def test_who_beats_whom_by_hand(make):
     """Values 0, 0.1, 5 with errors 0.1: only the last is told from the others, in both directions of reading."""
-    cells = who_beats_whom(make([5.0, 0.0, 0.1], names=["c", "a", "b"]))
-    assert cells == [["same", "open", "better"], ["open", "same", "better"], ["worse", "worse", "same"]]
+    values, names = [5.0, 0.0, 0.1], ("c", "a", "b")
+    result = relfit.decide(relfit.JointEstimate(names, values, 0.01 * np.eye(3)), rng=0)
+    no, up, down, own = "no evidence", "clearly better", "clearly worse", "itself"
+    assert who_beats_whom(result) == [[own, no, up], [no, own, up], [down, down, own]]
+    # RelPSI compares with the selected model only.
+    assert who_beats_whom(make(values, names=names)) == [
+        [own, no, up],
+        [no, own, "not tested"],
+        [down, "not tested", own],
+    ]

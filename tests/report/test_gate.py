@@ -42,7 +42,7 @@ def test_the_best_set_names_the_model_that_beats_it():
     result = relfit.decide(joint, rng=0)
     gate = judge(result, "c")
     assert (gate.failed, gate.against, gate.fixed) == (True, "b", False)
-    assert "c is significantly worse than b (p-value" in gate_words(result, gate)
+    assert "c is clearly worse than b (p-value" in gate_words(result, gate)
     assert judge(result, "b").against == "a"
 
 
@@ -85,7 +85,7 @@ def test_a_copy_is_called_one(rng):
         wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
         assert gate_words(wide, judge(wide, "new", "production")) == same
     both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
-    assert gate_words(both, judge(both, "new")).startswith("new is significantly worse than best")
+    assert gate_words(both, judge(both, "new")).startswith("new is clearly worse than best")
 
 
 def test_densities_that_are_copies_have_no_rows_to_speak_of(rng):
@@ -139,7 +139,7 @@ def test_one_case_for_each_model_and_only_the_gated_one_fails(make):
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     failure = cases[1].find("failure")
     assert failure.get("message") == gate_words(result, judge(result, "b"))
-    assert "significantly worse than a (p-value" in failure.get("message")
+    assert "clearly worse than a (p-value" in failure.get("message")
     assert str(result) in failure.text
     assert "worse" in cases[2].find("system-out").text
 
@@ -160,7 +160,9 @@ def test_the_gated_case_speaks_in_the_gates_words(contrary):
     cases = {case.get("name"): case for case in suite.findall("testcase")}
     said = cases["new"].find("system-out").text
     assert "no evidence" not in said
-    assert said.startswith("new is significantly worse than production (p-value 0.045, level 0.05); score 0.25 ± 0.1; ")
+    assert said.startswith(
+        "new is worse than production (this pair alone: p-value 0.045, level 0.05); score 0.25 ± 0.1; "
+    )
     assert said.endswith("; difference to production 0.24; p-value 0.045")
     assert cases["production"].find("system-out").text.startswith("no evidence that it is worse; ")
     assert suite.find("system-out").text == f"{gate_sentence(result, gate)}\n\n{result}"
@@ -176,7 +178,7 @@ def _shown(page):
 
 def test_the_page_begins_with_the_gate(contrary):
     result, gate = contrary
-    sentence = "Gate failed: new is significantly worse than production (p-value 0.045, level 0.05)."
+    sentence = "Gate failed: new is worse than production (this pair alone: p-value 0.045, level 0.05)."
     header, title = _shown(render_report(result, gate=gate))
     assert sentence in title
     assert (
@@ -194,7 +196,7 @@ def test_names_in_the_gates_sentence_are_text(odd, tmp_path):
     gate = judge(odd, odd.names[5], odd.names[0])
     odd.report(tmp_path / "report.html", gate=gate)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<script" not in page
+    assert page.count("<script") == 1
     assert gate_sentence(odd, gate) in _shown(page)[0]
 
 
@@ -203,7 +205,7 @@ def test_a_gate_of_another_result_is_refused(make):
     refused(
         lambda: render_report(result, gate="failed"), "gate: expected what relfit.report.gate.judge answered", "got str"
     )
-    other = Gate("m1", "m3", True, 0.01, True, None)
+    other = Gate("m1", "m3", True, 0.01, True, None, "worse")
     refused(lambda: render_report(result, gate=other), "got that of another result")
 
 
@@ -214,6 +216,7 @@ def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
         "model": "new",
         "against": "production",
         "verdict": "failed",
+        "grade": "worse",
         "pvalue": pytest.approx(ndtr(-0.24 / np.sqrt(0.02)), rel=1e-12),
         "sentence": gate_sentence(result, gate),
     }

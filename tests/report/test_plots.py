@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 import relfit
-from relfit.report.plots import BRACKET, MARKS, forest
+from relfit.report.plots import MARKS, forest
 from relfit.report.recall import recall
 from relfit.report.witness import differing_rows, landscape
 from relfit.util.errors import InputError
@@ -44,11 +44,23 @@ def test_rows_in_order_and_readable(make, count):
 def test_marks_say_the_verdicts(make):
     result = make([0.0, 0.1, 9.0, 8.0])
     marks = _marks(forest(result))
-    assert list(marks) == ["best of the sample", "no evidence that it is worse", "worse"]
-    assert marks["worse"].get_xdata().tolist() == [8.0, 9.0]
-    assert marks["worse"].get_ydata().tolist() == [2, 3]
+    assert list(marks) == ["best of the sample", "no evidence that it is worse", "clearly worse"]
+    assert marks["clearly worse"].get_xdata().tolist() == [8.0, 9.0]
+    assert marks["clearly worse"].get_ydata().tolist() == [2, 3]
     assert len({line.get_marker() for line in marks.values()}) == 3
-    assert [to_hex(line.get_color()).upper() for line in marks.values()] == [MARKS[k][0] for k in MARKS]
+    used = ("best", "open", "worse")
+    assert [to_hex(line.get_color()).upper() for line in marks.values()] == [MARKS[kind][0] for kind in used]
+
+
+def test_each_grade_has_a_look_of_its_own(make):
+    """Shape and filling alone tell the grades apart. b: p = Φ(−0.25/0.1414) = 0.039 alone, twice that at once."""
+    joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.25, 5.0], 0.01 * np.eye(3), (500,))
+    result = relfit.decide(joint, rng=0)
+    assert result.grade == ("best", "worse", "clearly worse")
+    looks = [(line.get_marker(), line.get_markerfacecolor()) for line in _marks(forest(result)).values()]
+    assert len(set(looks)) == 3
+    assert [shape for shape, _ in looks[1:]] == ["v", "v"]
+    assert looks[1][1] == "white" != looks[2][1]
 
 
 def _bars(ax):
@@ -62,12 +74,10 @@ def test_bars_are_1_96_standard_errors(make):
 
 
 def test_differences_have_the_intervals_of_the_test(make):
-    """The best stands at 0 without a bar, the other has its selective interval and the bracket at its bound."""
+    """The best stands at 0 without a bar, the other has its selective interval: a one-sided 95% bound at each end."""
     result = make([0.0, 1.0], errors=0.2)
     ax = forest(result, of="difference")
-    np.testing.assert_allclose(_bars(ax), [(0.0, 0.0), tuple(result.confidence_interval(0.95)[1])])
-    brackets = [line for line in ax.lines if line.get_marker() is BRACKET]
-    assert [line.get_xdata()[0] for line in brackets] == [result.lower_bound(0.95)[1]]
+    np.testing.assert_allclose(_bars(ax), [(0.0, 0.0), (result.lower_bound(0.95)[1], result.upper_bound(0.95)[1])])
 
 
 def test_infinite_bars_are_cut_off(make):
@@ -172,14 +182,14 @@ def test_pairs_show_the_tests(compared):
     result, _ = compared
     ax = result.plot_pairs()
     order = [row["name"] for row in result.rows()]
-    worse = result.pairs("holm").worse
+    signs = {"clearly worse": "▼", "worse": "▽", "no evidence": "·", "better": "△", "clearly better": "▲"}
+    cells = result.graded_pairs()
     at = [result.names.index(name) for name in order]
     drawn = {(round(text.get_position()[1]), round(text.get_position()[0])): text.get_text() for text in ax.texts}
     for i in range(3):
         for j in range(3):
             if i != j:
-                expected = "▼" if worse[at[i], at[j]] else "▲" if worse[at[j], at[i]] else "·"
-                assert drawn[i, j] == expected
+                assert drawn[i, j] == signs[cells[at[i], at[j]]]
     assert "▲" in drawn.values()
     assert len(ax.get_yticklabels()) == 3
     assert "b $x$" in ax.get_yticklabels()[1].get_text()

@@ -51,7 +51,7 @@ def test_copies_have_the_verdict_of_their_original(three):
     assert found.ratios("copy") == found.ratios("c")
     alone = {"a": models["a"], "copy": models["a"]}
     same = relfit.compare(data, alone, rng=3)
-    assert bandwidth_sensitivity(same, recall(same, (data, alone))).kinds("copy") == ("open",) * 5
+    assert bandwidth_sensitivity(same, recall(same, (data, alone))).grades("copy") == ("same",) * 5
 
 
 @pytest.mark.parametrize("test", ["best-set", "relmulti"])

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 import relfit
 from relfit.report.display import styled
 from relfit.report.text import number_format, short_names, show_pvalue, table
-from relfit.report.words import error_words, header, question, summary
+from relfit.report.words import alone_words, error_words, header, question, summary
 from relfit.util.text import listed, visible
 
 
@@ -28,10 +28,9 @@ def test_looks_as_documented(make):
     assert lines[1] == "model  score  s.e.  Δ to best  p-value  verdict"
     assert lines[2] == "m1     0.10   0.10  —          —        best of the sample"
     assert re.fullmatch(r"m2     0\.12   0\.10  0\.02       0\.\d\d     no evidence that it is worse", lines[3])
-    assert re.fullmatch(r"m3     5\.10   0\.10  5\.00       \S+ +worse", lines[4])
+    assert re.fullmatch(r"m3     5\.10   0\.10  5\.00       \S+ +clearly worse", lines[4])
     assert lines[5] == (
-        "m1 has the smallest score (smaller is better); m3 is significantly worse; there is no evidence that m2 is "
-        "worse."
+        "m1 has the smallest score (smaller is better); m3 is clearly worse; there is no evidence that m2 is worse."
     )
     assert len(lines) == 6
 
@@ -143,7 +142,7 @@ def test_a_difference_that_decided_is_not_shown_as_zero():
     shared = 0.01 - 0.5e-8
     joint = relfit.JointEstimate(("a", "b"), [0.1, 0.1012], [[0.01, shared], [shared, 0.01]])
     row = table(relfit.decide(joint)).rows[1]
-    assert row[-1] == "worse"
+    assert row[-1] == "clearly worse"
     assert row[3] == "0.001"
 
 
@@ -169,7 +168,7 @@ def test_copies_and_ties_are_said():
     models = {"a": a, "b": a, "c": rng.normal(3, 1, (60, 2))}
     shown = str(relfit.compare(rng.normal(size=(60, 2)), models, rng=0))
     assert "the same as the best (duplicate of a)" in shown
-    assert "a has the smallest MMD²; b is the same as it; c is significantly worse." in shown
+    assert "a has the smallest MMD²; b is the same as it; c is clearly worse." in shown
 
 
 def test_listed():
@@ -230,7 +229,8 @@ def _said(clause, words):
 def test_the_sentence_agrees_with_the_rows(result):
     rows = result.rows()
     truth = {
-        "significantly worse": [r["name"] for r in rows if r["worse"]],
+        "clearly worse": [r["name"] for r in rows if r["grade"] == "clearly worse"],
+        alone_words(result): [r["name"] for r in rows if r["grade"] == "worse"],
         "the same as it": [r["name"] for r in rows if r["verdict"] == "the same as the best"],
         "no evidence": [r["name"] for r in rows if r["verdict"] == "no evidence that it is worse"],
     }
@@ -258,8 +258,13 @@ def test_the_table_agrees_with_the_rows(result):
     cells = table(result)
     for row, shown, kind in zip(result.rows(), cells.rows, cells.kinds, strict=True):
         assert shown[0] == row["name"]
-        assert (kind == "worse") == row["worse"] == shown[-1].startswith("worse")
+        assert (kind == "worse") == (row["grade"] == "clearly worse") == shown[-1].startswith("clearly worse")
+        assert (kind == "alone") == (row["grade"] == "worse") == shown[-1].startswith("worse")
         assert (kind == "best") == row["best"]
+        # What was asked for is found, and with a correction for all models it is clear.
+        assert not row["worse"] or kind in ("alone", "worse")
+        if result.correction == "holm":
+            assert row["worse"] == (kind == "worse")
         if row["worse"]:
             decisive = shown[-2]
             assert decisive.startswith("<") or float(decisive) <= result.alpha

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,9 +14,9 @@ from relfit.api import compare, compare_pair
 from relfit.cli import options
 from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_written, typed_command, write_json
+from relfit.cli.outputs import check_outputs, say, say_written, typed_command, valid_text, write_json
 from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
-from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
+from relfit.cli.sections import HTML, JSON, TITLE, SectionedCommand, opt, section
 from relfit.cli.workers import running
 from relfit.data.files import SUFFIXES
 from relfit.data.tables import Table
@@ -37,6 +38,7 @@ DONE = 0
 @section(
     "Output",
     HTML,
+    TITLE,
     JSON,
     SHOW,
     *ITEMS,
@@ -75,7 +77,8 @@ def compare_command(
         result = compare(inputs.reference, inputs.models, groups=inputs.groups, **settings)
     command = typed_command()
     recorded = None if command is None else tuple(without_outputs(command))
-    result = replace(result, warnings=(*inputs.notes, *result.warnings), command=recorded)
+    named_as = valid_text(Path(reference).name)
+    result = replace(result, warnings=(*inputs.notes, *result.warnings), command=recorded, reference=named_as)
     # The panels that show rows would read the files whole.
     rows = (inputs.reference, inputs.models) if params["memory"] is None else None
     return conclude(result, params, json_path, html_path, data=rows, items=items)

@@ -94,7 +94,8 @@ def conclude(
         say(gate_sentence(result, verdict))
     # The page comes last: if it fails, the verdict has been printed.
     if html_path is not None:
-        result.report(html_path, data, items=items, command=shell_command(typed_command()), gate=verdict)
+        command, title = shell_command(typed_command()), params["title"]
+        result.report(html_path, data, items=items, command=command, gate=verdict, title=title)
         if not quiet:
             say_written(Report=html_path)
     return GATE_FAILED if verdict is not None and verdict.failed else DONE

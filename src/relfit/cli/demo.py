@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import click
 import numpy as np
@@ -17,6 +18,7 @@ from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
 from relfit.util.random import stream
 
+TITLE = "Six generators of handwritten digits"
 SHRINKAGE = 0.1
 COMPONENTS = 10
 
@@ -65,7 +67,7 @@ def run(seed: int = 0) -> Comparison:
     >>> len(run(seed=0).names)
     6
     """
-    return compare(*problem(seed), rng=seed)
+    return replace(compare(*problem(seed), rng=seed), reference="handwritten digits")
 
 
 def _digit_gaussians(images: Array, labels: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Array:
@@ -117,11 +119,11 @@ def demo_command(html_path: str, seed: int) -> int:
     reference, models = problem(seed)
     # The rows as images of 8 × 8 pixels.
     items = {name: list(rows.reshape(-1, 8, 8)) for name, rows in {"reference": reference, **models}.items()}
-    result.report(html_path, (reference, models), items=items, command=shell_command(typed_command()))
+    result.report(html_path, (reference, models), items=items, command=shell_command(typed_command()), title=TITLE)
     say(
         f"{len(digits()[0]) - len(reference)} images of handwritten digits trained six simple generators; "
         f"{len(reference)} other images, which no generator has seen, are the reference.\n"
-        f"Each generator made {len(reference)} images. Which of them are significantly worse than the best one?\n"
+        f"Each generator made {len(reference)} images. Which of them are worse than the best one?\n"
     )
     say(styled(result))
     say(f"{error_words(result)}\n\nReport: {html_path}")

@@ -14,7 +14,7 @@ from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_op
 from relfit.cli.monitor import BOUNDS, finish, race
 from relfit.cli.outputs import typed_command, valid_text
 from relfit.cli.report import without_outputs
-from relfit.cli.sections import HTML, JSON, SEED, SectionedCommand, opt, section
+from relfit.cli.sections import HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
 from relfit.data.evals import Evals, evals_table, read_evals
 from relfit.results.comparison import Comparison
 from relfit.stats.decision import CORRECTIONS
@@ -48,7 +48,7 @@ CORRECTION = "stepdown"
         "--name NAME", "Name of the model under each of RUNS; repeat it for each.  [default: as logged]", multiple=True
     ),
 )
-@section("Output", HTML, JSON, SHOW)
+@section("Output", HTML, TITLE, JSON, SHOW)
 @section(
     "Test",
     options.ALPHA,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,9 +12,9 @@ import click
 from relfit.api import compare_losses
 from relfit.cli import options
 from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
-from relfit.cli.outputs import typed_command
+from relfit.cli.outputs import typed_command, valid_text
 from relfit.cli.report import without_outputs
-from relfit.cli.sections import AT_LEAST_0, HTML, JSON, SEED, SectionedCommand, opt, section
+from relfit.cli.sections import AT_LEAST_0, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
 from relfit.data.losses import loss_table
 from relfit.estimators.losses import DEPENDENCE
 from relfit.stats.decision import CORRECTIONS
@@ -33,7 +34,7 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
     "  relfit losses log.jsonl --higher-is-better --item doc_id --model model --score acc --gate new",
 )
 @click.argument("table")
-@section("Output", HTML, JSON, SHOW)
+@section("Output", HTML, TITLE, JSON, SHOW)
 @section(
     "Scores",
     opt(
@@ -90,7 +91,8 @@ def losses_command(table: str, json_path: str | None, html_path: str | None, **p
     settings = {name: params[name] for name in kept}
     result = compare_losses(scores, weights=_weights(params["weight"]), rng=params["seed"], **settings)
     command = typed_command()
-    result = replace(result, command=None if command is None else tuple(without_outputs(command)))
+    recorded = None if command is None else tuple(without_outputs(command))
+    result = replace(result, command=recorded, reference=valid_text(Path(table).name))
     return conclude(result, params, json_path, html_path, data=scores)
 
 

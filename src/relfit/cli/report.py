@@ -13,7 +13,7 @@ import numpy as np
 
 from relfit.cli.inputs import named_models, names_object, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command, texts
-from relfit.cli.sections import HTML, SectionedCommand, opt, section
+from relfit.cli.sections import HTML, TITLE, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
 from relfit.data.evals import read_evals
 from relfit.data.files import split_key
@@ -55,7 +55,7 @@ _SETTINGS = ("best", "alpha", "margin", "test", "correction", "measure")
 _FLAGS = ("--progress", "--no-progress", "--verbose", "--quiet")
 _WITH_VALUE = (
     *("--json", "--html", "--junit", "--gate", "--gate-against", "--items", "--field", "--show"),
-    *("--checkpoint", "--workers", "--cluster"),
+    *("--title", "--checkpoint", "--workers", "--cluster"),
 )
 # What a command that is read from a file may not ask for, as click names it.
 _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "workers", "cluster")
@@ -82,6 +82,7 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
         default="text",
     ),
     HTML,
+    TITLE,
     *ITEMS,
 )
 @section("Input", opt("--columns LIST", "Columns of every data file that are used, as in relfit compare."))
@@ -110,7 +111,8 @@ def report_command(
     if html_path is not None:
         files = dict(zip((REFERENCE, *comparison.names), data, strict=False))
         items = read_items(params["items"], params["field"], files)
-        comparison.report(html_path, rows, items=items, command=shell_command(comparison.command))
+        command, title = shell_command(comparison.command), params["title"]
+        comparison.report(html_path, rows, items=items, command=command, title=title)
     if format != "text":
         say_utf8(FORMATS[format](comparison))
     elif html_path is not None:

@@ -99,6 +99,7 @@ def flag(name: str, action: Callable[[], Any], help: str) -> Decorator:
 
 JSON = opt("--json PATH", "Write the result as JSON; - prints it instead of the table.", dest="json_path")
 HTML = opt("--html PATH", "Write a report that opens in any browser.", dest="html_path")
+TITLE = opt("--title TEXT", "Heading of the report.")
 SEED = opt(
     "--seed NUMBER", "Seed of all random choices: the same seed gives the same answer.", type=AT_LEAST_0, default=0
 )

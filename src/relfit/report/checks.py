@@ -32,6 +32,7 @@ from relfit.report.recall import Recalled
 from relfit.report.witness import squared_distances
 from relfit.report.words import grouped, kernel_words, measure_of
 from relfit.results.comparison import Comparison
+from relfit.results.grade import BEST, GRADES, OPEN, SAME, of_decision
 from relfit.results.plan import Plan
 from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
@@ -222,20 +223,25 @@ class Sensitivity:
         factors, lengths: the multiples, and the lengths they give.
         results: the estimate and the verdicts of the distinct models for each.
         copies: the name of every copy, and the model that it is a copy of.
+        alpha: the level.
     """
 
     factors: tuple[float, ...]
     lengths: tuple[float, ...]
     results: tuple[tuple[JointEstimate, Decision], ...]
     copies: Mapping[str, str]
+    alpha: float
+
+    def grades(self, name: str) -> tuple[str, ...]:
+        """For every factor the grade of this model."""
+        i, first = self._index(name), self.results[0][0].names
+        grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
+        # A copy of the best one is not the best itself.
+        return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
 
     def kinds(self, name: str) -> tuple[str, ...]:
-        """For every factor "best", "worse" or "open" for this model."""
-        i = self._index(name)
-        return tuple(
-            "best" if joint.names[decision.best] == name else "worse" if decision.worse[i] else "open"
-            for joint, decision in self.results
-        )
+        """For every factor the kind of its grade."""
+        return tuple(GRADES[grade].kind for grade in self.grades(name))
 
     def ratios(self, name: str) -> tuple[float, ...]:
         """For every factor the model's difference to the best over its standard error; 0 where it has none."""
@@ -250,7 +256,18 @@ class Sensitivity:
         """The models whose verdict is not the same from half the length to twice it."""
         near = [k for k, factor in enumerate(self.factors) if NEAR[0] <= factor <= NEAR[1]]
         names = [*self.results[0][0].names, *self.copies]
-        return [name for name in names if len({self.kinds(name)[k] for k in near}) > 1]
+        return [name for name in names if len({self.grades(name)[k] for k in near}) > 1]
+
+    def remark(self, name: str) -> str | None:
+        """What the verdict becomes at half or twice the bandwidth, where it changes; otherwise None."""
+        if name not in self.changed():
+            return None
+        grades = dict(zip(self.factors, self.grades(name), strict=True))
+        shown = {word: grades[factor] for factor, word in zip(NEAR, ("half", "twice"), strict=True)}
+        differ = {word: grade for word, grade in shown.items() if grade != grades[1.0]}
+        if len(set(differ.values())) == 1 and len(differ) == 2:
+            return f"{shown['half']} at half and twice the bandwidth"
+        return ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items())
 
     def _index(self, name: str) -> int:
         return self.results[0][0].names.index(self.copies.get(name, name))
@@ -279,7 +296,7 @@ def bandwidth_sensitivity(
     lengths = tuple(kernel.length for kernel in kernels)
     runtime = Runtime(SharedDistances(shortest=min(lengths)) if share else NumpyBackend())
     results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
-    return Sensitivity(tuple(factors), lengths, results, recalled.data.copies)
+    return Sensitivity(tuple(factors), lengths, results, recalled.data.copies, comparison.alpha)
 
 
 def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
@@ -412,7 +429,7 @@ def rows_advice(comparison: Comparison) -> list[str]:
         return []
     if comparison.margin:
         return ["No sample-size advice: planning does not support a margin."]
-    undecided = [name for name in grouped(comparison)[-1] if name not in comparison.copies]
+    undecided = [name for name in grouped(comparison)[OPEN.name] if name not in comparison.copies]
     if not undecided:
         return ["No other model is undecided: these rows were enough."]
     # The few models asked about are planned for by themselves: those found worse by far have no part in it. If there

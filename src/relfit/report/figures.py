@@ -16,7 +16,6 @@ from scipy.special import ndtri
 from relfit.report.text import number_format
 from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
-from relfit.stats.tests import TESTS
 
 # Round steps between ticks, and the margin of an axis as a part of it.
 _ROUND, _MARGIN = (1.0, 2.0, 2.5, 5.0, 10.0), 0.04
@@ -92,7 +91,7 @@ def signed(number: str) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One model: its value, the interval, and the one-sided lower bound (None where there is none)."""
+    """One model: the kind of its grade, its value, and the interval (NaN where there is none)."""
 
     name: str
     kind: str
@@ -100,7 +99,6 @@ class Bar:
     low: float
     high: float
     error: float
-    bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,20 @@ class Forest:
 
     def shown(self, bar: Bar) -> str:
         """The interval in words; a dash where there is none."""
-        if bar.low == bar.high:
+        if not bar.low < bar.high:
             return "—"
-        ends = (self.number(end) if math.isfinite(end) else ("∞" if end > 0 else "-∞") for end in (bar.low, bar.high))
-        return " to ".join(map(signed, ends))
+        return " to ".join(signed(self._end(end)) for end in (bar.low, bar.high))
+
+    def _end(self, end: float) -> str:
+        """The end of an interval, with as many digits as it takes not to round it onto or across the line."""
+        if not math.isfinite(end):
+            return "∞" if end > 0 else "-∞"
+        shown = self.number(end)
+        for digits in range(1, 18):
+            if np.sign(float(shown) - self.line) == np.sign(end - self.line):
+                break
+            shown = f"{end:.{digits}g}"
+        return shown
 
 
 def discrepancy_forest(comparison: Comparison) -> Forest:
@@ -138,43 +146,39 @@ def discrepancy_forest(comparison: Comparison) -> Forest:
 
 
 def difference_forest(comparison: Comparison) -> Forest:
-    """Every other model's difference to the best, with the interval and the one-sided bound of the test used.
+    """Every other model's difference to the best, with the interval that belongs to its grade.
 
-    A bound above the line, 0 or the margin, is what makes a model worse, before any correction for many models; in
-    best-set, where the bounds hold jointly, a model can be worse without that.
+    It lies above the line, 0 or the margin, exactly where the model is worse or clearly worse.
+
+    >>> from relfit import JointEstimate, decide
+    >>> drawn = difference_forest(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])))
+    >>> [(bar.kind, drawn.shown(bar)) for bar in drawn.bars]
+    [('best', '—'), ('worse', '0.52 to 1.03')]
     """
-    level = 1.0 - comparison.alpha
-    intervals, bounds = comparison.confidence_interval(level), comparison.lower_bound(level)
-    bars = []
+    intervals, bars = comparison.graded_intervals(), []
     for row in (row for row in comparison.rows() if row["name"] not in comparison.impossible):
         i = comparison.names.index(row["name"])
         low, high = (float(end) for end in intervals[i])
-        bound = float(bounds[i]) if not row["best"] or TESTS[comparison.test].tests_best else None
         error = float(comparison.difference_standard_error[i])
-        bars.append(Bar(row["name"], kind_of(row), row["difference"], low, high, error, bound))
+        bars.append(Bar(row["name"], kind_of(row), row["difference"], low, high, error))
     return _forest(comparison, bars, line=comparison.margin)
 
 
 def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
     number = number_format([bar.error for bar in bars], [bar.value for bar in bars])
     # The value is drawn too: a selective interval need not hold it.
-    ends = [line, *(bar.value for bar in bars)]
-    ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in bars]
-    ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in bars]
+    ends, drawn = [line, *(bar.value for bar in bars)], [bar for bar in bars if bar.low <= bar.high]
+    ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in drawn]
+    ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in drawn]
     return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number)
 
 
 def who_beats_whom(comparison: Comparison) -> list[list[str]]:
-    """What every model is to every other, in the order of the table: "better", "worse", "open" or "same".
-
-    All pairs are adjusted together by Holm: no error with probability 1 − α.
+    """`Comparison.graded_pairs` in the order of the table.
 
     >>> from relfit import JointEstimate, decide
     >>> who_beats_whom(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
-    [['same', 'better'], ['worse', 'same']]
+    [['itself', 'clearly better'], ['clearly worse', 'itself']]
     """
     order = [comparison.names.index(row["name"]) for row in comparison.rows()]
-    worse = comparison.pairs("holm").worse[np.ix_(order, order)]
-    cells = np.where(worse, "worse", np.where(worse.T, "better", "open"))
-    np.fill_diagonal(cells, "same")
-    return [list(map(str, row)) for row in cells]
+    return [list(map(str, row)) for row in comparison.graded_pairs()[np.ix_(order, order)]]

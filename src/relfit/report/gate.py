@@ -15,8 +15,9 @@ import numpy as np
 
 from relfit.report.formats import markdown_text, to_markdown
 from relfit.report.text import show_pvalue
-from relfit.report.words import header, measure_of, summary
+from relfit.report.words import alone_words, header, measure_of, summary
 from relfit.results.comparison import Comparison
+from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.pairs import relative_z
 from relfit.util.errors import InputError
@@ -28,7 +29,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True)
 class Gate:
-    """The answer for one model, which fails only where it is significantly worse than `against`.
+    """The answer for one model, which fails only where it is worse than `against`, by the correction asked for.
 
     Attributes:
         name, against: the model, and the one it was compared with.
@@ -38,6 +39,7 @@ class Gate:
         fixed: True if `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
             model, and for one that the best set rejects the model that beats it.
         equivalent: True if the model was shown to be within the margin; None without one.
+        grade: the model's grade in the comparison; of a fixed pair that of this one test, which is taken alone.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Gate:
     pvalue: float
     fixed: bool
     equivalent: bool | None
+    grade: str
 
 
 def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate:
@@ -77,28 +80,41 @@ def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate
         row = next(row for row in comparison.rows() if row["name"] == name)
         # The best set shows only that some model is better: the opponent is the one that beats this one most clearly.
         beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
-        return Gate(name, beaters.get(name) or opponent, row["worse"], row["adjusted_pvalue"], False, row["equivalent"])
+        opponent, p = beaters.get(name) or opponent, row["adjusted_pvalue"]
+        return Gate(name, opponent, row["worse"], p, False, row["equivalent"], row["grade"])
     originals = comparison.originals()
     if originals[name] == originals[against]:
-        return Gate(name, against, False, 1.0, True, True if comparison.margin else None)
+        return Gate(name, against, False, 1.0, True, True if comparison.margin else None, SAME.name)
     if {name, against} & set(comparison.impossible):
         failed = name in comparison.impossible and against not in comparison.impossible
-        return Gate(name, against, failed, 0.0 if failed else 1.0, True, not failed if comparison.margin else None)
+        equivalent, grade = not failed if comparison.margin else None, (WORSE if failed else OPEN).name
+        return Gate(name, against, failed, 0.0 if failed else 1.0, True, equivalent, grade)
     at = [comparison.names.index(name), comparison.names.index(against)]
     pair = JointEstimate((name, against), comparison.estimates[at], comparison.covariance[np.ix_(at, at)])
     decision = relative_z(pair, comparison.alpha, comparison.margin)
     pvalue = math.exp(decision.log_pvalue)
-    return Gate(name, against, pvalue <= comparison.alpha, pvalue, True, decision.equivalent)
+    failed = pvalue <= comparison.alpha
+    found = WORSE if failed else EQUIVALENT if decision.equivalent else OPEN
+    return Gate(name, against, failed, pvalue, True, decision.equivalent, found.name)
 
 
 def gate_words(comparison: Comparison, gate: Gate) -> str:
-    """One sentence: the model is significantly worse, or there is no evidence of it, or it is a copy."""
+    """One sentence: the model is worse or clearly worse, or there is no evidence of it, or it is a copy."""
     name = quoted(gate.name)
     whom = quoted(gate.against) if gate.failed else _opponent(gate)
     than = f" by more than {comparison.margin:g}" if comparison.margin else ""
+    p = show_pvalue(gate.pvalue, comparison.alpha)
     if gate.failed:
-        p = show_pvalue(gate.pvalue, comparison.alpha)
-        return f"{name} is significantly worse than {whom}{than} (p-value {p}, level {comparison.alpha:g})"
+        worse = "clearly worse" if gate.grade == CLEARLY_WORSE.name else "worse"
+        alone = f" {alone_words(comparison)}" if gate.grade == WORSE.name and not gate.fixed else ""
+        pair = "this pair alone: " if gate.fixed else ""
+        return f"{name} is {worse} than {whom}{than}{alone} ({pair}p-value {p}, level {comparison.alpha:g})"
+    if gate.grade == WORSE.name:
+        # A correction for all models was asked for, and the verdict does not hold with it.
+        return (
+            f"{name} is worse than {whom}{than} {alone_words(comparison)}, but not when all models are allowed for "
+            f"(p-value {p}, level {comparison.alpha:g})"
+        )
     passed = f"no evidence that {name} is worse than {whom}{than}"
     if gate.equivalent:
         passed = f"{name} is within {comparison.margin:g} of {whom}"
@@ -121,7 +137,7 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> gate_sentence(result, judge(result, "new", "old"))
-    'Gate failed: new is significantly worse than old (p-value 7.7e-9, level 0.05).'
+    'Gate failed: new is worse than old (this pair alone: p-value 7.7e-9, level 0.05).'
     """
     return f"Gate {_verdict(gate)}: {gate_words(comparison, gate)}."
 
@@ -129,7 +145,8 @@ def gate_sentence(comparison: Comparison, gate: Gate) -> str:
 def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
     """The gate as the result file has it."""
     sentence = gate_sentence(comparison, gate)
-    return dict(model=gate.name, against=gate.against, verdict=_verdict(gate), pvalue=gate.pvalue, sentence=sentence)
+    shown = dict(model=gate.name, against=gate.against, verdict=_verdict(gate), grade=gate.grade)
+    return dict(**shown, pvalue=gate.pvalue, sentence=sentence)
 
 
 def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:

@@ -6,9 +6,12 @@ once, by `recall`, and every panel takes what it returns.
 
 from __future__ import annotations
 
-from collections import Counter
+import base64
+import hashlib
 from dataclasses import fields
+from datetime import datetime
 from functools import cache
+from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,6 +20,7 @@ from relfit.data.encode import Encoding
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
+from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice, used_test
@@ -30,6 +34,7 @@ from relfit.report.scores import contrasts, heat_map, recall_scores
 from relfit.report.text import short_names, table
 from relfit.report.witness import where
 from relfit.results.comparison import Comparison
+from relfit.results.grade import GRADES, KINDS
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
@@ -43,7 +48,8 @@ MANY, MOST_PAIRED = 14, 60
 # Fields of a result that are no settings, or are shown under another name.
 _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
-    *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "worse", "status", "truncation"),
+    *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
+    *("truncation", "reference"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
     *(
         "equivalent",
@@ -80,36 +86,62 @@ def environment() -> Environment:
 
 
 def render_report(
-    comparison: Comparison, data: Any = None, *, items: Any = None, command: str | None = None, gate: Any = None
+    comparison: Comparison,
+    data: Any = None,
+    *,
+    items: Any = None,
+    command: str | None = None,
+    gate: Any = None,
+    title: str | None = None,
+    date: str | None = None,
 ) -> str:
     """The report, for which `Comparison.report` describes the arguments; the same ones give the same text.
 
-    `data` may also be what `relfit.data.load.load` returned, which is then not loaded again.
+    `data` may also be what `relfit.data.load.load` returned, which is then not loaded again. `date` is today's unless
+    given.
 
     >>> from relfit import JointEstimate, decide
     >>> result = decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi")
-    >>> "<h1>a has the smallest score (smaller is better); b is significantly worse.</h1>" in render_report(result)
+    >>> "a has the smallest score (smaller is better); b is clearly worse." in render_report(result)
     True
     """
     names = [row["name"] for row in comparison.rows()]
-    test, level = TESTS[comparison.test].words, f"{100 * (1.0 - comparison.alpha):g}%"
-    cells = (row[:MOST_PAIRED] for row in who_beats_whom(comparison))
-    template = environment().get_template("report.html.j2")
+    test, level = TESTS[comparison.test], f"{100 * (1.0 - comparison.alpha):g}%"
+    several = isinstance(comparison.kernel, Collection)
+    panels, template = _panels(comparison, data, items, gate), environment().get_template("report.html.j2")
+    # Only one test compares every model with every other.
+    paired = len(names) == 2 or (test.tests_best and not several)
+    cells = [row[:MOST_PAIRED] for row in who_beats_whom(comparison)] if paired else []
+    sensitivity, script = panels["sensitivity"], _script()
     return template.render(
         **_table(comparison),
         gate=_gate(comparison, gate),
-        **_panels(comparison, data, items, gate),
+        **panels,
+        script=script,
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        title=None if title is None else visible(title),
+        date=date or datetime.now().astimezone().strftime("%Y-%m-%d"),
+        reference=words.reference_words(comparison),
+        headline=words.headline(comparison),
+        counts=words.counts(comparison),
+        scale=words.scale_words(comparison),
+        marks={kind: grade.mark for kind, grade in KINDS.items()},
+        grades={kind: grade.name for kind, grade in KINDS.items()},
+        keys=[_sort_keys(row) for row in comparison.rows()],
+        flags={name: flag for name in names if sensitivity and (flag := sensitivity.remark(name))},
+        details=_details(comparison, command),
+        several=several,
         correction=words.CORRECTION_NAMES.get(comparison.correction),
         beyond=words.fill("{margin}", comparison),
         header=words.header(comparison),
-        tally=Counter((words.kind_of(row), row["verdict"]) for row in comparison.rows()),
+        places={name: k for k, name in enumerate(names)},
         names=dict(zip(names, short_names(names, LONGEST_LABEL), strict=True)),
         forests=(discrepancy_forest(comparison), difference_forest(comparison)),
         undrawn=", ".join(map(visible, comparison.impossible)),
-        intervals=words.fill(test.intervals, comparison),
-        bound=words.fill(test.bound, comparison),
+        intervals=words.fill(test.words.intervals, comparison),
+        test=test.words.name,
         line=f"the margin of {comparison.margin:g} (the dashed line)" if comparison.margin else "0",
-        pairs=list(zip(names[:MOST_PAIRED], cells, strict=False)),
+        pairs=list(zip(names[:MOST_PAIRED], cells, strict=False)) if paired else None,
         unpaired=max(0, len(names) - MOST_PAIRED),
         many=len(names) > MANY,
         measure=words.measure_of(comparison).name,
@@ -130,6 +162,25 @@ def render_report(
             for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
         ],
     )
+
+
+def _script() -> str:
+    """The page's script: sorting, filtering, copying. The page needs it for nothing else."""
+    return resources.files("relfit").joinpath("report/templates/page.js").read_text(encoding="utf-8")
+
+
+def _sort_keys(row: dict[str, Any]) -> tuple[float | str, ...]:
+    """What the columns of the table are sorted by: the name, numbers, and the place of the grade on the scale."""
+    scale = list(GRADES)
+    return (*(row[key] for key in ("name", "discrepancy", "standard_error", "difference")), scale.index(row["grade"]))
+
+
+def _details(comparison: Comparison, command: str | None) -> str:
+    """Everything that says how the result was made, as text to be copied."""
+    call, made = python_call(comparison), settings(comparison)
+    width = max(len(name) for name, _ in made)
+    lines = [words.header(comparison), *(f"{name:<{width}}  {value}" for name, value in made)]
+    return "\n".join([*lines, *(text for text in (command, call) if text)])
 
 
 def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[str, Any]:

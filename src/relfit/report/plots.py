@@ -17,7 +17,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.path import Path
 
 from relfit.report.checks import bandwidth_sensitivity, obstacle
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
@@ -38,9 +37,14 @@ INK, FAINT, PALE = "#333333", "#999999", "#E4E4E4"
 # Okabe and Ito's colours, which the colour-blind can tell apart; the shape says it too.
 MARKS = {
     "best": ("#009E73", "D", "best of the sample"),
+    "same": ("#009E73", "d", "the same as the best"),
+    "equal": ("#009E73", "s", "equivalent"),
     "open": ("#0072B2", "o", "no evidence that it is worse"),
-    "worse": ("#D55E00", "X", "worse"),
+    "alone": ("#B87A00", "v", "worse, taken alone"),
+    "worse": ("#D55E00", "v", "clearly worse"),
 }
+# Drawn as an outline: what was not shown for all models at once.
+_HOLLOW = ("open", "alone")
 # The same colours for models; beyond seven models they begin again with another line or mark.
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")
@@ -52,13 +56,15 @@ COLOURS = (
 MUCH, LITTLE = COLOURS[8], COLOURS[1]
 # Who beats whom: a number, a tint and a sign for each kind of cell.
 _CELLS = {
-    "worse": (0, "#F9DFCB", "▼", MARKS["worse"][0]),
-    "open": (1, "#FFFFFF", "·", INK),
-    "better": (2, "#CDEBE0", "▲", MARKS["best"][0]),
-    "same": (3, PALE, "", INK),
+    "clearly worse": (0, "#F9DFCB", "▼", MARKS["worse"][0]),
+    "worse": (1, "#FBF1E2", "▽", MARKS["alone"][0]),
+    "no evidence": (2, "#FFFFFF", "·", INK),
+    "better": (3, "#EAF6F1", "△", MARKS["best"][0]),
+    "clearly better": (4, "#CDEBE0", "▲", MARKS["best"][0]),
+    "itself": (5, PALE, "", INK),
+    "not tested": (6, "#FFFFFF", "", INK),
 }
 _TITLES = {"mass": "mass: too little / too much", "slope": "contribution to KSD²"}
-BRACKET = Path([(0.4, -1.0), (0.0, -1.0), (0.0, 1.0), (0.4, 1.0)])
 _MISSING = "□"
 
 
@@ -74,8 +80,8 @@ class NotebookAxes(Axes):
 def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrepancy") -> Axes:
     """Draw the discrepancies, or with ``of="difference"`` the differences to the best, with their intervals.
 
-    The bars of discrepancies are D ± z s; those of differences are `Comparison.confidence_interval`, cut off where
-    they leave the picture, with the one-sided bound that decides as a bracket.
+    The bars of discrepancies are D ± z s; those of differences are `Comparison.graded_intervals`, cut off where they
+    leave the picture. They lie right of the dashed line exactly where a model is worse or clearly worse.
 
     Without `ax` a new figure is made that pyplot does not know: a notebook shows it, a script saves it with
     ``result.plot().figure.savefig("plot.png")``. Give ``ax=plt.gca()`` to draw into pyplot's figure.
@@ -103,8 +109,11 @@ def forest(comparison: Comparison, ax: Axes | None = None, *, of: str = "discrep
     else:
         ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
     measure, better = measure_of(comparison).name, measure_of(comparison).better
-    what = f"{measure} ({better})" if of == "discrepancy" else f"{measure}: difference to the best"
-    ax.set_xlabel(f"{what}, {100 * data.level:g}% interval", color=INK)
+    level = f"{100 * data.level:g}%"
+    what = f"{measure} ({better}), {level} interval"
+    if of == "difference":
+        what = f"{measure}: difference to the best, each end a {level} bound"
+    ax.set_xlabel(what, color=INK)
     return ax
 
 
@@ -154,19 +163,15 @@ def _draw_kind(ax: Axes, data: Forest, kind: str, size: float, verdicts: dict[st
     label = labels.pop() if len(labels) == 1 else label
     lows, highs = [max(bar.low, data.scale.low) for bar in bars], [min(bar.high, data.scale.high) for bar in bars]
     ax.hlines(at, lows, highs, color=colour, linewidth=0.23 * size)
-    bounds = [(bar.bound, k) for bar, k in zip(bars, at, strict=True) if bar.bound is not None]
-    visible = [(bound, k) for bound, k in bounds if bound >= data.scale.low]
-    if visible:
-        look: dict[str, Any] = {"markersize": 1.5 * size, "markeredgewidth": 0.23 * size, "markerfacecolor": "none"}
-        ax.plot(*zip(*visible, strict=True), linestyle="none", marker=BRACKET, color=colour, **look)
     values = [bar.value for bar in bars]
-    ax.plot(values, at, linestyle="none", marker=marker, markersize=size, color=colour, label=label)
+    look: dict[str, Any] = {"markerfacecolor": "white", "markeredgewidth": 0.2 * size} if kind in _HOLLOW else {}
+    ax.plot(values, at, linestyle="none", marker=marker, markersize=size, color=colour, label=label, **look)
 
 
 def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """A grid, one row and one column a model: ▲ where the row is significantly better than the column, ▼ worse.
+    """A grid, one row and one column a model: ▲ where the row is clearly better than the column, ▼ clearly worse.
 
-    All pairs are tested together, adjusted by Holm at the comparison's level.
+    △ and ▽ are for verdicts on a model taken alone, as in its grade (`Comparison.graded_pairs`).
 
     >>> from relfit import JointEstimate, decide
     >>> ax = pairs_plot(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
@@ -178,7 +183,7 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax = new_axes(2.2 + side * count, 0.9 + side * count) if ax is None else ax
     codes = np.array([[_CELLS[cell][0] for cell in row] for row in cells])
     tints = ListedColormap([tint for _, tint, _, _ in _CELLS.values()])
-    ax.imshow(codes, cmap=tints, norm=BoundaryNorm(np.arange(5) - 0.5, 4), aspect="equal")
+    ax.imshow(codes, cmap=tints, norm=BoundaryNorm(np.arange(len(_CELLS) + 1) - 0.5, len(_CELLS)), aspect="equal")
     size = label_rows(ax, [f"{name}  {k}" for k, name in enumerate((row["name"] for row in comparison.rows()), 1)])
     ax.set_ylim(count - 0.5, -0.5)
     ax.xaxis.tick_top()
@@ -191,7 +196,8 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
     ax.tick_params(which="minor", length=0)
     bare(ax, kept=())
-    ax.set_xlabel(f"▲ row better than column, ▼ worse (Holm, level {comparison.alpha:g})", color=INK, fontsize="small")
+    said = f"▲ row clearly better than column, ▼ clearly worse; △ ▽ taken alone (level {comparison.alpha:g})"
+    ax.set_xlabel(said, color=INK, fontsize="small")
     return ax
 
 
@@ -218,7 +224,8 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
         lengths, heights = sensitivity.lengths, sensitivity.ratios(name)
         lines += ax.plot(lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line)
         for length, height, kind in zip(lengths, heights, sensitivity.kinds(name), strict=True):
-            ax.plot(length, height, marker=MARKS[kind][1], markersize=6.5, color=colour, linestyle="none")
+            look: dict[str, Any] = {"markerfacecolor": "white"} if kind in _HOLLOW else {}
+            ax.plot(length, height, marker=MARKS[kind][1], markersize=6.5, color=colour, linestyle="none", **look)
     ax.axvline(recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(lambda value, _position: f"{value:.2g}")
@@ -230,7 +237,12 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     ax.set_ylabel("difference to the best, in s.e.", color=INK)
     ax.grid(color=FAINT, alpha=0.25, linewidth=0.6)
     bare(ax, kept=("bottom", "left"))
-    handles = [ax.plot([], [], ls="none", marker=mark, color=INK, label=label)[0] for _, mark, label in MARKS.values()]
+    used = {kind for name in names for kind in sensitivity.kinds(name)}
+    handles = [
+        ax.plot([], [], ls="none", marker=mark, color=INK, mfc="white" if kind in _HOLLOW else INK, label=label)[0]
+        for kind, (_, mark, label) in MARKS.items()
+        if kind in used
+    ]
     _legend_beside(ax, handles=[*lines, *handles])
     return ax
 

@@ -21,13 +21,16 @@ from relfit.report.checks import used_test
 from relfit.report.examples import LETTERS
 from relfit.report.figures import signed
 from relfit.report.text import number_format, short_names
+from relfit.report.words import is_worse
 from relfit.results.comparison import Comparison
-from relfit.util.arrays import Array, Mask
+from relfit.results.grade import BEST, GRADES, OPEN, SAME
+from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.text import visible
 
 # What is shown: models and strata of the heat map, worse models, and items of each of them.
 MOST_MODELS, MOST_STRATA, MOST_WORSE, MOST_ITEMS = 20, 60, 3, 10
+_FIRST = (BEST.kind, SAME.kind)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class StratumRow:
         items: how many there are.
         tested: False if there are fewer than 20 items or groups, or their scores cannot be tested.
         means: each model's mean score, in the order of the result's table.
-        kinds: "best" for the best mean, "worse" if that was found in this stratum alone, otherwise "open".
+        kinds: "best" for the best mean, otherwise the kind of the grade in this stratum alone.
     """
 
     name: str | None
@@ -92,31 +95,37 @@ def stratum_rows(comparison: Comparison, table: LossTable) -> list[StratumRow]:
         return []
     labels, codes = np.unique(table.strata, return_inverse=True)
     chosen = [comparison.names.index(row["name"]) for row in comparison.rows()[:MOST_MODELS]]
-    rows = [_row(comparison, None, len(codes), comparison.discrepancy[chosen], comparison.worse[chosen])]
+    grades: tuple[str, ...] | None = tuple(comparison.grade[i] for i in chosen)
+    rows = [_row(comparison, None, len(codes), comparison.discrepancy[chosen], grades)]
     for code, label in enumerate(labels.tolist()[:MOST_STRATA]):
         part = table.at(codes.ravel() == code)
         names = tuple(comparison.names[i] for i in chosen)
         part = replace(part, names=names, scores=part.scores[:, chosen], strata=None, notes=())
-        means, worse = part.scores.mean(axis=0), _worse(comparison, part)
-        rows.append(_row(comparison, as_text(label), len(part.scores), means, worse))
+        means, grades = part.scores.mean(axis=0), _grades(comparison, part)
+        rows.append(_row(comparison, as_text(label), len(part.scores), means, grades))
     return rows
 
 
-def _row(comparison: Comparison, name: str | None, items: int, means: Array, worse: Mask | None) -> StratumRow:
+def _row(
+    comparison: Comparison, name: str | None, items: int, means: Array, grades: tuple[str, ...] | None
+) -> StratumRow:
     best = means == (means.max() if comparison.higher_is_better else means.min())
-    found = np.zeros_like(best) if worse is None else worse
-    kinds = np.where(best, "best", np.where(found, "worse", "open")).tolist()
-    return StratumRow(name, items, worse is not None, means, tuple(kinds))
+    found = [OPEN.kind] * len(means) if grades is None else [GRADES[grade].kind for grade in grades]
+    # A model that is level with the best one is the best as well.
+    kinds = [
+        BEST.kind if first else OPEN.kind if kind in _FIRST else kind for first, kind in zip(best, found, strict=True)
+    ]
+    return StratumRow(name, items, grades is not None, means, tuple(kinds))
 
 
-def _worse(comparison: Comparison, part: LossTable) -> Mask | None:
-    """Which models are worse on these items alone; None if that cannot be tested."""
+def _grades(comparison: Comparison, part: LossTable) -> tuple[str, ...] | None:
+    """The grades on these items alone; None if that cannot be tested."""
     if len(part.scores if part.groups is None else np.unique(part.groups)) < FEWEST_ITEMS:
         return None
     same: dict[str, Any] = {name: getattr(comparison, name) for name in ("alpha", "correction", "margin")}
     try:
         joint = from_losses(part, higher_is_better=comparison.higher_is_better)
-        return decide(joint, test=used_test(comparison), rng=comparison.seed or 0, **same).worse
+        return decide(joint, test=used_test(comparison), rng=comparison.seed or 0, **same).grade
     except InputError:
         return None
 
@@ -170,7 +179,8 @@ def contrasts(comparison: Comparison, scores: Scores, first: str | None = None) 
     """
     if scores.table.labels is not None:
         return []
-    worse = sorted((row["name"] for row in comparison.rows() if row["worse"]), key=lambda name: bool(name != first))
+    found = [row["name"] for row in comparison.rows() if is_worse(row)]
+    worse = sorted(found, key=lambda name: bool(name != first))
     beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
     return [_contrast(comparison, scores, name, beaters.get(name) or comparison.best) for name in worse[:MOST_WORSE]]
 

@@ -29,12 +29,12 @@ _NOTHING = "—"
 _MOST_DIGITS = 6
 _HIDDEN_STATUS = {"indistinguishable", "near-degenerate"}
 _STATUS = {"deterministic": "differs by a constant"}
-_STYLES = {"best": "bold green", "worse": "bold red"}
+_STYLES = {"best": "bold green", "same": "green", "equal": "green", "alone": "red", "worse": "bold red"}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Finished cells. `kinds` says for each row whether it is "best", "worse" or "open".
+    """Finished cells. `kinds` has the kind of each row's grade (`relfit.results.grade`).
 
     The last columns are verdicts: one for each discrepancy. Those in `words` hold text too, all others numbers.
     `marked` has the kind of other cells that are coloured, by row and column.
@@ -150,7 +150,7 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         titles[-1:] = [f"by {words.measure_of(each).name}" for each in (comparison, *comparison.also)]
     values = [v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)]
     # A difference that decided something must not be shown as 0.
-    decisive = [row["difference"] for row in rows if row["worse"] and math.isfinite(row["difference"])]
+    decisive = [row["difference"] for row in rows if words.is_worse(row) and math.isfinite(row["difference"])]
     number = number_format([row["standard_error"] for row in rows], values, decisive)
     cells = []
     for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):

@@ -13,10 +13,12 @@ from typing import Any, Literal
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
+from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, WORSE
 from relfit.results.pair import PairComparison
+from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
-from relfit.util.text import listed, quoted
+from relfit.util.text import listed, quoted, visible
 
 # The tests of a fixed pair.
 _PAIR_TESTS = dict(
@@ -132,7 +134,6 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
         "margin": f" by more than {comparison.margin:g}" if comparison.margin else "",
         "within": " within that margin" if comparison.margin else "",
         "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
-        "uncorrected": "" if comparison.correction == "none" else ", before the correction for many models",
     }
     return template.format(**facts, **more)
 
@@ -151,6 +152,18 @@ def header(result: Comparison | PairComparison) -> str:
         CORRECTION_NAMES.get(result.correction) if isinstance(result, Comparison) else None,
     ]
     return " · ".join(part for part in parts if part)
+
+
+def reference_words(comparison: Comparison) -> str | None:
+    """What the models were compared on, and how much of it there is: "human.npy, 1000 rows"."""
+    if not comparison.sizes:
+        return None if comparison.reference is None else visible(comparison.reference)
+    rows = comparison.sizes[0]
+    what = "items" if measure_of(comparison).kind == "values" else "rows"
+    size = f"{rows:,} {what}{f' in {comparison.groups[0]} groups' if comparison.groups else ''}" if rows else ""
+    name = ("the reference" if rows else "a target density") if comparison.reference is None else comparison.reference
+    part = TESTS[comparison.test].words.rows
+    return ", ".join(text for text in (visible(name), f"{size} {part}".rstrip() if size else "") if text)
 
 
 def kernel_words(result: Comparison | PairComparison) -> str | None:
@@ -206,17 +219,21 @@ def summary(comparison: Comparison) -> str:
 
     >>> from relfit import JointEstimate, decide
     >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
-    a has the smallest score (smaller is better); b is significantly worse.
+    a has the smallest score (smaller is better); b is clearly worse.
     """
     if comparison.blind:
         return "The models cannot be told apart with this kernel: it takes the same value on all pairs of rows."
-    worse, same, equivalent, undecided = grouped(comparison)
-    test = TESTS[comparison.test].words
+    by_grade = grouped(comparison)
+    test, undecided = TESTS[comparison.test].words, by_grade[OPEN.name]
+    same, equivalent = by_grade[SAME.name], by_grade[EQUIVALENT.name]
+    clearly, alone, than = by_grade[CLEARLY_WORSE.name], by_grade[WORSE.name], fill("{margin}", comparison)
     clauses = []
     if same:
         clauses.append(f"{_are(same)} the same as it")
-    if worse:
-        clauses.append(f"{_are(worse)} significantly worse{fill('{margin}', comparison)}")
+    if clearly:
+        clauses.append(f"{_are(clearly)} clearly worse{than}")
+    if alone:
+        clauses.append(f"{_are(alone)} worse{than} {alone_words(comparison)}")
     if equivalent:
         clauses.append(f"{_are(equivalent)} equivalent to {test.equivalent_to} within {comparison.margin:g}")
     if undecided and comparison.margin:
@@ -228,14 +245,64 @@ def summary(comparison: Comparison) -> str:
     return f"{fill(test.lead, comparison)}{joint}{'; '.join(clauses)}."
 
 
-def grouped(comparison: Comparison) -> tuple[list[str], list[str], list[str], list[str]]:
-    """The other models in the table's order: worse, the same as the best, equivalent within the margin, undecided."""
-    groups: tuple[list[str], ...] = ([], [], [], [])
+def alone_words(comparison: Comparison) -> str:
+    """What a verdict "worse" holds for, which is not all models at once."""
+    if comparison.correction in DISCOVERY_RATE:
+        return f"at a false discovery rate of {100 * comparison.alpha:g}%"
+    return "if taken alone"
+
+
+def grouped(comparison: Comparison) -> dict[str, list[str]]:
+    """The models of every grade, in the table's order."""
+    groups: dict[str, list[str]] = {grade: [] for grade in GRADES}
     for row in comparison.rows():
-        same = "indistinguishable" in row["status"] or comparison.copies.get(row["name"]) == comparison.best
-        if not row["best"]:
-            groups[0 if row["worse"] else 1 if same else 2 if row["equivalent"] else 3].append(row["name"])
-    return groups[0], groups[1], groups[2], groups[3]
+        groups[row["grade"]].append(row["name"])
+    return groups
+
+
+def counts(comparison: Comparison) -> list[tuple[str, int, str]]:
+    """How many models have each grade that occurs, in words: (kind, number, "clearly worse")."""
+    than, selects = fill("{margin}", comparison), TESTS[comparison.test].selects
+    shown = {
+        BEST.name: "selected as best" if selects else "best",
+        SAME.name: "the same as the best",
+        EQUIVALENT.name: f"equivalent within {comparison.margin:g}",
+        OPEN.name: "undecided" if comparison.margin else "without evidence of being worse",
+        WORSE.name: f"worse{than} {alone_words(comparison)}",
+        CLEARLY_WORSE.name: f"clearly worse{than}",
+    }
+    return [(GRADES[grade].kind, len(names), shown[grade]) for grade, names in grouped(comparison).items() if names]
+
+
+def headline(comparison: Comparison) -> str:
+    """The answer in numbers, which stays short with many models.
+
+    >>> from relfit import JointEstimate, decide
+    >>> headline(decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], [[0.01, 0, 0], [0, 0.01, 0], [0, 0, 0.01]])))
+    '1 best, 1 without evidence of being worse, 1 clearly worse'
+    """
+    return ", ".join(f"{count} {what}" for _, count, what in counts(comparison))
+
+
+def scale_words(comparison: Comparison) -> list[tuple[str, str]]:
+    """What each grade that occurs says, (kind, sentence), for the legend of the page."""
+    level, than = f"{100 * comparison.alpha:g}%", fill("{margin}", comparison)
+    test, opponent = TESTS[comparison.test], fill(TESTS[comparison.test].words.opponent, comparison, it="it was")
+    given = "" if test.tests_best or test.split is not None else " (given which model was selected)"
+    alone = f"Worse{than}, taken alone: its own p-value is at most {level}. Of several such verdicts one may be wrong."
+    if comparison.correction in DISCOVERY_RATE:
+        alone = f"Worse{than}: the false discovery rate of these verdicts is at most {level}."
+    sentences = {
+        SAME.name: "The same as the best: a copy of it, or not to be told from it on these data.",
+        EQUIVALENT.name: f"Equivalent: shown to be worse by no more than {comparison.margin:g}.",
+        OPEN.name: "No evidence: the data do not show that it is worse, nor that it is as good.",
+        WORSE.name: alone,
+        CLEARLY_WORSE.name: (
+            f"Clearly worse{than}: this holds for all models at once. The probability that any model as good as "
+            f"{opponent} is called clearly worse is at most {level}{given}."
+        ),
+    }
+    return [(GRADES[grade].kind, sentences[grade]) for grade in sentences if grade in comparison.grade]
 
 
 def _are(names: Sequence[str]) -> str:
@@ -280,8 +347,9 @@ _WHY = {
 
 def _disagreement(first: Comparison, second: Comparison) -> str:
     a, b = measure_of(first), measure_of(second)
-    here = [name for name, one, two in zip(first.names, first.worse, second.worse, strict=True) if one and not two]
-    there = [name for name, one, two in zip(first.names, first.worse, second.worse, strict=True) if two and not one]
+    found_by = [{row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)]
+    here = [name for name in first.names if name in found_by[0] - found_by[1]]
+    there = [name for name in first.names if name in found_by[1] - found_by[0]]
     if not here and not there:
         best = "" if first.best == second.best else ", though not on the best of the sample"
         return f"{a.name} and {b.name} agree on which models are worse{best}."
@@ -414,5 +482,10 @@ def caveats(comparison: Comparison) -> list[str]:
 
 
 def kind_of(row: dict[str, Any]) -> str:
-    """A row's verdict as one word: "best", "worse" or "open"."""
-    return "best" if row["best"] else "worse" if row["worse"] else "open"
+    """A row's grade as the name of its style."""
+    return GRADES[row["grade"]].kind
+
+
+def is_worse(row: dict[str, Any]) -> bool:
+    """True if the row's grade is one of the two that say worse."""
+    return row["grade"] in (WORSE.name, CLEARLY_WORSE.name)

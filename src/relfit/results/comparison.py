@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection as Names
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,17 @@ from scipy.special import ndtri
 
 from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
+from relfit.kernels.choice import Collection
+from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE, decisive_pvalue, graded
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
-from relfit.stats.decision import PVALUE_CORRECTIONS, Decision, difference_variance
+from relfit.stats.decision import DISCOVERY_RATE, PVALUE_CORRECTIONS, Decision, difference_variance, differences
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria, Test
+from relfit.stats.tests.best_set import BestSet, decided_lower
 from relfit.stats.truncnorm import selective_threshold
 from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_choice, check_level
@@ -54,7 +58,8 @@ class Comparison(Record):
             D_i − D_best, or D_best − D_i where larger is better.
         pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no worse by more than
             δ"; 1 for the best, except in best-set.
-        worse: the verdicts, ``adjusted_pvalue ≤ alpha``.
+        worse: the verdicts with the correction that was asked for, ``adjusted_pvalue ≤ alpha``.
+        simultaneous_pvalue: adjusted so that the verdicts on all models hold at once, whatever the correction is.
         margin, equivalent: δ, and which models are shown to be within δ: of the model they were tested against,
             in best-set of whichever is best. None without a margin.
         status: words per model, such as "tie" or "duplicate of NAME".
@@ -81,6 +86,7 @@ class Comparison(Record):
         lags: how far the items of a series depend on each other; None for independent items.
         encoding: how the columns were made into rows of numbers; None for plain arrays as they are.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
+        reference: what the data are called, such as the name of their file; None where that is not known.
     """
 
     names: tuple[str, ...]
@@ -95,6 +101,7 @@ class Comparison(Record):
     log_pvalue: Array
     adjusted_pvalue: Array
     worse: NDArray[np.bool_]
+    simultaneous_pvalue: Array
     status: tuple[tuple[str, ...], ...]
     alpha: float
     test: str
@@ -138,6 +145,22 @@ class Comparison(Record):
     impossible: dict[str, int] = field(default_factory=dict)
     also: tuple[Comparison, ...] = ()
     encoding: Encoding | None = None
+    reference: str | None = None
+
+    @property
+    def grade(self) -> tuple[str, ...]:
+        """The verdict on every model, on one scale (`relfit.results.grade`).
+
+        "best", "same" (a copy of the best, or not to be told from it), "equivalent" within the margin, "no evidence",
+        "worse" (taken alone) or "clearly worse" (for all models at once).
+
+        >>> from relfit import JointEstimate, decide
+        >>> decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))).grade
+        ('best', 'no evidence', 'clearly worse')
+        """
+        return graded(
+            self.best_index, self._decisive(), self.simultaneous_pvalue, self.alpha, self.equivalent, self._same()
+        )
 
     @property
     def estimates(self) -> Array:
@@ -182,6 +205,74 @@ class Comparison(Record):
         A bound of at most δ shows that a model is no worse by more than δ.
         """
         return self._bounds(check_level(level))[1]
+
+    def graded_intervals(self) -> Array:
+        """(l, 2) for every difference to the best, the interval that belongs to its grade.
+
+        Each end is a one-sided bound at the level at which the verdict was decided, at least 1 − alpha: the lower end
+        is above the margin (0 without one) exactly where the model is worse or clearly worse, and for a clearly worse
+        one allows for all models at once; the upper end is at most the margin exactly where it is equivalent. In
+        best-set they are for D_i − min_j D_j, otherwise for D_i − D_best. With several kernels in one test, which no
+        single difference decides, they are NaN.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2)))
+        >>> result.graded_intervals().round(2).tolist()
+        [[0.0, 0.0], [0.61, 1.33]]
+        """
+        if isinstance(self.kernel, Collection):
+            return np.full((len(self.names), 2), math.nan)
+        bad = np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
+        lower, upper, margin = *self._graded_bounds(), self.margin
+        # Beyond the last digits, which simulation leaves open, the verdict decides: what it says has been shown.
+        lower = np.where(bad, np.maximum(lower, np.nextafter(margin, math.inf)), np.minimum(lower, margin))
+        if self.equivalent is not None:
+            above = np.maximum(upper, np.nextafter(margin, math.inf))
+            upper = np.where(self.equivalent, np.minimum(upper, margin), above)
+        same, out = self._same(), self._impossible()
+        if not TESTS[self.test].tests_best:
+            same[self.best_index] = True
+        ends = np.stack([lower, np.maximum(upper, lower)], axis=1)
+        ends[same & ~self._impossible()] = 0.0
+        ends[out] = math.inf
+        return ends
+
+    def graded_pairs(self) -> NDArray[np.str_]:
+        """(l, l) what model i is to model j: "clearly worse", "worse", "better", "clearly better" or "no evidence".
+
+        In best-set a row has the critical values of its model's verdict: i is worse than some j exactly where its grade
+        says that it is worse. Other tests compare with the selected model only, and the other pairs are "not tested".
+        `pairs` tests all of them together.
+
+        >>> from relfit import JointEstimate, decide
+        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
+        >>> result.graded_pairs()[2].tolist()
+        ['clearly worse', 'clearly worse', 'itself']
+        """
+        grades, count, best = np.array(self.grade), len(self.names), self.best_index
+        bad = np.isin(grades, (WORSE.name, CLEARLY_WORSE.name))
+        alone, clearly = np.zeros((2, count, count), dtype=bool)
+        tested = np.zeros((count, count), dtype=bool)
+        if self.test == BestSet.name and not isinstance(self.kernel, Collection):
+            tested[:] = True
+            alone, clearly = (self._spread(self._lower_pairs(p) > self.margin, True, False) for p in self._both())
+            # The pair that the verdict stands on is shown in any case.
+            against = self._spread(self._ratios(), math.inf, -math.inf).argmax(axis=1)
+        else:
+            against = np.full(count, best)
+            if self.beaten_by is not None:
+                against = np.array([best if name is None else self.names.index(name) for name in self.beaten_by])
+            tested[:, best] = tested[best] = True
+            tested[np.arange(count), against] = tested[against, np.arange(count)] = True
+        alone[np.arange(count), against] = clearly[np.arange(count), against] = True
+        alone, clearly = alone & bad[:, None], clearly & (grades == CLEARLY_WORSE.name)[:, None]
+        alone |= clearly
+        cells = np.where(tested, "no evidence", "not tested").astype("<U14")
+        for shown, word in ((alone, ""), (clearly, "clearly ")):
+            cells[shown.T] = f"{word}better"
+            cells[shown] = f"{word}worse"
+        np.fill_diagonal(cells, "itself")
+        return cells
 
     def ranks(self, level: float = 0.95, *, simultaneous: bool = True) -> Ranks:
         """Confidence sets for the models' ranks, 1 being the best: all hold together, or each by itself.
@@ -239,12 +330,14 @@ class Comparison(Record):
         """The one table every output is made from: the best model first, then from better to worse."""
         estimates = self.estimates
         order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, estimates[i], i))
-        numbers = ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue", "adjusted_pvalue")
+        numbers: tuple[str, ...] = ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue")
+        numbers, grades = (*numbers, "adjusted_pvalue", "simultaneous_pvalue"), self.grade
         return [
             {
                 "name": self.names[i],
                 **{key: float(getattr(self, key)[i]) for key in numbers},
                 "worse": bool(self.worse[i]),
+                "grade": grades[i],
                 "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
                 "best": i == self.best_index,
                 "verdict": self._verdict(i),
@@ -253,6 +346,10 @@ class Comparison(Record):
             }
             for i in order
         ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able form with the grades; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
+        return {**super().to_dict(), "grade": list(self.grade)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
@@ -338,6 +435,7 @@ class Comparison(Record):
         items: Any = None,
         command: str | None = None,
         gate: Any = None,
+        title: str | None = None,
     ) -> None:
         """Write a self-contained HTML report.
 
@@ -350,16 +448,17 @@ class Comparison(Record):
                 for every row: adds the most and least typical ones.
             command: the command line to show as the way to repeat it.
             gate: what `relfit.report.gate.judge` answered: its sentence stands above everything else.
+            title: a heading for the page.
         """
         from relfit.report.page import render_report
 
-        write_text_atomic(path, render_report(self, data, items=items, command=command, gate=gate))
+        write_text_atomic(path, render_report(self, data, items=items, command=command, gate=gate, title=title))
 
     def originals(self) -> dict[str, str]:
         """For every model the one it stands for: itself, or the one it is a copy of."""
         return {name: self.copies.get(name, name) for name in self.names}
 
-    def distinct(self, among: Collection[str] | None = None) -> JointEstimate:
+    def distinct(self, among: Names[str] | None = None) -> JointEstimate:
         """The estimate of the distinct models, each once: copies are tested once and share their original's answer.
 
         `among` names the models that are of interest, by default all.
@@ -370,7 +469,7 @@ class Comparison(Record):
         kept = [i for i, name in enumerate(self.names) if name in among and name in self._distinct_names()]
         return every.at(kept, tuple(self.names[i] for i in kept))
 
-    def pilot(self, among: Collection[str] | None = None) -> JointEstimate:
+    def pilot(self, among: Names[str] | None = None) -> JointEstimate:
         """The same as `distinct` with plain V, which holds the second-order part twice: what a plan starts from."""
         joint = self.distinct(among)
         if self.projection is None:
@@ -425,26 +524,83 @@ class Comparison(Record):
     def _impossible(self) -> Mask:
         return np.array([name in self.impossible for name in self.names])
 
-    def _bounds(self, level: float) -> tuple[Array, Array]:
-        """One-sided bounds of the test that made the comparison."""
+    def _bounds(self, level: float | Array) -> tuple[Array, Array]:
+        """One-sided bounds of the test that made the comparison, at one level or at one for each model."""
         joint, places = self.distinct(), self._places()
         kept = [self.names.index(name) for name in joint.names]
         best = joint.names.index(self.copies.get(self.best, self.best))
         limits, seed = None if self.truncation is None else self.truncation[kept], self.seed or 0
+        level = level if isinstance(level, float) else level[kept]
         lower, upper = TESTS[self.test]().bounds(joint, level, best=best, truncation=limits, seed=seed)
         out = self._impossible()
         return np.where(out, math.inf, lower[places]), np.where(out, math.inf, upper[places])
 
     def _verdict(self, i: int) -> str:
-        if i == self.best_index:
-            return "selected as best" if TESTS[self.test].selects else "best of the sample"
-        if self.worse[i]:
-            return "worse" if not self.margin else f"worse by more than {self.margin:g}"
-        if "indistinguishable" in self.status[i] or self.copies.get(self.names[i]) == self.best:
-            return "the same as the best"
-        if self.equivalent is None:
-            return "no evidence that it is worse"
-        return f"equivalent within {self.margin:g}" if self.equivalent[i] else "no evidence either way"
+        grade, than = self.grade[i], f" by more than {self.margin:g}" if self.margin else ""
+        alone = "" if self.correction in DISCOVERY_RATE else ", taken alone"
+        return {
+            BEST.name: "selected as best" if TESTS[self.test].selects else "best of the sample",
+            SAME.name: "the same as the best",
+            EQUIVALENT.name: f"equivalent within {self.margin:g}",
+            OPEN.name: "no evidence either way" if self.margin else "no evidence that it is worse",
+            WORSE.name: f"worse{than}{alone}",
+            CLEARLY_WORSE.name: f"clearly worse{than}",
+        }[grade]
+
+    def _decisive(self) -> Array:
+        """(l,) the p-values that decide between "worse" and "no evidence"."""
+        return decisive_pvalue(self.pvalue, self.adjusted_pvalue, self.correction)
+
+    def _same(self) -> Mask:
+        """(l,) the other models that are the best one again."""
+        originals = self.originals()
+        return np.array(
+            [
+                i != self.best_index and ("indistinguishable" in self.status[i] or originals[name] == self.best)
+                for i, name in enumerate(self.names)
+            ]
+        )
+
+    def _both(self) -> tuple[Array, Array]:
+        """(l,) the p-values that decide about "worse", and about "clearly worse"."""
+        return self._decisive(), self.simultaneous_pvalue
+
+    def _log(self, pvalue: Array) -> Array:
+        """(l,) logs of these p-values; of those too small for that the models' own, times the number of pairs."""
+        if np.array_equal(pvalue, self.pvalue):
+            return self.log_pvalue
+        least, pairs = 1e-290, 2.0 * math.log(len(pvalue))
+        return np.where(pvalue > least, np.log(np.maximum(pvalue, least)), np.minimum(self.log_pvalue + pairs, 0.0))
+
+    def _lower_pairs(self, pvalue: Array) -> Array:
+        """Lower bounds for all differences of distinct models, at the level at which this p-value decides."""
+        joint = self.distinct()
+        at = [self.names.index(name) for name in joint.names]
+        return decided_lower(joint, self.log_pvalue[at], self._log(pvalue)[at], self.alpha, self.margin)
+
+    def _ratios(self) -> Array:
+        pairs = differences(self.distinct(), self.margin)
+        return np.where(pairs.certain, math.inf, pairs.ratio)
+
+    def _graded_bounds(self) -> tuple[Array, Array]:
+        """(l,) lower and upper bounds, each at the level at which the model's grade was decided."""
+        level, places = 1.0 - self.alpha, self._places()
+        clearly = np.array(self.grade) == CLEARLY_WORSE.name
+        alone, at_once = self._both()
+        if self.test == BestSet.name:
+            rows = [self._lower_pairs(p).max(axis=1, initial=-math.inf)[places] for p in (alone, at_once)]
+            return np.maximum(np.where(clearly, rows[1], rows[0]), 0.0), self._bounds(level)[1]
+        others = max(len(self.distinct().names) - 1, 1)
+        known, decisive = self.pvalue > 1e-290, np.where(clearly, at_once, alone)
+        factor = np.divide(decisive, self.pvalue, out=np.full(len(known), float(others)), where=known)
+        lower = self._bounds(1.0 - self.alpha / np.maximum(factor, 1.0))[0]
+        times = others * float(np.sum(1.0 / np.arange(1, others + 1))) if self.correction == "by" else others
+        error = self.difference_standard_error
+        upper_level = 1.0 - self.alpha / (1.0 if self.correction == "none" else times)
+        upper = self._bounds(upper_level)[1]
+        # Equivalence asks the plain z test, too; and given a near tie, all of an interval can lie below the estimate.
+        plain = self.difference + (float(ndtri(upper_level)) * error if self.margin else 0.0)
+        return lower, np.where(np.isfinite(plain), np.maximum(upper, plain), upper)
 
 
 def with_impossible(
@@ -469,7 +625,8 @@ def with_impossible(
     beaters = None if result.beaten_by is None else dict(zip(result.names, result.beaten_by, strict=True))
     fills = {
         **dict.fromkeys(("discrepancy", "difference"), math.inf),
-        **dict.fromkeys(("standard_error", "difference_standard_error", "pvalue", "adjusted_pvalue"), 0.0),
+        **dict.fromkeys(("standard_error", "difference_standard_error"), 0.0),
+        **dict.fromkeys(("pvalue", "adjusted_pvalue", "simultaneous_pvalue"), 0.0),
         "log_pvalue": -math.inf,
         "worse": True,
     }
@@ -538,6 +695,7 @@ def comparison(
         log_pvalue=decision.log_pvalue[index],
         adjusted_pvalue=decision.adjusted_pvalue[index],
         worse=worse,
+        simultaneous_pvalue=decision.simultaneous_pvalue[index],
         status=tuple(status),
         alpha=criteria.alpha,
         test=test.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import re
 import reprlib
@@ -17,9 +18,11 @@ import scipy
 from relfit.data.encode import Encoding
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
+from relfit.stats.decision import FAMILY_WISE, adjust
 from relfit.stats.tests import TESTS
 from relfit.util import __version__
 from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
 from relfit.util.text import is_text
 
 SCHEMA = 1
@@ -27,7 +30,8 @@ SCHEMA = 1
 VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version__, python=platform.python_version())
 _ARRAYS = (
     *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
-    *("pvalue", "log_pvalue", "adjusted_pvalue", "truncation", "near_degeneracy", "second_order"),
+    *("pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "truncation", "near_degeneracy"),
+    *("second_order",),
     *("third", "projection"),
 )
 _OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "projection", "equivalent", "locations")
@@ -59,9 +63,12 @@ class Record:
         kind = {"schema": SCHEMA, "type": f"relfit.{type(self).__name__}"}
         return {**kind, **{item.name: plain(getattr(self, item.name)) for item in fields(self)}}  # type: ignore[arg-type]
 
-    def to_json(self) -> str:
-        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity)."""
-        return as_json(self.to_dict())
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The dictionary as JSON text (RFC 8259: no NaN, no Infinity), which is also written to `path` if given."""
+        text = as_json(self.to_dict())
+        if path is not None:
+            write_text_atomic(path, f"{text}\n")
+        return text
 
 
 def as_json(data: Mapping[str, Any]) -> str:
@@ -114,6 +121,8 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"data: not a complete relfit.Comparison ({error})") from None
     _check_verdicts(result)
+    if "grade" in data and data["grade"] != list(result.grade):  # type: ignore[attr-defined]
+        raise InputError("data: contradicts itself: grade is not that of its p-values at its level")
     return _with_others(kind, result, others)
 
 
@@ -139,7 +148,12 @@ def _described(data: Any) -> str:
 
 
 def _add_missing_facts(record: dict[str, Any]) -> None:
-    """Files of version 0.1 have the copies in `status` only, and the preset and the shared rows in `warnings`."""
+    """Files of version 0.1 have the copies in `status` only, and the preset and the shared rows in `warnings`.
+
+    Neither they nor later ones have p-values for all models at once: there Holm's stand for them.
+    """
+    if "simultaneous_pvalue" not in record and record.get("test") in TESTS:
+        _add_simultaneous(record)
     if "copies" in record:
         return
     prefix, notes = "duplicate of ", record.get("warnings", ())
@@ -228,6 +242,23 @@ def _check_verdicts(result: Any) -> None:
         raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")
 
 
+def _add_simultaneous(record: dict[str, Any]) -> None:
+    adjusted = np.array(record["adjusted_pvalue"], dtype=float)
+    if record["correction"] not in FAMILY_WISE:
+        own, copies = np.array(record["pvalue"], dtype=float), record.get("copies") or {}
+        if own.shape != (len(record["names"]),):
+            raise ValueError(f"pvalue of shape {own.shape} for {len(record['names'])} names")
+        tested = [
+            i
+            for i, name in enumerate(record["names"])
+            if name not in copies and (TESTS[record["test"]].tests_best or i != record["best_index"])
+        ]
+        at_once = dict(zip((record["names"][i] for i in tested), adjust(own[tested], "holm").tolist(), strict=True))
+        holm = [at_once.get(copies.get(name, name), 1.0) for name in record["names"]]
+        adjusted = np.maximum(adjusted, holm)
+    record["simultaneous_pvalue"] = adjusted.tolist()
+
+
 Check = Callable[[Any], bool]
 
 
@@ -298,13 +329,14 @@ _FIELDS: dict[str, tuple[Check, str]] = {
         ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset", "design"),
         (_maybe(_is_word), "a word or null"),
     ),
+    "reference": (_maybe(is_text), "a text or null"),
     **dict.fromkeys(("seed", "pair_count", "block_count", "lags"), (_maybe(_is_count), "a whole number or null")),
     **dict.fromkeys(("sizes", "groups"), (_maybe(_each(_is_count)), "whole numbers or null")),
     **dict.fromkeys(("command", "confidence_set"), (_maybe(_each(is_text)), "texts or null")),
 }
 _UNBOUNDED = ("log_pvalue", "truncation")
 _RANGES = {
-    **dict.fromkeys(("pvalue", "adjusted_pvalue"), (0.0, 1.0)),
+    **dict.fromkeys(("pvalue", "adjusted_pvalue", "simultaneous_pvalue"), (0.0, 1.0)),
     **dict.fromkeys(("standard_error", "difference_standard_error"), (0.0, math.inf)),
     "log_pvalue": (-math.inf, 0.0),
 }

@@ -34,6 +34,8 @@ _WIDEST, _LARGEST, _SMALLEST = 1e140, 1e150, 1e-290
 # Those of any p-values, and all: "stepdown" needs the joint law of the statistics, which the best set has.
 PVALUE_CORRECTIONS = ("none", "by", "bh", "holm", "bonferroni", "auto")
 CORRECTIONS = (*PVALUE_CORRECTIONS, "stepdown")
+# Those that control the probability of any error, and those that control the false discovery rate.
+FAMILY_WISE, DISCOVERY_RATE = ("holm", "bonferroni", "stepdown"), ("by", "bh")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Decision:
         best: the index of the model that the others are tested against.
         log_pvalue, adjusted_pvalue: (l,), p = 1 for a best model that is not tested itself.
         worse: (l,) ``adjusted_pvalue ≤ α``: one rule, so a threshold can never disagree with a p-value.
+        simultaneous_pvalue: (l,) adjusted so that the verdicts on all models hold at once, whatever the correction; at
+            least `adjusted_pvalue`.
         status: words for each model, such as "tie".
         correction: the correction that was applied, never "auto".
         truncation: (l, 2) limits of the truncated normal law; None where the test has none.
@@ -57,6 +61,7 @@ class Decision:
     log_pvalue: Array
     adjusted_pvalue: Array
     worse: Mask
+    simultaneous_pvalue: Array
     status: tuple[tuple[str, ...], ...]
     correction: str = "none"
     truncation: Array | None = None
@@ -339,7 +344,9 @@ def decided_against(
         if k != best:
             status[k] = (*status[k], constant_word(float(gaps.gap[0, k]), float(gaps.rounding[0, k])))
     equivalent = None if log_equivalence is None else equivalent_to(best, log_equivalence, alpha, correction)
-    return Decision(best, log_pvalue, adjusted, worse, tuple(status), correction, truncation, equivalent)
+    at_once = adjusted if correction in FAMILY_WISE else adjust_others(np.exp(log_pvalue), best, "holm")
+    at_once = np.maximum(at_once, adjusted)
+    return Decision(best, log_pvalue, adjusted, worse, at_once, tuple(status), correction, truncation, equivalent)
 
 
 def adjust(pvalues: Array, correction: str) -> Array:

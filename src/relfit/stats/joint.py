@@ -26,6 +26,7 @@ SMALL_SAMPLE = 300
 TRACE = 1e-6
 # A model with a larger second-order part of its variance is called near-degenerate.
 NEAR_DEGENERATE = 0.3
+MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "nystroem", "fssd", "loglik")
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ class JointEstimate:
         groups: numbers of groups of rows, in the order of `sizes`; None for independent rows.
         second_order: (l, l) part of the estimates' covariance that shrinks like 1/n², which `covariance` includes
             twice; None if it is unknown, or not included twice.
-        measure: what the values are called in results: "score", "loss" for mean losses, "elpd", or "loglik".
+        measure: what the values are called in results: "score", "loss" for mean losses, "elpd", or the discrepancy
+            that was estimated, such as "mmd", "ksd" or "loglik".
         third: (l, l) third cumulants κ(D_i, D_i, D_j) of the estimates, or None: those of the ψ rows, if there are any.
         close: the law of squared distances with both its parts, or None for the normal law.
         yardstick: how far two halves of the data are apart through sampling alone, in the units of the values; None if
@@ -186,7 +188,7 @@ class JointEstimate:
             raise InputError(f"psi: expected ψ rows made by relfit, or None, got {type(self.psi).__name__}")
         if self.groups is not None:
             object.__setattr__(self, "groups", _sizes(self.groups, count, "groups"))
-        check_choice("measure", self.measure, ("score", "loss", "elpd", "loglik"))
+        check_choice("measure", self.measure, MEASURES)
         for key in ("second_order", "third"):
             if getattr(self, key) is not None:
                 object.__setattr__(self, key, _finite(key, getattr(self, key), (count, count)))

@@ -56,11 +56,11 @@ FALSE_POSITIVE_RATE = (
     "False positive rate: at most {alpha} of the models that are as good as the best are declared worse, on average."
 )
 SAME_ROWS = "Choosing and testing use the same rows, and the p-values allow for that."
-TO_BEST = "Each model's difference to {best}, with its {level} interval"
+TO_BEST = "Each model's difference to {best}, with the interval that belongs to its verdict"
 SELECTIVE = {
     "pvalue": ", given that these rows also chose the best model",
-    "intervals": f"{TO_BEST}, which allows for the choice of the best and can be very long (an arrow marks an end out "
-    "of view).",
+    "intervals": f"{TO_BEST}. It allows for the choice of the best and can be very long (an arrow marks an end out of "
+    "view).",
 }
 
 
@@ -69,7 +69,7 @@ class Words:
     """What is said about a test. The texts are templates, filled in by `relfit.report.words.fill`.
 
     Every text may hold {best}, {measure}, {smallest}, {remarks}, {fraction}, {seed}, {alpha}, {level}, {margin},
-    {within}, {kernels} and {uncorrected}, `opponent` also {it}, and `methods` also {critical}.
+    {within} and {kernels}, `opponent` also {it}, and `methods` also {critical}.
 
     Attributes:
         name: as shown in headers and tables.
@@ -79,7 +79,6 @@ class Words:
         lead: the beginning of the summary sentence.
         opponent: whom a model is tested against, in the sentences on corrected error rates.
         intervals: the caption of the intervals of the differences.
-        bound: what is added about their one-sided bounds.
         pvalue: the condition under which p-values are computed.
         equivalent_to: whom a model is equivalent to within the margin.
         equivalence: how the error of "equivalent" is controlled.
@@ -94,7 +93,6 @@ class Words:
     lead: str = "{best} has the {smallest} {measure}{remarks}"
     opponent: str = "the model {it} tested against"
     intervals: str = f"{TO_BEST}."
-    bound: str = "{uncorrected}"
     pvalue: str = ""
     equivalent_to: str = "it"
     equivalence: str = "controlled in the same way"
@@ -237,21 +235,23 @@ class Test(ABC):
         raise NotImplementedError
 
     def bounds(
-        self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
+        self, joint: JointEstimate, level: float | Array, *, best: int, truncation: Array | None, seed: int
     ) -> tuple[Array, Array]:
         """(l,) lower and (l,) upper confidence bounds for the differences to the best, each one-sided at this level.
 
+        A test of differences to the selected model takes a level for each model, too; the best set takes one for all.
         `best`, `truncation` and `seed` are those of the decision. By default the bounds are those of the normal law of
         D_i − D_J, truncated to the limits where there are some. A difference without variance is known; one that is
         rounding lies between itself and 0.
         """
         gaps = gaps_to(joint, best)
         lower, upper = np.zeros((2, len(joint.names)))
+        levels = np.broadcast_to(level, lower.shape).tolist()
         for i, (t, s) in enumerate(zip(gaps.gap[0].tolist(), gaps.error[0].tolist(), strict=True)):
             if s > 0.0:
                 low, high = (-math.inf, math.inf) if truncation is None else truncation[i].tolist()
-                lower[i] = selective_lower_bound(t, s, low, high, level)
-                upper[i] = -selective_lower_bound(-t, s, -high, -low, level)
+                lower[i] = selective_lower_bound(t, s, low, high, levels[i])
+                upper[i] = -selective_lower_bound(-t, s, -high, -low, levels[i])
             elif constant_word(t, float(gaps.rounding[0, i])) == "deterministic":
                 lower[i] = upper[i] = t
             else:

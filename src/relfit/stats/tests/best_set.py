@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import bdtrc, log_ndtr, ndtr, ndtri
+from scipy.special import bdtrc, log_ndtr, ndtr, ndtri, ndtri_exp
 
 from relfit.stats import maxt
 from relfit.stats.close import Noise
-from relfit.stats.decision import Decision, Differences, adjust, differences, lowest
+from relfit.stats.decision import FAMILY_WISE, Decision, Differences, adjust, differences, lowest
 from relfit.stats.joint import JointEstimate, Psi, freedom, gram, has_psi_covariance, smallest_sample
 from relfit.stats.maxt import (
     Law,
@@ -41,6 +41,8 @@ FEWEST_DISCORDANT = 10
 _FEWEST_SELECTING = 200
 # Notes name at most this many models.
 _MOST_NOTES = 5
+# With more models than this, p-values for all models at once are Holm's.
+_MANY_AT_ONCE = 200
 # What the smaller one of two p-values is multiplied by.
 _PENALTY = {"none": 1.0, "stepdown": 2.0, "holm": 2.0, "bonferroni": 2.0, "bh": 2.0, "by": 3.0, "auto": 3.0}
 
@@ -71,10 +73,9 @@ class BestSet(Test):
         ),
         opponent="the best{kernels}",
         intervals=(
-            "How much worse than the best each model is, whichever model is the best, with {level} intervals that hold "
-            "jointly."
+            "How much worse than the best each model is, whichever model is the best, with the interval that belongs "
+            "to its verdict."
         ),
-        bound="; as these bounds hold jointly, a model can be worse even where its bound does not",
         equivalent_to="the best",
         equivalence="for all models jointly",
     )
@@ -88,10 +89,10 @@ class BestSet(Test):
         return best_set(joint, criteria.alpha, criteria.correction, rng=rng, draws=draws, margin=criteria.margin)
 
     def bounds(
-        self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
+        self, joint: JointEstimate, level: float | Array, *, best: int, truncation: Array | None, seed: int
     ) -> tuple[Array, Array]:
         """Bounds for D_i − min_j D_j, whichever model is best; all hold together."""
-        return regret_bounds(joint, level, rng=seeded(seed, self.name))
+        return regret_bounds(joint, float(level), rng=seeded(seed, self.name))
 
     def log_pvalues(self, trials: Trials, models: list[int], alpha: float, *, exact: bool) -> tuple[Rows, Array]:
         """The max-t test with moment selection. All trials share one law of the maximum."""
@@ -184,7 +185,7 @@ def best_set(
     cap, adjusted = None, None
     if joint.binary and not margin:
         ratio, cap = _at_most_sign_test(joint, ratio)
-    null_law = law(joint, pairs.error, rng, draws, cap)
+    null_law, plain = law(joint, pairs.error, rng, draws, cap), ratio
     certain_loss, rows = np.asarray(pairs.certain.any(axis=1)), smallest_sample(joint)
     if joint.close is not None and correction != "stepdown":
         generators = streams(rng, joint.names)
@@ -206,7 +207,33 @@ def best_set(
     equivalent = None
     if margin:
         equivalent = upper_regret(without_margin, null_law, 1.0 - alpha) <= margin
+    # Last, so that it takes no random numbers from what comes before.
+    offsets = moment_selection(plain, pairs.varies, rows)
+    decision = _at_once(decision, [null_law], [offsets], [plain], certain_loss, rows)
     return replace(decision, beaten_by=beaten_by, equivalent=equivalent)
+
+
+def _at_once(
+    decision: Decision,
+    laws: Sequence[Law],
+    offsets: Sequence[Array],
+    ratios: Sequence[Array],
+    certain: Mask,
+    rows: int | None,
+) -> Decision:
+    """The decision with p-values for all models at once, by step-down whatever the correction is.
+
+    A correction of that kind has them already. With very many models step-down takes long, and Holm's are taken.
+    """
+    adjusted, pvalue = decision.adjusted_pvalue, np.exp(decision.log_pvalue)
+    if decision.correction in FAMILY_WISE:
+        return decision
+    if len(pvalue) > _MANY_AT_ONCE:
+        at_once = adjust(pvalue, "holm")
+    else:
+        log_pvalue = maximum_log_pvalues(laws, offsets, np.max([each.max(axis=1) for each in ratios], axis=0))
+        at_once = _stepped_down(laws, offsets, ratios, log_pvalue, certain, rows)
+    return replace(decision, simultaneous_pvalue=np.maximum(at_once, adjusted))
 
 
 def _stepped_down(
@@ -267,7 +294,7 @@ def _decided(
             status[i] = (*words, "deterministic")
         elif i != best and pairs.same[i, best]:
             status[i] = (*words, "indistinguishable")
-    return Decision(best, log_pvalue, adjusted, worse, tuple(status), correction)
+    return Decision(best, log_pvalue, adjusted, worse, adjusted, tuple(status), correction)
 
 
 def _lowest_ratio(n: float | None) -> float:
@@ -342,6 +369,40 @@ def upper_regret(pairs: Differences, null_law: Law, level: float, maxima: Array 
     return np.asarray(np.maximum(bounds.max(axis=1), 0.0))
 
 
+def decided_lower(joint: JointEstimate, log_pvalue: Array, log_decisive: Array, alpha: float, margin: float) -> Array:
+    """(l, l) lower bounds for D_i − D_j, with the critical value c_i at which the verdict on model i was decided.
+
+    Some bound of row i is above the margin exactly where the decisive p-value q_i is at most α, which is p_i times a
+    factor f_i ≥ 1 of a correction or of step-down: the largest of them is the bound for D_i − min_j D_j that belongs to
+    this verdict. Every one holds with probability 1 − α at least, and those of a row together do.
+
+    *The critical value.* The verdict compares T_i = max_j (D_i − D_j − δ)/s_ij with a maximum of about k normal
+    numbers, whose tail is k Φ(−c): from T_i and p_i, k = p_i/Φ(−T_i), which lies from 1 to l − 1 and grows with T_i. So
+    c_i, with k Φ(−c_i) = α/f_i, is no smaller than it should be where T_i is beyond it. Where p_i or q_i came from
+    another law (`relfit.stats.close`), s_ij is taken to be larger or smaller by what is left: c_i is multiplied by
+    T_i/z with k Φ(−z) = q_i/f_i, f_i being l² at most. A model that is not worse gets k = l − 1.
+    """
+    pairs = differences(joint, margin)
+    ratio = pairs.ratio
+    most = math.log(max(len(ratio) - 1, 1))
+    largest, certain = ratio.max(axis=1, initial=-math.inf), np.asarray(pairs.certain.any(axis=1))
+    rejected = (log_decisive <= math.log(alpha)) & ~certain & (largest > 0.0)
+    log_factor = np.zeros_like(largest)
+    log_factor[rejected] = np.clip(log_decisive[rejected] - log_pvalue[rejected], 0.0, 2.0 * math.log(len(ratio)))
+    own = np.where(rejected, log_decisive - log_factor, 0.0)
+    comparisons = np.where(rejected, np.clip(own - log_ndtr(-np.where(rejected, largest, 0.0)), 0.0, most), most)
+    critical = -ndtri_exp(math.log(alpha) - log_factor - comparisons)
+    implied = -ndtri_exp(np.where(rejected, own - comparisons, -1.0))
+    scaled = rejected & (implied > 0.0)
+    critical = np.where(scaled, critical * largest / np.where(scaled, implied, 1.0), critical)
+    critical = np.where(rejected | certain, critical, np.maximum(critical, largest))
+    finite = np.isfinite(ratio) & (np.abs(ratio) > 1e-6)
+    error = np.where(finite, pairs.gap / np.where(finite, ratio, 1.0), pairs.error)
+    lower = np.where(pairs.varies, pairs.gap - critical[:, None] * error, -math.inf)
+    lower[pairs.certain] = pairs.gap[pairs.certain]
+    return np.asarray(lower + margin)
+
+
 # ── several kernels at once ──────────────────────────────────────────────────────────────────────────────────────────
 # *The hypothesis.* D_i^k is model i's discrepancy under kernel k. H_i: "under every kernel i is as good as every other
 # model", D_i^k ≤ D_j^k for all j and k. A model is declared worse if under some kernel some other model is
@@ -384,6 +445,7 @@ def collection_best_set(
     same = np.all([each.same for each in pairs], axis=0)
     under_all = replace(pairs[0], certain=np.asarray(certain.any(axis=0)), same=same)
     decision = _decided(mean, log_pvalue, under_all, alpha, correction, adjusted)
+    decision = _at_once(decision, laws, offsets, list(ratios), certain_loss, n)
     # For every model the kernel and the other model with the largest ratio; a difference without variance comes first.
     order = np.where(certain, math.inf, ratios).transpose(1, 0, 2)
     under, by = np.divmod(order.reshape(len(order), -1).argmax(axis=1), order.shape[2])

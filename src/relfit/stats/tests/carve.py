@@ -96,7 +96,7 @@ class Carve(Test):
         return carve(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
 
     def bounds(
-        self, joint: JointEstimate, level: float, *, best: int, truncation: Array | None, seed: int
+        self, joint: JointEstimate, level: float | Array, *, best: int, truncation: Array | None, seed: int
     ) -> tuple[Array, Array]:
         return carve_bounds(joint, level, rng=seeded(seed, self.name))
 
@@ -326,7 +326,7 @@ def conditional_law(t: Array, s: Array, slope: Array, shifted: Callable[[int], A
     return ConditionalLaw(s, t, a, b)
 
 
-def carve_bounds(joint: JointEstimate, level: float, *, rng: Source, draws: int = DRAWS) -> tuple[Array, Array]:
+def carve_bounds(joint: JointEstimate, level: float | Array, *, rng: Source, draws: int = DRAWS) -> tuple[Array, Array]:
     """(l,) lower and upper confidence bounds for D_i − D_J given the selection of J, each with coverage `level`.
 
     P_μ(t' > t | J, N) increases with μ. The lower bound solves it = 1 − level: it is above 0 exactly where the p-value
@@ -334,17 +334,18 @@ def carve_bounds(joint: JointEstimate, level: float, *, rng: Source, draws: int 
     Bounds are infinite where the draws say nothing; a difference without variance is known, or 0 if it is rounding.
     """
     selection = select(joint, rng, draws)
-    gaps, log_odds = selection.gaps, math.log(level / (1.0 - level))
+    levels = np.broadcast_to(level, joint.values.shape)
+    gaps, log_odds = selection.gaps, (np.log(levels) - np.log1p(-levels)).tolist()
     known = gaps.constant[0] & (np.abs(gaps.gap[0]) > gaps.rounding[0])
     lower = np.where(known, gaps.gap[0], 0.0)
     upper = lower.copy()
     for i in selection.tested:
         law = selection.law(i).possible()
-        lower[i] = law.mean_at(log_odds, -math.inf)
-        upper[i] = law.mean_at(-log_odds, math.inf)
+        lower[i] = law.mean_at(log_odds[i], -math.inf)
+        upper[i] = law.mean_at(-log_odds[i], math.inf)
         if joint.near_degeneracy is not None and math.isfinite(upper[i]):
             supposed = _gaps_supposing(joint, joint.near_degeneracy, i, selection.best, upper[i])
-            upper[i] = max(upper[i], selection.law(i, supposed).possible().mean_at(-log_odds, math.inf))
+            upper[i] = max(upper[i], selection.law(i, supposed).possible().mean_at(-log_odds[i], math.inf))
     return lower, upper
 
 
