@@ -2,7 +2,7 @@
 
     python scripts/new_user.py dist/*.whl --docs docs/evidence/new-user.md
 
-The commands and the Python example are taken from the README; only `pip install relfit` is given the wheel, and three
+The commands and the Python example are taken from the README; only `pip install relfit` is given the wheel, and
 .npy files are made first, as the README's command names them: a user has files of their own.
 """
 
@@ -23,13 +23,13 @@ FILES = """\
 import numpy as np
 
 rng = np.random.default_rng(0)
-for name, shift in zip({names}, (0.0, 0.05, 0.2)):
+for name, shift in zip({names}, (0.0, 0.0, 0.05, 0.2)):
     np.save(name, rng.normal(shift, 1, (1000, 5)))
 """
 PAGE = """# A new user's first five minutes
 
 Written by `make new-user` (`scripts/new_user.py`): an empty folder, a new virtual environment, the built wheel, and
-then what the README says, nothing else. From the empty folder to the report on three files of one's own:
+then what the README says, nothing else. From the empty folder to the report on four files of one's own:
 **{seconds:.0f} seconds** (the aim is under five minutes).
 
 {machine}. Nearly all of it is making the environment and installing, and depends on what else the

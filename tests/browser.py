@@ -121,10 +121,10 @@ class Browser:
             raise RuntimeError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def picture(self, path):
-        """A PNG of the whole page."""
+    def picture(self, path, height=None):
+        """A PNG of the whole page, or of its top."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
         shot = self.ask("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
         Path(path).write_bytes(base64.b64decode(shot["data"]))
 
