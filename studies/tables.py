@@ -168,7 +168,7 @@ STUDY = Study(
         "ties": Part("tables-ties", ties, tie_trial, 1000),
     },
     "tables.sqlite",
-    "1",
+    "2",
     write,
 )
 

@@ -88,6 +88,7 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             the reference's columns have names (data frames, .csv and .parquet files), and "none" for plain arrays.
             With densities the scores change with the rows, and "whiten" (or "auto") makes the columns uncorrelated too,
             by the rows of the reference, or by all draws where it is a density: its default if no bandwidth is given.
+            "loglik" is in the units of the data whatever the scale: others add one number to all models.
         encode: for such tables, what their columns mean: `Encode(categorical=..., drop=..., missing=...)`. Text and
             truth values are categories, dates are numbers, missing cells are values of their own.
         rng: seed or Generator for all random choices; recorded in the result.

@@ -1,7 +1,11 @@
 """Tables: numbers, categories, dates and gaps as rows of numbers, by an encoding that the reference alone decides."""
 
+import html
 import json
 import math
+import re
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,9 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.data.encode import MOST_LEVELS, Column, Encode, encoded_tables, fit_rows, fit_table
+from relfit.data.encode import MOST_LEVELS, Column, Encode, encoded_tables, fit_rows
+from relfit.data.files import arrow as arrow_files
+from relfit.data.files import text as text_files
 from relfit.data.load import load
 from relfit.data.tables import cells_of, read_table
 from relfit.report.columns import column_shares, distance, noise
@@ -44,13 +50,17 @@ def tables():
 
 
 def hamming_gaussian(x, y, reference, bandwidth):
-    """exp(−‖z − z'‖²/2b²) · exp(−h/2b²): z standardised by the reference, h the number of categories that differ."""
+    """exp(−‖z − z'‖²/2b²) · Π exp(−w²·1{c ≠ c'}/2b²): z standardised by the reference, c a category.
+
+    w² = 2/(1 − Σp²) for the frequencies p of its levels.
+    """
     total = np.zeros((len(x), len(y)))
     for name in ("weight", "price", "day"):
         a, b, r = (t[name].astype("int64") / 1e6 if name == "day" else t[name] for t in (x, y, reference))
         total += ((np.asarray(a)[:, None] - np.asarray(b)[None]) / np.std(np.asarray(r, dtype=float))) ** 2
     for name in ("cut", "sold"):
-        total += np.asarray(x[name])[:, None] != np.asarray(y[name])[None]
+        weight = 2.0 / (1.0 - (reference[name].value_counts(normalize=True) ** 2).sum())
+        total += weight * (np.asarray(x[name])[:, None] != np.asarray(y[name])[None])
     return np.exp(-total / (2 * bandwidth**2))
 
 
@@ -68,15 +78,32 @@ def test_the_discrepancy_is_that_of_a_gaussian_times_a_hamming_kernel(tables):
         assert result.discrepancy[result.names.index(name)] == pytest.approx(expected, abs=1e-12)
 
 
-def test_two_levels_are_one_apart_and_a_scale_moves_them(tables):
+def test_the_mean_squared_distance_of_two_cells_is_two_in_every_column(tables):
+    """As for a standardised number: rare levels count as one, and missing cells as another."""
     data, _ = tables
-    for scale, expected in (("auto", 1.0), ({"cut": 4.0}, 1 / 16)):
-        encoding = fit_table(read_table("data", data), scale, Encode())
-        cut = encoding.columns[encoding.names.index("cut")]
-        out = np.zeros((len(data), 3))
-        cut.fill(out, cut.found("data", read_table("data", data).columns["cut"]))
+    many = pd.Categorical(np.arange(150) % 130)
+    data = data.assign(many=many, gaps=[None if k % 5 == 0 else "ab"[k % 2] for k in range(150)])
+    rows = load(data, {"a": data, "b": data.iloc[::-1]}, encode=Encode(categorical="many"))
+    for column, part in zip(rows.encoding.columns, rows.encoding.slices, strict=True):
+        x = rows.reference[:, part]
+        assert np.square(x[:, None] - x[None]).sum(axis=2).mean() == pytest.approx(2.0, rel=1e-12), column.name
+
+
+def test_words_and_the_numbers_0_and_1_are_the_same_distances(tables):
+    data, models = tables
+    numbers = [table.assign(sold=table["sold"].astype(float)) for table in (data, *models.values())]
+    plain = relfit.compare(data, models, rng=0)
+    other = relfit.compare(numbers[0], dict(zip(models, numbers[1:], strict=True)), rng=0)
+    np.testing.assert_allclose(plain.discrepancy, other.discrepancy, atol=1e-12)
+
+
+def test_a_scale_moves_two_levels(tables):
+    data, models = tables
+    for scale, expected in (("none", 1.0), ({"cut": 4.0}, 1 / 16)):
+        rows = load(data, models, scale=scale)
+        x = rows.reference[:, rows.encoding.slices[rows.encoding.names.index("cut")]]
         differ = np.asarray(data["cut"])[:, None] != np.asarray(data["cut"])[None]
-        assert np.square(out[:, None] - out[None]).sum(axis=2) == pytest.approx(expected * differ, abs=1e-14)
+        assert np.square(x[:, None] - x[None]).sum(axis=2) == pytest.approx(expected * differ, abs=1e-14)
 
 
 def test_the_header_the_record_and_json(tables):
@@ -175,6 +202,8 @@ def test_polars_gives_the_same_rows(tables):
     expected = load(data, models)
     found = load(polars.DataFrame({name: data[name].tolist() for name in data}), models)
     np.testing.assert_allclose(found.reference, expected.reference, atol=1e-12)
+    lazy = {name: polars.from_pandas(model).lazy() for name, model in models.items()}
+    assert load(polars.from_pandas(data).lazy(), lazy).digests == expected.digests
 
 
 def test_plain_arrays_stay_as_they_are_and_can_be_scaled():
@@ -203,21 +232,21 @@ def test_one_heavy_column_is_said_in_the_first_line_under_the_table(tables):
 
 
 def test_a_gap_is_a_flag_beside_the_centre_or_a_level_of_its_own():
-    """Mean 2, deviation √(2/3); levels a, b and missing: 1/√2 each."""
+    """Mean 2, deviation √(2/3); of the levels a, b and missing Σp² = 3/8, so that w² = 2/(5/8), and w/√2 = √1.6."""
     reference = pd.DataFrame({"x": [1.0, 2.0, 3.0, None], "c": ["a", "b", None, "a"]})
     model = pd.DataFrame({"x": [2.0, 2.0, None, 1.0], "c": ["b", "zzz", "a", "a"]})
     data = load(reference, {"m": model, "again": reference.iloc[::-1]})
-    step, level = math.sqrt(1.5), math.sqrt(0.5)
+    step, level, flag = math.sqrt(1.5), math.sqrt(1.6), math.sqrt(2.0)
     assert data.encoding.labels == ["x", "x is missing", "c = a", "c = b", "c = another level", "c is missing"]
     expected = [
         [-step, 0, level, 0, 0, 0],
         [0, 0, 0, level, 0, 0],
         [step, 0, 0, 0, 0, level],
-        [0, 1, level, 0, 0, 0],
+        [0, flag, level, 0, 0, 0],
     ]
     np.testing.assert_allclose(data.reference, expected, atol=1e-15)
     np.testing.assert_allclose(data.samples["m"][1], [0, 0, 0, 0, level, 0], atol=1e-15)
-    np.testing.assert_allclose(data.samples["m"][2], [0, 1, level, 0, 0, 0], atol=1e-15)
+    np.testing.assert_allclose(data.samples["m"][2], [0, flag, level, 0, 0, 0], atol=1e-15)
     notes = " ".join(data.warnings)
     assert "'c': 'zzz' of 'm' not in the reference" in notes
     assert "missing cells of 'x' and 'c' count as a value of their own" in notes
@@ -284,6 +313,7 @@ def test_codes_can_be_categories_and_columns_dropped():
     refused(lambda: relfit.compare(data, named, encode="x"), "encode: expected relfit.Encode(...) or None")
     refused(lambda: Encode(missing="never"), "missing: expected one of flag, drop, refuse")
     refused(lambda: Encode(drop=3), "drop: expected names of columns")
+    refused(lambda: Encode(metadata=3), "metadata: expected a JSON file or a dictionary, got 3")
 
 
 @pytest.mark.parametrize("form", ["V1", "single"])
@@ -329,9 +359,27 @@ def test_a_million_levels_are_no_category():
         {"key": [f"k{k}" for k in range(n)], "few": np.arange(n) % 7 < 3, "many": pd.Categorical(np.arange(n) % 700)}
     )
     encoding, rows, notes = encoded_tables({None: read_table("data", table)}, "auto", Encode())
-    assert "1000000 different values" in encoding.left_out["key"]
+    assert "more than 100000 different values" in encoding.left_out["key"]
     assert rows[None].shape == (n, 2 + MOST_LEVELS + 1)
     assert f"'many': {MOST_LEVELS} levels are kept, and 600 rarer ones count as one" in notes
+
+
+def test_a_million_levels_of_a_model_are_noted_by_a_few_names_in_no_time():
+    n = 1_000_000
+    reference = read_table("data", pd.DataFrame({"c": ["a", "b"] * 50}))
+    model = read_table("m", pd.DataFrame({"c": [f"k{k:07}" for k in range(n)]}))
+    start = time.process_time()
+    _, rows, notes = encoded_tables({None: reference, "m": model}, "auto", Encode())
+    assert time.process_time() - start < 20
+    assert notes[0].startswith("'c': 'k0000000', 'k0000001', 'k0000002' and 999997 more of 'm' not in the reference")
+    assert (rows["m"][:, 2] > 0).all()
+
+
+def test_a_level_that_is_named_but_never_used_is_no_new_level():
+    reference = pd.DataFrame({"c": pd.Categorical(["a", "b"] * 9, categories=["a", "b", "never"])})
+    data = load(reference, {"m": reference.iloc[:5], "k": reference.iloc[3:]})
+    assert data.encoding.labels == ["c = a", "c = b"]
+    assert not any("never" in note or "rarer" in note for note in data.warnings)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +390,7 @@ def test_a_million_levels_are_no_category():
         (["2024-01-30", "2024-01-31", "2024-01-32"] * 9, "column 'x' holds dates, but '2024-01-32'"),
         (["2024-01-30", "0000-00-00", "2024-01-31"] * 9, "column 'x' holds dates, but '0000-00-00'"),
         ([1.0, 2.0, math.inf], "expected finite numbers in column 'x', got 1 others"),
+        ([1.7e308, -1.7e308, 0.0], "expected finite numbers in column 'x', got 2 others"),
         ([{}, {}, {}], "expected numbers, dates or text in column 'x', got other objects"),
         (["a", "\ud800"], "expected valid text in column 'x'"),
     ],
@@ -356,6 +405,10 @@ def test_mixed_and_broken_columns_are_refused_by_name(values, said):
     [
         (["a"] * 150, "model 'shifted': expected numbers in column 'weight', got 'a' in 150 of 150 rows"),
         (pd.date_range("2020-01-01", periods=150), "expected numbers in column 'weight', got dates"),
+        (
+            [math.inf, *[1e200] * 149],
+            "expected numbers below 1e+152 in size in column 'weight', got larger ones in 150",
+        ),
     ],
 )
 def test_a_model_of_other_kinds_is_refused_by_name(tables, wrong, said):
@@ -367,7 +420,9 @@ def test_an_empty_column_of_a_model_is_all_gaps(tables):
     data, models = tables
     data_ = load(data, {**models, "same": models["same"].assign(weight=None, cut=None)})
     at = [data_.encoding.labels.index(label) for label in ("weight is missing", "cut is missing")]
-    np.testing.assert_allclose(data_.samples["same"][:, at], [[1.0, math.sqrt(0.5)]] * 150)
+    level = math.sqrt(0.5) / data_.encoding.columns[data_.encoding.names.index("cut")].scale
+    np.testing.assert_allclose(data_.samples["same"][:, at], [[math.sqrt(2.0), level]] * 150)
+    assert "'cut' is missing in every row of 'same'" in data_.warnings
 
 
 def test_a_scale_of_unknown_columns_or_words_is_refused(tables):
@@ -454,22 +509,89 @@ def test_rows_groups_and_selected_columns(folder, capsys, tables):
     assert result.groups is not None
 
 
-def test_out_of_core_numbers_are_scaled_as_in_memory_and_categories_are_refused(folder, capsys, tables):
-    for name in FILES:
-        pd.read_csv(name)[["weight", "price"]].to_csv(f"n{name}", index=False)
-    numeric = [f"n{name}" for name in FILES]
-    for scale in ("auto", "robust"):
-        whole, parts = (
-            relfit.compare(numeric[0], numeric[1:], scale=scale, rng=0, compute=relfit.Compute(memory=memory))
-            for memory in (None, "8GB")
-        )
-        np.testing.assert_allclose(parts.discrepancy, whole.discrepancy, rtol=1e-9)
-        assert [c.scale for c in parts.encoding.columns] == pytest.approx([c.scale for c in whole.encoding.columns])
-        assert "2 columns standardised" in str(parts)
-    assert main(["compare", *FILES, "--memory", "8GB"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "data.csv: expected numbers, got" in line
-    assert "column 'cut'" in line
+def _awkward(table, seed):
+    """With gaps, text that looks like numbers or like dates at first, an empty column and a key."""
+    rng, n = np.random.default_rng(seed), len(table)
+    table = _gaps(table, seed).assign(
+        code=rng.integers(0, 5, n),
+        late=[*map(str, rng.integers(0, 4, n - 30)), *["n.k."] * 30],
+        when=[*["2024-01-05"] * (n // 3), *[None] * (n // 3), *["later"] * (n - 2 * (n // 3))],
+        empty=None,
+        key=[f"{seed} {k}" for k in range(n)],
+    )
+    return table
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "feather", "frame"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scale": "robust", "encode": Encode(categorical="code", drop="late")},
+        {"encode": Encode(missing="drop", drop=("empty", "when"))},
+        {"scale": {"cut": 2.0}},
+    ],
+    ids=["auto", "robust", "drop", "given"],
+)
+def test_out_of_core_every_number_is_the_same_as_in_memory(tmp_path, monkeypatch, form, options):
+    for module in (text_files, arrow_files):
+        # Files of 600 rows then have many parts.
+        name = "_LABELS_BETWEEN_CHECKS" if module is text_files else "PART_NUMBERS"
+        monkeypatch.setattr(module, name, 64 if module is text_files else 640)
+
+    def stored(name, frame):
+        if form == "frame":
+            return frame
+        path = tmp_path / f"{name}.{form}"
+        frame.to_csv(path, index=False) if form == "csv" else getattr(frame, f"to_{form}")(path)
+        return path
+
+    tables = {"data": drawn(1, 600), "same": drawn(2, 500), "other": drawn(4, 600, odds=(0.6, 0.3, 0.1))}
+    files = {name: stored(name, _awkward(table, k)) for k, (name, table) in enumerate(tables.items())}
+    reference = files.pop("data")
+    whole = relfit.compare(reference, files, rng=0, **options)
+    with relfit.computing(memory="8GB"):
+        inside = relfit.compare(reference, files, rng=0, **options)
+        inside.report(tmp_path / "p.html", (reference, files))
+    assert "Which columns are wrong" in (tmp_path / "p.html").read_text()
+    assert inside.encoding == whole.encoding
+    assert inside.inputs == whole.inputs
+    assert inside.warnings == whole.warnings
+    np.testing.assert_allclose(inside.discrepancy, whole.discrepancy, rtol=1e-9)
+
+
+def test_out_of_core_on_the_command_line_repeats_and_plans(folder, capsys, tables):
+    assert main(["compare", *FILES, "--memory", "8GB", "--json", "r.json", "--html", "p.html"]) == 0
+    assert "3 columns standardised, 2 categorical" in capsys.readouterr().out
+    assert "Which columns are wrong" in (folder / "p.html").read_text()
+    assert main(["rerun", "r.json"]) == 0
+    assert "Agrees" in capsys.readouterr().out
+    data, models = tables
+    with relfit.computing(memory="8GB"):
+        joint = relfit.estimate(FILES[0], FILES[1:], rng=0)
+    expected = relfit.estimate(data, models, rng=0)
+    np.testing.assert_allclose(joint.values, expected.values, rtol=1e-9)
+    assert str(relfit.plan(joint, tests=["best-set"], trials=100, rng=0)) == str(
+        relfit.plan(expected, tests=["best-set"], trials=100, rng=0)
+    )
+
+
+def test_out_of_core_arrays_and_files_can_be_mixed_and_bad_ones_are_refused(folder, capsys, tables):
+    numbers = {name: pd.read_csv(f"{name}.csv")[["weight", "price"]] for name in ("data", "same", "other")}
+    for name, table in numbers.items():
+        table.to_csv(f"n{name}.csv", index=False)
+        np.save(f"{name}.npy", table.to_numpy())
+    with relfit.computing(memory="8GB"):
+        mixed = relfit.compare("ndata.csv", ["nsame.csv", "other.npy"], rng=0)
+    expected = relfit.compare(numbers["data"], {"nsame": numbers["same"], "other": numbers["other"]}, rng=0)
+    np.testing.assert_allclose(mixed.discrepancy, expected.discrepancy, rtol=1e-9)
+    broken = [*map(str, np.arange(149) / 7), "n.k."]
+    for file, table in (("broken.csv", tables[0].assign(weight=broken)), ("short.csv", tables[0].iloc[:0])):
+        table.to_csv(file, index=False)
+        assert main(["compare", file, *FILES[1:], "--memory", "8GB"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        said = {"broken.csv": "column 'weight' holds numbers, but 'n.k.'", "short.csv": "expected at least one row"}
+        assert f"{file}: {said[file]}" in line
 
 
 def test_the_page_says_which_columns_are_wrong_and_escapes_their_names(tmp_path, tables):
@@ -484,6 +606,34 @@ def test_the_page_says_which_columns_are_wrong_and_escapes_their_names(tmp_path,
     assert "<b>cut" not in page
     assert "mostly " in page
     assert "<script" not in page
+
+
+def test_the_page_shows_rows_by_their_own_cells(tmp_path, tables):
+    """A level with markup, gaps and dates; and every row that is shown is one of the table."""
+    data, models = tables
+    data, models = _gaps(data, 1), {name: _gaps(model, 2) for name, model in models.items()}
+    for table in (data, *models.values()):
+        table["cut"] = table["cut"].replace("ideal", "<b>ideal</b>")
+    result = relfit.compare(data, models, rng=0)
+    result.report(tmp_path / "p.html", (data, models))
+    page = (tmp_path / "p.html").read_text()
+    assert "<b>ideal" not in page
+    shown = re.findall(r'class="quote"><span class="soft">row (\d+)</span> (.*?)</li>', page)
+    assert len(shown) == 3 * 3 * 4
+    samples = [data, *models.values()]
+    for number, text in shown:
+        weight, price, cut, sold, day = (re.split(" = | is ", cell) for cell in html.unescape(text).split(" · "))
+        assert [weight[0], price[0], cut[0], sold[0], day[0]] == list(data.columns)
+        rows = [table.iloc[int(number)] for table in samples]
+        assert any(
+            cut[1] == (row["cut"] or "missing")
+            and sold[1] == ("missing" if row["sold"] is None else str(row["sold"]))
+            and day[1] == ("missing" if pd.isna(row["day"]) else str(row["day"].date()))
+            and weight[1] == ("missing" if pd.isna(row["weight"]) else f"{row['weight']:.6g}")
+            for row in rows
+        ), text
+    encoding = replace(result.encoding, columns=(Column("n", "number", 1e6, 3e3), Column("t", "date", 1e9, 1e7)))
+    assert encoding.in_words(np.array([0.5, 0.0])) == ["n = 1001500", "t = 2001-09-09T01:46:40"]
 
 
 def test_the_column_names_and_default_words_of_a_plain_column():

@@ -127,6 +127,40 @@ def test_what_belongs_to_kernels_is_refused(x, options, part):
     refused(lambda: relfit.compare(x, NORMALS, **FIXED, **options), part, "loglik")
 
 
+@pytest.mark.parametrize("names", [None, ["height", "pay"]])
+def test_units_add_one_number_to_all_models_and_change_no_difference(rng, names):
+    """p'(x') = p(x)·Π s for x' = x/s: −log p' is −log p − Σ log s; a scale is that change, and so is left to KSD."""
+    scales = np.array([2.0, 3e4])
+    rows = rng.normal(size=(300, 2)) * scales
+    frames = [rows, rows / scales]
+    if names is not None:
+        pandas = pytest.importorskip("pandas")
+        frames = [pandas.DataFrame(each, columns=names) for each in frames]
+
+    def normal(mean, unit):
+        return stats.multivariate_normal(mean * scales / unit, np.diag((scales / unit) ** 2))
+
+    means = {"right": 0.0, "off": 0.2}
+    plain, scaled = (
+        relfit.compare(frame, {k: normal(mean, unit) for k, mean in means.items()}, discrepancy="loglik", rng=0)
+        for frame, unit in zip(frames, (np.ones(2), scales), strict=True)
+    )
+    np.testing.assert_allclose(plain.discrepancy - scaled.discrepancy, np.log(scales).sum(), rtol=1e-12)
+    np.testing.assert_allclose(plain.difference, scaled.difference, atol=1e-12)
+    np.testing.assert_allclose(plain.pvalue, scaled.pvalue, rtol=1e-9)
+    models = {k: normal(mean, np.ones(2)) for k, mean in means.items()}
+    for scale in ("auto", "robust", "whiten", {(names or ["column 0"])[0]: 7.0}):
+        both = relfit.compare(frames[0], models, discrepancy=["ksd", "loglik"], scale=scale, rng=0)
+        assert both.encoding.scale != "none"
+        assert both.also[0].discrepancy.tolist() == plain.discrepancy.tolist()
+        alone = relfit.compare(frames[0], models, discrepancy="loglik", scale=scale, rng=0)
+        assert alone.discrepancy.tolist() == plain.discrepancy.tolist()
+    refused(
+        lambda: relfit.compare(frames[0], models, discrepancy="loglik", encode=relfit.Encode(missing="drop")),
+        "encode: says what the columns of tables mean where all models are samples",
+    )
+
+
 def test_samples_and_targets_are_refused(x):
     refused(lambda: relfit.compare(x, {"a": x + 1, "b": x + 2}, **FIXED), "loglik", "densities", "mmd")
     refused(lambda: relfit.compare(stats.norm(), {"a": x + 1, "b": x + 2}, **FIXED), "loglik", "densities")

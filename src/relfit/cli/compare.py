@@ -20,6 +20,7 @@ from relfit.cli.sections import HTML, JSON, TITLE, SectionedCommand, opt, sectio
 from relfit.cli.workers import running
 from relfit.data.files import SUFFIXES
 from relfit.data.tables import Table
+from relfit.settings import computing
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -79,9 +80,8 @@ def compare_command(
     recorded = None if command is None else tuple(without_outputs(command))
     named_as = valid_text(Path(reference).name)
     result = replace(result, warnings=(*inputs.notes, *result.warnings), command=recorded, reference=named_as)
-    # The panels that show rows would read the files whole.
-    rows = (inputs.reference, inputs.models) if params["memory"] is None else None
-    return conclude(result, params, json_path, html_path, data=rows, items=items)
+    with computing(memory=params["memory"]):
+        return conclude(result, params, json_path, html_path, data=(inputs.reference, inputs.models), items=items)
 
 
 compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFFIXES, "or", most=99, quote=str))
@@ -130,5 +130,3 @@ def _check_items(html_path: str | None, params: dict[str, Any]) -> None:
     """Refuse --items where the rows behind them are not shown, or not known."""
     if params["items"] and (html_path is None or params["rows"] is not None):
         raise InputError("--items: expected with --html and without --rows, which would mix up rows and items")
-    if params["items"] and params["memory"] is not None:
-        raise InputError("--items: expected without --memory, which keeps the rows out of the report")

@@ -214,6 +214,20 @@ def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:
     return bare_rows(path, kind, (rows, width))
 
 
+def written_columns(blocks: Iterable[NDArray[Any]], folder: Path) -> list[StoredRows]:
+    """Write each column of blocks of rows (·, d), one block after the other, to a new file of its own in the folder."""
+    paths: list[Path] = []
+    count = 0
+    for block in blocks:
+        paths = paths or [folder / f"{uuid.uuid4().hex}.rows" for _ in block.T]
+        with _writing(folder):
+            for path, column in zip(paths, np.ascontiguousarray(block.T, np.float64), strict=True):
+                with path.open("ab") as stream:
+                    stream.write(column.data)
+        count += len(block)
+    return [bare_rows(path, np.float64, (count, 1)) for path in paths]
+
+
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:

@@ -23,7 +23,7 @@ from relfit.data.files.base import check_plain, reading
 from relfit.data.files.text import LONGEST_LINE
 from relfit.data.frames import computed, frame_names
 from relfit.util.errors import InputError
-from relfit.util.libraries import is_instance
+from relfit.util.libraries import is_instance, loaded
 from relfit.util.text import is_text, listed
 
 Columns = dict[str, NDArray[Any]]
@@ -138,10 +138,27 @@ def _read(file: FileRows) -> list[tuple[str, Any]] | None:
         with reading(path):
             return _json_lines(path)
     format, selection = find_file(source, file.columns)
-    if format.columns is None:
+    if format.column_parts is None:
         return None
     with reading(selection.path):
-        return format.columns(selection)
+        columns = _blocks(format.column_parts(selection, ()))
+        # A column of which only some parts hold text is read again: numbers do not say how they were written.
+        kinds = {
+            name: {block.dtype.kind for block in blocks if isinstance(block, np.ndarray)} for name, blocks in columns
+        }
+        text = [name for name, found in kinds.items() if len(found) > 1]
+        columns = _blocks(format.column_parts(selection, text)) if text else columns
+    return [(name, _whole(blocks)) for name, blocks in columns] or None
+
+
+def _blocks(parts: Iterable[list[tuple[str, Any]]]) -> list[tuple[str, list[Any]]]:
+    """The parts of each column; the first, which has no rows, only if there are no others."""
+    columns = zip(*parts, strict=True)
+    return [(column[0][0], [block for _, block in column[min(1, len(column) - 1) :]]) for column in columns]
+
+
+def _whole(blocks: list[Any]) -> Any:
+    return np.concatenate(blocks) if isinstance(blocks[0], np.ndarray) else loaded("pyarrow").chunked_array(blocks)
 
 
 def _json_lines(path: Path) -> list[tuple[str, Any]]:

@@ -1,10 +1,11 @@
 """Columns of unlike units and kinds as rows of numbers: an encoding, fitted on the reference, applied to all samples.
 
-A number or a date becomes (x − centre)/scale. A category of L levels becomes L numbers, 1/√2 for the level of a row and
-0 for the others, so that two different levels are 1 apart: as far as one standard deviation. A Gaussian kernel of such
-rows is a Gaussian kernel of the numbers times a kernel of how many categories differ (Hamming). A missing cell is a
-level of its own, or the centre with a flag beside it. The encoding is a small record that results keep, so that the
-same rows can be made again.
+A number or a date becomes (x − centre)/scale. A category of L levels becomes L numbers, w/√2 for the level of a row and
+0 for the others, so that two different levels are w apart. With w² = 2/(1 − Σp²) for levels of frequencies p in the
+reference, the mean squared distance of two of its cells is 2, as it is for standardised numbers: a truth value counts
+as the numbers 0 and 1 would. A Gaussian kernel of such rows is a Gaussian kernel of the numbers times a kernel of which
+categories differ (Hamming). A missing cell is a level of its own, or the centre with a flag beside it, √2 away. The
+encoding is a small record that results keep, so that the same rows can be made again.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.rows import LazyRows, cuts, parts
+from relfit.compute.rows import LazyRows, cuts, parts, written_rows
+from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.base import check_plain
-from relfit.data.tables import DATE, Cells, Table, parsed_dates
+from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, parsed_dates
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError
@@ -39,12 +42,17 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
-_ROWS_AT_ONCE = 1024
+_ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 4096, 2**16
+# How far a missing number is from the centre: as far as two cells are from each other, in the mean square.
+_GAP = math.sqrt(2.0)
 _CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
 _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
 # Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
 # deviation.
 _MEDIAN_ROWS, _MAD = 1_000_000, 1.482602218505602
+
+# Differences of larger numbers overflow.
+_LARGEST = 1e307
 
 # One word for all columns, or a scale for each of some columns by name; the others are then scaled as by "auto".
 Scale = str | Mapping[str, float]
@@ -89,18 +97,21 @@ class Encode:
                 raise InputError(f"{argument}: expected names of columns, got {reprlib.repr(value)}")
             object.__setattr__(self, argument, names)
         check_choice("missing", self.missing, MISSING)
+        if self.metadata is not None and not isinstance(self.metadata, str | os.PathLike | Mapping):
+            raise InputError(f"metadata: expected a JSON file or a dictionary, got {reprlib.repr(self.metadata)}")
 
     def kinds(self, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
         """For columns of which something is known, the kind, or "id", and the form of dates."""
-        wrong = next((name for name in self.categorical if name not in names), None)
-        if wrong is not None:
-            raise InputError(f"categorical: expected names of columns, got {wrong!r}; there {_are(names)}")
+        _check_names("categorical", self.categorical, names)
         known = {} if self.metadata is None else _sdv_kinds(self.metadata, names)
         return {**known, **dict.fromkeys(self.categorical, ("category", None))}
 
 
-def _are(names: Sequence[str]) -> str:
-    return f"{'is' if len(names) == 1 else 'are'} {listed(names, most=8, quote=repr)}"
+def _check_names(argument: str, given: Iterable[str], names: Sequence[str]) -> None:
+    wrong = next((name for name in given if name not in names), None)
+    if wrong is not None:
+        there = f"{'is' if len(names) == 1 else 'are'} {listed(names, most=8, quote=repr)}"
+        raise InputError(f"{argument}: expected names of columns, got {wrong!r}; there {there}")
 
 
 def _sdv_kinds(metadata: Any, names: Sequence[str]) -> dict[str, tuple[str, str | None]]:
@@ -162,34 +173,33 @@ class Column:
         other = [f"{self.name} = another level"] if self.other else []
         return [*known, *other, *([f"{self.name} is missing"] if self.missing else [])]
 
-    def fill(self, out: Array, found: NDArray[Any]) -> None:
-        """Write the `places` or the `numbers` of some cells to the columns of `out`, which are 0."""
-        if self.kind == "category":
-            out[np.arange(len(out)), found] = 1.0 / (math.sqrt(2.0) * self.scale)
-            return
-        with np.errstate(over="ignore", invalid="ignore"):  # refused by the check of the values
-            out[:, 0] = (found - self.centre) / self.scale
-        if self.missing:
-            gaps = np.isnan(found)
-            out[gaps, 0], out[gaps, 1] = 0.0, 1.0
+    @property
+    def width(self) -> int:
+        """How many numbers it becomes."""
+        return (len(self.levels) if self.kind == "category" else 1) + self.other + self.missing
 
-    def found(self, source: str, cells: Cells) -> NDArray[Any]:
-        """What `fill` takes."""
+    def found(self, source: str, cells: Cells) -> Array:
+        """(n,) the place of each cell's level among the numbers that it becomes; of a number or a date its value."""
         if self.kind == "category":
-            return self.places(source, cells)
+            return self._places(source, cells.as_text())
         values = self.numbers(source, cells)
         gaps = 0 if self.missing else int(np.isnan(values).sum())
         if gaps:
             raise InputError(f"{source}: expected complete cells, got {gaps} missing in column {self.name!r}")
+        with np.errstate(over="ignore"):
+            far = int((np.abs(values - self.centre) >= LARGEST_VALUE * self.scale).sum())
+        if far:
+            came = f"larger ones in {far} of {len(cells)} rows"
+            raise InputError(
+                f"{source}: expected numbers below {LARGEST_VALUE:g} in size in column {self.name!r}, got {came}"
+            )
         return values
 
-    def places(self, source: str, cells: Cells) -> NDArray[np.intp]:
-        """Of a category, the place of each cell's level among the numbers that it becomes."""
-        text = cells.as_text()
+    def _places(self, source: str, text: Cells) -> Array:
         position = {level: k for k, level in enumerate(self.levels)}
         other = len(self.levels) if self.other else -1
         gap = len(self.levels) + self.other if self.missing else other
-        found = np.array([*(position.get(level, other) for level in text.levels), gap], dtype=np.intp)
+        found = np.array([*(position.get(level, other) for level in text.levels), gap], dtype=np.float64)
         places = np.asarray(found[text.values])
         if (places < 0).any():
             raise InputError(f"{source}: expected levels of the reference in column {self.name!r}, got others")
@@ -197,16 +207,16 @@ class Column:
 
     def numbers(self, source: str, cells: Cells) -> Array:
         """Of a number or a date, the values of the cells, NaN where one is missing."""
-        if cells.kind == self.kind or not len(cells.levels) + int((~cells.missing).sum()):
-            return np.full(len(cells.values), np.nan) if cells.kind == "text" else np.asarray(cells.values)
+        if cells.kind == self.kind or cells.missing.all():
+            return np.full(len(cells), np.nan) if cells.kind == "text" else np.asarray(cells.values)
         expected, got = _KINDS[self.kind], _KINDS[cells.kind]
         if cells.kind == "text":
-            values = [_parsed(level, self.kind, self.form) for level in cells.levels]
-            wrong = [k for k, value in enumerate(values) if value is None and cells.counts[k]]
+            counts, values = cells.counts, [_parsed(level, self.kind, self.form) for level in cells.levels]
+            wrong = [k for k, value in enumerate(values) if value is None and counts[k]]
             if not wrong:
                 known = np.array([*(math.nan if value is None else value for value in values), math.nan])
                 return np.asarray(known[cells.values])
-            got = f"{cells.levels[wrong[0]]!r:.60} in {int(cells.counts[wrong].sum())} of {len(cells.values)} rows"
+            got = f"{cells.levels[wrong[0]]!r:.60} in {int(counts[wrong].sum())} of {len(cells)} rows"
         raise InputError(
             f"{source}: expected {expected} in column {self.name!r}, got {got}; fix them, or name the column in "
             "categorical or drop"
@@ -264,39 +274,86 @@ class Encoding:
         """(d,) what each number of a row stands for."""
         return [label for column in self.columns for label in column.labels]
 
-    @property
+    @cached_property
     def slices(self) -> list[slice]:
         """For every column the numbers of a row that it became."""
-        ends = np.cumsum([0, *(len(column.labels) for column in self.columns)]).tolist()
+        ends = np.cumsum([0, *(column.width for column in self.columns)]).tolist()
         return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
-    def apply(self, rows: Any) -> Any:
-        """A `Table`, or rows (n, d) of numbers, encoded; `LazyRows` are encoded as they are read."""
+    def apply(self, rows: Any, folder: Path | None = None) -> Any:
+        """A `Table`, or rows (n, d) of numbers, encoded; `LazyRows`, and a table with a folder, as they are read."""
         if isinstance(rows, Table):
-            absent = next((name for name in self.names if name not in rows.columns), None)
-            if absent is not None:
-                raise InputError(f"{rows.source}: expected a column called {absent!r}, got none")
-            found = [column.found(rows.source, rows.columns[column.name]) for column in self.columns]
-            out = np.zeros((len(rows), len(self.labels)))
-            # A few rows at a time: they stay in the cache until all of their columns are written.
-            for some in cuts(len(rows), _ROWS_AT_ONCE):
-                for column, part, cells in zip(self.columns, self.slices, found, strict=True):
-                    column.fill(out[some, part], cells[some])
-            return out
+            return self._of_table(rows, folder)
         if self.scale == "none":
             return rows
-        if isinstance(rows, LazyRows):
-            return EncodedRows(rows, self)
-        return self.applied(rows)
+        return EncodedRows(rows, self) if isinstance(rows, LazyRows) else self.encoded(rows)
 
-    def applied(self, rows: Array) -> Array:
-        """The rows (n, d) of numbers, each column moved and scaled, and the rows whitened if there is a root."""
+    def _of_table(self, table: Table, folder: Path | None) -> Any:
+        absent = next((name for name in self.names if name not in table.columns), None)
+        if absent is not None:
+            raise InputError(f"{table.source}: expected a column called {absent!r}, got none")
+        found = (column.found(table.source, table.columns[column.name]) for column in self.columns)
+        shape = len(table), len(self.columns)
+        if folder is not None:
+            # A column at a time to files of their own, and these to one file of rows.
+            files = [written_rows([cells[:, None]], folder) for cells in found]
+            blocks = (np.concatenate([file[part] for file in files], axis=1) for part in parts(shape))
+            rows = written_rows(blocks, folder)
+            for file in files:
+                Path(file.path).unlink()
+            return EncodedRows(rows, self)
+        held, out = list(found), np.zeros((len(table), self.slices[-1].stop))
+        # Some rows at a time: they stay in the cache until all of their columns are written.
+        for some in cuts(len(table), _ROWS_AT_ONCE):
+            self._fill(out[some], [cells[some] for cells in held])
+        return out
+
+    def encoded(self, rows: Array) -> Array:
+        """(n, width) the encoded rows of cells (n, d), which are numbers (NaN if missing) or the places of levels."""
+        if self.slices[-1].stop > len(self.columns) or any(column.kind == "category" for column in self.columns):
+            out = np.zeros((len(rows), self.slices[-1].stop))
+            self._fill(out, rows.T)
+            return out
         # What overflows is refused by the check of the values.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.asarray((rows - self.centres) / self.scales)
         if self.root is None or not len(rows):
             return scaled
         return np.ascontiguousarray(solve_triangular(np.array(self.root), scaled.T, lower=True).T)
+
+    def _fill(self, out: Array, columns: Iterable[Array]) -> None:
+        """Write the cells of every column to `out` (n, width), which is 0."""
+        flat, first = out.reshape(-1), np.arange(len(out)) * out.shape[1]
+        for column, part, cells in zip(self.columns, self.slices, columns, strict=True):
+            if column.kind == "category":
+                flat[first + part.start + cells.astype(np.intp)] = 1.0 / (math.sqrt(2.0) * column.scale)
+                continue
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = (cells - column.centre) / column.scale
+            if column.missing:
+                gaps = np.flatnonzero(np.isnan(cells))
+                scaled[gaps], out[gaps, part.start + 1] = 0.0, _GAP
+            out[:, part.start] = scaled
+
+    def in_words(self, row: Array) -> list[str]:
+        """What the cells of an encoded row held, as text; of levels without a place of their own only that.
+
+        >>> Encoding("auto", (Column("x", "number", 10.0, 2.0), Column("c", "category", levels=("a", "b")))).in_words(
+        ...     np.array([1.5, 0.0, 0.7])
+        ... )
+        ['x = 13', 'c = b']
+        """
+        words = []
+        for column, part in zip(self.columns, self.slices, strict=True):
+            cells = row[part]
+            if column.kind == "category" or (column.missing and cells[-1] > 0.0):
+                words.append(column.labels[int(cells.argmax())])
+                continue
+            value = float(cells[0]) * column.scale + column.centre
+            shown = date_text(round(value, 3)) if column.kind == "date" else f"{value:.6g}"
+            whole = column.kind == "number" and abs(value - round(value)) < 1e-9 * max(1.0, abs(value)) < 1e6
+            words.append(f"{column.name} = {round(value) if whole else shown}")
+        return words
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form."""
@@ -345,10 +402,10 @@ class EncodedRows(LazyRows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.rows.shape
+        return len(self.rows), self.encoding.slices[-1].stop
 
     def __getitem__(self, rows: slice | Rows) -> Array:
-        return self.encoding.applied(self.rows[rows])
+        return self.encoding.encoded(self.rows[rows])
 
 
 def fit_rows(reference: Any, scale: Scale, names: Sequence[str] | None = None) -> Encoding:
@@ -359,9 +416,7 @@ def fit_rows(reference: Any, scale: Scale, names: Sequence[str] | None = None) -
     """
     names = [f"column {k}" for k in range(reference.shape[1])] if names is None else names
     given = scale if isinstance(scale, Mapping) else {}
-    unknown = next((name for name in given if name not in names), None)
-    if unknown is not None:
-        raise InputError(f"scale: expected names of columns ({reprlib.repr(list(names))}), got {unknown!r}")
+    _check_names("scale", given, names)
     if scale == "none":
         return Encoding("none", tuple(map(Column, names)))
     word = "given" if given else str(scale)
@@ -392,17 +447,25 @@ def robust(rows: Any) -> tuple[Array, Array]:
 
 
 def _over(rows: Any, each: Callable[[Array], Array], join: Callable[[Array, Array], Array]) -> Array:
-    """A statistic of all rows from that of each part."""
-    return reduce(join, (each(rows[part]) for part in parts(rows.shape)))
+    """A statistic of all rows from that of each part, which is small enough for the cache if it is in memory."""
+    numbers = None if isinstance(rows, LazyRows) else _NUMBERS_AT_ONCE
+    return reduce(join, (each(rows[part]) for part in parts(rows.shape, numbers)))
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def encoded_tables(
-    tables: Mapping[str | None, Table], scale: Scale, encode: Encode, encoding: Encoding | None = None
-) -> tuple[Encoding, dict[str | None, Array], tuple[str, ...]]:
-    """The encoding of the reference (under None), unless a finished one is given, the rows of all tables, and notes."""
+    tables: Mapping[str | None, Table],
+    scale: Scale,
+    encode: Encode,
+    encoding: Encoding | None = None,
+    folder: Path | None = None,
+) -> tuple[Encoding, dict[str | None, Any], tuple[str, ...]]:
+    """The encoding of the reference (under None), unless a finished one is given, the rows of all tables, and notes.
+
+    With a folder the rows are `LazyRows` of files in it, and one column at a time is held in memory.
+    """
     notes: list[str] = []
     fitted = encoding or fit_table(tables[None], scale, encode)
     if fitted.missing == "drop":
@@ -418,17 +481,18 @@ def encoded_tables(
             raise InputError(f'{empty}: every row has a missing cell; use missing="flag", or drop a column')
         fitted = encoding or fit_table(tables[None], scale, encode)
     if encoding is None:
-        fitted = replace(fitted, columns=tuple(_widened(column, tables, fitted.missing) for column in fitted.columns))
-        notes += [*_notes(fitted, tables), *_left_out_notes(fitted, tables)]
-    return fitted, {key: fitted.apply(table) for key, table in tables.items()}, tuple(notes)
+        columns = tuple(_widened(column, tables, fitted.missing, notes) for column in fitted.columns)
+        fitted = replace(fitted, columns=columns)
+        gaps = [column.name for column in columns if column.missing]
+        notes += [f"missing cells of {listed(gaps, quote=repr)} count as a value of their own"] if gaps else []
+        notes += _left_out_notes(fitted, tables)
+    return fitted, {key: fitted.apply(table, folder) for key, table in tables.items()}, tuple(notes)
 
 
 def fit_table(reference: Table, scale: Scale, encode: Encode) -> Encoding:
     """The encoding of a table's columns; those that say nothing of a distribution are left out."""
     kinds, given = encode.kinds(reference.names), scale if isinstance(scale, Mapping) else {}
-    wrong = next((name for name in given if name not in reference.columns), None)
-    if wrong is not None:
-        raise InputError(f"scale: expected names of columns, got {wrong!r}; there {_are(reference.names)}")
+    _check_names("scale", given, reference.names)
     columns, left_out = [], {}
     for name, cells in reference.columns.items():
         fitted = _fitted(reference.source, name, cells, scale, *kinds.get(name, (None, None)))
@@ -456,6 +520,8 @@ def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None
         counts = text.counts
         if kind is None:
             _refuse_mixed(source, name, text, counts)
+            if len(counts) > MOST_HELD:
+                return f"free text or an id: more than {MOST_HELD} different values"
             if len(counts) > _MOST_FREE and len(counts) > _FREE * count:
                 return f"free text or an id: {len(counts)} different values in {count} cells"
         if np.count_nonzero(counts) == 1 and there.all():
@@ -463,15 +529,22 @@ def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None
         # The most frequent levels; of equally frequent ones the first by name, whatever their order in the table.
         kept = sorted((k for k in range(len(counts)) if counts[k]), key=lambda k: (-counts[k], text.levels[k]))
         levels = tuple(sorted(text.levels[k] for k in kept[:MOST_LEVELS]))
-        return Column(name, "category", 0.0, 1.0 if given is None else given, levels)
+        if given is None:
+            places = [*counts[kept[:MOST_LEVELS]], counts[kept[MOST_LEVELS:]].sum(), len(there) - count]
+            alike = float(np.square(np.array(places) / len(there)).sum())
+            given = 1.0 if scale == "none" else math.sqrt((1.0 - alike) / 2.0)
+        return Column(name, "category", 0.0, given, levels)
     column = Column(name, kind or cells.kind, form=form)
-    values = column.numbers(source, cells)[there]
-    if not np.isfinite(values).all():
-        infinite = int((~np.isfinite(values)).sum())
-        raise InputError(f"{source}: expected finite numbers in column {name!r}, got {infinite} others")
-    if (values == values[0]).all() and there.all():
+    values = column.numbers(source, cells)
+    values = values if count == len(cells) else values[there]
+    low, high = float(values.min()), float(values.max())
+    if not -_LARGEST < low <= high < _LARGEST:
+        others = int((~(np.abs(values) < _LARGEST)).sum())
+        raise InputError(f"{source}: expected finite numbers in column {name!r}, got {others} others")
+    if low == high and count == len(cells):
         return _CONSTANT
-    if column.kind == "number" and len(values) >= _FEWEST_NUMBERED and (np.diff(values) == 1.0).all():
+    numbered = column.kind == "number" and len(values) >= _FEWEST_NUMBERED
+    if numbered and all((np.diff(some) == 1.0).all() for some in (values[:_FEWEST_NUMBERED], values)):
         return "row numbers"
     if scale == "none":
         return column
@@ -493,50 +566,36 @@ def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp])
 
 
 def _any_missing(encoding: Encoding, table: Table) -> NDArray[np.bool_]:
-    gaps = [table.columns[name].missing for name in encoding.names if name in table.columns]
-    return np.asarray(np.any(gaps, axis=0))
+    return reduce(np.logical_or, (table.columns[name].missing for name in encoding.names if name in table.columns))
 
 
-def _widened(column: Column, tables: Mapping[str | None, Table], missing: str) -> Column:
-    """The column with places for missing cells and other levels, if any of the tables has some."""
+def _widened(column: Column, tables: Mapping[str | None, Table], missing: str, notes: list[str]) -> Column:
+    """The column with places for missing cells and other levels, if any table has some; notes on rare and new levels.
+
+    New are levels that the reference lacks.
+    """
     gaps = {key: int(table.columns[column.name].missing.sum()) for key, table in tables.items()}
-    first = next((key for key, count in gaps.items() if count), None) if missing == "refuse" else None
+    first = next((key for key, count in gaps.items() if count), None)
     if missing == "refuse" and any(gaps.values()):
         raise InputError(
             f"{tables[first].source}: expected complete cells, got {gaps[first]} missing in column {column.name!r}; "
             'fill them, or use missing="flag" or "drop"'
         )
-    known = set(column.levels)
-    other = column.kind == "category" and any(
-        not known.issuperset(table.columns[column.name].as_text().levels) for table in tables.values()
-    )
-    return replace(column, missing=any(gaps.values()), other=other)
-
-
-def _notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> list[str]:
-    """What was done with levels that the reference lacks, with rare levels and with missing cells, by name."""
-    notes = []
-    for column in encoding.columns:
-        if column.kind != "category":
-            continue
-        every = tables[None].columns[column.name].as_text()
-        if len(every.levels) > len(column.levels):
-            rare = len(every.levels) - len(column.levels)
-            notes.append(f"{column.name!r}: {len(column.levels)} levels are kept, and {rare} rarer ones count as one")
-        new: dict[str, list[str]] = {}
-        for key, table in tables.items():
-            text = table.columns[column.name].as_text()
-            for level in set(text.levels) - set(every.levels):
-                if text.counts[text.levels.index(level)]:
-                    new.setdefault(level, []).append(_whose(key))
-        if new:
-            models = listed(sorted({name for names in new.values() for name in names}), quote=str)
-            shown = listed(sorted(new), quote=repr)
-            notes.append(f"{column.name!r}: {shown} of {models} not in the reference; counted as one level of its own")
-    gaps = [column.name for column in encoding.columns if column.missing]
-    if gaps:
-        notes.append(f"missing cells of {listed(gaps, quote=repr)} count as a value of their own")
-    return notes
+    column = replace(column, missing=any(gaps.values()))
+    empty = [_whose(key) for key, count in gaps.items() if count == len(tables[key])]
+    notes += [f"{column.name!r} is missing in every row of {listed(empty, quote=str)}"] if empty else []
+    if column.kind != "category":
+        return column
+    there = {key: table.columns[column.name].as_text().present for key, table in tables.items()}
+    every = there.pop(None)
+    rare, new = len(every) - len(column.levels), set[str]().union(*there.values()) - every
+    if rare:
+        notes.append(f"{column.name!r}: {len(column.levels)} levels are kept, and {rare} rarer ones count as one")
+    if new:
+        models = listed([_whose(key) for key, levels in there.items() if not levels <= every], quote=str)
+        shown = listed(sorted(new), quote=repr)
+        notes.append(f"{column.name!r}: {shown} of {models} not in the reference; counted as one level of its own")
+    return replace(column, other=bool(rare or new))
 
 
 def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> list[str]:
@@ -545,10 +604,10 @@ def _left_out_notes(encoding: Encoding, tables: Mapping[str | None, Table]) -> l
     shown = listed([f"{name!r} ({why})" for name, why in encoding.left_out.items()], most=8, quote=str)
     notes = [f"columns left out: {shown}"]
     for name in (name for name, why in encoding.left_out.items() if why in (_CONSTANT, _EMPTY)):
-        held = {key: table.columns[name].as_text().levels for key, table in tables.items()}
-        others = [_whose(key) for key, levels in held.items() if set(levels) != set(held[None])]
+        held = {key: table.columns[name].as_text().present for key, table in tables.items()}
+        others = [_whose(key) for key, levels in held.items() if levels != held[None]]
         if others:
-            value = f"{held[None][0]:.60}" if held[None] else "missing"
+            value = f"{next(iter(held[None])):.60}" if held[None] else "missing"
             notes.append(f"{name!r} is {value} in every reference row, but not in {listed(others, quote=str)}")
     return notes
 

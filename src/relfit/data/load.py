@@ -11,6 +11,7 @@ import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -48,6 +49,8 @@ Positions = Sequence[int]
 
 # The bytes that the checks here need besides the data, and the number of rows from which the median distance is taken.
 _CHECK_BYTES, _MEDIAN_ROWS = 40_000_000, 4_000
+# Wider tables than this are rows of numbers where memory is bounded: every column has a file of its own for a while.
+_MOST_STORED = 256
 # The most names of columns in an error, and the most letters of each.
 _MOST_NAMES, _LONGEST_NAME = 4, 40
 
@@ -154,16 +157,20 @@ def load(
     notes += taken
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    tables = None if plain or budget is not None else _tables(values, columns)
+    folder = None if budget is None else budget.folder
+    tables = None if plain else _tables(values, columns, budget)
     if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
         raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     if tables is not None:
-        encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding)
+        if budget is not None:
+            _check_budget(budget, [(len(table), len(table.columns)) for table in tables.values()])
+        encoding, rows, more = encoded_tables(tables, scale or "auto", encode or Encode(), encoding, folder)
         samples = {key: checked_rows(_argument(key), x) for key, x in rows.items()}
         return _checked(samples, {}, None, tuple(named), notes + more, None, encoding)
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
-            "encode: belongs to tables (data frames, .csv and .parquet files), all in memory; leave it out"
+            "encode: says what the columns of tables mean where all models are samples, and the reference has names of "
+            "columns (a data frame, .csv, .parquet); leave it (--categorical, --missing, --metadata) out"
         )
     device = device_of(values.values())
     to_rows: ToRows = as_rows
@@ -190,9 +197,7 @@ def load(
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
     if budget is not None:
-        # The checks need two keys for every row, and the rows for the median distance.
-        shapes = [x.shape for x in samples.values()]
-        budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
+        _check_budget(budget, [x.shape for x in samples.values()])
     covariates = None if given is None else as_rows("given", given)
     for name, density in densities.items():
         if density.conditional and not (likelihood and covariates is not None):
@@ -211,10 +216,8 @@ def load(
     if encoding is None and not plain:
         encoding = _fitted(samples, scale, columns)
     if encoding is not None:
-        samples = {
-            key: checked_rows(_argument(key), encoding.apply(_as_wide(key, rows, encoding)))
-            for key, rows in samples.items()
-        }
+        _check_width(samples, len(encoding.columns))
+        samples = {key: checked_rows(_argument(key), encoding.apply(rows)) for key, rows in samples.items()}
     return _checked(samples, densities, target, tuple(named), notes, device, encoding)
 
 
@@ -225,18 +228,31 @@ def _gathered(reference: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any
     return found[None][0], {name: found[name][0] for name in named}, notes
 
 
-def _tables(values: Mapping[str | None, Any], columns: Names | None) -> dict[str | None, Table] | None:
+def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
+    """Refuse a budget too small for the checks: two keys for every row, and the rows for the median distance."""
+    budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
+
+
+def _tables(
+    values: Mapping[str | None, Any], columns: Names | None, budget: Budget | None
+) -> dict[str | None, Table] | None:
     """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
     if columns is None or not all(map(is_rows, values.values())):
         return None
+    folder: Path | None = None
+    to_rows: ToRows = as_rows
+    if budget is not None:
+        folder, to_rows = budget.folder, cast(ToRows, partial(bounded_rows, budget=budget))
+        if len(columns) > _MOST_STORED:
+            return None
     tables: dict[str | None, Table] = {}
     for key, value in values.items():
         value = value.x if isinstance(value, Sample) else value
-        table = read_table(_argument(key, value), value) if _columns_of(value) is not None else None
+        table = read_table(_argument(key, value), value, folder) if _columns_of(value) is not None else None
         if table is None and key is None:
             return None
         if table is None:
-            table = table_of(_argument(key), as_rows(_argument(key, value), value))
+            table = table_of(_argument(key), to_rows(_argument(key, value), value), folder)
         if len(table.columns) != len(columns):
             came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
             raise InputError(f"{table.source}: {came}")
@@ -273,14 +289,6 @@ def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: N
     if names is None and scale in (None, "none"):
         return None
     return fit_rows(samples[None], "auto" if scale is None else scale, names)
-
-
-def _as_wide(key: str | None, rows: Array, encoding: Encoding) -> Array:
-    if rows.shape[1] != len(encoding.columns):
-        raise InputError(
-            f"{_argument(key)}: expected {len(encoding.columns)} columns like the reference, got {rows.shape[1]}"
-        )
-    return rows
 
 
 def _likelihoods(
@@ -322,9 +330,7 @@ def _checked(
     """Check the dimensions, collapse copies and collect notes; the reference, unless it is a target, is under None."""
     rows = {name: x for name, x in samples.items() if name is not None}
     dim = target.dim if target is not None and target.dim is not None else next(iter(samples.values())).shape[1]
-    for name, x in rows.items():
-        if x.shape[1] != dim:
-            raise InputError(f"model {name!r}: expected {dim} columns like the reference, got {x.shape[1]}")
+    _check_width(rows, dim)
     first = next(iter(samples.values()))[:1]
     if all((x[part] == first).all() for x in samples.values() for part in parts(x.shape)):
         raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
@@ -360,10 +366,16 @@ def _checked(
     return Data(reference, kept, names, copies, notes, target, device, digests, shared, atoms, encoding=encoding)
 
 
+def _check_width(samples: Mapping[Any, Array], width: int) -> None:
+    for key, x in samples.items():
+        if x.shape[1] != width:
+            raise InputError(f"{_argument(key)}: expected {width} columns like the reference, got {x.shape[1]}")
+
+
 def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
     types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows, Table)
-    return isinstance(value, types) or hasattr(value, "__array__")
+    return isinstance(value, types) or hasattr(value, "__array__") or frame_names(value) is not None
 
 
 def require_rows(what: str, count: int, fewest: int, why: str) -> None:

@@ -7,17 +7,22 @@ is unpickled, and what a column means is decided later, by `relfit.data.encode`.
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.compute.rows import LazyRows, parts, some_rows, written_columns, written_rows
 from relfit.data.columns import is_missing, raw_columns
+from relfit.data.files import FileRows, as_file, find_file
+from relfit.data.files.base import reading
 from relfit.data.files.text import is_number
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -27,6 +32,8 @@ from relfit.util.text import first_line, is_text
 # A date of ISO 8601, with a time or without.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?Z?")
 _LONGEST_LEVEL = 200
+# Text with more levels than this is no category. Of a file that is read in parts, all further ones are held as one.
+MOST_HELD, _MORE = 100_000, "(a level beyond those that are held)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +42,25 @@ class Cells:
 
     Attributes:
         kind: "number", "date" (seconds since 1970) or "text".
-        values: float64 with NaN where a cell is missing; of text the places of its level, −1 where it is missing.
+        held: float64 with NaN where a cell is missing; of text the places of its level, −1 where it is missing. Or rows
+            (n, 1) in a file, with NaN for missing text too.
         levels: of text, the values that differ.
     """
 
     kind: str
-    values: NDArray[Any]
+    held: NDArray[Any] | LazyRows
     levels: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The cells in memory."""
+        if not isinstance(self.held, LazyRows):
+            return self.held
+        values = self.held[:][:, 0]
+        return np.where(np.isnan(values), -1.0, values).astype(np.intp) if self.kind == "text" else values
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -51,11 +70,22 @@ class Cells:
     @property
     def counts(self) -> NDArray[np.intp]:
         """Of text, how many cells each level has."""
-        return np.bincount(self.values[self.values >= 0], minlength=len(self.levels))
+        values = self.values
+        return np.bincount(values[values >= 0], minlength=len(self.levels))
+
+    @property
+    def present(self) -> set[str]:
+        """Of text, the levels that cells have: there may be others, which a frame or a file names only."""
+        return {level for level, count in zip(self.levels, self.counts.tolist(), strict=True) if count}
 
     def at(self, rows: Any) -> Cells:
-        """The cells of these rows."""
-        return Cells(self.kind, self.values[rows], self.levels)
+        """The cells of these rows, given by their numbers or as a mask."""
+        numbers = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else rows
+        return replace(self, held=some_rows(self.held, numbers))
+
+    def stored(self, folder: Path) -> Cells:
+        """The same cells in a file in the folder."""
+        return replace(self, held=written_rows([np.where(self.missing, np.nan, self.values)[:, None]], folder))
 
     def as_text(self) -> Cells:
         """The same cells as levels: whole numbers without a decimal point, dates in ISO 8601."""
@@ -63,7 +93,7 @@ class Cells:
             return self
         differ, places = np.unique(self.values, return_inverse=True)
         known = differ[~np.isnan(differ)]
-        levels = map(_number_level if self.kind == "number" else _date_level, known.tolist())
+        levels = map(_number_level if self.kind == "number" else date_text, known.tolist())
         return Cells("text", np.where(places < len(known), places, -1), tuple(levels))
 
 
@@ -75,7 +105,7 @@ class Table:
     columns: Mapping[str, Cells]
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())).values)
+        return len(next(iter(self.columns.values())))
 
     def __getitem__(self, rows: Any) -> Table:
         return Table(self.source, {name: cells.at(rows) for name, cells in self.columns.items()})
@@ -104,23 +134,24 @@ class Table:
         return np.stack([cells.values for cells in self.columns.values()], axis=1)
 
 
-def read_table(argument: str, value: Any) -> Table | None:
-    """The table that a frame or a file is; None for anything without names, and for columns that hold lists."""
+def read_table(argument: str, value: Any, folder: Path | None = None) -> Table | None:
+    """The table that a frame or a file is; None for anything without names, and for columns that hold lists.
+
+    With a folder, columns are kept in files in it, and a file is never held as a whole.
+    """
     if isinstance(value, Table):
         return value
+    file = as_file(value)
+    if file is not None and folder is not None:
+        return _stored(file, folder)
     where, raw = raw_columns(argument, value)
     if raw is None or not raw or any(_holds_lists(values) for _, values in raw):
         return None
     columns = {}
     for name, values in raw:
-        try:
-            columns[name] = cells_of(where, name, values)
-        except (ArithmeticError, TypeError, ValueError) as error:
-            # Other libraries raise errors of their own, such as for dates out of range.
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{where}: column {name!r} cannot be read ({first_line(error):.160})") from None
-    lengths = sorted({len(cells.values) for cells in columns.values()})
+        cells = _read_cells(where, name, values)
+        columns[name] = cells if folder is None else cells.stored(folder)
+    lengths = sorted({len(cells) for cells in columns.values()})
     if len(columns) < len(raw) or len(lengths) > 1:
         return None
     if not lengths[0]:
@@ -128,13 +159,85 @@ def read_table(argument: str, value: Any) -> Table | None:
     return Table(where, columns)
 
 
-def table_of(source: str, rows: Array) -> Table:
-    """Rows of numbers as a table."""
-    return Table(source, {str(k): Cells("number", column) for k, column in enumerate(rows.T)})
+def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
+    """Rows of numbers, an array or `LazyRows`, as a table."""
+    blocks = (rows[part] for part in parts(rows.shape))
+    columns = rows.T if folder is None else written_columns(blocks, folder)
+    return Table(source, {str(k): Cells("number", column) for k, column in enumerate(columns)})
 
 
-def cells_of(where: str, name: str, values: Any) -> Cells:
-    """Any values of one dimension as cells.
+def _stored(file: FileRows, folder: Path) -> Table | None:
+    """The table in a file, read a part at a time: each column goes to a file of its own.
+
+    Where some parts of a column are numbers or dates and others are text, all of it is text, and is read again.
+    """
+    format, selection = find_file(file.source, file.columns)
+    if format.column_parts is None:
+        return None
+    where, as_text = file.source, frozenset[str]()
+    while True:
+        levels: dict[str, dict[str, int]] = {}
+        kinds: dict[str, set[str]] = {}
+        with reading(selection.path):
+            read = format.column_parts(selection, as_text)
+            first = next(read, ())
+            if not first or any(_holds_lists(values) for _, values in first):
+                return None
+            blocks = (_coded(where, part, levels, kinds, as_text) for part in itertools.chain([first], read))
+            files = written_columns(blocks, folder)
+        if not len(files[0]):
+            raise InputError(f"{where}: expected at least one row, got a header only")
+        mixed = frozenset(name for name, kind in kinds.items() if len(kind) > 1)
+        if not mixed:
+            kind = {name: next(iter(found), "number") for name, found in kinds.items()}
+            return Table(
+                where,
+                {name: Cells(kind[name], rows, tuple(levels[name])) for name, rows in zip(kind, files, strict=True)},
+            )
+        as_text |= mixed
+        for rows in files:
+            Path(rows.path).unlink()
+
+
+def _coded(
+    where: str,
+    part: Sequence[tuple[str, Any]],
+    levels: dict[str, dict[str, int]],
+    kinds: dict[str, set[str]],
+    as_text: Collection[str],
+) -> Array:
+    """(m, d) the cells of some rows, of text the numbers of the levels, which are added to those of earlier parts."""
+    columns = []
+    for name, values in part:
+        cells = _read_cells(where, name, values, as_text=name in as_text)
+        known = levels.setdefault(name, {})
+        kinds.setdefault(name, set()).update(() if cells.missing.all() else (cells.kind,))
+        if cells.kind == "text":
+            held = [level if level in known or len(known) < MOST_HELD else _MORE for level in cells.levels]
+            if name in as_text and _MORE in held:
+                raise InputError(
+                    f"{where}: column {name!r} holds numbers or dates and text, and more than {MOST_HELD} different "
+                    "values; fix it, or drop it"
+                )
+            places = np.array([*(known.setdefault(level, len(known)) for level in held), np.nan])
+            columns.append(places[cells.values])
+        else:
+            columns.append(cells.values)
+    return np.stack(columns, axis=1)
+
+
+def _read_cells(where: str, name: str, values: Any, *, as_text: bool = False) -> Cells:
+    try:
+        return cells_of(where, name, values, as_text=as_text)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        # Other libraries raise errors of their own, such as for dates out of range.
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where}: column {name!r} cannot be read ({first_line(error):.160})") from None
+
+
+def cells_of(where: str, name: str, values: Any, *, as_text: bool = False) -> Cells:
+    """Any values of one dimension as cells; with `as_text`, text is text even if all of it looks like numbers or dates.
 
     >>> cells_of("table", "x", ["a", None, "b", "a"]).values.tolist()
     [0, -1, 1, 0]
@@ -142,7 +245,7 @@ def cells_of(where: str, name: str, values: Any) -> Cells:
     if is_instance(values, "pandas", "Series"):
         return _pandas(where, name, values)
     if is_instance(values, "pyarrow", "Array", "ChunkedArray"):
-        return _arrow(where, name, values)
+        return _arrow(where, name, values, as_text)
     if is_instance(values, "polars", "Series"):
         polars = loaded("polars")
         if values.dtype.is_numeric():
@@ -159,7 +262,7 @@ def cells_of(where: str, name: str, values: Any) -> Cells:
         places = np.fromiter(codes, np.intp, len(values))
     except TypeError:
         raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got other objects") from None
-    return _classified(where, name, places, list(known))
+    return _classified(where, name, places, list(known), known=as_text)
 
 
 def _pandas(where: str, name: str, series: Any) -> Cells:
@@ -180,7 +283,7 @@ def _pandas(where: str, name: str, series: Any) -> Cells:
     return _classified(where, name, codes, differ.tolist(), known=str(dtype) == "category")
 
 
-def _arrow(where: str, name: str, column: Any) -> Cells:
+def _arrow(where: str, name: str, column: Any, as_text: bool) -> Cells:
     pyarrow = loaded("pyarrow")
     types, type_ = pyarrow.types, column.type
     if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
@@ -197,8 +300,9 @@ def _arrow(where: str, name: str, column: Any) -> Cells:
         chunks = column.chunks if hasattr(column, "chunks") else [column]
         if len(chunks) == 1:
             codes = chunks[0].indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-            return _classified(where, name, codes, chunks[0].dictionary.to_pylist(), known=types.is_dictionary(type_))
-    return cells_of(where, name, column.to_pylist())
+            known = as_text or types.is_dictionary(type_)
+            return _classified(where, name, codes, chunks[0].dictionary.to_pylist(), known=known)
+    return cells_of(where, name, column.to_pylist(), as_text=as_text)
 
 
 def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], *, known: bool = False) -> Cells:
@@ -260,8 +364,9 @@ def _number_level(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def _date_level(seconds: float) -> str:
-    return str(np.datetime64(round(seconds * 1e6), "us"))
+def date_text(seconds: float) -> str:
+    """In ISO 8601, without a time if that is 0."""
+    return str(np.datetime64(round(seconds * 1e6), "us")).removesuffix(".000000").removesuffix("T00:00:00")
 
 
 def _holds_lists(values: Any) -> bool:

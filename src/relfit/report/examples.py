@@ -1,4 +1,4 @@
-"""Images and texts behind the rows: those a model produces too often, those it misses, those most like the data."""
+"""Images, texts or cells behind rows: those a model produces too often, those it misses, those most like the data."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import base64
 import io
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from relfit.data.encode import Encoding
+from relfit.report.columns import MOST_COLUMNS
 from relfit.report.recall import Recalled
 from relfit.report.witness import Differing, Side, strongest
 from relfit.util.arrays import Array
@@ -21,8 +23,8 @@ from relfit.util.text import visible
 
 REFERENCE = "reference"
 SHOWN = 4
-# Pixels along the longer side of a picture in the page, and letters of a text.
-PICTURE, LETTERS = 96, 240
+# Pixels along the longer side of a picture in the page, letters of a text, and letters of a row of a table.
+PICTURE, LETTERS, ROW = 96, 240, 800
 # What is added to a title where not even the strongest row is clear of its error.
 _NOISE = " (within the noise)"
 
@@ -63,7 +65,18 @@ def check_counts(items: Items, sizes: Mapping[str, int]) -> None:
             raise InputError(f"items of {name!r}: expected one for each of its {sizes[name]} rows, got {len(listed)}")
 
 
-def strips(differing: Differing, items: Items) -> dict[str, list[Example]]:
+def table_items(recalled: Recalled) -> dict[str, Encoding]:
+    """For rows of a table, what tells their cells from their numbers; none where columns have no names or are many."""
+    data = recalled.data
+    if data.encoding is None or len(data.encoding.columns) > MOST_COLUMNS:
+        return {}
+    columns = data.encoding.columns
+    if data.kind != "samples":  # rows that go with densities are as they were given
+        columns = tuple(replace(column, centre=0.0, scale=1.0) for column in columns)
+    return dict.fromkeys((REFERENCE, *data.names), replace(data.encoding, columns=columns))
+
+
+def strips(differing: Differing, items: Mapping[str, Any]) -> dict[str, list[Example]]:
     """What can be shown of one model with the items given: some of them under each heading."""
     model, reference, typical = differing.model, differing.reference, differing.typical
     of_model, of_reference = items.get(differing.name), items.get(REFERENCE)
@@ -85,9 +98,14 @@ def strips(differing: Differing, items: Items) -> dict[str, list[Example]]:
     return shown
 
 
-def _highest(side: Side, heights: Array, items: Sequence[Any]) -> list[Example]:
-    numbers = [int(side.numbers[k]) for k in np.argsort(-heights, kind="stable")[:SHOWN]]
-    return [example(items[number], number) for number in numbers]
+def _highest(side: Side, heights: Array, items: Sequence[Any] | Encoding) -> list[Example]:
+    rows = np.argsort(-heights, kind="stable")[:SHOWN].tolist()
+    if isinstance(items, Encoding):
+        cells = (" · ".join(items.in_words(side.rows[k])) for k in rows)
+        return [
+            Example(f"row {side.numbers[k]}", None, _excerpt(text, ROW)) for k, text in zip(rows, cells, strict=True)
+        ]
+    return [example(items[side.numbers[k]], int(side.numbers[k])) for k in rows]
 
 
 def example(item: Any, number: int) -> Example:
@@ -139,6 +157,6 @@ def _encoded(image: Any) -> str:
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode("ascii")
 
 
-def _excerpt(text: str) -> str:
+def _excerpt(text: str, most: int = LETTERS) -> str:
     shown = visible(" ".join(text.split())) if text.strip() else "(empty)"
-    return shown if len(shown) <= LETTERS else shown[: LETTERS - 1].rstrip() + "…"
+    return shown if len(shown) <= most else shown[: most - 1].rstrip() + "…"

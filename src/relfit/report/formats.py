@@ -244,11 +244,9 @@ def _encoded(comparison: Comparison) -> str:
             else f"whitened by a robust covariance of the {rows}"
         )
         scaled = f"Rows were {how}, and the scores transformed with them."
-    levels = (
-        "Levels of categorical columns were encoded as indicators at distance 1."
-        if any(column.kind == "category" for column in encoding.columns)
-        else ""
-    )
+    apart = ", with the mean squared distance of standardised numbers" if by else ""
+    categories = any(column.kind == "category" for column in encoding.columns)
+    levels = f"Levels of categorical columns were encoded as indicators{apart}." if categories else ""
     return " ".join(part for part in (scaled, levels) if part)
 
 

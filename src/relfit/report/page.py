@@ -25,7 +25,7 @@ from relfit.kernels.standard import Gaussian
 from relfit.report import words
 from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice, used_test
 from relfit.report.columns import column_panel
-from relfit.report.examples import check_items, strips
+from relfit.report.examples import check_items, strips, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.formats import methods_text
 from relfit.report.gate import Gate, gate_sentence
@@ -206,10 +206,10 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
             "contrasts": contrasts(comparison, scores, None if gate is None else gate.name),
         }
     recalled = recall(comparison, data)
-    checked_items = None if items is None else check_items(items, recalled)
+    shown = table_items(recalled) if items is None else check_items(items, recalled)
     sensitivity = bandwidth_sensitivity(comparison, recalled)
     panel, differing = where(comparison, recalled)
-    examples = [] if checked_items is None else [(each.name, strips(each, checked_items)) for each in differing]
+    examples = [(each.name, strips(each, shown)) for each in differing]
     return {
         **without,
         "checks": checks(comparison, recalled, sensitivity),
@@ -218,7 +218,7 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
         "columns": column_panel(comparison, recalled),
         # The number of rows that were used of each sample, unless it is all of them.
         "fewer_rows": None if recalled.complete else recalled.most_rows,
-        "examples": [(name, shown) for name, shown in examples if shown],
+        "examples": [(name, found) for name, found in examples if found],
     }
 
 

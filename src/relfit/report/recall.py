@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
+from relfit.compute.memory import Budget, budget_of
 from relfit.data.load import Data, is_rows, load
 from relfit.data.models import Density
 from relfit.data.presets import PRESETS
@@ -25,6 +27,7 @@ from relfit.kernels.custom import Recorded
 from relfit.kernels.precomputed import Precomputed
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
+from relfit.settings import computing
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError
 from relfit.util.text import listed, visible
@@ -92,40 +95,44 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
     """The rows of this result's data that panels are made from; other data are refused.
 
     `data` is the pair (reference, models) that was compared, and is loaded as `compare` did it: generators are drawn
-    from again with the result's seed. Or it is the `Data` that `compare` loaded. `most` bounds the rows.
+    from again with the result's seed, and files are read in parts inside ``with computing(memory=...)``. Or it is the
+    `Data` that `compare` loaded. `most` bounds the rows.
     """
     if comparison.kernel is None:
         raise InputError("data: this result was made from scores or likelihoods and has no kernel; leave data out")
     if isinstance(comparison.kernel, Collection | Precomputed | Recorded):
         raise InputError(f"data: expected a kernel that is a function of rows, got {comparison.kernel.describe()}")
-    loaded, redrawn = (data, set[str | None]()) if isinstance(data, Data) else _load(comparison, data)
-    sizes: dict[str | None, int] = {None: len(loaded.reference)}
-    sizes |= {name: len(rows) for name, rows in loaded.samples.items()}
-    _check_same_data(comparison, loaded, sizes, redrawn)
-    if most is None:
-        # So many rows that the panels are a matter of seconds.
-        width = loaded.reference.shape[1] + _KERNEL_COLUMNS
-        affordable = math.isqrt(int(_BUDGET / ((2 * len(loaded.models) + 1) * width)))
-        most = max(FEWEST_ROWS, min(MOST_ROWS, affordable))
-    if comparison.dependence == "chain":
-        # A chain's draws mean something in their order only.
-        rows = {key: np.arange(min(size, most)) for key, size in sizes.items()}
-    else:
-        dependence: Any = comparison.dependence or "independent"
-        orders = row_orders(loaded, dependence, comparison.seed or 0, "pictures")
-        rows = {key: np.sort(order[:most]) for key, order in orders.items()}
-    return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes)
+    with computing() as compute, ExitStack() as stack:
+        budget = None if compute.memory is None else stack.enter_context(budget_of(compute.memory))
+        loaded, redrawn = (data, set[str | None]()) if isinstance(data, Data) else _load(comparison, data, budget)
+        sizes: dict[str | None, int] = {None: len(loaded.reference)}
+        sizes |= {name: len(rows) for name, rows in loaded.samples.items()}
+        _check_same_data(comparison, loaded, sizes, redrawn)
+        if most is None:
+            # So many rows that the panels are a matter of seconds.
+            width = loaded.reference.shape[1] + _KERNEL_COLUMNS
+            affordable = math.isqrt(int(_BUDGET / ((2 * len(loaded.models) + 1) * width)))
+            most = max(FEWEST_ROWS, min(MOST_ROWS, affordable))
+        if comparison.dependence == "chain":
+            # A chain's draws mean something in their order only.
+            rows = {key: np.arange(min(size, most)) for key, size in sizes.items()}
+        else:
+            dependence: Any = comparison.dependence or "independent"
+            orders = row_orders(loaded, dependence, comparison.seed or 0, "pictures")
+            rows = {key: np.sort(order[:most]) for key, order in orders.items()}
+        return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes)
 
 
-def _load(comparison: Comparison, data: Any) -> tuple[Data, set[str | None]]:
+def _load(comparison: Comparison, data: Any, budget: Budget | None) -> tuple[Data, set[str | None]]:
     """The data, and which samples (None: the reference) were not given as rows: those drawn anew may differ."""
     if not isinstance(data, tuple | list) or len(data) != 2 or not isinstance(data[1], Mapping | Sequence):
         raise InputError(f"data: expected a pair (reference, models) as given to compare, got {type(data).__name__}")
     reference, models = data
     sampled = measure_of(comparison).kind == "samples"
     # A result without an encoding was made from rows as they are.
-    encoded: dict[str, Any] = {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
-    loaded = load(reference, models, seed=comparison.seed or 0, all_samples=sampled, fewest_models=1, **encoded)
+    options: dict[str, Any] = {"plain": True} if comparison.encoding is None else {"encoding": comparison.encoding}
+    options |= {"seed": comparison.seed or 0, "all_samples": sampled, "fewest_models": 1, "budget": budget}
+    loaded = load(reference, models, **options)
     values = [reference, *(models.values() if isinstance(models, Mapping) else models)]
     return loaded, {name for name, value in zip((None, *loaded.names), values, strict=True) if not is_rows(value)}
 

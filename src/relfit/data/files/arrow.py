@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -124,21 +124,17 @@ def _label_column(opened: Open, path: Path, column: str) -> LabelColumn:
         return np.array(labels, dtype=object), position, len(names)
 
 
-def _columns(opened: Open, selection: Selection) -> list[tuple[str, Any]]:
-    path = selection.path
+def _column_parts(opened: Open, selection: Selection, _text: Collection[str]) -> Iterator[list[tuple[str, Any]]]:
+    path, count = selection.path, 0
     with opened(path, True) as (schema, batches, expected):
         names, positions = _positions(selection, schema)
-        parts: list[list[Any]] = [[] for _ in names]
-        count = 0
+        yield [(name, loaded("pyarrow").array([], schema.field(name).type)) for name in names]
         for batch in batches(positions):
             require_room(path, batch.num_rows * len(names) * _BYTES_PER_LABEL)
             batch.validate(full=True)
             count += batch.num_rows
-            for part, name in zip(parts, names, strict=True):
-                part.append(batch.column(name))
+            yield [(name, batch.column(name)) for name in names]
         check_row_count(path, count, expected)
-        chunked, types = loaded("pyarrow").chunked_array, [schema.field(name).type for name in names]
-        return [(name, chunked(part, type_)) for name, part, type_ in zip(names, parts, types, strict=True)]
 
 
 def _positions(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
@@ -166,7 +162,7 @@ def _format(opened: Open, *suffixes: str) -> Format:
         names=partial(_names, opened),
         parts=partial(_parts, opened),
         label_column=partial(_label_column, opened),
-        columns=partial(_columns, opened),
+        column_parts=partial(_column_parts, opened),
     )
 
 

@@ -7,7 +7,7 @@ import csv
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,9 @@ class Format:
             given folder; None for a format whose rows cannot be located without reading what precedes them.
         labels: reads the labels in a file that holds nothing else; None if `read` does that.
         label_column: reads one column, selected by its name, as labels that may be text; None if `read` does that.
-        columns: reads the selected columns with their names, text and missing cells among them, and returns None for a
-            file without names; None for a format whose columns never have names.
+        column_parts: reads the selected columns with their names, text and missing cells among them, in consecutive
+            parts, of which the first has no rows; nothing for a file without names. Text in the columns named stays
+            text where all of a part looks like numbers. None for a format whose columns never have names.
         unpacked_size: the size in bytes of the largest array in a file; None if it is at most the size of the file.
         is_folder: recognises a folder that holds this format, whatever its name; None for a format of plain files.
         several_arrays: True if one file can hold several arrays, of which one is selected as ``file.npz:name``.
@@ -75,7 +76,7 @@ class Format:
     open: Callable[[Selection, Path], LazyRows] | None = None
     labels: Callable[[Path], NDArray[Any]] | None = None
     label_column: Callable[[Path, str], LabelColumn] | None = None
-    columns: Callable[[Selection], list[tuple[str, Any]] | None] | None = None
+    column_parts: Callable[[Selection, Collection[str]], Iterator[list[tuple[str, Any]]]] | None = None
     unpacked_size: Callable[[Path], int] | None = None
     is_folder: Callable[[Path], bool] | None = None
     several_arrays: bool = False

@@ -33,6 +33,8 @@ MOST_BLANKS = 100_000
 _VALUES_BETWEEN_CHECKS = 2**20
 _LABELS_BETWEEN_CHECKS = 4096
 _BYTES_PER_LABEL = 100
+# Texts that are held once each.
+_MOST_KNOWN = 100_000
 # What stands for a missing cell in a table whose cells may be missing.
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 # After a first line that counts, the most rows that are searched for one like it, and the fewest that must follow
@@ -104,33 +106,23 @@ def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields, int]:
     return first, values, position
 
 
-def _columns(selection: Selection) -> list[tuple[str, NDArray[Any]]] | None:
-    """The columns below a line of names: numbers, or text where a cell is neither a number nor missing."""
+def _column_parts(selection: Selection, text: Collection[str]) -> Iterator[list[tuple[str, NDArray[Any]]]]:
+    """The columns below a line of names in blocks: numbers, or text where a cell is neither a number nor missing."""
     path = selection.path
-    with _open_fields(path) as lines:
-        first = next(lines, [])
-    if not first or all(map(is_number, first)):
-        return None
-    positions = column_positions(selection, first, len(first))
-    blocks = _cell_blocks(path, positions, ())
-    # A column of which only some blocks hold text is read again: numbers do not say how they were written.
-    text = [k for k, column in blocks.items() if len({block.dtype.kind for block in column}) > 1]
-    blocks |= _cell_blocks(path, text, text) if text else {}
-    return [(first[k], np.concatenate(blocks[k]) if blocks[k] else np.empty(0)) for k in positions]
-
-
-def _cell_blocks(path: Path, positions: Sequence[int], text: Collection[int]) -> dict[int, list[NDArray[Any]]]:
-    """The cells of these columns in blocks of rows; those of `text` as text whatever they hold."""
-    blocks: dict[int, list[NDArray[Any]]] = {k: [] for k in positions}
     known: dict[str, str | None] = {}
     with _open_fields(path) as lines:
-        first = next(lines)
-        rows = _rows(path, lines, first)
+        first = next(lines, [])
+        if not first or all(map(is_number, first)):
+            return
+        positions, rows = column_positions(selection, first, len(first)), _rows(path, lines, first)
+        names = [first[k].strip() for k in positions]
+        yield [(name, np.empty(0)) for name in names]
         while block := list(itertools.islice(rows, _LABELS_BETWEEN_CHECKS)):
             require_room(path, _LABELS_BETWEEN_CHECKS * _BYTES_PER_LABEL * len(first))
-            for k in positions:
-                blocks[k].append(_cells([fields[k] for fields in block], k in text, known))
-    return blocks
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            columns = zip(names, ([fields[k] for fields in block] for k in positions), strict=True)
+            yield [(name, _cells(fields, name in text, known)) for name, fields in columns]
 
 
 def _cells(fields: Fields, as_text: bool, known: dict[str, str | None]) -> NDArray[Any]:
@@ -313,5 +305,5 @@ TEXT = Format(
     parts=lambda selection, _most_bytes: _blocks(selection, PART_NUMBERS),
     labels=_labels,
     label_column=_label_column,
-    columns=_columns,
+    column_parts=_column_parts,
 )
