@@ -6,6 +6,7 @@ The texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, WORSE
 from relfit.results.pair import PairComparison
+from relfit.results.plan import Plan
 from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
@@ -389,6 +391,55 @@ above leave out; the margin is 0.5 times that.
         f"Two halves of your data{halves} differ by about {size} through sampling alone, which the estimates above "
         f"leave out{margin}."
     )
+
+
+def about(rows: float) -> str:
+    """A number of rows to two digits.
+
+    >>> about(5437.0), about(87.2), about(1_234_567.0)
+    ('5,400', '87', '1,200,000')
+    """
+    digits = max(0, math.floor(math.log10(rows)) - 1)
+    return f"{round(rows, -digits):,.0f}"
+
+
+def plan_answer(plan: Plan) -> str:
+    """The plan in one sentence, for the first of its tests: how many rows tell which models from the best.
+
+    >>> from relfit import Assumed, plan
+    >>> plan_answer(plan(Assumed({"base": 0.01, "tuned": 0.0, "large": 0.0}, standard_error=0.003, n=500), rng=0))
+    'About 460 rows tell base from tuned; large may never be separable from it.'
+    """
+    kind = MEASURES[plan.measure].kind
+    unit = "rows per model" if kind == "samples" else "items" if plan.measure in ("loss", "elpd") else "rows"
+    cells = sorted((cell for cell in plan.forecasts if cell.test == plan.tests[0]), key=lambda cell: cell.n_needed)
+    never = [cell.name for cell in cells if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])]
+    found, best = [cell for cell in cells if cell.name not in never], quoted(plan.best)
+    parts = []
+    if found:
+        first, last = found[0], found[-1]
+        parts.append(f"about {about(first.n_needed)} {unit} tell {quoted(first.name)} from {best}")
+    if len(found) in (2, 3):
+        parts += [f"about {about(cell.n_needed)} tell {quoted(cell.name)} from it" for cell in found[1:]]
+    elif len(found) > 3:
+        parts.append(
+            f"about {about(last.n_needed)} tell all of the {len(found)} models from it that can be planned for"
+        )
+    answer = ", ".join(parts)
+    if never:
+        whom = "it" if found else best
+        separable = f"{listed(never)} may never be separable from {whom}"
+        answer = f"{answer}; {separable}" if found else separable
+    return f"{answer[0].upper()}{answer[1:]}."
+
+
+def gap_unit(plan: Plan) -> tuple[str, float]:
+    """What gaps are measured in, and how many of it are 1: points for the fraction of right answers."""
+    if plan.binary:
+        return " in points", 100.0
+    name = MEASURES[plan.measure].name
+    name = "mean score" if plan.measure == "loss" and plan.higher_is_better else name
+    return ("" if plan.measure == "score" else f" in {name}"), 1.0
 
 
 def question(comparison: Comparison) -> str:
