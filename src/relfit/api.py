@@ -321,7 +321,7 @@ def compare_losses(
     >>> rows = {"item": [*range(30)] * 2, "model": ["old"] * 30 + ["new"] * 30, "right": [0, 1] * 15 + [1] * 30}
     >>> result = compare_losses(rows, item="item", model="model", score="right", higher_is_better=True, rng=0)
     >>> [(row["name"], row["discrepancy"], row["verdict"]) for row in result.rows()]
-    [('new', 1.0, 'best of the sample'), ('old', 0.5, 'worse')]
+    [('new', 1.0, 'best of the sample'), ('old', 0.5, 'clearly worse')]
     """
     columns: dict[str, Any] = dict(item=item, model=model, score=score, stratum=stratum, group=group)
     data: dict[str, Any] = dict(groups=groups, strata=strata, labels=labels)
@@ -385,7 +385,7 @@ def plan(
     *,
     power: float = 0.8,
     alpha: float = 0.05,
-    tests: Sequence[str | Test] | str | Test = tuple(TESTS),
+    tests: Sequence[str | Test] | str | Test = "best-set",
     n: int | None = None,
     correction: str | None = None,
     trials: int = 1000,
@@ -410,7 +410,7 @@ def plan(
             distinct models' estimates it is; or `relfit.Assumed` gaps.
         power: the probability, to be reached, that a model is declared worse.
         alpha: the level of the tests.
-        tests: names of tests, or values such as `RelMulti(select_fraction=0.5)`.
+        tests: names of tests, or values such as `RelMulti(select_fraction=0.5)`; the default test unless given.
         n: the rows for the reverse question, the power and the detectable gap with n rows; the pilot's if not given.
         correction: of the p-values, as in `relfit.compare`.
         trials: simulated trials per number of rows.
@@ -418,7 +418,7 @@ def plan(
         progress: as in `relfit.compare`.
         **moved: names where old options went.
 
-    >>> made = plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"])
+    >>> made = plan(Assumed(0.01, standard_error=0.01, n=500))
     >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
     6183
     """
@@ -456,6 +456,7 @@ def plan(
         trials=0 if closed else planning.trials,
         seed=None if closed else seed,
         notes=(*planning.notes(forecasts), *(_STEPDOWN_NOTE if correction == "stepdown" else ())),
+        **{key: getattr(planning.pilot.joint, key) for key in ("measure", "higher_is_better", "binary", "yardstick")},
     )
 
 

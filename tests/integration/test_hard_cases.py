@@ -187,7 +187,7 @@ def test_copies_of_the_best_do_not_hide_a_worse_model(rng, copies):
     assert result.worse[result.names.index("bad")]
     assert result.worse.sum() == 1
     verdicts = {row["name"]: row["verdict"] for row in result.rows()}
-    assert verdicts.pop("bad") == "worse"
+    assert verdicts.pop("bad") == "clearly worse"
     assert verdicts.pop("copy 0") == "best of the sample"
     assert set(verdicts.values()) == {"the same as the best"}
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import NoBrowser, executable, start
 
 import relfit
 
@@ -43,3 +47,34 @@ ODD_NAMES = (
 @pytest.fixture
 def odd():
     return make(np.arange(len(ODD_NAMES)), names=ODD_NAMES, warnings=("a <b> note\nof two lines",))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = executable()
+    if path is None or sys.platform == "win32":
+        pytest.skip("no Chromium on this machine")
+    try:
+        started = start(path)
+    except NoBrowser as error:
+        pytest.skip(str(error))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """A function of the browser: what axe finds on the page that is open."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None:
+        pytest.skip("axe is not installed: pip install --no-deps axe-playwright-python")
+    script = (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
+
+    def violations(browser):
+        browser.run(f"{script}; true")
+        return browser.run(
+            "axe.run(document, {resultTypes: ['violations']}).then(r => r.violations.map("
+            "v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 200)]))"
+        )
+
+    return violations

@@ -53,9 +53,9 @@ def test_says_what_the_rows_say(make):
     result = make([0.1, 0.2, 5.0], names=["claude", "llama", "gpt"], seed=7, warnings=("mind the gap",))
     html = render_report(result)
     page = _Page(html)
-    assert "".join(page.text["span"][:6]) == "◆1 best○1 without evidence of being worse▼1 clearly worse"
+    assert "".join(page.text["span"][:6]) == "◆1 best○1 without evidence▼1 clearly worse"
     assert summary(result) in page.text["p"]
-    assert page.text["title"] == ["relfit: 1 best, 1 without evidence of being worse, 1 clearly worse"]
+    assert page.text["title"] == ["relfit: 1 best, 1 without evidence, 1 clearly worse"]
     body = html[html.index('<table class="models') :]
     table = _Page(body[: body.index("</table>") + len("</table>")])
     assert [text.strip() for text in table.text["td"][4::5]] == [row["verdict"] for row in result.rows()]

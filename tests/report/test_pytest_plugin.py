@@ -46,7 +46,7 @@ def test_the_fixture_fails_and_passes_where_it_should(pytester):
     done.assert_outcomes(passed=1, failed=2)
     assert done.ret == 1
     out = done.stdout.str()
-    assert "Gate failed: far is significantly worse than production" in out
+    assert "Gate failed: far is worse than production" in out
     assert "What to do:" in out
     assert "If a difference of" in out
     # The traceback ends in the user's line.

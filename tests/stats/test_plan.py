@@ -18,6 +18,7 @@ from relfit.cli import main
 from relfit.estimators.designs import Complete
 from relfit.paper.problems import draw, mean_shift
 from relfit.report.checks import rows_advice
+from relfit.report.words import about
 from relfit.results.plan import Plan
 from relfit.stats.decision import Covariances, adjust, difference_errors, gaps_to
 from relfit.stats.joint import JointEstimate
@@ -313,8 +314,8 @@ def test_two_models_with_a_second_order_part_are_simulated(squared):
     first = 4 * along[:2, :2] * np.sqrt(np.outer(values, values))
     second = 2 * along[:2, :2] ** 2 + rest[:2, :2]
     joint = JointEstimate(("a", "b"), values, first + 2 * second, (100,), second_order=second)
-    made = plan(joint, rng=0, trials=4000)
-    closed = plan(JointEstimate(("a", "b"), values, first, (100,)))
+    made = plan(joint, rng=0, trials=4000, tests=TESTS)
+    closed = plan(JointEstimate(("a", "b"), values, first, (100,)), tests=TESTS)
     assert isinstance(estimate_law(joint, 100), Squared)
     assert (made.method, closed.method) == ("simulation", "closed forms")
     for cell in made.forecasts:
@@ -336,7 +337,7 @@ def five():
 
 @pytest.fixture(scope="module")
 def made(five):
-    return plan(five, rng=0, trials=1000)
+    return plan(five, rng=0, trials=1000, tests=TESTS)
 
 
 def test_more_rows_are_needed_for_smaller_gaps_and_curves_rise(made):
@@ -503,9 +504,43 @@ def test_json_and_plot(made):
     assert ax._repr_png_().startswith(b"\x89PNG")
 
 
-def test_the_default_is_every_test(five):
+def test_the_default_is_the_default_test(five):
     assert tuple(TYPES) == TESTS
-    assert plan(Assumed(0.1, 0.1, n=100)).tests == TESTS
+    assert plan(Assumed(0.1, 0.1, n=100)).tests == ("best-set",)
+
+
+def test_the_answer_comes_first_in_one_sentence():
+    """b and c have closed answers by hand in other tests; d has a gap of half its standard error, which may be none."""
+    values, error = [0.0, 0.6, 0.4, 0.05], 0.1
+    joint = JointEstimate(tuple("abcd"), values, error**2 / 2.0 * np.eye(4), (200,))
+    made = plan(joint, trials=200, rng=0)
+    needed = {name: about(made.needed(name, "best-set")) for name in "bc"}
+    first = str(made).splitlines()[0]
+    assert first == (
+        f"About {needed['b']} rows tell b from a, about {needed['c']} tell c from it; d may never be separable from it."
+    )
+    many = Assumed({f"m{k}": 0.01 * k for k in range(1, 6)}, 0.01, n=100)
+    sentence = str(plan(many, trials=100, rng=0)).splitlines()[0]
+    assert re.fullmatch(r"About \d+ rows tell m5 from best, about [\d,]+ tell all of the 5 models from it .*", sentence)
+
+
+def test_gaps_are_in_the_units_of_the_pilot(rng):
+    """Right answers are counted in points, losses by their name, and a pilot of rows has its yardstick."""
+    right = (rng.random((400, 2)) < [0.8, 0.6]).astype(float)
+    shown = str(plan(relfit.from_losses(right, ["good", "bad"], higher_is_better=True))).splitlines()
+    gap = 100.0 * (right[:, 0] - right[:, 1]).mean()
+    assert re.fullmatch(r"About [\d,]+ items tell bad from good\.", shown[0])
+    assert "gap in points" in shown[2]
+    assert f"{gap:.3g} ± " in shown[3]
+    data, models = rng.normal(size=(80, 2)), {"a": rng.normal(size=(80, 2)), "b": rng.normal(1, 1, (80, 2))}
+    joint = relfit.estimate(data, models, rng=0)
+    shown = str(plan(joint, trials=100, rng=0)).splitlines()
+    assert " rows per model tell b from a" in shown[0]
+    assert "gap in MMD²" in shown[2]
+    assert (
+        shown[4]
+        == f"Two halves of the pilot's data differ by about {joint.yardstick:.2g} in MMD² through sampling alone."
+    )
 
 
 def test_public_names():
@@ -523,7 +558,7 @@ def test_public_names():
         ({"tests": ["z"]}, "^tests: expected one of auto, best-set, relpsi, relmulti, carve, got 'z'"),
         ({"tests": [RelMulti(0.25), RelMulti(0.5)]}, "^tests: expected each test once, got relmulti twice"),
         ({"tests": []}, "^tests: .*got none"),
-        ({"n": 10}, "^n: expected a whole number of at least 27"),
+        ({"n": 10, "tests": TESTS}, "^n: expected a whole number of at least 27"),
         ({"trials": 5}, "^trials: "),
         ({"correction": "fdr"}, "^correction: "),
     ],
@@ -573,7 +608,7 @@ def test_the_command_on_files(files, capsys):
     data = json.loads((files / "plan.json").read_text())
     models = {name: f"{name}.npy" for name in ("good", "fair", "poor")}
     joint = relfit.estimate("human.npy", models, rng=0)
-    assert out == f"{plan(joint, tests=['best-set'], trials=300, rng=0)}\n"
+    assert out == f"{plan(joint, trials=300, rng=0)}\nPlot: power.svg\nResult: plan.json\n"
     assert data["pilot_n"] == 80
     assert (files / "power.svg").read_bytes().startswith(b"<?xml")
 
@@ -582,7 +617,10 @@ def test_the_command_on_assumed_gaps(capsys):
     args = ["plan", "--gap", "0.01", "--standard-error", "0.02", "--pilot-rows", "500", "--json", "-"]
     assert main(args) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["test"] for row in rows] == list(TESTS)
+    assert [row["test"] for row in rows] == ["best-set"]
+    assert main([*args, "--all-tests"]) == 0
+    every = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["test"] for row in every] == list(TESTS)
     assert rows[0]["n_needed"] == plan(Assumed(0.01, 0.02, n=500)).needed("m1", "best-set")
 
 

@@ -11,7 +11,7 @@ import click
 from relfit.api import estimate, plan
 from relfit.cli import options
 from relfit.cli.inputs import named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, write_json
+from relfit.cli.outputs import check_outputs, say, say_written, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
 from relfit.kernels import NAMED
 from relfit.settings import DISCREPANCIES
@@ -20,6 +20,7 @@ from relfit.stats.planning import Assumed
 from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 from relfit.util.files import write_bytes_atomic
+from relfit.util.text import listed
 
 PICTURES = ("png", "svg", "pdf")
 
@@ -37,7 +38,8 @@ PICTURES = ("png", "svg", "pdf")
     "Question",
     opt("--power P", "The probability of finding a worse model that you want.", default=0.8),
     opt("--n ROWS", "Also say what this many rows can show.  [default: the rows of the pilot]", type=int),
-    opt("--test", "A test to plan for; repeat it for several.  [default: all]", choices=TESTS, multiple=True),
+    opt("--test", "A test to plan for; repeat it for several.  [default: best-set]", choices=TESTS, multiple=True),
+    opt("--all-tests", "Plan for every test.", is_flag=True),
     options.ALPHA,
     options.CORRECTION,
     options.SELECT_FRACTION,
@@ -77,7 +79,7 @@ PICTURES = ("png", "svg", "pdf")
 def plan_command(
     reference: str | None, models: Sequence[str], json_path: str | None, plot_path: str | None, **params: Any
 ) -> int:
-    """Say how many rows each test needs to find a worse model, from a pilot.
+    """Say how many rows it takes to find a worse model, from a pilot.
 
     REFERENCE and MODELs are the pilot's files, as in relfit compare. Without files, --gap, --standard-error and
     --pilot-rows say what to assume.
@@ -87,7 +89,12 @@ def plan_command(
         raise InputError(f"--plot: expected a file ending in .png, .svg or .pdf, got {plot_path!r}")
     check_outputs({"--json": json_path, "--plot": plot_path})
     fractions = dict.fromkeys(options.SPLITTING, params["select_fraction"])
-    chosen = [options.select_test(name, fractions.get(name)) for name in params["test"] or TESTS]
+    if params["all_tests"] and params["test"]:
+        raise InputError("--all-tests: expected without --test, got both; leave out one of them")
+    names = TESTS if params["all_tests"] else params["test"] or ["best-set"]
+    if params["select_fraction"] is not None and not {*names} & {*options.SPLITTING}:
+        raise InputError(f"--select-fraction: belongs to {listed(options.SPLITTING, 'or', quote=str)}; give --test too")
+    chosen = [options.select_test(name, fractions.get(name)) for name in names]
     pilot, notes = (_assumed(params), ()) if params["gap"] else _measured(reference, models, params)
     if params["gap"] and reference is not None:
         raise InputError("--gap: expected files or assumed gaps, got both; leave out one of them")
@@ -102,6 +109,7 @@ def plan_command(
     write_json(result.to_json(), json_path)
     if json_path != "-":
         say(str(result))
+        say_written(Plot=plot_path, Result=json_path)
     return 0
 
 

@@ -30,7 +30,7 @@ from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled
 from relfit.report.witness import squared_distances
-from relfit.report.words import grouped, kernel_words, measure_of
+from relfit.report.words import about, grouped, kernel_words, measure_of
 from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, GRADES, OPEN, SAME, of_decision
 from relfit.results.plan import Plan
@@ -440,16 +440,6 @@ def rows_advice(comparison: Comparison) -> list[str]:
     if more > 0:
         sentences.append(f"{more} more {'models are' if more > 1 else 'model is'} also undecided.")
     return sentences
-
-
-def about(rows: float) -> str:
-    """A number of rows to two digits.
-
-    >>> about(5437.0), about(87.2), about(1_234_567.0)
-    ('5,400', '87', '1,200,000')
-    """
-    digits = max(0, math.floor(math.log10(rows)) - 1)
-    return f"{round(rows, -digits):,.0f}"
 
 
 def _sentence(forecast: Plan, cell: Forecast) -> str:

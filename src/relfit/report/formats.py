@@ -72,7 +72,7 @@ def to_latex(comparison: Comparison) -> str:
     model & score & s.e. & $\Delta$ to best & p-value & verdict \\
     \midrule
     \textbf{a\_1} & 0.10 & 0.10 & --- & --- & best of the sample \\
-    b & 0.90 & 0.10 & 0.80 & $1.5 \cdot 10^{-8}$ & worse \\
+    b & 0.90 & 0.10 & 0.80 & $1.5 \cdot 10^{-8}$ & clearly worse \\
     \bottomrule
     \end{tabular}
     """
@@ -96,7 +96,7 @@ def to_markdown(comparison: Comparison) -> str:
     | model | score | s.e. | Δ to best | p-value | verdict |
     | :--- | ---: | ---: | ---: | ---: | :--- |
     | **a** | 0.10 | 0.10 | — | — | best of the sample |
-    | b\|c | 0.90 | 0.10 | 0.80 | 1.5e-8 | worse |
+    | b\|c | 0.90 | 0.10 | 0.80 | 1.5e-8 | clearly worse |
     """
     cells = table(comparison, LONGEST_NAME)
     lines = []
@@ -121,7 +121,7 @@ def to_csv(comparison: Comparison) -> str:
     >>> from relfit import JointEstimate, decide
     >>> table = to_csv(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
     >>> print(table.splitlines()[1])
-    a,0.1,0.1,0.0,1.0,0.0,1.0,False,,True,best of the sample,
+    a,0.1,0.1,0.0,1.0,0.0,1.0,1.0,False,best,,True,best of the sample,
     """
     rows = comparison.rows()
     lines: list[str] = []

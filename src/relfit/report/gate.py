@@ -155,7 +155,7 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
     >>> print(gate_markdown(result, judge(result, "new")).splitlines()[0])
-    **Gate failed:** new is significantly worse than old (p-value 7.7e-9, level 0.05).
+    **Gate failed:** new is clearly worse than old (p-value 7.7e-9, level 0.05).
     """
     answer = "" if gate is None else f"**Gate {_verdict(gate)}:** {markdown_text(gate_words(comparison, gate))}."
     notes = [f"Note: {markdown_text(note)}" for note in comparison.warnings]

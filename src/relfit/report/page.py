@@ -225,8 +225,9 @@ def _panels(comparison: Comparison, data: Any, items: Any, gate: Any) -> dict[st
 def _table(comparison: Comparison) -> dict[str, Any]:
     """The cells of the table, the sentence and the notes."""
     cells = table(comparison, LONGEST_NAME)
+    labels = dict(zip(comparison.names, short_names(comparison.names, LONGEST_LABEL), strict=True))
     return {
-        "summary": words.summary(comparison),
+        "summary": words.summary(comparison, labels),
         "titles": cells.titles,
         "verdicts": cells.verdicts,
         "rows": [(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],

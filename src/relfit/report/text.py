@@ -293,10 +293,11 @@ def pairs_display(pairs: PairMatrix, longest_name: int = LONGEST_NAME) -> Displa
 
 
 def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
-    """The settings, a table with a line per model and test, and the notes.
+    """The answer in one sentence, the settings, a table with a line per model and test, and the notes.
 
     >>> from relfit import Assumed, plan
-    >>> print(as_text(plan_display(plan(Assumed(0.01, standard_error=0.01, n=500), tests=["best-set"]))))
+    >>> print(as_text(plan_display(plan(Assumed(0.01, standard_error=0.01, n=500)))))
+    About 6,200 rows tell m1 from best.
     rows for power 0.8 · α = 0.05 · assumed gaps, standard errors of 500 rows · closed forms
     model  test      gap   rows  power at 500  detectable gap at 500
     m1     best set  0.01  6183  0.17          0.0352
@@ -311,11 +312,17 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     header = [f"rows for power {plan.target_power:g}", f"α = {plan.alpha:g}", source, method, *corrected]
     names = dict(zip(plan.names, short_names(plan.names, longest_name), strict=True))
     ranged = any(row["n_range"] is not None for row in plan.rows())
-    titles = ["model", "test", "gap", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
+    unit = words.gap_unit(plan)[0]
+    titles = ["model", "test", f"gap{unit}", "rows", *(["16–84%"] if ranged else []), f"power at {plan.n}"]
     rows = tuple(tuple(_plan_cells(plan, row, names[row["name"]], ranged)) for row in plan.rows())
     kinds = ("open",) * len(rows)
     cells = Table((*titles, f"detectable gap at {plan.n}"), rows, kinds, verdicts=0, words=(0, 1))
-    return Display(" · ".join(header), cells, tuple(("note", visible(note)) for note in plan.notes))
+    halves = []
+    if plan.yardstick:
+        size = f"{plan.yardstick:.2g}{unit}"
+        halves.append(("", f"Two halves of the pilot's data differ by about {size} through sampling alone."))
+    notes = (*halves, *(("note", visible(note)) for note in plan.notes))
+    return Display(f"{words.plan_answer(plan)}\n{' · '.join(header)}", cells, notes)
 
 
 def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> list[str]:
@@ -329,8 +336,10 @@ def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> lis
         rows += " (minimum)"
     # Both ends are often the same number.
     ends = " to ".join(dict.fromkeys(map(shown, row["n_range"]))) if row["n_range"] is not None else _NOTHING
-    gap = f"{row['gap']:.3g}" + (f" ± {row['gap_standard_error']:.2g}" if row["gap_standard_error"] > 0.0 else "")
-    detectable = f"{row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
+    times = words.gap_unit(plan)[1]
+    error = times * row["gap_standard_error"]
+    gap = f"{times * row['gap']:.3g}" + (f" ± {error:.2g}" if error > 0.0 else "")
+    detectable = f"{times * row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
     if row["detectable_gap"] == 0.0:
         # The difference to the best does not vary: the pilot says nothing about what other data would show.
         detectable = _NOTHING

@@ -6,7 +6,8 @@ The texts are templates: ``{best}``, ``{margin}`` and so on are filled in by `fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from relfit.kernels.standard import Polynomial
 from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, WORSE
 from relfit.results.pair import PairComparison
+from relfit.results.plan import Plan
 from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
@@ -135,7 +137,7 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
         "within": " within that margin" if comparison.margin else "",
         "kernels": " under every kernel" if isinstance(comparison.kernel, Collection) else "",
     }
-    return template.format(**facts, **more)
+    return template.format(**{**facts, **more})
 
 
 def header(result: Comparison | PairComparison) -> str:
@@ -154,16 +156,15 @@ def header(result: Comparison | PairComparison) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def reference_words(comparison: Comparison) -> str | None:
-    """What the models were compared on, and how much of it there is: "human.npy, 1000 rows"."""
-    if not comparison.sizes:
-        return None if comparison.reference is None else visible(comparison.reference)
-    rows = comparison.sizes[0]
-    what = "items" if measure_of(comparison).kind == "values" else "rows"
-    size = f"{rows:,} {what}{f' in {comparison.groups[0]} groups' if comparison.groups else ''}" if rows else ""
-    name = ("the reference" if rows else "a target density") if comparison.reference is None else comparison.reference
-    part = TESTS[comparison.test].words.rows
-    return ", ".join(text for text in (visible(name), f"{size} {part}".rstrip() if size else "") if text)
+def reference_words(comparison: Comparison) -> tuple[str, str] | None:
+    """What the models were compared on, and how much of it there is: ("Reference", "human.npy, 1000 rows")."""
+    scored, rows = measure_of(comparison).kind == "values", (comparison.sizes or (0,))[0]
+    name = None if comparison.reference is None else visible(comparison.reference)
+    if not rows:
+        return ("Reference", name or "a target density") if comparison.sizes or name else None
+    size = f"{rows} {'items' if scored else 'rows'} {TESTS[comparison.test].words.rows}".rstrip()
+    size += f" in {comparison.groups[0]} groups" if comparison.groups else ""
+    return "Items" if scored else "Reference", f"{name}, {size}" if name else size
 
 
 def kernel_words(result: Comparison | PairComparison) -> str | None:
@@ -214,8 +215,8 @@ def range_words(counts: Sequence[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def summary(comparison: Comparison) -> str:
-    """One sentence that says what `rows()` says.
+def summary(comparison: Comparison, labels: Mapping[str, str] | None = None) -> str:
+    """One sentence that says what `rows()` says; `labels` are shorter names to use in it.
 
     >>> from relfit import JointEstimate, decide
     >>> print(summary(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))))
@@ -227,22 +228,27 @@ def summary(comparison: Comparison) -> str:
     test, undecided = TESTS[comparison.test].words, by_grade[OPEN.name]
     same, equivalent = by_grade[SAME.name], by_grade[EQUIVALENT.name]
     clearly, alone, than = by_grade[CLEARLY_WORSE.name], by_grade[WORSE.name], fill("{margin}", comparison)
-    clauses = []
+    clauses, best = [], comparison.best
+
+    def quote(name: str) -> str:
+        return quoted(name if labels is None else labels[name])
+
     if same:
-        clauses.append(f"{_are(same)} the same as it")
+        clauses.append(f"{_are(same, quote)} the same as it")
     if clearly:
-        clauses.append(f"{_are(clearly)} clearly worse{than}")
+        clauses.append(f"{_are(clearly, quote)} clearly worse{than}")
     if alone:
-        clauses.append(f"{_are(alone)} worse{than} {alone_words(comparison)}")
+        clauses.append(f"{_are(alone, quote)} worse{than} {alone_words(comparison)}")
     if equivalent:
-        clauses.append(f"{_are(equivalent)} equivalent to {test.equivalent_to} within {comparison.margin:g}")
+        clauses.append(f"{_are(equivalent, quote)} equivalent to {test.equivalent_to} within {comparison.margin:g}")
     if undecided and comparison.margin:
-        clauses.append(f"{_are(undecided)} undecided: there are too few data to tell")
+        clauses.append(f"{_are(undecided, quote)} undecided: there are too few data to tell")
     elif undecided:
-        any_of = f"any of {listed(undecided)}" if len(undecided) > 2 else listed(undecided, "or")
+        any_of = f"any of {listed(undecided, quote=quote)}"
+        any_of = any_of if len(undecided) > 2 else listed(undecided, "or", quote=quote)
         clauses.append(f"there is no evidence that {any_of} is worse")
     joint = ", but " if undecided and len(clauses) == 1 else "; "
-    return f"{fill(test.lead, comparison)}{joint}{'; '.join(clauses)}."
+    return f"{fill(test.lead, comparison, best=quote(best))}{joint}{'; '.join(clauses)}."
 
 
 def alone_words(comparison: Comparison) -> str:
@@ -262,14 +268,13 @@ def grouped(comparison: Comparison) -> dict[str, list[str]]:
 
 def counts(comparison: Comparison) -> list[tuple[str, int, str]]:
     """How many models have each grade that occurs, in words: (kind, number, "clearly worse")."""
-    than, selects = fill("{margin}", comparison), TESTS[comparison.test].selects
     shown = {
-        BEST.name: "selected as best" if selects else "best",
+        BEST.name: "selected as best" if TESTS[comparison.test].selects else "best",
         SAME.name: "the same as the best",
-        EQUIVALENT.name: f"equivalent within {comparison.margin:g}",
-        OPEN.name: "undecided" if comparison.margin else "without evidence of being worse",
-        WORSE.name: f"worse{than} {alone_words(comparison)}",
-        CLEARLY_WORSE.name: f"clearly worse{than}",
+        EQUIVALENT.name: "equivalent",
+        OPEN.name: "without evidence",
+        WORSE.name: f"worse {alone_words(comparison)}",
+        CLEARLY_WORSE.name: "clearly worse",
     }
     return [(GRADES[grade].kind, len(names), shown[grade]) for grade, names in grouped(comparison).items() if names]
 
@@ -279,7 +284,7 @@ def headline(comparison: Comparison) -> str:
 
     >>> from relfit import JointEstimate, decide
     >>> headline(decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], [[0.01, 0, 0], [0, 0.01, 0], [0, 0, 0.01]])))
-    '1 best, 1 without evidence of being worse, 1 clearly worse'
+    '1 best, 1 without evidence, 1 clearly worse'
     """
     return ", ".join(f"{count} {what}" for _, count, what in counts(comparison))
 
@@ -305,8 +310,8 @@ def scale_words(comparison: Comparison) -> list[tuple[str, str]]:
     return [(GRADES[grade].kind, sentences[grade]) for grade in sentences if grade in comparison.grade]
 
 
-def _are(names: Sequence[str]) -> str:
-    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
+def _are(names: Sequence[str], quote: Callable[[str], str] = quoted) -> str:
+    return f"{listed(names, quote=quote)} {'is' if len(names) == 1 else 'are'}"
 
 
 def pair_summary(pair: PairComparison) -> str:
@@ -386,6 +391,55 @@ above leave out; the margin is 0.5 times that.
         f"Two halves of your data{halves} differ by about {size} through sampling alone, which the estimates above "
         f"leave out{margin}."
     )
+
+
+def about(rows: float) -> str:
+    """A number of rows to two digits.
+
+    >>> about(5437.0), about(87.2), about(1_234_567.0)
+    ('5,400', '87', '1,200,000')
+    """
+    digits = max(0, math.floor(math.log10(rows)) - 1)
+    return f"{round(rows, -digits):,.0f}"
+
+
+def plan_answer(plan: Plan) -> str:
+    """The plan in one sentence, for the first of its tests: how many rows tell which models from the best.
+
+    >>> from relfit import Assumed, plan
+    >>> plan_answer(plan(Assumed({"base": 0.01, "tuned": 0.0, "large": 0.0}, standard_error=0.003, n=500), rng=0))
+    'About 460 rows tell base from tuned; large may never be separable from it.'
+    """
+    kind = MEASURES[plan.measure].kind
+    unit = "rows per model" if kind == "samples" else "items" if plan.measure in ("loss", "elpd") else "rows"
+    cells = sorted((cell for cell in plan.forecasts if cell.test == plan.tests[0]), key=lambda cell: cell.n_needed)
+    never = [cell.name for cell in cells if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])]
+    found, best = [cell for cell in cells if cell.name not in never], quoted(plan.best)
+    parts = []
+    if found:
+        first, last = found[0], found[-1]
+        parts.append(f"about {about(first.n_needed)} {unit} tell {quoted(first.name)} from {best}")
+    if len(found) in (2, 3):
+        parts += [f"about {about(cell.n_needed)} tell {quoted(cell.name)} from it" for cell in found[1:]]
+    elif len(found) > 3:
+        parts.append(
+            f"about {about(last.n_needed)} tell all of the {len(found)} models from it that can be planned for"
+        )
+    answer = ", ".join(parts)
+    if never:
+        whom = "it" if found else best
+        separable = f"{listed(never)} may never be separable from {whom}"
+        answer = f"{answer}; {separable}" if found else separable
+    return f"{answer[0].upper()}{answer[1:]}."
+
+
+def gap_unit(plan: Plan) -> tuple[str, float]:
+    """What gaps are measured in, and how many of it are 1: points for the fraction of right answers."""
+    if plan.binary:
+        return " in points", 100.0
+    name = MEASURES[plan.measure].name
+    name = "mean score" if plan.measure == "loss" and plan.higher_is_better else name
+    return ("" if plan.measure == "score" else f" in {name}"), 1.0
 
 
 def question(comparison: Comparison) -> str:

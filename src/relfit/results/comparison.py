@@ -20,7 +20,7 @@ from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WO
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
 from relfit.stats.decision import DISCOVERY_RATE, PVALUE_CORRECTIONS, Decision, difference_variance, differences
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
+from relfit.stats.joint import MEASURES, NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
 from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
 from relfit.stats.tests import TESTS
@@ -464,6 +464,7 @@ class Comparison(Record):
         `among` names the models that are of interest, by default all.
         """
         shared = {key: getattr(self, key) for key in _SHARED}
+        shared["measure"] = self.measure if self.measure in MEASURES else "score"
         every = JointEstimate(self.names, np.where(self._impossible(), 0.0, self.estimates), **shared)
         among = self.names if among is None else among
         kept = [i for i, name in enumerate(self.names) if name in among and name in self._distinct_names()]

@@ -33,6 +33,8 @@ class Plan(Record):
         curves: (tests, models except the best, k) powers, in the order of `tests` and `forecasts`.
         method: "closed forms" (two models) or "simulation".
         notes: sentences the reader should see.
+        measure, higher_is_better, binary: what the gaps are differences of, as in `JointEstimate`.
+        yardstick: how far two halves of the pilot's data are apart through sampling alone, in these units, or None.
     """
 
     names: tuple[str, ...]
@@ -54,6 +56,10 @@ class Plan(Record):
     trials: int
     seed: int | None
     notes: tuple[str, ...] = ()
+    measure: str = "score"
+    higher_is_better: bool = False
+    binary: bool = False
+    yardstick: float | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """The table every output is made from: one row per model and test."""
