@@ -1,10 +1,12 @@
 """A real Dask cluster of processes on this machine, for tests that kill parts of it."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +30,8 @@ class Cluster:
 
     folder: str
     port: int = 0
+    # What all its processes find in their environment.
+    variables: dict = field(default_factory=dict)
     scheduler: subprocess.Popen | None = None
     workers: list = field(default_factory=list)
 
@@ -62,7 +66,7 @@ class Cluster:
         return subprocess.Popen(
             [sys.executable, "-m", "distributed.cli.dask_" + kind, *options, *more],
             cwd=self.folder,
-            env={**ENVIRONMENT, **variables},
+            env={**ENVIRONMENT, **self.variables, **variables},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -73,6 +77,49 @@ class Cluster:
             if process is not None:
                 process.kill()
                 process.wait()
+
+
+class Wire:
+    """A port that leads to the scheduler; what goes through it can be delayed, held back or cut off."""
+
+    def __init__(self):
+        self.target, self.delay, self.held, self.links = 0, 0.0, False, set()
+        self.loop, ready = asyncio.new_event_loop(), threading.Event()
+        threading.Thread(target=self._run, args=[ready], daemon=True).start()
+        ready.wait()
+
+    def _run(self, ready):
+        asyncio.set_event_loop(self.loop)
+        server = self.loop.run_until_complete(asyncio.start_server(self._link, "127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        self.loop.run_forever()
+
+    async def _link(self, reader, writer):
+        try:
+            theirs = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = (writer, theirs[1])
+        self.links.add(link)
+        await asyncio.gather(self._pass(reader, theirs[1]), self._pass(theirs[0], writer), return_exceptions=True)
+        self.links.discard(link)
+
+    async def _pass(self, reader, writer):
+        try:
+            while data := await reader.read(2**16):
+                await asyncio.sleep(self.delay)
+                while self.held:
+                    await asyncio.sleep(0.05)
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    def cut(self):
+        """Reset every connection."""
+        self.loop.call_soon_threadsafe(lambda: [writer.transport.abort() for link in self.links for writer in link])
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Commands in processes of their own that start in milliseconds: each is a fork of one that has imported everything.
 
-python tests/zygote.py  reads {"args": [...], "folder": ..., "out": ..., "room": bytes or null} from standard input, one
-on each line, and answers each with the number of the process; "wait" answers with the exit status of such a process.
+python tests/zygote.py [MODULE...]  reads {"args": [...], "folder": ..., "out": ..., "room": bytes or null} from standard
+input, one on each line, and answers each with the number of the process; "wait" answers with the exit status of such a
+process. The modules are imported, too; "constants" are set in the process: {"module:NAME": value}.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+from importlib import import_module
 
 from relfit import cli
 from relfit.cli import compare, losses, plan, report  # noqa: F401  (imported once for all)
@@ -24,6 +26,9 @@ def command(request):
     if request["room"] is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["room"], request["room"]))
+    for name, value in request.get("constants", {}).items():
+        module, _, constant = name.partition(":")
+        setattr(import_module(module), constant, value)
     status = cli.main(request["args"])
     sys.stdout.flush()
     os._exit(status)
@@ -31,6 +36,8 @@ def command(request):
 
 def main():
     """Answer requests until there are no more."""
+    for name in sys.argv[1:]:
+        import_module(name)
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:

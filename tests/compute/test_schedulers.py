@@ -19,7 +19,7 @@ from relfit.util.errors import WorkersLost
 
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
 
-from cluster import running  # noqa: E402
+from cluster import Wire, running  # noqa: E402
 
 N = 2500
 
@@ -186,6 +186,21 @@ def test_scheduler_restarted(samples, expected, tmp_path):
             # The client may give up; then the run resumes from the checkpoint.
             joint = relfit.estimate(*samples, rng=0, compute=relfit.Compute(checkpoint=path))
         same(joint, expected)
+
+
+def test_a_network_that_is_gone_for_a_while(samples, expected, cluster):
+    """The client is cut off, and what stands before the scheduler (a tunnel, a balancer) ends each new connection."""
+    wire, port = Wire(), cluster[0].port
+    wire.target = port
+
+    def cut():
+        wire.target = 1
+        wire.cut()
+        threading.Timer(3.0, setattr, (wire, "target", port)).start()
+
+    with distributed.Client(wire.address, set_as_default=False) as client:
+        joint = relfit.estimate(*samples, rng=0, compute=relfit.Compute(executor=client), progress=at(0.3, cut))
+    same(joint, expected)
 
 
 def test_too_little_memory_is_refused_before_anything_is_killed(tmp_path):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -504,3 +505,19 @@ def test_resident_size_is_known():
 def test_cast_rows_copy_nothing_they_need_not(samples):
     rows = samples["a"].astype(float)
     assert np.shares_memory(CastRows(rows)[3:9], rows)
+
+
+def test_wide_rows_stay_within_the_budget(tmp_path):
+    """Rows of 3000 numbers: 19,900 pairs of them at once, as the law of the second order needs, would be 1.4 GB."""
+    rng = np.random.default_rng(0)
+    for name in "rab":
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(300, 3000)))
+    files = {name: str(tmp_path / f"{name}.npy") for name in "rab"}
+    reference = files.pop("r")
+    tracemalloc.start()
+    try:
+        relfit.estimate(reference, files, rng=0, compute=relfit.Compute(memory="450MB"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 300e6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -105,8 +106,13 @@ def cluster_client(address: str | None) -> Iterator[Any]:
             f"--cluster: no Dask scheduler answers at {address!r} ({str(error) or 'timed out'}); "
             "expected an address such as tcp://HOST:8786"
         ) from None
-    with client:
-        yield client
+    # Dask logs each connection that it loses; what becomes of the run is said by us.
+    logging.disable(logging.CRITICAL)
+    try:
+        with client:
+            yield client
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 async def _check_scheduler(distributed: Any, address: str) -> None:

@@ -333,10 +333,13 @@ def _losses() -> Iterator[None]:
 
 
 def _workers(client: Any) -> dict[str, Any]:
-    """The workers that the scheduler knows; none if it is gone, which raises many kinds of errors."""
+    """The workers that the scheduler knows; none if it is gone, which raises many kinds of errors.
+
+    The client's own list is no help: it is the last that was heard.
+    """
     with contextlib.suppress(Exception):
-        # By default only the first few are listed.
-        return dict(client.scheduler_info(n_workers=-1)["workers"])
+        if client.status == "running":
+            return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
     return {}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
+from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators.base import (
     Dependence,
@@ -94,7 +95,8 @@ def _components(kernel: Kernel, rows: Array) -> float:
         return 1.0
     first, second = np.triu_indices(n, 1)
     matrix = np.zeros((n, n))
-    matrix[first, second] = kernel.pairs(rows[first], rows[second])
+    for part in parts((len(first), rows.shape[1])):
+        matrix[first[part], second[part]] = kernel.pairs(rows[first[part]], rows[second[part]])
     matrix += matrix.T
     sums = matrix.sum(axis=1)
     matrix += sums.sum() / ((n - 1) * (n - 2)) - (sums[:, None] + sums) / (n - 2)
@@ -113,7 +115,12 @@ def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, su
     if len(x) != n:
         return math.nan
     some = np.arange(0, n, -(-n // _ALIGNMENT_ROWS))
-    pairs = _matching_pairs(kernel, shifted(x[some], centre), shifted(reference[some], centre))
+    pairs = np.concatenate(
+        [
+            _matching_pairs(kernel, shifted(x[some[part]], centre), shifted(reference[some[part]], centre))
+            for part in parts((len(some), reference.shape[1]))
+        ]
+    )
     rows, columns, total = sums.rows[some], columns_of(sums)[some], float(sums.rows.sum())
     if not paired:
         rows, columns, total = rows - pairs, columns - pairs, total - n * float(pairs.mean())
