@@ -19,7 +19,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -71,11 +73,53 @@ def dask_setup(worker):
 """
 
 
+class Process:
+    """A fork of a process that has imported everything."""
+
+    def __init__(self, ask, request):
+        self.ask, self.pid, self.status = ask, ask(request), None
+
+    def poll(self):
+        """The exit status; None while it runs."""
+        if self.status is None:
+            stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
+            if stat.rpartition(")")[2].split()[0] in "ZX":
+                self.status = self.ask({"wait": self.pid})
+        return self.status
+
+    def wait(self):
+        while self.poll() is None:
+            time.sleep(0.01)
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
+@dataclass
+class Forks(Cluster):
+    """A cluster of such forks; its workers reach the scheduler by the wire."""
+
+    start: Callable | None = None
+    wire: Wire | None = None
+
+    def start_worker(self):
+        options = "--nthreads=1", "--no-nanny", "--no-dashboard", "--preload=twice.py"
+        self.workers.append(self._process("worker", self.wire.address, *options))
+
+    def _process(self, kind, *options):
+        more = ["--no-dashboard", "--host=127.0.0.1"] if kind == "scheduler" else []
+        return self.start([*options, *more], kind, main=f"distributed.cli.dask_{kind}:main")
+
+
 class Chaos:
-    """A cluster behind wires, a process from which clients are forked, and one run after another."""
+    """A cluster behind wires, a process from which all others are forked, and one run after another."""
 
     def __init__(self, folder, rng):
-        self.folder, self.rng, self.pid = Path(folder), rng, None
+        self.folder, self.rng, self.client = Path(folder), rng, None
         self.clients, self.workers = Wire(), Wire()
         (self.folder / "sitecustomize.py").write_text(CLOCK.format(folder=str(folder)))
         (self.folder / "twice.py").write_text(TWICE.format(folder=str(folder)))
@@ -90,7 +134,7 @@ class Chaos:
         for k, name in enumerate("rab"):
             np.save(self.folder / f"{name}.npy", rows.normal(0.03 * k, 1.0, (ROWS, 8)))
         self.zygote = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py")), "distributed"],
+            [sys.executable, str(Path(__file__).with_name("zygote.py")), "distributed.cli.dask_worker", "distributed.cli.dask_scheduler"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -112,9 +156,10 @@ class Chaos:
                 process.send_signal(signal.SIGCONT)
             try:
                 return self._idle()
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError) as error:
+                print("another cluster:", error, flush=True)
                 self.cluster.stop()
-        self.cluster = Cluster(str(self.folder), variables=self.variables)
+        self.cluster = Forks(str(self.folder), start=self.fork, wire=self.workers)
         self.cluster.start_scheduler()
         self.clients.target = self.workers.target = self.cluster.port
         return self._idle()
@@ -134,13 +179,9 @@ class Chaos:
 
     def tend(self):
         """Start a worker for each that has ended, as the managers of clusters do."""
-        alive = [worker for worker in self.cluster.workers if worker.poll() is None]
-        self.cluster.workers = alive
-        for _ in range(2 - len(alive)):
-            process = self.cluster._process(  # noqa: SLF001  (through the wire, not at the scheduler's own port)
-                "worker", self.workers.address, "--nthreads=1", "--no-nanny", "--no-dashboard", "--preload=twice.py"
-            )
-            alive.append(process)
+        self.cluster.workers = [worker for worker in self.cluster.workers if worker.poll() is None]
+        for _ in range(2 - len(self.cluster.workers)):
+            self.cluster.start_worker()
 
     def known(self):
         """The workers that the scheduler knows."""
@@ -154,17 +195,19 @@ class Chaos:
         self.zygote.stdin.flush()
         return int(self.zygote.stdout.readline())
 
+    def fork(self, args, log, **more):
+        where = {"folder": str(self.folder), "out": str(self.folder / log), "room": None}
+        return Process(self.ask, {"args": args, **where, **more})
+
     def start(self, *more):
-        for name in ("out.json", "log.err"):
+        for name in ("out.json", "client.err"):
             (self.folder / name).unlink(missing_ok=True)
         args = ["compare", "r.npy", "a.npy", "b.npy", "--seed", "0", "--json", "out.json", *more]
-        request = {"args": args, "folder": str(self.folder), "out": str(self.folder / "log"), "room": None}
-        self.pid = self.ask({**request, "constants": CONSTANTS})
+        self.client = self.fork(args, "client", constants=CONSTANTS)
 
     def runs(self):
         """True until the client has ended."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
-        return stat.rpartition(")")[2].split()[0] not in "ZX"
+        return self.client.poll() is None
 
     def sleep(self, least, most):
         """A random time, while lost workers are replaced; shorter if the client ends."""
@@ -178,11 +221,10 @@ class Chaos:
         deadline = time.monotonic() + LONGEST
         while self.runs():
             if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGABRT)
-                break
+                self.client.send_signal(signal.SIGABRT)
             self.tend()
             time.sleep(0.02)
-        return self.ask({"wait": self.pid}), (self.folder / "log.err").read_text(encoding="utf-8")
+        return self.client.status, (self.folder / "client.err").read_text(encoding="utf-8")
 
     @property
     def on_cluster(self):
@@ -216,16 +258,15 @@ class Chaos:
         for path in self.folder.glob("run.sqlite*"):
             path.unlink()
 
-    def trial(self, faults, expected, usual):
-        """One run with these faults, one after the other. None if the run ended before the first of them came."""
+    def trial(self, fault, expected, usual):
+        """One run with this fault, and what became of it. None if the run ended before the fault came."""
         self._forget()
         self.start(*self.on_cluster)
         self.sleep(0.0, 0.9 * usual)
         if not self.runs():
             self.end()
             return None
-        for fault in faults:
-            fault(self)
+        fault(self)
         status, errors = self.end()
         killed, lines = status == -signal.SIGKILL, errors.splitlines()
         wrong = []
@@ -233,7 +274,7 @@ class Chaos:
             wrong.append(f"the answer differs: {self.answer() != expected}")
         if status != 0 and not killed and (status != 2 or not is_clear(lines)):
             wrong.append(f"status {status}")
-        if killed and (kill_client not in faults or lines):
+        if killed and fault is not kill_client:
             wrong.append("killed")
         before, again = self.finished(), False
         self.heal()
@@ -245,14 +286,16 @@ class Chaos:
         if list((self.folder / "tmp").glob("relfit-*")):
             wrong.append("a temporary folder is left")
         if wrong:
-            print("WRONG", [fault.__name__ for fault in faults], wrong, errors, sep="\n", flush=True)
+            print("WRONG", fault.__name__, wrong, errors, sep="\n", flush=True)
+        elif lines:
+            print(lines[-1], flush=True)
         return "wrong" if wrong else "killed" if killed else "said" if status else "same"
 
     def stop(self):
         """End everything."""
+        self.cluster.stop()
         self.zygote.stdin.close()
         self.zygote.wait()
-        self.cluster.stop()
 
 
 def is_clear(lines):
@@ -262,13 +305,13 @@ def is_clear(lines):
 
 
 @contextmanager
-def paused(pid):
+def paused(process):
     """A process that is stopped for a while."""
-    os.kill(pid, signal.SIGSTOP)
+    process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        process.send_signal(signal.SIGCONT)
 
 
 # The faults.
@@ -276,14 +319,14 @@ def paused(pid):
 
 def pause_worker(chaos):
     """a worker pauses for up to 3 s"""
-    with paused(chaos.rng.choice(chaos.cluster.workers).pid):
+    with paused(chaos.rng.choice(chaos.cluster.workers)):
         chaos.sleep(0.1, 3.0)
 
 
 def late_worker(chaos):
     """a worker pauses until another has done its work, then it answers"""
     before = chaos.known()
-    with paused(chaos.rng.choice(chaos.cluster.workers).pid):
+    with paused(chaos.rng.choice(chaos.cluster.workers)):
         deadline = time.monotonic() + 20
         while before <= chaos.known() and chaos.runs() and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -309,7 +352,7 @@ def repeat_answers(chaos):
 
 def pause_scheduler(chaos):
     """the scheduler pauses for up to 3 s"""
-    with paused(chaos.cluster.scheduler.pid):
+    with paused(chaos.cluster.scheduler):
         chaos.sleep(0.1, 3.0)
 
 
@@ -322,13 +365,13 @@ def kill_scheduler(chaos):
 
 def pause_client(chaos):
     """the client pauses for up to 3 s"""
-    with paused(chaos.pid):
+    with paused(chaos.client):
         chaos.sleep(0.1, 3.0)
 
 
 def kill_client(chaos):
     """the client is killed"""
-    os.kill(chaos.pid, signal.SIGKILL)
+    chaos.client.kill()
 
 
 def slow_network(chaos):
@@ -367,16 +410,16 @@ def cut_after_silence(chaos):
 
 def jump(chaos):
     """a clock jumps by up to a day, forth or back, and after 2 s it is right again"""
-    pids = [chaos.pid, chaos.cluster.scheduler.pid, chaos.rng.choice(chaos.cluster.workers).pid]
+    pids = [chaos.client.pid, chaos.cluster.scheduler.pid, chaos.rng.choice(chaos.cluster.workers).pid]
     path = chaos.folder / f"clock-{chaos.rng.choice(pids)}"
     path.write_text(str(chaos.rng.choice([-1, 1]) * 86_400 ** chaos.rng.random()))
     chaos.sleep(2.0, 2.0)
     path.unlink()
 
 
-def several(chaos):
+def three(chaos):
     """three of these, one after the other"""
-    for fault in chaos.rng.choices([fault for fault in FAULTS if fault not in (several, kill_client)], k=3):
+    for fault in chaos.rng.sample([fault for fault in FAULTS if fault not in (three, kill_client)], 3):
         if chaos.runs():
             fault(chaos)
 
@@ -384,10 +427,10 @@ def several(chaos):
 # Their shares in 200.
 FAULTS = {
     pause_worker: 15,
-    late_worker: 20,
+    late_worker: 15,
     kill_worker: 15,
     kill_workers: 10,
-    repeat_answers: 20,
+    repeat_answers: 15,
     pause_scheduler: 15,
     kill_scheduler: 15,
     pause_client: 10,
@@ -398,6 +441,7 @@ FAULTS = {
     cut_workers: 10,
     cut_after_silence: 5,
     jump: 20,
+    three: 10,
 }
 
 
@@ -425,11 +469,13 @@ def main():
             for number, fault in enumerate(order, 1):
                 outcome, started = None, time.monotonic()
                 while outcome is None:
-                    outcome = chaos.trial([fault], expected, usual)
+                    outcome = chaos.trial(fault, expected, usual)
                 seen[fault][outcome] += 1
                 print(number, fault.__name__, outcome, f"{time.monotonic() - started:.1f} s", flush=True)
-            repeated = len((chaos.folder / "repeated").read_text()) if (chaos.folder / "repeated").exists() else 0
+        except KeyboardInterrupt:
+            print("stopped: the table counts what was done", flush=True)
         finally:
+            repeated = len((chaos.folder / "repeated").read_text()) if (chaos.folder / "repeated").exists() else 0
             chaos.stop()
     kinds = ("same", "said", "killed", "wrong")
     rows = [(f.__doc__, sum(c.values()), *(c[kind] or "" for kind in kinds)) for f, c in seen.items()]

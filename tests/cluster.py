@@ -30,8 +30,6 @@ class Cluster:
 
     folder: str
     port: int = 0
-    # What all its processes find in their environment.
-    variables: dict = field(default_factory=dict)
     scheduler: subprocess.Popen | None = None
     workers: list = field(default_factory=list)
 
@@ -66,7 +64,7 @@ class Cluster:
         return subprocess.Popen(
             [sys.executable, "-m", "distributed.cli.dask_" + kind, *options, *more],
             cwd=self.folder,
-            env={**ENVIRONMENT, **self.variables, **variables},
+            env={**ENVIRONMENT, **variables},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -2,11 +2,13 @@
 
 python tests/zygote.py [MODULE...]  reads {"args": [...], "folder": ..., "out": ..., "room": bytes or null} from standard
 input, one on each line, and answers each with the number of the process; "wait" answers with the exit status of such a
-process. The modules are imported, too; "constants" are set in the process: {"module:NAME": value}.
+process. The modules are imported, too; "constants" are set in the process: {"module:NAME": value}; "main" names another
+command than relfit: "module:function" of click.
 """
 
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -29,6 +31,9 @@ def command(request):
     for name, value in request.get("constants", {}).items():
         module, _, constant = name.partition(":")
         setattr(import_module(module), constant, value)
+    if "main" in request:
+        pkgutil.resolve_name(request["main"])(request["args"], standalone_mode=False)
+        os._exit(0)
     status = cli.main(request["args"])
     sys.stdout.flush()
     os._exit(status)

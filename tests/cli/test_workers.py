@@ -1,8 +1,10 @@
 """--workers, --cluster and --checkpoint."""
 
+import multiprocessing
 import socket
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
@@ -153,3 +155,17 @@ def test_a_cancelled_job_leaves_no_processes(files, tmp_path):
             return
         time.sleep(0.1)
     pytest.fail("a process is still there")
+
+
+def test_an_interrupt_leaves_no_thread(recwarn):
+    """The thread that manages the processes ends with them, though futures that wait were cancelled before."""
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt), cli_workers._processes(2) as pool:
+        futures = [pool.submit(time.sleep, 0.2 if k < 4 else 60.0) for k in range(12)]
+        futures[0].result()
+        for future in futures:
+            future.cancel()
+        raise KeyboardInterrupt
+    assert set(threading.enumerate()) == before
+    assert not multiprocessing.active_children()
+    assert [str(w.message) for w in recwarn] == []

@@ -67,18 +67,26 @@ class _Processes(ProcessPoolExecutor):
             done.set_exception(error)
         return done
 
+    def end(self) -> None:
+        manager = self._executor_manager_thread
+        # Once only: another call, as at the end of a `with` block, would forget that the waiting work is withdrawn.
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.terminate()
+        if manager is not None:
+            manager.join()
+
 
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes; an error or a signal ends them at once, without waiting for their work."""
-    with _Processes(workers, get_context("spawn"), start_worker) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in active_children():
-                process.terminate()
-            raise
+    pool = _Processes(workers, get_context("spawn"), start_worker)
+    try:
+        yield pool
+    except BaseException:
+        pool.end()
+        raise
+    pool.shutdown()
 
 
 @contextmanager
