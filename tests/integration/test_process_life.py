@@ -75,6 +75,20 @@ def test_killed_parent_takes_its_workers_and_folder_along():
     until(lambda: not left(), 10.0)
 
 
+@pytest.mark.parametrize("moment", [0.0, 0.2, 0.5, 1.0])
+def test_ctrl_c_at_a_terminal_while_workers_start(moment):
+    """It reaches the workers too, which are importing: they say nothing."""
+    rows(20_000)
+    command = [sys.executable, "small.py", "compare", *FILES, "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until(lambda: len(children(process.pid)) >= 2)
+    time.sleep(moment)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (130, "relfit: interrupted")
+    assert left() == []
+
+
 @pytest.mark.parametrize(("number", "word"), [("SIGTERM", "ended by SIGTERM"), ("SIGHUP", "ended by SIGHUP")])
 def test_a_cancelled_job_says_so_and_removes_its_copies(number, word):
     rows(20_000, lambda name, x: np.savetxt(name, x, delimiter=","), ".csv")

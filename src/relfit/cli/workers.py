@@ -6,10 +6,9 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from importlib import import_module
-from multiprocessing import active_children, get_context
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +16,7 @@ from relfit.compute.checkpoint import finished_patches
 from relfit.compute.reduce import NARROW, patch_sums
 from relfit.util.errors import BackendUnavailable, InputError, RelfitError, WorkersLost
 from relfit.util.streams import complain
-from relfit.util.workers import start_worker
+from relfit.util.workers import Processes
 
 # Pairs of short rows that take about as long as the start of a process.
 FEW_PAIRS = 2e8
@@ -45,7 +44,7 @@ def running(params: dict[str, Any]) -> Iterator[Any]:
         raise
 
 
-class _Processes(ProcessPoolExecutor):
+class _Processes(Processes):
     """A pool that starts a process for each patch until there are enough, and none for the first small patches.
 
     Those, up to FEW_PAIRS pairs in all, are computed here in less time than a process takes to start.
@@ -67,20 +66,11 @@ class _Processes(ProcessPoolExecutor):
             done.set_exception(error)
         return done
 
-    def end(self) -> None:
-        manager = self._executor_manager_thread
-        # Once only: another call, as at the end of a `with` block, would forget that the waiting work is withdrawn.
-        self.shutdown(wait=False, cancel_futures=True)
-        for process in active_children():
-            process.terminate()
-        if manager is not None:
-            manager.join()
-
 
 @contextmanager
-def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
+def _processes(workers: int) -> Iterator[Processes]:
     """A pool of processes; an error or a signal ends them at once, without waiting for their work."""
-    pool = _Processes(workers, get_context("spawn"), start_worker)
+    pool = _Processes(workers)
     try:
         yield pool
     except BaseException:

@@ -11,13 +11,12 @@ may write to one file on a local disk (WAL does not work over network file syste
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ from relfit.util.errors import InputError, RelfitError
 from relfit.util.libraries import usable_cores
 from relfit.util.progress import Progress
 from relfit.util.sqlite import Database, Format
-from relfit.util.workers import start_worker
+from relfit.util.workers import Processes, start_worker
 
 _CREATE = """
 CREATE TABLE trials (
@@ -279,8 +278,7 @@ def _pool(executor: Any, workers: int) -> Iterator[Executor]:
             check_workers(executor)
         yield executor.get_executor() if hasattr(executor, "get_executor") else executor
         return
-    # spawn: a fork would copy locks held by BLAS and CUDA threads.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
+    pool = Processes(workers, _start_worker)
     try:
         yield pool
     finally:

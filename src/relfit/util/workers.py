@@ -1,4 +1,4 @@
-"""Worker processes: what each of them does first."""
+"""Worker processes: how they are started and ended, and what each of them does first."""
 
 from __future__ import annotations
 
@@ -6,13 +6,61 @@ import os
 import signal
 import threading
 import time
-from multiprocessing import parent_process
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.util import Finalize
+from typing import Any
 
 from relfit.util.files import remove_abandoned
 
 _REMOVING = threading.Lock()
 _MOST_SECONDS = 5.0
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Processes(ProcessPoolExecutor):
+    """Worker processes, each started for a task; spawned, because a fork would copy locks of BLAS and CUDA threads."""
+
+    def __init__(self, workers: int, first: Callable[[], None] | None = None) -> None:
+        super().__init__(workers, get_context("spawn"), first or start_worker)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        with _signals_later():
+            return super().submit(fn, *args, **kwargs)
+
+    def end(self) -> None:
+        """End them at once, without waiting for their work."""
+        manager = self._executor_manager_thread
+        # Once only: another call, as at the end of a `with` block, would forget that the waiting work is withdrawn.
+        self.shutdown(wait=False, cancel_futures=True)
+        for process in active_children():
+            process.kill()
+        if manager is not None:
+            manager.join()
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals come after the block: half a start, and a process that is still importing, would show a traceback.
+
+    A process that is started in the block has them blocked until `start_worker`.
+    """
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def start_worker() -> None:
@@ -22,6 +70,8 @@ def start_worker() -> None:
     its end would stop the thread in the middle of that.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     Finalize(None, _remove_left, exitpriority=100)
 
