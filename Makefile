@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs clean docs notebooks pages package new-user
+.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs chaos soak clean docs notebooks pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,12 @@ fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, 
 
 proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/evidence/robustness.md (20 minutes)
 	cd tests && ../$(BIN)/python proofs.py --docs ../docs/evidence/robustness.md
+
+chaos: $(DEV) ## two hundred faults of a cluster on this machine, for docs/evidence/robustness.md (30 minutes)
+	cd tests && $(ONE_THREAD) ../$(BIN)/python chaos.py --docs ../docs/evidence/robustness.md
+
+soak: $(DEV) ## a day of mixed calls in one process, for docs/evidence/robustness.md (20 minutes)
+	cd tests && ../$(BIN)/python soak.py --docs ../docs/evidence/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration

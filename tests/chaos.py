@@ -1,4 +1,4 @@
-"""Faults of a Dask cluster on this machine: its processes, its network, its clocks. Writes a table in docs/robustness.md.
+"""Faults of a Dask cluster on this machine: its processes, its network, its clocks. Writes docs/robustness.md.
 
 python tests/chaos.py [--faults 200] [--seed 0] [--only NAME] [--docs docs/robustness.md]
 
@@ -118,7 +118,7 @@ class Forks(Cluster):
 class Chaos:
     """A cluster behind wires, a process from which all others are forked, and one run after another."""
 
-    def __init__(self, folder, rng):
+    def __init__(self, folder, rng, rows=ROWS):
         self.folder, self.rng, self.client = Path(folder), rng, None
         self.clients, self.workers = Wire(), Wire()
         (self.folder / "sitecustomize.py").write_text(CLOCK.format(folder=str(folder)))
@@ -130,11 +130,16 @@ class Chaos:
             "TMPDIR": str(self.folder / "tmp"),
             "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": SILENT,
         }
-        rows = np.random.default_rng(0)
+        draws = np.random.default_rng(0)
         for k, name in enumerate("rab"):
-            np.save(self.folder / f"{name}.npy", rows.normal(0.03 * k, 1.0, (ROWS, 8)))
+            np.save(self.folder / f"{name}.npy", draws.normal(0.03 * k, 1.0, (rows, 8)))
         self.zygote = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py")), "distributed.cli.dask_worker", "distributed.cli.dask_scheduler"],
+            [
+                sys.executable,
+                str(Path(__file__).with_name("zygote.py")),
+                "distributed.cli.dask_worker",
+                "distributed.cli.dask_scheduler",
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

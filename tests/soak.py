@@ -76,6 +76,11 @@ def inputs():
     np.savetxt("items.csv", items, delimiter=",", header="id,x,y", comments="", fmt=["i%d", "%g", "%g"])
 
 
+def count(folder):
+    """The number of entries."""
+    return len(list(Path(folder).iterdir()))
+
+
 class Soak:
     """One process that never ends."""
 
@@ -145,11 +150,11 @@ class Soak:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
         return {
             "memory, MB": resident() / 1e6,
-            "descriptors": len(os.listdir("/proc/self/fd")),
+            "descriptors": count("/proc/self/fd"),
             "threads of Python": threading.active_count(),
-            "threads of the system": len(os.listdir("/proc/self/task")),
-            "temporary files": len(os.listdir(tempfile.gettempdir())),
-            "files beside the outputs": sum(name.endswith(".tmp") for name in os.listdir()),
+            "threads of the system": count("/proc/self/task"),
+            "temporary files": count(tempfile.gettempdir()),
+            "files beside the outputs": len(list(Path().glob(".*.tmp"))),
             "child processes": len(children),
             "worker processes": len(multiprocessing.active_children()),
             "BLAS threads": "+".join(str(x["num_threads"]) for x in threadpool_info() if x["user_api"] == "blas"),
@@ -173,7 +178,9 @@ def main():
     first, last = hours[WARM - 1], hours[-1]
     memory = [hour["memory, MB"] for hour in hours[WARM - 1 :]]
     rows = [("calls", "", counts.total())]
-    rows += [(f"memory, MB (from {min(memory):.1f} to {max(memory):.1f})", *(f"{x:.1f}" for x in (memory[0], memory[-1])))]
+    rows += [
+        (f"memory, MB (from {min(memory):.1f} to {max(memory):.1f})", *(f"{x:.1f}" for x in (memory[0], memory[-1])))
+    ]
     rows += [(name, first[name], last[name]) for name in first if name != "memory, MB"]
     text = table(["", f"after {WARM} hours", f"after {HOURS} hours"], rows)
     text += "\n\n" + "; ".join(f"{name}: {count}" for name, count in sorted(counts.items())) + "."

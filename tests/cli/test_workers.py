@@ -1,5 +1,7 @@
 """--workers, --cluster and --checkpoint."""
 
+import asyncio
+import logging
 import multiprocessing
 import socket
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -157,15 +160,32 @@ def test_a_cancelled_job_leaves_no_processes(files, tmp_path):
     pytest.fail("a process is still there")
 
 
-def test_an_interrupt_leaves_no_thread(recwarn):
-    """The thread that manages the processes ends with them, though futures that wait were cancelled before."""
-    before = set(threading.enumerate())
-    with pytest.raises(KeyboardInterrupt), cli_workers._processes(2) as pool:
+def _interrupted_with_work_waiting():
+    with cli_workers._processes(2) as pool:
         futures = [pool.submit(time.sleep, 0.2 if k < 4 else 60.0) for k in range(12)]
         futures[0].result()
         for future in futures:
             future.cancel()
         raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_no_thread(recwarn):
+    """The thread that manages the processes ends with them, though futures that wait were cancelled before."""
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        _interrupted_with_work_waiting()
     assert set(threading.enumerate()) == before
     assert not multiprocessing.active_children()
     assert [str(w.message) for w in recwarn] == []
+
+
+def test_dask_logs_nothing_on_the_command_line(monkeypatch):
+    """Connections that it loses and finds again: what becomes of the run is said by relfit."""
+    distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
+    monkeypatch.setattr(distributed, "Client", lambda *_, **__: nullcontext("client"))
+    monkeypatch.setattr(cli_workers, "_check_scheduler", lambda *_: asyncio.sleep(0))
+    log = logging.getLogger("distributed.client")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with cli_workers.cluster_client(f"tcp://127.0.0.1:{server.getsockname()[1]}"):
+            assert not log.isEnabledFor(logging.ERROR)
+        assert log.isEnabledFor(logging.ERROR)
