@@ -32,7 +32,7 @@ class Processes(ProcessPoolExecutor):
 
     def end(self) -> None:
         """End them at once, without waiting for their work."""
-        manager = self._executor_manager_thread
+        manager: threading.Thread | None = getattr(self, "_executor_manager_thread", None)
         # Once only: another call, as at the end of a `with` block, would forget that the waiting work is withdrawn.
         self.shutdown(wait=False, cancel_futures=True)
         for process in active_children():
