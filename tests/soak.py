@@ -173,9 +173,11 @@ def main():
         os.chdir(folder)
         Path("tmp").mkdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(Path("tmp").absolute())
-        hours, counts = day(options)
+        start, hours, counts = day(options)
         os.chdir("/")
     first, last = hours[WARM - 1], hours[-1]
+    # These are settled once the first worker process, and the first library, has been started.
+    start.update({name: first[name] for name in ("descriptors", "threads of the system", "child processes")})
     memory = [hour["memory, MB"] for hour in hours[WARM - 1 :]]
     rows = [("calls", "", counts.total())]
     rows += [
@@ -183,12 +185,13 @@ def main():
     ]
     rows += [(name, first[name], last[name]) for name in first if name != "memory, MB"]
     text = table(["", f"after {WARM} hours", f"after {HOURS} hours"], rows)
-    text += "\n\n" + "; ".join(f"{name}: {count}" for name, count in sorted(counts.items())) + "."
+    text += f"\n\n{HOURS} hours in {options.minutes:g} minutes."
+    text += " " + "; ".join(f"{name}: {count}" for name, count in sorted(counts.items())) + "."
     print(text)
     if page is not None:
         write_text_atomic(page, written(page.read_text(encoding="utf-8"), {"soak": text}))
     assert max(memory) - memory[0] < MOST_GROWTH / 1e6, memory
-    assert all(first[name] == last[name] for name in first if name != "memory, MB"), (first, last)
+    assert all(start[name] == last[name] for name in first if name != "memory, MB"), (start, last)
 
 
 def day(options):
@@ -197,6 +200,7 @@ def day(options):
     reduce.PATCH_ROWS, workers.FEW_PAIRS = reduce.BLOCK_ROWS, 0.0
     inputs()
     soak = Soak(random.Random(options.seed))
+    start = soak.held()
     soak.command("compare")
     Path("result.json").write_bytes(Path("compare.json").read_bytes())
     for name in COMMANDS:
@@ -207,7 +211,7 @@ def day(options):
             soak.one()
         hours.append(soak.held())
         print(hour, soak.counts.total(), hours[-1], flush=True)
-    return hours, soak.counts
+    return start, hours, soak.counts
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from multiprocessing import get_context, parent_process
 
 import numpy as np
 import pytest
+import threadpoolctl
 from oracle import dense
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -414,6 +415,8 @@ def _blas_threads():
 @pytest.fixture
 def two_blas_threads():
     with threadpool_limits(2, "blas"):
+        # As in a process where nobody has set a limit: no thread owns it.
+        getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", lambda: None)()
         before = _blas_threads()
         assert set(before) == {2}
         yield before
@@ -427,6 +430,15 @@ def test_overlapping_calls_give_blas_its_threads_back(two_blas_threads):
             assert set(_blas_threads()) == {1}
         assert set(_blas_threads()) == {1}
     assert _blas_threads() == two_blas_threads
+
+
+def test_the_last_caller_in_another_thread_gives_blas_its_threads_back(two_blas_threads):
+    with ThreadPoolExecutor(1) as other:
+        other.submit(one_blas_thread.__enter__).result()
+        with one_blas_thread:
+            other.submit(one_blas_thread.__exit__).result()
+            assert set(_blas_threads()) == {1}
+        assert _blas_threads() == two_blas_threads
 
 
 def test_eight_threads_at_once_give_blas_its_threads_back(two_blas_threads, rng):

@@ -27,14 +27,14 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+import threadpoolctl
 
 from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products
 from relfit.compute.checkpoint import Checkpoint
@@ -426,9 +426,28 @@ def _block_executor(runtime: Runtime, pairs: int) -> Iterator[Executor | None]:
         yield executor
 
 
-_blas = cache(ThreadpoolController)
+_blas = cache(threadpoolctl.ThreadpoolController)
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    limit = _blas().limit(limits=1, user_api="blas")
+    _let_go()
+    try:
+        yield
+    finally:
+        limit.restore_original_limits()
+        _let_go()
+
+
+def _let_go() -> None:
+    """Since threadpoolctl 3.8 only the thread that set a limit may lift it, but the last caller may be another one."""
+    owner = getattr(threadpoolctl, "OpenBLASController", None)
+    getattr(owner, "clear_controlling_thread", lambda: None)()
+
+
 # Blocks use every core already, and BLAS's own threads keep spinning after each call.
-one_blas_thread = Shared(lambda: cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas")))
+one_blas_thread = Shared(_one_blas_thread)
 
 
 def _group_results(
