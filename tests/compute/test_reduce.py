@@ -441,6 +441,29 @@ def test_the_last_caller_in_another_thread_gives_blas_its_threads_back(two_blas_
         assert _blas_threads() == two_blas_threads
 
 
+def test_an_interrupt_while_blas_gets_its_threads_back(monkeypatch):
+    """It may come when one of two libraries has them back."""
+
+    class Limit:
+        restored = 0
+
+        def restore_original_limits(self):
+            self.restored += 1
+            if self.restored == 1:
+                raise KeyboardInterrupt
+
+    class Controller:
+        made = Limit()
+
+        def limit(self, **_):
+            return self.made
+
+    monkeypatch.setattr(reduce, "_blas", Controller)
+    with pytest.raises(KeyboardInterrupt), one_blas_thread:
+        pass
+    assert Controller.made.restored == 2
+
+
 def test_eight_threads_at_once_give_blas_its_threads_back(two_blas_threads, rng):
     samples = rng.normal(size=(300, 2)), {name: rng.normal(size=(300, 2)) for name in "ab"}
     with ThreadPoolExecutor(8) as threads:

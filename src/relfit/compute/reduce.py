@@ -436,8 +436,13 @@ def _one_blas_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        limit.restore_original_limits()
-        _let_go()
+        try:
+            limit.restore_original_limits()
+        except KeyboardInterrupt:  # Between two libraries.
+            limit.restore_original_limits()
+            raise
+        finally:
+            _let_go()
 
 
 def _let_go() -> None:
