@@ -9,8 +9,10 @@ import numpy as np
 from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
+from relfit.estimators.designs import Landmarks
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
+from relfit.estimators.landmarks import landmark_estimates
 from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
@@ -32,6 +34,8 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     with one_blas_thread:
         if settings.locations is not None:
             estimates = at_locations(data, settings, settings.locations)
+        elif isinstance(estimator, Landmarks):
+            estimates = landmark_estimates(data, settings)
         elif groups is not None:
             estimates = kind.grouped(data, settings, groups)
         else:

@@ -182,7 +182,32 @@ class Incomplete(PairDesign):
         return replace(incomplete(source, lags, runtime), notes=(note,))
 
 
-ESTIMATORS: dict[str, type[Estimator]] = {each.name: each for each in (Complete, Linear, Block, Incomplete)}
+@dataclass(frozen=True)
+class Landmarks(Estimator):
+    """Near-linear in the rows, with the target of the complete estimate and nearly its variance.
+
+    Args:
+        count: the number of landmarks; None chooses it on some rows.
+        residual_pairs: the pairs of rows, of each sample with each, that measure what the landmarks miss, rounded up to
+            whole rows that are compared with all others; None chooses them so that they add less than 5% to the
+            variance.
+    """
+
+    count: int | None = None
+    residual_pairs: int | None = None
+
+    name: ClassVar[str] = "landmarks"
+    numbers_kept: ClassVar[int] = 6
+
+    def __post_init__(self) -> None:
+        for name, value in (("count", self.count), ("residual_pairs", self.residual_pairs)):
+            if value is not None:
+                check_whole(name, value, 1)
+
+
+ESTIMATORS: dict[str, type[Estimator]] = {
+    each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)
+}
 
 
 def lags_of(rows: int, pairs: int | None) -> int:
