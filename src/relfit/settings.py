@@ -35,10 +35,10 @@ from relfit.estimators.base import (
     pair_count,
 )
 from relfit.estimators.cost import automatic_estimator, within_budget
-from relfit.estimators.designs import ESTIMATORS, Complete
+from relfit.estimators.designs import ESTIMATORS, Complete, Landmarks
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
-from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.estimators.locations import AT_LOCATIONS, AtLocations, Nystroem
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection, Select, table_of
@@ -326,17 +326,19 @@ def _check_test_and_kernel(settings: Settings) -> None:
 
 def _check_locations(settings: Settings) -> None:
     name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
-    if isinstance(estimator, PairDesign):
+    if isinstance(estimator, PairDesign | Landmarks):
         raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
     if isinstance(estimator, Complete) and estimator.variance != "auto":
         raise InputError(f"variance={estimator.variance!r}: {name} has its own covariance; leave it out")
-    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
-        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
-        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
     if settings.groups is not None:
         raise InputError(f"groups: cannot be combined with {name}; use mmd or ksd, or give one row for each group")
     if settings.table is not None:
         raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
+    if isinstance(settings.discrepancy, Nystroem):
+        return
+    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
+        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
+        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
     if compute.checkpoint is not None:
         raise InputError(f"checkpoint: holds parts of the complete estimate; {name} is quick and needs none")
 
@@ -548,7 +550,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     notes = (*preset_notes, *score_notes, *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
-    elif at is None:
+    elif at is None or isinstance(at, Nystroem):
         estimate, backend_notes = _with_backend(estimate, data, kind, compute)
         notes = (*notes, *backend_notes)
     if budget is not None:

@@ -8,7 +8,7 @@ from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
-from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete
+from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete, Landmarks
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
@@ -92,7 +92,7 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
     else:
         row_bytes = 8 * (_MMD_NUMBERS if settings.kernel.tilt is None else _TILTED_NUMBERS) * (2 + d)
     # The least that a pair design, or a discrepancy at locations, can work with.
-    if isinstance(estimator, PairDesign):
+    if isinstance(estimator, PairDesign | Landmarks):
         design_bytes = estimator.fewest_bytes(max([n, *lengths]), models, kind.width(data, settings.dependence))
     else:
         design_bytes = 64 * max(CHUNK_NUMBERS, 64 * d)

@@ -233,7 +233,7 @@ class SteinSums:
     def key(self) -> str:
         between = "" if self.columns is None else f" {self.columns}"
         if self.weights is not None:
-            between += f" {hashlib.sha256(np.ascontiguousarray(self.weights)).hexdigest()}"
+            between += f" {hashlib.sha256(self.weights.tobytes()).hexdigest()}"
         return f"Stein sums {described(self.kernel, self.centre)}{between}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
@@ -504,7 +504,7 @@ class Target(base.Kind):
     def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
         if dependence == "paired":
             raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
-        if dependence == "chain" and isinstance(estimator, PairDesign):
+        if dependence == "chain" and (isinstance(estimator, PairDesign) or estimator.name == "landmarks"):
             raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
         if dependence == "chain" and estimator.corrected:
             raise InputError(
@@ -632,6 +632,7 @@ def _chains(data: Data, settings: EstimateSettings) -> Estimates:
 
 
 def target_scores(name: str, x: Array, data: Data, settings: EstimateSettings) -> Any:
+    """The target's scores at the rows of a sample."""
     assert data.target is not None  # noqa: S101  (the kind of data was checked)
     return all_scores(f"target at model {name!r}", data.target, x, settings)
 

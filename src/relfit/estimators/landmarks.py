@@ -1,7 +1,7 @@
 """MMD² and KSD² by landmarks: near-linear in the rows, and unbiased for what the complete estimate is unbiased for.
 
-D is a mean over rows: of the witness ``f_i(x) = mean_c k(x,x_c) − mean_a k(x,r_a)`` over the rows of model i, and of its
-negative over those of the reference. With landmarks z_1..z_J, k_x = (k(x,z_j))_j and K = k(z,z'), the kernel
+D is a mean over rows: of the witness ``f_i(x) = mean_c k(x,x_c) − mean_a k(x,r_a)`` over the rows of model i, and of
+its negative over those of the reference. With landmarks z_1..z_J, k_x = (k(x,z_j))_j and K = k(z,z'), the kernel
 ``k_xᵀ K⁺ k_y`` is close to k(x,y), and its witness is ``k_x · w_i``, ``w_i = K⁺(k̄_i − k̄_r)`` with k̄ the means of k_x.
 Two passes over the rows, each O((n + Σm) J), give the means and then k_x · w_i of every row; neither holds more than a
 tile of kernel values. K is factorised once for all models, without a ridge.
@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import eigh
@@ -31,11 +31,11 @@ from relfit.compute.reduce import Patch, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
-from relfit.estimators.base import Estimates, EstimateSettings, samples_of
-from relfit.estimators.designs import Landmarks
+from relfit.estimators.base import Estimates, EstimateSettings, Locations, pair_count, samples_of
+from relfit.estimators.designs import Landmarks, most_landmarks
 from relfit.estimators.groups import row_orders
 from relfit.estimators.kernel import centre_for, centre_of, shifted
-from relfit.estimators.locations import kernel_values, pooled_rows
+from relfit.estimators.locations import kernel_values, pooled_rows, without_used_rows
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows, host
@@ -45,7 +45,7 @@ from relfit.util.random import stream
 SMALLEST, SMALLEST_SINGLE = 1e-10, 1e-5
 # Rows of each sample whose pairs measure the second-order part, and rows on which the numbers of landmarks are tried.
 PILOT_ROWS, TRIAL_ROWS = 1000, 400
-FEWEST_LANDMARKS, MOST_LANDMARKS, FEWEST_DRAWN, MOST_DRAWN = 50, 3000, 100, 3000
+FEWEST_LANDMARKS, FEWEST_DRAWN, MOST_DRAWN = 50, 100, 3000
 # The time to factorise a J × J matrix, in units of J³ kernel values.
 FACTORISATION = 0.2
 # The guard's part of the variance: what is promised, and what is aimed at.
@@ -64,8 +64,8 @@ class _Side:
 class PointSums:
     """Sums of kernel values between rows and a few points.
 
-    Without `weights`, a sum over the rows y for every point x. With weights (J, c) for the rows of a source x, sums over
-    the points y for every row, c of them.
+    Without `weights`, a sum over the rows y for every point x. With weights (J, c) for the rows of a source x, c sums
+    over the points y for every row.
     """
 
     kernel: Kernel
@@ -167,13 +167,15 @@ def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> 
         missing[both] += each.missing()
     plain = estimates.psi.covariance()
     whole = positive_part(plain + missing, mixed(plain + noise, plain)) + noise
-    variances = np.diag(whole) - estimates.second_order_variances
+    # V holds the second-order part twice, and is noisy where it holds nothing else.
+    second = estimates.second_order_variances
+    variances = np.maximum(np.diag(whole) - second, second)
     share = float(np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max())
     rows = sorted({len(each.errors) for each in strata})
     drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
     note = (
-        f"landmarks estimator: {landmarks:,} landmarks, and {drawn} rows of each sample that are compared with all rows, "
-        f"which adds {_percent(share)} to the variance"
+        f"landmarks estimator: {landmarks:,} landmarks, and {drawn} rows of each sample that are compared with all "
+        f"rows, which adds {_percent(share)} to the variance"
     )
     if share > SHARE:
         note += f"; more than {SHARE:.0%} is a loss of power, so give more landmarks (count) or residual_pairs"
@@ -191,33 +193,41 @@ def chosen_sizes(
     missed: Callable[[int], Array],
     variances: Array,
     cost: Callable[[int, int], float],
+    longest: float,
 ) -> tuple[int, int]:
-    """The numbers J of landmarks and R of drawn rows, given or at the least cost.
+    """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
 
     `missed` (l,) is the variance of the guard with R = 1, times the `rows` of the smallest sample, and `variances` (l,)
-    are those of the estimates. J is at most `most`.
+    are those of the estimates. J is at most `most`, and less where the landmarks alone would cost as much as `longest`.
     """
+    limit = min(rows, MOST_DRAWN)
 
-    def drawn(j: int) -> int:
-        if estimator.residual_pairs is not None:
-            return min(max(2, math.ceil(estimator.residual_pairs / rows)), rows)
-        parts = np.divide(missed(j), variances, out=np.zeros(len(variances)), where=variances > 0.0)
-        return min(max(FEWEST_DRAWN, math.ceil(float(parts.max()) / (AIM * rows))), rows, MOST_DRAWN)
+    def needed(count: int) -> float:
+        parts = np.divide(missed(count), variances, out=np.zeros(len(variances)), where=variances > 0.0)
+        return max(float(FEWEST_DRAWN), float(parts.max()) / (AIM * rows))
 
     if estimator.count is not None:
-        j = min(estimator.count, most)
-        return j, drawn(j)
-    best, j = (math.inf, 0, 0), float(FEWEST_LANDMARKS)
-    while j <= MOST_LANDMARKS and cost(int(j), 0) < best[0]:
-        count = min(int(j), most)
-        r = drawn(count)
-        # Too few landmarks for any number of rows: more of them, whatever they cost.
-        price = cost(count, r) if r < MOST_DRAWN else 1e3 * cost(count, r)
-        best = min(best, (price, count, r))
-        if count == most:
+        counts = [min(estimator.count, most)]
+    else:
+        steps = math.log(max(most / FEWEST_LANDMARKS, 1.0), 1.5)
+        counts = [min(round(FEWEST_LANDMARKS * 1.5**k), most) for k in range(math.ceil(steps) + 1)]
+    if estimator.residual_pairs is not None and len(counts) == 1:
+        return counts[0], min(max(2, math.ceil(estimator.residual_pairs / rows)), rows)
+    # Candidates: whether the guard's part is too large, its price (or the part, if it is), J and R.
+    best = (True, math.inf, counts[0], limit)
+    for count in counts:
+        if cost(count, 0) >= (longest if best[0] else best[1]) and best[1] < math.inf:
             break
-        j *= 1.5
-    return best[1:]
+        drawn = needed(count)
+        if drawn <= limit or limit == rows:
+            r = min(math.ceil(drawn), rows)
+            best = min(best, (False, cost(count, r), count, r))
+        else:
+            best = min(best, (True, drawn, count, limit))
+    _, _, count, drawn_rows = best
+    if estimator.residual_pairs is not None:
+        drawn_rows = min(max(2, math.ceil(estimator.residual_pairs / rows)), rows)
+    return count, drawn_rows
 
 
 def _variances(pilot: Estimates, second: Array, fraction: float) -> Array:
@@ -246,8 +256,6 @@ def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
     shared = settings.dependence == "shared"
     estimates = ksd.side_by_side(each, shared=shared)
     return ksd.Target().with_second_order(data, settings, estimates) if shared else estimates
-
-
 
 
 class _Samples:
@@ -309,11 +317,13 @@ class _Samples:
         return Estimates(values, psi)
 
     def diagonal(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> Array:
-        """(l,) what pairs of a row with itself, or with its partner, add to D; from at most so many rows of a sample."""
+        """(l,) what pairs of a row with itself, or with its partner, add to D; from at most `most` rows of a sample."""
 
         def mean(x: Any, y: Any) -> float:
             step = 1 if most is None else -(-len(x) // most)
-            chunks = (slice(part.start * step, part.stop * step, step) for part in parts((-(-len(x) // step), x.shape[1])))
+            chunks = (
+                slice(part.start * step, part.stop * step, step) for part in parts((-(-len(x) // step), x.shape[1]))
+            )
             found = [pairs(*(shifted(host(each[part]), self.centre) for each in (x, y))) for part in chunks]
             return math.fsum(float(values.sum()) for values in found) / sum(map(len, found))
 
@@ -324,9 +334,9 @@ class _Samples:
         return np.asarray(total)
 
 
-def nystroem_estimates(data: Data, settings: EstimateSettings, points: Array) -> Estimates:
-    """MMD² of the Nyström kernel of these landmarks (J, d): that of k only as far as they span it."""
-    samples = _Samples(data, settings)
+def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
+    """MMD² of the Nyström kernel of these landmarks, without a guard: that of k only as far as they span it."""
+    samples, points = _Samples(without_used_rows(data, locations)[0], settings), locations.points
     inverse = samples.inverse(points)
 
     def pairs(x: Array, y: Array) -> Array:
@@ -342,11 +352,11 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, points: Array) ->
     # For samples that belong together only the variances are known, not the second-order covariances.
     if second is not None and settings.dependence != "independent":
         second = np.diag(second)
-    return replace(estimates, second_order=second)
+    return replace(estimates, second_order=second, notes=(locations.note,))
 
 
 def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
-    samples = _Samples(data, settings)
+    samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
     sizes, models = samples.sizes, len(samples.rows) - 1
     pilot, fraction = samples.pilot()
     orders = row_orders(data, settings.dependence, settings.seed, "landmarks")
@@ -366,8 +376,9 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
 
     second = pilot.second_order_variances
     variances = _variances(pilot, second, fraction)
-    most = len(landmarks(sum(sizes)))if sum(sizes) < MOST_LANDMARKS else MOST_LANDMARKS
-    count, drawn = chosen_sizes(settings.estimator, min(sizes), most, missed, variances, cost)
+    most = len(landmarks(most_landmarks(estimator)))
+    longest = float(pair_count(sizes[0], sizes[1:]))
+    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, variances, cost, longest)
     points = landmarks(count)
     inverse = samples.inverse(points)
     rows = _drawn_rows(drawn, sizes, settings)
@@ -397,7 +408,13 @@ def _strata(sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array]
     first = Stratum(sizes[0], found[0], errors[0], everyone)
     if dependence == "shared":
         return [first, Stratum(sizes[1], np.hstack(found[1:]), np.hstack(errors[1:]), everyone)]
-    return [first, *(Stratum(*each, everyone[i : i + 1]) for i, each in enumerate(zip(sizes[1:], found[1:], errors[1:], strict=True)))]
+    return [
+        first,
+        *(
+            Stratum(*each, everyone[i : i + 1])
+            for i, each in enumerate(zip(sizes[1:], found[1:], errors[1:], strict=True))
+        ),
+    ]
 
 
 def _drawn_rows(count: int, sizes: Sequence[int], settings: EstimateSettings) -> list[Rows]:
@@ -418,12 +435,15 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
     n, centre, models, runtime = len(x), centre_of(x), len(scores), settings.runtime
     kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    estimator = cast(Landmarks, settings.estimator)
 
     def at(rows: Rows) -> list[Array]:
         return [shifted(host(x[rows]), centre), *(host(s[rows]) for s in scores)]
 
-    def inverses(points: Sequence[Array]) -> list[Inverse]:
-        return [Inverse.of(matrix, smallest) for matrix in ksd.stein_matrices(kernel, points, points)]
+    def inverses(points: Sequence[Array]) -> Iterator[Inverse]:
+        for score in points[1:]:  # one matrix at a time
+            own = (points[0], score)
+            yield Inverse.of(ksd.stein_matrices(kernel, own, own)[0], smallest)
 
     trial = at(order[::-1][:TRIAL_ROWS])
     values = ksd.stein_matrices(kernel, trial, trial)
@@ -441,7 +461,7 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
     pilot, fraction = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed), len(some) / n
     variances = _variances(pilot, pilot.second_order_variances * fraction**2, fraction)
-    count, drawn = chosen_sizes(settings.estimator, n, min(n, MOST_LANDMARKS), missed, variances, cost)
+    count, drawn = chosen_sizes(estimator, n, min(n, most_landmarks(estimator)), missed, variances, cost, n**2 / 2.0)
     guard = stream(settings.seed, "landmarks: guard", "reference").permutation(n)[:drawn]
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 

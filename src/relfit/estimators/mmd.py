@@ -76,7 +76,8 @@ def complete(
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
     aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
-    n, *lengths = sizes = [len(x) for x in (reference, *samples)] if sizes is None else sizes
+    sizes = [len(x) for x in (reference, *samples)] if sizes is None else sizes
+    n = sizes[0]
     # Of every sample, its part of the mean of ‖e‖².
     spreads = [float(k.mean()) - float(x.mean()) for k, x in zip(diagonals, within, strict=True)]
     ours, *theirs = (spread / size for spread, size in zip(spreads, sizes, strict=True))
