@@ -135,12 +135,14 @@ class Stratum:
         size: the number of all rows.
         found, errors: (R, c) contributions of the drawn rows by the landmarks, and what they miss of them.
         places: the c models that they belong to.
+        jackknife: the factor of the ψ rows.
     """
 
     size: int
     found: Array
     errors: Array
     places: Rows
+    jackknife: float = 1.0
 
     def noise(self) -> Array:
         """(c, c) the covariance of the mean error of rows that are drawn without replacement."""
@@ -149,7 +151,7 @@ class Stratum:
 
     def missing(self) -> Array:
         """(c, c) by how much the variance of the mean of all rows' contributions exceeds that by the landmarks."""
-        return (_covariance(self.found + self.errors) - _covariance(self.found)) * (4.0 / self.size)
+        return (_covariance(self.found + self.errors) - _covariance(self.found)) * (4.0 / self.size * self.jackknife**2)
 
 
 def _covariance(rows: Array) -> Array:
@@ -211,8 +213,9 @@ def chosen_sizes(
     else:
         steps = math.log(max(most / FEWEST_LANDMARKS, 1.0), 1.5)
         counts = [min(round(FEWEST_LANDMARKS * 1.5**k), most) for k in range(math.ceil(steps) + 1)]
-    if estimator.residual_pairs is not None and len(counts) == 1:
-        return counts[0], min(max(2, math.ceil(estimator.residual_pairs / rows)), rows)
+    given = None if estimator.residual_pairs is None else max(2, math.ceil(estimator.residual_pairs / rows))
+    if given is not None and len(counts) == 1:
+        return counts[0], given
     # Candidates: whether the guard's part is too large, its price (or the part, if it is), J and R.
     best = (True, math.inf, counts[0], limit)
     for count in counts:
@@ -224,10 +227,7 @@ def chosen_sizes(
             best = min(best, (False, cost(count, r), count, r))
         else:
             best = min(best, (True, drawn, count, limit))
-    _, _, count, drawn_rows = best
-    if estimator.residual_pairs is not None:
-        drawn_rows = min(max(2, math.ceil(estimator.residual_pairs / rows)), rows)
-    return count, drawn_rows
+    return best[2], best[3] if given is None else given
 
 
 def _variances(pilot: Estimates, second: Array, fraction: float) -> Array:
@@ -307,31 +307,30 @@ class _Samples:
         matrices = [(k, len(self.rows)) for k in range(len(self.rows))]
         return [host(each.rows) for each in matrix_sums(reduction, (*self.rows, points), matrices, self.runtime)]
 
-    def estimates(self, contributions: Sequence[Array], diagonal: Array) -> Estimates:
-        """D and ψ, from every row's contributions and what pairs of a row with itself add to D (l,)."""
+    def own_pairs(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> list[Array]:
+        """What pairs of a row with itself, or with its partner, add to contributions; of at most `most` rows each."""
+
+        def own(x: Any, y: Any) -> Array:
+            step = 1 if most is None else -(-len(x) // most)
+            cut = parts((-(-len(x) // step), x.shape[1]))
+            chunks = (slice(part.start * step, min(part.stop * step, len(x)), step) for part in cut)
+            found = [pairs(*(shifted(host(each[part]), self.centre) for each in (x, y))) for part in chunks]
+            return np.concatenate(found)[:, None] / (len(x) - 1)
+
+        ours, *theirs = (own(x, x) for x in self.rows)
+        if not self.paired:
+            return [ours, *theirs]
+        partners = [own(x, self.rows[0]) for x in self.rows[1:]]
+        return [ours - np.hstack(partners), *(x - y for x, y in zip(theirs, partners, strict=True))]
+
+    def estimates(self, contributions: Sequence[Array]) -> Estimates:
+        """D and ψ from every row's contributions."""
         g, *f = contributions
-        values = g.mean(axis=0) + np.array([float(x.mean()) for x in f]) - diagonal
+        values = g.mean(axis=0) + np.array([float(x.mean()) for x in f])
         if self.paired:
             return Estimates(values, Psi(centred(g + np.hstack(f))))
         psi = Psi(centred(g), tuple(centred(x[:, 0]) for x in f), shared=self.dependence == "shared")
         return Estimates(values, psi)
-
-    def diagonal(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> Array:
-        """(l,) what pairs of a row with itself, or with its partner, add to D; from at most `most` rows of a sample."""
-
-        def mean(x: Any, y: Any) -> float:
-            step = 1 if most is None else -(-len(x) // most)
-            chunks = (
-                slice(part.start * step, part.stop * step, step) for part in parts((-(-len(x) // step), x.shape[1]))
-            )
-            found = [pairs(*(shifted(host(each[part]), self.centre) for each in (x, y))) for part in chunks]
-            return math.fsum(float(values.sum()) for values in found) / sum(map(len, found))
-
-        ours, *theirs = (mean(x, x) / (len(x) - 1) for x in self.rows)
-        total = ours + np.array(theirs)
-        if self.paired:
-            total -= [2.0 * mean(x, self.rows[0]) / (len(x) - 1) for x in self.rows[1:]]
-        return np.asarray(total)
 
 
 def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
@@ -345,9 +344,8 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
         return np.asarray(np.einsum("ij,ij->i", a, b))
 
     means = samples.means([points] * len(samples.rows))
-    estimates = samples.estimates(
-        samples.contributions(points, inverse, means), samples.diagonal(pairs, most=DIAGONAL_ROWS)
-    )
+    contributions, own = samples.contributions(points, inverse, means), samples.own_pairs(pairs, DIAGONAL_ROWS)
+    estimates = samples.estimates([x - y.mean(axis=0) for x, y in zip(contributions, own, strict=True)])
     second = samples.pilot()[0].second_order
     # For samples that belong together only the variances are known, not the second-order covariances.
     if second is not None and settings.dependence != "independent":
@@ -388,12 +386,16 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     where += [np.concatenate([points, at_reference, x]) for x in at_models]
     means = samples.means(where)
     contributions = samples.contributions(points, inverse, [mean[: len(points)] for mean in means])
-    estimates = samples.estimates(contributions, samples.diagonal(samples.kernel.pairs))
+    itself = samples.own_pairs(samples.kernel.pairs)
+    for x, y in zip(contributions, itself, strict=True):
+        x -= y
+    estimates = samples.estimates(contributions)
     ends = np.cumsum([len(points), len(at_reference), *map(len, at_models)])
     own = slice(ends[0], ends[1])
     exact = [samples.of_reference(means[0][own], [mean[own] for mean in means[1:]])]
     exact += [samples.of_model(i, means[0][ends[i] : ends[i + 1]], means[i][ends[1] :]) for i in range(1, models + 1)]
     found = [x[each] for x, each in zip(contributions, rows, strict=True)]
+    exact = [x - y[each] for x, y, each in zip(exact, itself, rows, strict=True)]
     strata = _strata(sizes, found, exact, settings.dependence)
     kept = replace(pilot, values=estimates.values, psi=estimates.psi)
     return mmd.Samples().with_second_order(data, settings, guarded(kept, strata, count))
@@ -476,13 +478,12 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     directions = zip(inverses(at(landmarks)), means[:count].T, strict=True)
     g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1))
     # Pairs of a row with itself.
-    diagonal = np.zeros(models)
+    diagonal = np.empty((n, models))
     for part in parts(x.shape):
         same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
-        diagonal += ksd.pair_values(kernel, same, same).sum(axis=0)
-    psi = Psi(centred(g) * ((n - 1) / (n - 2)))
-    found = g[guard]
-    stratum = Stratum(n, found, means[count:] - found, np.arange(models))
-    near = Estimates(g.mean(axis=0) - diagonal / (n * (n - 1)), psi)
-    full = ksd.with_second_order(x, scores, kernel, centre, settings.seed, near.values, psi, diagonal)
-    return guarded(full, [stratum], count)
+        diagonal[part] = ksd.pair_values(kernel, same, same)
+    g -= diagonal / (n - 1)
+    found, exact, jackknife = g[guard], means[count:] - diagonal[guard] / (n - 1), (n - 1) / (n - 2)
+    stratum = Stratum(n, found, exact - found, np.arange(models), jackknife)
+    arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
+    return guarded(ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count)
