@@ -57,7 +57,7 @@ def off_diagonal_mean(a, b):
 @pytest.mark.parametrize("dependence", SIZES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_nystroem_is_the_mmd_of_the_whitened_features(name, dependence, rng):
-    """D to 1e-8 standard errors; ψ = 2 τ_a·(n/(n−1) mean τ − mean of the other sample), centred."""
+    """D to 1e-8 standard errors; ψ = 2 τ_a·(Σ_{b≠a} τ_b/(n−1) − mean of the other sample), centred."""
     kernel, (reference, models) = KERNELS[name], sampled(rng, SIZES[dependence])
     points = rng.normal(size=(9, 3))
     found = relfit.estimate(
@@ -77,8 +77,9 @@ def test_nystroem_is_the_mmd_of_the_whitened_features(name, dependence, rng):
     for i, x in enumerate(theirs):
         g = ours @ (n / (n - 1) * ours.mean(axis=0) - factor * x.mean(axis=0))
         f = x @ (len(x) / (len(x) - 1) * x.mean(axis=0) - factor * ours.mean(axis=0))
+        g, f = (a - np.square(t).sum(axis=1) / (len(t) - 1) for a, t in ((g, ours), (f, x)))
         if dependence == "paired":
-            g = g + f
+            g = g + f + 2.0 * (x * ours).sum(axis=1) / (n - 1)
         else:
             np.testing.assert_allclose(found.psi.models[i], 2 * (f - f.mean()), atol=1e-9 * np.abs(f).max())
         np.testing.assert_allclose(found.psi.reference[:, i], 2 * (g - g.mean()), atol=1e-9 * np.abs(g).max())

@@ -464,9 +464,6 @@ class Densities(base.Kind):
     def right_hand_sides(self, data: Data) -> int:
         return (1 + int(data.reference.shape[1])) * (1 + len(data.models))
 
-    def bands(self, data: Data) -> int:
-        return len(data.reference) * (1 + len(data.models))
-
 
 def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) -> Any:
     """The scores at all rows: in memory, or in a file if the rows are in files."""
@@ -587,9 +584,6 @@ class Target(base.Kind):
 
     def right_hand_sides(self, data: Data) -> int:
         return 2 * (1 + int(data.reference.shape[1]))
-
-    def bands(self, data: Data) -> int:
-        return 2 * sum(len(x) for x in data.samples.values())
 
 
 def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:

@@ -345,7 +345,9 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
 
     means = samples.means([points] * len(samples.rows))
     contributions, own = samples.contributions(points, inverse, means), samples.own_pairs(pairs, DIAGONAL_ROWS)
-    estimates = samples.estimates([x - y.mean(axis=0) for x, y in zip(contributions, own, strict=True)])
+    # Of each row where there are few, otherwise their mean: the difference is 1/n of a contribution.
+    pairs_of = [y if len(y) == len(x) else y.mean(axis=0) for x, y in zip(contributions, own, strict=True)]
+    estimates = samples.estimates([x - y for x, y in zip(contributions, pairs_of, strict=True)])
     second = samples.pilot()[0].second_order
     # For samples that belong together only the variances are known, not the second-order covariances.
     if second is not None and settings.dependence != "independent":

@@ -423,9 +423,6 @@ class Samples(Kind):
     def right_hand_sides(self, data: Data) -> int:
         return 0
 
-    def bands(self, data: Data) -> int:
-        return len(data.reference) * (1 + 3 * len(data.samples))
-
 
 def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
     """``h_i = k(x,x') + k(r,r') − k(x,r') − k(x',r)`` in a window of the reference's rows, then each model's."""
