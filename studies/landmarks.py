@@ -1,6 +1,6 @@
 """Landmarks beside the complete estimate: bias, variance, level, power, time and memory; docs/calibration/landmarks.md.
 
-python -m studies.landmarks [--trials 10000] [--workers 2]
+python -m studies.landmarks [--trials 5000] [--workers 2]
 """
 
 import json
@@ -216,10 +216,10 @@ def write(docs, results):
 
 STUDY = Study(
     {
-        "bias": Part("landmarks-bias", biases, bias_trial, 10_000),
-        "variance": Part("landmarks-variance", variances, variance_trial, 400),
-        "level": Part("landmarks-level", levels, level_trial, 100),
-        "power": Part("landmarks-power", powers, power_trial, 100),
+        "bias": Part("landmarks-bias", biases, bias_trial, 5000),
+        "variance": Part("landmarks-variance", variances, variance_trial, 100),
+        "level": Part("landmarks-level", levels, level_trial, 30),
+        "power": Part("landmarks-power", powers, power_trial, 30),
         "times": Part("landmarks-times", times, time_trial, 2),
     },
     "landmarks.sqlite",
