@@ -34,7 +34,7 @@ from relfit.estimators.base import (
     PairDesign,
     pair_count,
 )
-from relfit.estimators.cost import automatic_estimator, within_budget
+from relfit.estimators.cost import automatic_estimator, landmark_values, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete, Landmarks
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
@@ -551,7 +551,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
     elif at is None or isinstance(at, Nystroem):
-        estimate, backend_notes = _with_backend(estimate, data, kind, compute)
+        estimate, backend_notes = _with_backend(estimate, data, kind, compute, at_landmarks=at is not None)
         notes = (*notes, *backend_notes)
     if budget is not None:
         estimate = within_budget(data, kind, estimate, budget)
@@ -587,19 +587,20 @@ def _score_notes(data: Data) -> tuple[str, ...]:
 
 
 def _with_backend(
-    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute
+    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute, *, at_landmarks: bool
 ) -> tuple[EstimateSettings, tuple[str, ...]]:
     """The settings with a backend, and what the reader should know about it."""
     name, runtime = estimate.estimator.name, estimate.runtime
     if isinstance(estimate.estimator, PairDesign):
         ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
         return estimate, (f"the {name} estimator always works in numpy and in double precision",) if ignored else ()
-    kernel = estimate.kernel.untilted
+    kernel, near = estimate.kernel.untilted, at_landmarks or isinstance(estimate.estimator, Landmarks)
+    count = landmark_values if near else pair_count
     workload = Workload(
-        *(data.device, pair_count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
+        *(data.device, count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
         largest=lambda: largest_norm(data, kernel),
         dim=data.reference.shape[1],
-        sides=kind.smooth,
+        sides=kind.smooth or near,
         executor=compute.executor is not None,
     )
     backend = "numpy" if compute.memory is not None else compute.backend

@@ -43,10 +43,14 @@ def band_seconds(values: float, columns: int) -> float:
 
 
 def landmark_seconds(rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
-    """The same for the estimate by landmarks, with as many as are usually chosen for a Gaussian kernel."""
+    """The same for the estimate by landmarks."""
+    return complete_seconds(landmark_values(rows, lengths), columns, right_hand_sides)
+
+
+def landmark_values(rows: int, lengths: Sequence[int]) -> int:
+    """The kernel values of the estimate by landmarks, with as many as are usually chosen for a Gaussian kernel."""
     landmarks, drawn = 15.0 * max([rows, *lengths]) ** 0.27, 150
-    values = 2.0 * landmarks * (rows + sum(lengths)) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
-    return complete_seconds(values, columns, right_hand_sides)
+    return int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
 
 
 def automatic_estimator(
