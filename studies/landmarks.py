@@ -1,4 +1,4 @@
-"""Landmarks beside the complete estimate: bias, variance, level, power, time and memory; docs/calibration/landmarks.md.
+"""Landmarks beside the complete estimate: bias, variance, level, power, time; evidence/calibration/landmarks.md.
 
 python -m studies.landmarks [--trials 5000] [--workers 2]
 """
