@@ -207,6 +207,19 @@ def test_the_same_bits_from_any_number_of_workers(rng):
             np.testing.assert_array_equal(other.covariance, one.covariance)
 
 
+@pytest.mark.usefixtures("small_patches")
+def test_the_same_bits_from_a_cluster(rng):
+    distributed = pytest.importorskip("distributed")
+    reference, models = sampled(rng, (900, 800, 900))
+    for data in ((reference, models), (reference, densities(3))):
+        here = relfit.estimate(*data, estimator="landmarks", rng=0, compute=relfit.Compute(backend="numpy"))
+        with distributed.Client(processes=False, dashboard_address=None, n_workers=2) as client:
+            compute = relfit.Compute(executor=client, backend="numpy")
+            there = relfit.estimate(*data, estimator="landmarks", rng=0, compute=compute)
+        np.testing.assert_array_equal(there.values, here.values)
+        np.testing.assert_array_equal(there.covariance, here.covariance)
+
+
 def Shifted(shift):
     return relfit.Density(score=lambda x: shift - x, dim=3)
 

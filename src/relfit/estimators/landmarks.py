@@ -33,7 +33,6 @@ from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
 from relfit.estimators.base import Estimates, EstimateSettings, Locations, pair_count, samples_of
 from relfit.estimators.designs import Landmarks, most_landmarks
-from relfit.estimators.groups import row_orders
 from relfit.estimators.kernel import centre_for, centre_of, shifted
 from relfit.estimators.locations import kernel_values, pooled_rows, without_used_rows
 from relfit.kernels.base import Kernel
@@ -50,6 +49,8 @@ FEWEST_LANDMARKS, FEWEST_DRAWN, MOST_DRAWN = 50, 100, 3000
 FACTORISATION = 0.2
 # The guard's part of the variance: what is promised, and what is aimed at.
 SHARE, AIM = 0.05, 0.02
+# The stream that the rows of the guard are drawn from.
+GUARD = "landmarks: guard"
 # Rows on which the diagonal of the Nyström kernel is evaluated.
 DIAGONAL_ROWS = 2000
 
@@ -244,7 +245,8 @@ def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
     """The estimate by landmarks, with the guard."""
     if data.kind == "samples":
         return _mmd(data, settings)
-    orders = row_orders(data, settings.dependence, settings.seed, "landmarks")
+    most = most_landmarks(cast(Landmarks, settings.estimator)) + max(TRIAL_ROWS, PILOT_ROWS)
+    orders = _drawn_rows(data, settings, "landmarks", most)
     if data.kind == "densities":
         x = data.reference
         scores = [ksd.all_scores(name, density, x, settings) for name, density in data.densities.items()]
@@ -359,7 +361,8 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
     sizes, models = samples.sizes, len(samples.rows) - 1
     pilot, fraction = samples.pilot()
-    orders = row_orders(data, settings.dependence, settings.seed, "landmarks")
+    most = most_landmarks(estimator)
+    orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
     trial = pooled_rows(data, {key: order[::-1] for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
     values = samples.values(trial, trial)
 
@@ -376,21 +379,20 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
 
     second = pilot.second_order_variances
     variances = _variances(pilot, second, fraction)
-    most = len(landmarks(most_landmarks(estimator)))
+    most = len(landmarks(most))
     longest = float(pair_count(sizes[0], sizes[1:]))
     count, drawn = chosen_sizes(estimator, min(sizes), most, missed, variances, cost, longest)
     points = landmarks(count)
     inverse = samples.inverse(points)
-    rows = _drawn_rows(drawn, sizes, settings)
+    rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
     at_reference, *at_models = (host(x[each]) for x, each in zip(samples.rows, rows, strict=True))
     # Each sample is summed at the landmarks, at the drawn rows of the reference, and at those of the models it meets.
     where = [np.concatenate([points, at_reference, *at_models])]
     where += [np.concatenate([points, at_reference, x]) for x in at_models]
     means = samples.means(where)
-    contributions = samples.contributions(points, inverse, [mean[: len(points)] for mean in means])
+    passed = samples.contributions(points, inverse, [mean[: len(points)] for mean in means])
     itself = samples.own_pairs(samples.kernel.pairs)
-    for x, y in zip(contributions, itself, strict=True):
-        x -= y
+    contributions = [x - y for x, y in zip(passed, itself, strict=True)]
     estimates = samples.estimates(contributions)
     ends = np.cumsum([len(points), len(at_reference), *map(len, at_models)])
     own = slice(ends[0], ends[1])
@@ -421,12 +423,15 @@ def _strata(sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array]
     ]
 
 
-def _drawn_rows(count: int, sizes: Sequence[int], settings: EstimateSettings) -> list[Rows]:
-    """The rows of every sample, the reference first, that the guard looks at: the same of all models of one size."""
-    first = "models" if settings.dependence == "paired" else "reference"
-    names = [first, *["models"] * (len(sizes) - 1)]
-    streams = (stream(settings.seed, "landmarks: guard", name) for name in names)
-    return [rng.permutation(size)[:count] for rng, size in zip(streams, sizes, strict=True)]
+def _drawn_rows(data: Data, settings: EstimateSettings, purpose: str, count: int) -> dict[str | None, Rows]:
+    """So many rows of the reference (key None) and of every sample, in random order; the same of all of one size."""
+    common = settings.dependence == "paired"
+    return {
+        key: stream(settings.seed, purpose, "reference" if key is None and not common else "models").choice(
+            len(x), min(count, len(x)), replace=False
+        )
+        for key, x in samples_of(data).items()
+    }
 
 
 def _smallest(settings: EstimateSettings) -> float:
@@ -460,13 +465,13 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     def cost(count: int, drawn: int) -> float:
         return float(n) * (2 * count + drawn) + FACTORISATION * models * count**3
 
-    some = order[: min(n, PILOT_ROWS)]
+    some = order[:PILOT_ROWS]
     rows = [host(x[some]), *(host(s[some]) for s in scores)]
     plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
     pilot, fraction = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed), len(some) / n
     variances = _variances(pilot, pilot.second_order_variances * fraction**2, fraction)
     count, drawn = chosen_sizes(estimator, n, min(n, most_landmarks(estimator)), missed, variances, cost, n**2 / 2.0)
-    guard = stream(settings.seed, "landmarks: guard", "reference").permutation(n)[:drawn]
+    guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 
     def sums(rows: Rows, weights: Array | None) -> Array:
@@ -484,7 +489,7 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     for part in parts(x.shape):
         same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
         diagonal[part] = ksd.pair_values(kernel, same, same)
-    g -= diagonal / (n - 1)
+    g = g - diagonal / (n - 1)
     found, exact, jackknife = g[guard], means[count:] - diagonal[guard] / (n - 1), (n - 1) / (n - 2)
     stratum = Stratum(n, found, exact - found, np.arange(models), jackknife)
     arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
