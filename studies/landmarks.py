@@ -222,9 +222,9 @@ def write(docs, results):
 STUDY = Study(
     {
         "bias": Part("landmarks-bias", biases, bias_trial, 5000),
-        "variance": Part("landmarks-variance", variances, variance_trial, 40),
-        "level": Part("landmarks-level", levels, level_trial, 30),
-        "power": Part("landmarks-power", powers, power_trial, 24),
+        "variance": Part("landmarks-variance-2", variances, variance_trial, 40),
+        "level": Part("landmarks-level-2", levels, level_trial, 30),
+        "power": Part("landmarks-power-2", powers, power_trial, 20),
         "times": Part("landmarks-times-2", times, time_trial, 2),
     },
     "landmarks.sqlite",

@@ -201,7 +201,9 @@ def chosen_sizes(
     """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
 
     `missed` (l,) is the variance of the guard with R = 1, times the `rows` of the smallest sample, and `variances` (l,)
-    are those of the estimates. J is at most `most`, and less where the landmarks alone would cost as much as `longest`.
+    are those of the estimates, both of models equal to the data. Other models have larger variances, and what landmarks
+    miss of their witnesses, which are smooth, is a smaller part of them. J is at most `most`, and less where the
+    landmarks alone would cost as much as `longest`.
     """
     limit = min(rows, MOST_DRAWN)
 
@@ -229,16 +231,6 @@ def chosen_sizes(
         else:
             best = min(best, (True, drawn, count, limit))
     return best[2], best[3] if given is None else given
-
-
-def _variances(pilot: Estimates, second: Array, fraction: float) -> Array:
-    """(l,) the variances of the estimates, cautiously, from those of a pilot with this fraction of the rows.
-
-    `second` (l,) are the second-order parts with all rows.
-    """
-    components = 1.0 if pilot.quadratic is None else pilot.quadratic.components
-    noise = (2.0 + 4.0 * math.sqrt(2.0 / components)) * second / fraction**2
-    return np.maximum(np.diag(pilot.psi.covariance()) - noise, 0.0) * fraction + second
 
 
 def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
@@ -272,12 +264,11 @@ class _Samples:
         self.own = [size / (size - 1) for size in self.sizes]
         self.across = self.own[0] if self.paired else 1.0
 
-    def pilot(self) -> tuple[Estimates, float]:
-        """The complete estimate of some rows, with the second-order part of all, and the fraction of the rows."""
+    def pilot(self) -> Estimates:
+        """The complete estimate of some rows, with the second-order part of all."""
         some = [host(x[:: -(-len(x) // PILOT_ROWS)]) for x in self.rows]
         runtime = replace(self.runtime, progress=None, checkpoint=None, scheduler=None)
-        estimates = mmd.complete(some[0], some[1:], self.given, self.dependence, runtime, self.sizes)
-        return estimates, min(len(x) / size for x, size in zip(some, self.sizes, strict=True))
+        return mmd.complete(some[0], some[1:], self.given, self.dependence, runtime, self.sizes)
 
     def values(self, x: Array, points: Array) -> Array:
         """k(x_a, z_j): (n, J)."""
@@ -350,7 +341,7 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
     # Of each row where there are few, otherwise their mean: the difference is 1/n of a contribution.
     pairs_of = [y if len(y) == len(x) else y.mean(axis=0) for x, y in zip(contributions, own, strict=True)]
     estimates = samples.estimates([x - y for x, y in zip(contributions, pairs_of, strict=True)])
-    second = samples.pilot()[0].second_order
+    second = samples.pilot().second_order
     # For samples that belong together only the variances are known, not the second-order covariances.
     if second is not None and settings.dependence != "independent":
         second = np.diag(second)
@@ -360,7 +351,7 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
 def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
     sizes, models = samples.sizes, len(samples.rows) - 1
-    pilot, fraction = samples.pilot()
+    pilot = samples.pilot()
     most = most_landmarks(estimator)
     orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
     trial = pooled_rows(data, {key: order[::-1] for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
@@ -377,11 +368,9 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
         at_drawn = sizes[0] * (models + 1) + 2 * sum(sizes[1:])
         return 2.0 * sum(sizes) * count + at_drawn * drawn + FACTORISATION * count**3
 
-    second = pilot.second_order_variances
-    variances = _variances(pilot, second, fraction)
     most = len(landmarks(most))
     longest = float(pair_count(sizes[0], sizes[1:]))
-    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, variances, cost, longest)
+    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, pilot.second_order_variances, cost, longest)
     points = landmarks(count)
     inverse = samples.inverse(points)
     rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
@@ -468,8 +457,8 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     some = order[:PILOT_ROWS]
     rows = [host(x[some]), *(host(s[some]) for s in scores)]
     plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
-    pilot, fraction = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed), len(some) / n
-    variances = _variances(pilot, pilot.second_order_variances * fraction**2, fraction)
+    pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
+    variances = pilot.second_order_variances * (len(some) / n) ** 2
     count, drawn = chosen_sizes(estimator, n, min(n, most_landmarks(estimator)), missed, variances, cost, n**2 / 2.0)
     guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
