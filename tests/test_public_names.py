@@ -14,7 +14,8 @@ NAMES = {
     *("read_evals", "Evals", "from_elpd", "Monitor", "MonitorResult", "assert_not_worse"),
     *("Comparison", "PairComparison", "JointEstimate"),
     *("Gaussian", "IMQ", "MultiScale", "Polynomial", "MMD", "KSD", "LogLikelihood", "Sample", "Density"),
-    *("BestSet", "RelPSI", "RelMulti", "Carve", "Complete", "Linear", "Block", "Incomplete", "Compute", "computing"),
+    *("BestSet", "RelPSI", "RelMulti", "Carve", "Complete", "Linear", "Block", "Incomplete", "Landmarks"),
+    *("Compute", "computing"),
     *("RelfitError", "InputError", "BackendUnavailable"),
     "__version__",
 }
@@ -63,6 +64,7 @@ VALUES = {
     "Linear": {"shuffle": True},
     "Block": {"blocks": None, "shuffle": True},
     "Incomplete": {"pairs": None, "shuffle": True},
+    "Landmarks": {"count": None, "residual_pairs": None},
     "Compute": {
         "backend": "auto",
         "precision": "double",

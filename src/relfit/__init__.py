@@ -35,7 +35,7 @@ _HOMES = {
     "relfit.data.models": ("Density", "Sample"),
     "relfit.data.samplers": ("Sampler", "draw"),
     "relfit.estimators.base": ("KSD", "MMD", "LogLikelihood"),
-    "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Linear"),
+    "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Landmarks", "Linear"),
     "relfit.estimators.locations": ("FSSD", "UME", "Nystroem"),
     "relfit.estimators.elpd": ("from_elpd",),
     "relfit.estimators.losses": ("from_losses",),
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from relfit.data.models import Density, Sample
     from relfit.data.samplers import Sampler, draw
     from relfit.estimators.base import KSD, MMD, LogLikelihood
-    from relfit.estimators.designs import Block, Complete, Incomplete, Linear
+    from relfit.estimators.designs import Block, Complete, Incomplete, Landmarks, Linear
     from relfit.estimators.elpd import from_elpd
     from relfit.estimators.locations import FSSD, UME, Nystroem
     from relfit.estimators.losses import from_losses
@@ -125,6 +125,7 @@ __all__ = [
     "Incomplete",
     "InputError",
     "JointEstimate",
+    "Landmarks",
     "Linear",
     "LogLikelihood",
     "Matern",

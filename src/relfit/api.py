@@ -68,9 +68,10 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             `Select(...)` chooses one on held-out rows, several kernels (`Collection`) are used all at once (best-set),
             `Precomputed(matrix)` holds its values. The kernel also decides which model counts as best.
         estimator: "complete" (all pairs of rows), "incomplete" (each row with some others: far cheaper, nearly as
-            powerful), "block" (all pairs within blocks), "linear" (n/2 pairs) or "auto" (chosen by the sizes; the
-            result says which), or a value such as `Complete(variance="corrected")`. For samples, all but "complete"
-            need equal sizes.
+            powerful), "landmarks" (for very many rows: near-linear, with the target of "complete" and nearly its
+            power), "block" (all pairs within blocks), "linear" (n/2 pairs) or "auto" (chosen by the sizes; the result
+            says which), or a value such as `Complete(variance="corrected")`. For samples, all but "complete" and
+            "landmarks" need equal sizes.
         alpha: the level of the test.
         correction: "by", "bh", "holm", "bonferroni", "none" or "auto"; None is BY for relmulti, and none otherwise.
         margin: a difference δ ≥ 0, in the units of the discrepancy, that does not matter. The test is then of "worse by
@@ -213,7 +214,8 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "bandwidth_rule": plan.bandwidth_rule or None,
         "estimator": estimator.name,
         "dependence": estimate.dependence,
-        "pair_count": getattr(estimator, "pairs", None),
+        "pair_count": getattr(estimator, "pairs", getattr(estimator, "residual_pairs", None)),
+        "landmark_count": getattr(estimator, "count", None),
         "block_count": getattr(estimator, "blocks", None),
         "variance": None if estimator.variance == "auto" else estimator.variance,
         "locations": None if estimate.locations is None else estimate.locations.points,

@@ -34,11 +34,11 @@ from relfit.estimators.base import (
     PairDesign,
     pair_count,
 )
-from relfit.estimators.cost import automatic_estimator, within_budget
-from relfit.estimators.designs import ESTIMATORS, Complete
+from relfit.estimators.cost import automatic_estimator, landmark_values, within_budget
+from relfit.estimators.designs import ESTIMATORS, Complete, Landmarks
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
-from relfit.estimators.locations import AT_LOCATIONS, AtLocations
+from relfit.estimators.locations import AT_LOCATIONS, AtLocations, Nystroem
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection, Select, table_of
@@ -326,17 +326,19 @@ def _check_test_and_kernel(settings: Settings) -> None:
 
 def _check_locations(settings: Settings) -> None:
     name, compute, estimator = settings.discrepancy_name, settings.compute, settings.estimator
-    if isinstance(estimator, PairDesign):
+    if isinstance(estimator, PairDesign | Landmarks):
         raise InputError(f"estimator: {name} has its own, which is linear in the rows; leave out {estimator.name!r}")
     if isinstance(estimator, Complete) and estimator.variance != "auto":
         raise InputError(f"variance={estimator.variance!r}: {name} has its own covariance; leave it out")
-    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
-        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
-        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
     if settings.groups is not None:
         raise InputError(f"groups: cannot be combined with {name}; use mmd or ksd, or give one row for each group")
     if settings.table is not None:
         raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
+    if isinstance(settings.discrepancy, Nystroem):
+        return
+    if compute.backend not in ("auto", "numpy") or compute.precision != "double":
+        came = f"backend={compute.backend!r}, precision={compute.precision!r}"
+        raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
     if compute.checkpoint is not None:
         raise InputError(f"checkpoint: holds parts of the complete estimate; {name} is quick and needs none")
 
@@ -548,8 +550,8 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     notes = (*preset_notes, *score_notes, *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
-    elif at is None:
-        estimate, backend_notes = _with_backend(estimate, data, kind, compute)
+    elif at is None or isinstance(at, Nystroem):
+        estimate, backend_notes = _with_backend(estimate, data, kind, compute, at_landmarks=at is not None)
         notes = (*notes, *backend_notes)
     if budget is not None:
         estimate = within_budget(data, kind, estimate, budget)
@@ -585,19 +587,20 @@ def _score_notes(data: Data) -> tuple[str, ...]:
 
 
 def _with_backend(
-    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute
+    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute, *, at_landmarks: bool
 ) -> tuple[EstimateSettings, tuple[str, ...]]:
     """The settings with a backend, and what the reader should know about it."""
     name, runtime = estimate.estimator.name, estimate.runtime
     if isinstance(estimate.estimator, PairDesign):
         ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
         return estimate, (f"the {name} estimator always works in numpy and in double precision",) if ignored else ()
-    kernel = estimate.kernel.untilted
+    kernel, near = estimate.kernel.untilted, at_landmarks or isinstance(estimate.estimator, Landmarks)
+    count = landmark_values if near else pair_count
     workload = Workload(
-        *(data.device, pair_count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
+        *(data.device, count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),
         largest=lambda: largest_norm(data, kernel),
         dim=data.reference.shape[1],
-        sides=kind.smooth,
+        sides=kind.smooth or near,
         executor=compute.executor is not None,
     )
     backend = "numpy" if compute.memory is not None else compute.backend

@@ -201,10 +201,31 @@ def test_sizes_are_told_where_asked_for(data, capsys):
 def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(cli_inputs, "LONG_RUN", 0.0)
-    assert _sizes(capsys, "--no-progress") == SIZES
+    assert _sizes(capsys, "--no-progress") == SIZES + "relfit: the complete estimate takes about 1 s or less\n"
+    landmarks = _sizes(capsys, "--no-progress", "--estimator", "landmarks")
+    assert landmarks == SIZES + "relfit: the landmarks estimate takes about 1 s or less\n"
     assert _sizes(capsys, "--no-progress", "--quiet") == ""
     monkeypatch.setattr(cli_inputs, "LONG_RUN", 2.0)
     assert _sizes(capsys, "--no-progress") == ""
+
+
+def test_landmarks_are_suggested_where_all_pairs_take_long(data, capsys, monkeypatch):
+    monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
+    line = (
+        "all pairs of rows take about 1 s or less; --estimator landmarks takes about 1 s or less, with nearly the same"
+    )
+    assert _sizes(capsys) == f"relfit: {line} power\n"
+    for options in (["--quiet"], ["--estimator", "landmarks"], ["--estimator", "auto"], ["--discrepancy", "ume"]):
+        assert _sizes(capsys, *options) == ""
+
+
+def test_options_of_landmarks_reach_the_estimator(data, capsys, monkeypatch):
+    seen = []
+    monkeypatch.setattr("relfit.cli.compare.compare", lambda *_a, **given: seen.append(given["estimator"]) or 1 / 0)
+    main([*_compare(), "--estimator", "landmarks", "--landmarks", "30", "--residual-pairs", "5000"])
+    assert repr(seen) == "[Landmarks(count=30, residual_pairs=5000)]"
+    assert main([*_compare(), "--landmarks", "30"]) == 2
+    assert "--landmarks: belongs to --estimator landmarks, got complete" in capsys.readouterr().err
 
 
 def test_sizes_are_told_before_the_work(data, capsys, monkeypatch):

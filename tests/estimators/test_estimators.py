@@ -11,7 +11,7 @@ from refusals import refused
 
 import relfit
 from relfit.cli import main
-from relfit.data.load import Data, load
+from relfit.data.load import Data
 from relfit.estimators import KINDS, cost
 from relfit.estimators.designs import block_size, lags_of
 
@@ -326,12 +326,12 @@ def test_auto_says_what_it_picked_and_why(monkeypatch):
     monkeypatch.setattr(cost, "LONGEST", 1e-9)
     for kind in ("samples", "densities", "target"):
         chosen = relfit.compare(*problem(kind), estimator="auto", rng=0)
-        assert chosen.estimator == "incomplete"
-        assert any("the incomplete one, because all pairs would take" in note for note in chosen.warnings)
-        assert chosen.pair_count == 25 * 240
-    unequal = relfit.compare(*draw(sizes=(240, 200, 240)), estimator="auto", rng=0)
-    assert unequal.estimator == "complete"
-    assert any("different sizes" in note for note in unequal.warnings)
+        assert chosen.estimator == "landmarks"
+        assert any(
+            "the one by landmarks, because all pairs would take" in note and "and this about 1 s or less" in note
+            for note in chosen.warnings
+        )
+    assert relfit.compare(*draw(sizes=(240, 200, 240)), estimator="auto", rng=0).estimator == "landmarks"
     chain = relfit.compare(TARGET, models, dependence="chain", estimator="auto", rng=0)
     assert any('dependence="chain"' in note for note in chain.warnings)
     labels = {"reference": np.arange(240) // 2}
@@ -340,26 +340,16 @@ def test_auto_says_what_it_picked_and_why(monkeypatch):
     assert 'estimator="auto"' in relfit.estimate(reference, models, estimator="auto", rng=0).notes[0]
 
 
-def test_auto_takes_as_many_pairs_as_its_time_allows(monkeypatch):
-    reference, models = draw()
-    data, kind = load(reference, models), KINDS["samples"]
-    monkeypatch.setattr(cost, "complete_seconds", lambda *_: 1e9)
-    monkeypatch.setattr(cost, "LONGEST", 60.5 * cost.band_seconds(kind.bands(data), 2))
-    estimator, _ = cost.automatic_estimator(data, kind, "independent", grouped=False, device=False)
-    assert estimator == relfit.Incomplete(pairs=60 * 240)
-
-
-def test_auto_is_complete_for_thousands_of_rows_and_incomplete_for_a_million():
+def test_auto_is_complete_for_thousands_of_rows_and_landmarks_for_a_million():
     assert automatic(3000)[0] == relfit.Complete()
     estimator, why = automatic(10**6)
-    assert estimator.name == "incomplete"
-    assert estimator.pairs >= 25 * 10**6
+    assert estimator == relfit.Landmarks()
     assert "1,000,000 rows" in why
 
 
 def test_auto_knows_what_a_device_can_do(monkeypatch):
     monkeypatch.setattr(cost, "usable_cores", lambda: 2)
-    assert automatic(10**5)[0].name == "incomplete"
+    assert automatic(10**5)[0].name == "landmarks"
     estimator, why = automatic(10**5, device=True)
     assert estimator == relfit.Complete()
     assert "on a CUDA device" in why

@@ -71,31 +71,6 @@ def test_ume_is_the_mmd_of_the_features(name, dependence, rng):
     np.testing.assert_allclose(found.psi.covariance(), expected.psi.covariance(), rtol=1e-9, atol=1e-16)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_nystroem_with_all_rows_as_locations_is_the_mmd(name, rng):
-    """The rows themselves span k(·, x) of every row, so the approximation is exact."""
-    kernel = KERNELS[name]
-    reference, samples = rng.normal(size=(20, 3)), [rng.normal(0.5, 1.0, (m, 3)) for m in (15, 20)]
-    points = np.concatenate([reference, *samples])
-    found = at.ume(
-        at.Chunked(reference), [at.Chunked(x) for x in samples], Locations(points, whitened=True), kernel, "independent"
-    )
-    expected = mmd.complete(reference, samples, kernel, "independent", Runtime())
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(found.psi.covariance(), expected.psi.covariance(), rtol=1e-5, atol=1e-10)
-
-
-def test_nystroem_at_one_location_is_ume_over_k():
-    """K = k(v, v) = 1 for a Gaussian, and repeated locations span no more than one."""
-    rng = np.random.default_rng(0)
-    reference, x, point = rng.normal(size=(30, 2)), rng.normal(size=(30, 2)), np.zeros((1, 2))
-    one = ume(reference, [x], point, Gaussian(1.0)).values
-    for points in (point, np.zeros((3, 2))):
-        locations = Locations(points, whitened=True)
-        found = at.ume(at.Chunked(reference), [at.Chunked(x)], locations, Gaussian(1.0), "independent")
-        np.testing.assert_allclose(found.values, one, rtol=1e-12)
-
-
 def test_second_order_part_of_ume_is_nearly_that_of_the_mmd_of_the_features(rng):
     """Ours counts the pairs of a row with itself too: a difference of the order 1/n."""
     reference, points = rng.normal(size=(400, 2)), rng.normal(size=(5, 2))

@@ -89,6 +89,8 @@ DESIGNS = [
     {"discrepancy": "ume"},
     {"discrepancy": relfit.UME(locations=3, choose="optimise")},
     {"discrepancy": "nystroem", "test": "relmulti"},
+    {"estimator": relfit.Landmarks(20, 4000)},
+    {"estimator": "landmarks", "dependence": "paired"},
 ]
 
 
@@ -101,8 +103,8 @@ def test_samples_in_files_give_the_same_answer(files, options, small_parts):
 @pytest.mark.parametrize(
     "options",
     [{}, {"estimator": "linear"}, {"estimator": "incomplete"}, {"estimator": "block"}, {"discrepancy": "fssd"},
-     {"test": "relmulti"}, {"kernel": "select"}, {"kernel": relfit.IMQ()}],
-    ids=range(8),
+     {"test": "relmulti"}, {"kernel": "select"}, {"kernel": relfit.IMQ()}, {"estimator": relfit.Landmarks(20, 4000)}],
+    ids=range(9),
 )  # fmt: skip
 def test_densities_at_data_in_a_file_give_the_same_answer(files, options, small_parts):
     assert_same(*both(files["reference"], DENSITIES, **options))

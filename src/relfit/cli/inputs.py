@@ -22,15 +22,18 @@ from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
 from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
-from relfit.estimators.cost import band_seconds, complete_seconds
+from relfit.estimators.cost import DEVICE_CORES, band_seconds, complete_seconds, duration, landmark_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
+from relfit.util.libraries import has_cuda, usable_cores
 from relfit.util.random import stream
 from relfit.util.streams import complain
 from relfit.util.text import listed, quoted
 
-# Before work that takes longer than this, in seconds, the sizes of the inputs are printed.
+# Before work that takes longer than this, in seconds, the sizes of the inputs and the time are printed.
 LONG_RUN = 2.0
+# If all pairs of rows take longer than this, landmarks are suggested.
+SUGGESTED = 60.0
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,11 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     inputs = Inputs(data, samples, notes, labels)
     if rows is not None:
         inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
-    verbose = params["verbose"]
+    verbose, seconds = params["verbose"], expected_seconds(inputs, params["estimator"])
+    if seconds > SUGGESTED and params.get("backend") != "numpy" and has_cuda():
+        seconds *= usable_cores() / DEVICE_CORES
     if verbose is None and sys.stderr.isatty():
-        verbose = expected_seconds(inputs, params["estimator"]) > LONG_RUN
+        verbose = seconds > LONG_RUN
     if verbose:
         named = {"reference": inputs.reference, **{f"model {quoted(name)}": x for name, x in inputs.models.items()}}
         for sample, x in named.items():
@@ -88,7 +93,23 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
             elif isinstance(x, np.ndarray) and x.ndim:
                 size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
                 complain(f"relfit: {sample}: {size}")
+        if seconds > LONG_RUN and params["estimator"] != "auto":
+            complain(f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}")
+    if verbose is not False and seconds > SUGGESTED and _takes_landmarks(inputs, params):
+        shorter = duration(expected_seconds(inputs, "landmarks"))
+        complain(
+            f"relfit: all pairs of rows take about {duration(seconds)}; --estimator landmarks takes about {shorter}, "
+            "with nearly the same power"
+        )
     return inputs
+
+
+def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
+    """True if the estimate over all pairs of rows was asked for, and landmarks could replace it."""
+    measures = params.get("discrepancy") or "auto"
+    pairs = set((measures,) if isinstance(measures, str) else measures) <= {"auto", "mmd", "ksd"}
+    apart = inputs.groups is None and params.get("dependence") != "chain"
+    return params["estimator"] == "complete" and pairs and apart and params.get("cluster") is None
 
 
 def table_options(params: Mapping[str, Any]) -> Encode:
@@ -151,6 +172,8 @@ def expected_seconds(inputs: Inputs, estimator: str) -> float:
         return band_seconds(n * len(arrays), columns)
     if estimator == "incomplete":
         return band_seconds(3 * DEFAULT_LAGS * n * len(arrays), columns)
+    if estimator == "landmarks":
+        return landmark_seconds(n, [len(x) for x in arrays], columns)
     return complete_seconds(pair_count(n, [len(x) for x in arrays]), columns)
 
 

@@ -29,7 +29,15 @@ from relfit.util.errors import InputError
 
 _DEFAULTS = {item.name: item.default for record in (Settings, Compute, Complete) for item in fields(record)}
 # The estimator that each option of one estimator belongs to.
-_OWNERS = {"pairs": "incomplete", "blocks": "block", "variance": "complete"}
+_OWNERS = {
+    "pairs": "incomplete",
+    "blocks": "block",
+    "variance": "complete",
+    "count": "landmarks",
+    "residual_pairs": "landmarks",
+}
+# Options that are not called as the field they set.
+_OPTIONS = {"count": "landmarks", "residual_pairs": "residual-pairs"}
 # The tests that --select-fraction belongs to.
 SPLITTING = [name for name, test in TESTS.items() if hasattr(test, "select_fraction")]
 
@@ -106,7 +114,8 @@ PRESET = opt(
 ESTIMATOR = _setting(
     "--estimator",
     f"Which pairs of rows are used. complete: all of them; linear: n/2; block: those within blocks; incomplete: "
-    f"{DEFAULT_LAGS} for each row; auto: chosen by the size of the data.",
+    f"{DEFAULT_LAGS} for each row; landmarks: near-linear in the rows, with nearly the power of complete; auto: "
+    "complete, or landmarks where that would take more than about ten seconds.",
     choices=[*ESTIMATORS, "auto"],
 )
 
@@ -175,6 +184,18 @@ data_options = together(
             "--pairs NUMBER", f"With incomplete, the number of pairs.  [default: {DEFAULT_LAGS} for each row]", type=int
         ),
         opt("--blocks NUMBER", f"With block, the number of blocks.  [default: √n, at least {FEWEST_BLOCKS}]", type=int),
+        opt(
+            "--landmarks NUMBER",
+            "With landmarks, how many there are.  [default: chosen on some rows]",
+            dest="count",
+            type=int,
+        ),
+        opt(
+            "--residual-pairs NUMBER",
+            "With landmarks, the pairs of rows that measure what the landmarks miss.  [default: so many that they add "
+            "less than 5% to the variance]",
+            type=int,
+        ),
         _setting(
             "--variance",
             "With complete, how the variance is estimated. auto is the law with first- and second-order parts for the "
@@ -264,7 +285,8 @@ def _estimator(params: dict[str, Any]) -> str | Estimator:
     values = {option: value for option, value in values.items() if value not in (None, "auto")}
     for option in values:
         if _OWNERS[option] != name:
-            raise InputError(f"--{option}: belongs to --estimator {_OWNERS[option]}, got {name}; leave it out")
+            typed = _OPTIONS.get(option, option)
+            raise InputError(f"--{typed}: belongs to --estimator {_OWNERS[option]}, got {name}; leave it out")
     return ESTIMATORS[name](**values) if name in ESTIMATORS else str(name)
 
 

@@ -9,8 +9,10 @@ import numpy as np
 from relfit.compute.reduce import one_blas_thread
 from relfit.data.load import Data
 from relfit.estimators.base import EstimateSettings, Kind
+from relfit.estimators.designs import Landmarks
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
+from relfit.estimators.landmarks import landmark_estimates, nystroem_estimates
 from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
@@ -31,7 +33,10 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
     with one_blas_thread:
         if settings.locations is not None:
-            estimates = at_locations(data, settings, settings.locations)
+            at = nystroem_estimates if settings.locations.whitened else at_locations
+            estimates = at(data, settings, settings.locations)
+        elif isinstance(estimator, Landmarks):
+            estimates = landmark_estimates(data, settings)
         elif groups is not None:
             estimates = kind.grouped(data, settings, groups)
         else:
@@ -93,7 +98,7 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
     checkpoint = settings.runtime.checkpoint
     if checkpoint is not None and checkpoint.damaged:
         notes.append(f"damaged parts of the checkpoint, computed again: {checkpoint.damaged}")
-    if settings.dependence == "independent" and settings.estimator.name == "complete":
+    if settings.dependence == "independent" and settings.estimator.name in ("complete", "landmarks"):
         notes += _near_copies(joint)
     return notes
 

@@ -291,10 +291,6 @@ class Kind(ABC):
     def right_hand_sides(self, data: Data) -> int:
         """The columns that every kernel value is multiplied with."""
 
-    @abstractmethod
-    def bands(self, data: Data) -> int:
-        """The kernel values that a pair design evaluates for each lag."""
-
 
 @dataclass(frozen=True)
 class MMD:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
-from relfit.estimators.designs import DEFAULT_LAGS, Complete, Incomplete
+from relfit.estimators.designs import Complete, Landmarks
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
@@ -41,18 +42,28 @@ def band_seconds(values: float, columns: int) -> float:
     return 1e-9 * values * (BAND_VALUE + BAND_COLUMN * columns) / usable_cores()
 
 
+def landmark_seconds(rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
+    """The same for the estimate by landmarks."""
+    return complete_seconds(landmark_values(rows, lengths), columns, right_hand_sides)
+
+
+def landmark_values(rows: int, lengths: Sequence[int]) -> int:
+    """The kernel values of the estimate by landmarks, with as many as are usually chosen for a Gaussian kernel."""
+    landmarks, drawn = 15.0 * max([rows, *lengths]) ** 0.27, 150
+    return int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
+
+
 def automatic_estimator(
     data: Data, kind: Kind, dependence: Dependence, *, grouped: bool, device: bool
 ) -> tuple[Estimator, str]:
-    """The estimator and why: complete if its time is short or nothing else fits, otherwise incomplete in that time.
+    """The estimator and why: complete if its time is short or nothing else fits, otherwise landmarks.
 
-    `device`: all pairs would be computed on a CUDA device. The incomplete estimate is always made on the host.
+    `device`: the sums would be computed on a CUDA device.
     """
     lengths, d = [len(x) for x in data.samples.values()], int(data.reference.shape[1])
     sizes = {rows for rows in (len(data.reference), *lengths) if rows}
-    seconds = complete_seconds(pair_count(len(data.reference), lengths), d, kind.right_hand_sides(data))
-    if device:
-        seconds *= usable_cores() / DEVICE_CORES
+    sides, speed = kind.right_hand_sides(data), DEVICE_CORES / usable_cores() if device else 1.0
+    seconds = complete_seconds(pair_count(len(data.reference), lengths), d, sides) / speed
     rows, cores = max(sizes), usable_cores()
     place = "a CUDA device" if device else "1 core" if cores == 1 else f"{cores} cores"
     where = f"for {rows:,} rows, {len(data.models)} models and {d} columns on {place}"
@@ -62,15 +73,13 @@ def automatic_estimator(
     reasons = {
         'with dependence="chain"': dependence == "chain",
         "for rows in groups": grouped,
-        "for rows on a device": hasattr(data.reference, "is_cuda"),
-        "for samples of different sizes": data.kind == "samples" and len(sizes) > 1,
     }
     reason = next((words for words, holds in reasons.items() if holds), None)
     if reason is not None:
         return Complete(), f"{complete}about {duration(seconds)}, because there is no other {reason}"
-    lags = max(DEFAULT_LAGS, min(int(LONGEST / band_seconds(kind.bands(data), d)), (rows - 1) // 2))
-    why = f'estimator="auto": the incomplete one, because all pairs would take about {duration(seconds)} {where}'
-    return Incomplete(pairs=rows * lags), why
+    shorter = landmark_seconds(len(data.reference), lengths, d, sides) / speed
+    why = f"because all pairs would take about {duration(seconds)} {where}, and this about {duration(shorter)}"
+    return Landmarks(), f'estimator="auto": the one by landmarks, {why}'
 
 
 def duration(seconds: float) -> str:
@@ -92,7 +101,7 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
     else:
         row_bytes = 8 * (_MMD_NUMBERS if settings.kernel.tilt is None else _TILTED_NUMBERS) * (2 + d)
     # The least that a pair design, or a discrepancy at locations, can work with.
-    if isinstance(estimator, PairDesign):
+    if isinstance(estimator, PairDesign | Landmarks):
         design_bytes = estimator.fewest_bytes(max([n, *lengths]), models, kind.width(data, settings.dependence))
     else:
         design_bytes = 64 * max(CHUNK_NUMBERS, 64 * d)

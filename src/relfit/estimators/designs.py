@@ -50,6 +50,8 @@ BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
 # correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the
 # processor's cache.
 PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
+# The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
+MOST_LANDMARKS = 1500
 VARIANCES = ("auto", "projection", "corrected")
 
 
@@ -182,7 +184,39 @@ class Incomplete(PairDesign):
         return replace(incomplete(source, lags, runtime), notes=(note,))
 
 
-ESTIMATORS: dict[str, type[Estimator]] = {each.name: each for each in (Complete, Linear, Block, Incomplete)}
+@dataclass(frozen=True)
+class Landmarks(Estimator):
+    """Near-linear in the rows, with the target of the complete estimate and nearly its variance.
+
+    Args:
+        count: the number of landmarks; None chooses it on some rows.
+        residual_pairs: the pairs of rows, of each sample with each, that measure what the landmarks miss, rounded up to
+            whole rows that are compared with all others; None chooses them so that they add less than 5% to the
+            variance.
+    """
+
+    count: int | None = None
+    residual_pairs: int | None = None
+
+    name: ClassVar[str] = "landmarks"
+    numbers_kept: ClassVar[int] = 6
+
+    def fewest_bytes(self, rows: int, models: int, width: int) -> int:
+        """The kernel matrix of the landmarks, its eigenvectors and the work of computing them."""
+        return 48 * min(most_landmarks(self), models * rows) ** 2
+
+    def __post_init__(self) -> None:
+        for name, value in (("count", self.count), ("residual_pairs", self.residual_pairs)):
+            if value is not None:
+                check_whole(name, value, 1)
+
+
+def most_landmarks(estimator: Landmarks) -> int:
+    """The number of landmarks that was asked for, or the largest that is chosen automatically."""
+    return MOST_LANDMARKS if estimator.count is None else estimator.count
+
+
+ESTIMATORS: dict[str, type[Estimator]] = {each.name: each for each in (Complete, Linear, Block, Incomplete, Landmarks)}
 
 
 def lags_of(rows: int, pairs: int | None) -> int:

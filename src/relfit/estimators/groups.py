@@ -132,7 +132,7 @@ def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Esti
     mapping have independent rows. Labels of different samples have nothing to do with each other, unless the models
     are "shared" (their labels are common) or "paired" (the reference's too).
     """
-    if isinstance(estimator, PairDesign):
+    if isinstance(estimator, PairDesign) or estimator.name == "landmarks":
         raise InputError(f'groups: expected estimator="complete", got {estimator.name!r}')
     if dependence == "chain":
         raise InputError('groups: cannot be combined with dependence="chain", which has its own batches; leave one out')

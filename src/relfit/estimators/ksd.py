@@ -10,6 +10,7 @@ differ in one unit share the others. A kernel matrix times their independent col
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
+from scipy.spatial.distance import cdist
 
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
@@ -111,6 +113,28 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
     g = row_sums(x, scores, kernel, runtime, centre=centre) / (n - 1)
     values = g.mean(axis=0)
     psi = Psi(host((g - values) * (2.0 * (n - 1) / (n - 2))))
+    values = host(values)
+    best = int(np.argmin(values))
+    diagonal = np.zeros(len(values))
+    diagonal[best] = _diagonal_sum(kernel, x, scores[best], centre)
+    return with_second_order(x, scores, kernel, centre, seed, values, psi, diagonal)
+
+
+def with_second_order(
+    x: Any,
+    scores: Sequence[Any],
+    kernel: Kernel,
+    centre: Array | float,
+    seed: int,
+    values: Array,
+    psi: Psi,
+    diagonal: Array,
+) -> Estimates:
+    """KSD² `values` and their ψ rows with the second-order part, from random pairs of rows, and the yardstick.
+
+    `diagonal` (l,) holds Σ_a u_i(x_a, x_a), of which only that of the best model is used.
+    """
+    n = len(x)
     # From a device the rows and all of their scores are fetched together.
     joined = library(x).hstack([shifted(x, centre), *scores]) if hasattr(x, "is_cuda") else None
 
@@ -121,9 +145,8 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
 
     width = x.shape[1] * (1 + len(scores))
     source = PairSource(n, len(scores), fetch, partial(pair_values, kernel), partial(stein_band_values, kernel), width)
-    values = host(values)
     best = int(np.argmin(values))
-    yardstick = halves_apart(_diagonal_sum(kernel, x, scores[best], centre), n, float(values[best]), n)
+    yardstick = halves_apart(float(diagonal[best]), n, float(values[best]), n)
     assert psi.reference is not None  # noqa: S101  (its rows are the reference's)
     plain, quadratic = second_order(source, seed, psi.reference, values)
     return Estimates(values, psi, plain, yardstick=yardstick, quadratic=quadratic)
@@ -158,6 +181,20 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
     return np.stack(columns, axis=1) * (left * right)
 
 
+def stein_matrices(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
+    """u_i(x_a, y_b) of all pairs: (l, n, m). `first` and `second` hold rows, then each model's scores at them."""
+    (x, *x_scores), (y, *y_scores) = first, second
+    s, left = tilted(kernel, x, x_scores)
+    t, right = tilted(kernel, y, y_scores)
+    phi, dphi, r2ddphi = kernel.untilted.weights(cdist(x, y, "sqeuclidean"), ("phi", "dphi", "r2ddphi"))
+    trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
+    matrices = [
+        phi * (a @ b.T) + 2.0 * dphi * (x @ b.T + a @ y.T - _dots(x, a)[:, None] - _dots(y, b)) + trace
+        for a, b in zip(s, t, strict=True)
+    ]
+    return np.stack(matrices) * (left * right.T)
+
+
 def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[Array], Array]:
     """Scores and row weights (n, 1) with which the untilted kernel gives the result of the tilted one.
 
@@ -180,27 +217,46 @@ class _Side:
 
 @dataclass(frozen=True)
 class SteinSums:
-    """Row sums of every u_i; the sources are the rows and then each model's scores at them."""
+    """Row sums of every u_i; the sources are the rows and then each model's scores at them.
+
+    For sums between two sets of rows the sources are both, one after the other. The sums are then for the rows of one
+    only, over those of the other, which begins at the source `columns`; there each model i may have `weights` (·, l).
+    """
 
     kernel: Kernel
     centre: Array | float
     models: int
     passes: int = 1
+    columns: int | None = None
+    weights: Array | None = None
 
     def key(self) -> str:
-        return f"Stein sums {described(self.kernel, self.centre)}"
+        between = "" if self.columns is None else f" {self.columns}"
+        if self.weights is not None:
+            between += f" {hashlib.sha256(self.weights.tobytes()).hexdigest()}"
+        return f"Stein sums {described(self.kernel, self.centre)}{between}"
 
     def needs(self, patch: Patch) -> tuple[int, ...]:
-        return tuple(range(1 + self.models))
+        return tuple(source for first in {patch.x: 0, patch.y: 0} for source in range(first, first + 1 + self.models))
 
     def width(self, sources: Sequence[Any]) -> int:
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
         x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
-        scores, weight = tilted(self.kernel, x, [s[rows] for s in sources[1:]])
+        scores, weight = tilted(self.kernel, x, [s[rows] for s in sources[which + 1 : which + 1 + self.models]])
         x, weight, *scores = (backend.array(part) for part in (x, weight, *scores))
-        right, finish = _general_columns(x, scores) if plain.unit_rate is None else _gaussian_columns(x, scores, plain)
+        if self.weights is None:
+            right, finish = _columns(x, scores, plain)
+        else:
+            # Each model weights the rows in its own way, so that they have no columns in common.
+            right, finish = _side_by_side_columns([_columns(x, [s], plain) for s in scores])
+        if self.columns == which and self.weights is not None:
+            own = library(x).repeat_interleave if hasattr(x, "is_cuda") else np.repeat
+            each = backend.array(self.weights[rows])
+            right = {w: matrix * own(each, matrix.shape[1] // len(scores), 1) for w, matrix in right.items()}
+        if self.columns not in (None, which):
+            right = {}  # only the sums of its rows are needed
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
         return _Side(backend.points(plain, x), columns, lambda products: finish(products) * weight)
 
@@ -208,7 +264,7 @@ class SteinSums:
         right = {w: part.basis for w, part in y.columns.items()}
         if patch.symmetric:
             return [Job(self.kernel.untilted, x.points, None, right)]
-        left = {w: part.basis for w, part in x.columns.items()}
+        left = {w: part.basis for w, part in x.columns.items()} if self.columns is None else {}
         return [Job(self.kernel.untilted, x.points, y.points, right, left)]
 
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
@@ -221,6 +277,22 @@ class SteinSums:
 
 
 Prepared = tuple[dict[Weight, Array], Callable[[Mapping[Weight, Array]], Array]]
+
+
+def _columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prepared:
+    return _general_columns(x, scores) if kernel.unit_rate is None else _gaussian_columns(x, scores, kernel)
+
+
+def _side_by_side_columns(each: Sequence[Prepared]) -> Prepared:
+    """The columns of one model after another, and their sums (n, l)."""
+
+    def finish(products: Mapping[Weight, Array]) -> Array:
+        arrays = library(next(iter(products.values())))
+        split = {w: arrays.hsplit(product, len(each)) for w, product in products.items()}
+        sums = [finish_one({w: part[i] for w, part in split.items()}) for i, (_, finish_one) in enumerate(each)]
+        return cast(Array, arrays.hstack(sums))
+
+    return {w: library(matrix).hstack([right[w] for right, _ in each]) for w, matrix in each[0][0].items()}, finish
 
 
 def _gaussian_columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prepared:
@@ -392,9 +464,6 @@ class Densities(base.Kind):
     def right_hand_sides(self, data: Data) -> int:
         return (1 + int(data.reference.shape[1])) * (1 + len(data.models))
 
-    def bands(self, data: Data) -> int:
-        return len(data.reference) * (1 + len(data.models))
-
 
 def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) -> Any:
     """The scores at all rows: in memory, or in a file if the rows are in files."""
@@ -432,7 +501,7 @@ class Target(base.Kind):
     def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
         if dependence == "paired":
             raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
-        if dependence == "chain" and isinstance(estimator, PairDesign):
+        if dependence == "chain" and (isinstance(estimator, PairDesign) or estimator.name == "landmarks"):
             raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
         if dependence == "chain" and estimator.corrected:
             raise InputError(
@@ -454,7 +523,7 @@ class Target(base.Kind):
 
             def fetch(rows: Rows) -> list[Array]:
                 taken = {name: x[orders[name][rows]] for name, x in samples.items()}
-                pairs = [(x - centres[name], _target_scores(name, x, data, settings)) for name, x in taken.items()]
+                pairs = [(x - centres[name], target_scores(name, x, data, settings)) for name, x in taken.items()]
                 return [array for pair in pairs for array in pair]
 
             def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
@@ -480,18 +549,20 @@ class Target(base.Kind):
             return self.complete(data, settings)
         sources = self.sources(data, settings, in_order=not estimator.shuffle)
         each = [estimator.estimate(source, settings.runtime) for source in sources]
-        return _side_by_side(each, shared=settings.dependence == "shared")
+        return side_by_side(each, shared=settings.dependence == "shared")
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         # The seed gives the same pairs for all models of a size: rows from common random numbers stay together.
         each = [
-            complete(x, [_target_scores(name, x, data, settings)], settings.kernel, settings.runtime, settings.seed)
+            complete(x, [target_scores(name, x, data, settings)], settings.kernel, settings.runtime, settings.seed)
             for name, x in data.samples.items()
         ]
         shared = settings.dependence == "shared"
-        estimates = _side_by_side(each, shared=shared)
-        if not shared:
-            return estimates
+        estimates = side_by_side(each, shared=shared)
+        return self.with_second_order(data, settings, estimates) if shared else estimates
+
+    def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
+        """The estimates with the second-order part of samples from common random numbers."""
         (source,), rows = self.sources(data, settings, in_order=True), np.stack(estimates.psi.models, axis=1)
         plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
         if settings.estimator.corrected:
@@ -501,9 +572,9 @@ class Target(base.Kind):
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         each = []
         for name, x in data.samples.items():
-            scores, codes, count = _target_scores(name, x, data, settings), groups.codes[name], groups.counts[name]
+            scores, codes, count = target_scores(name, x, data, settings), groups.codes[name], groups.counts[name]
             each.append(grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime))
-        return _side_by_side(each, shared=settings.dependence == "shared")
+        return side_by_side(each, shared=settings.dependence == "shared")
 
     def models_together(self, data: Data, dependence: Dependence) -> int:
         return len(data.models) if dependence == "shared" else 1
@@ -514,11 +585,8 @@ class Target(base.Kind):
     def right_hand_sides(self, data: Data) -> int:
         return 2 * (1 + int(data.reference.shape[1]))
 
-    def bands(self, data: Data) -> int:
-        return 2 * sum(len(x) for x in data.samples.values())
 
-
-def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
+def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
     """Estimates of different models as one; only the ψ rows can express what the models have in common.
 
     There are no data to halve, so there is no yardstick.
@@ -545,7 +613,7 @@ def _side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
 def _chains(data: Data, settings: EstimateSettings) -> Estimates:
     values, rows, notes = [], [], []
     for name, x in data.samples.items():
-        chain = chain_ksd(x, _target_scores(name, x, data, settings), settings.kernel, settings.runtime)
+        chain = chain_ksd(x, target_scores(name, x, data, settings), settings.kernel, settings.runtime)
         batches = len(chain.batch_psi)
         few = "; too few for a reliable standard error, run the chain longer" if batches < FEWEST_BATCHES else ""
         values.append(chain.value)
@@ -557,7 +625,8 @@ def _chains(data: Data, settings: EstimateSettings) -> Estimates:
     return Estimates(np.array(values), Psi(None, tuple(rows)), None, tuple(notes))
 
 
-def _target_scores(name: str, x: Array, data: Data, settings: EstimateSettings) -> Any:
+def target_scores(name: str, x: Array, data: Data, settings: EstimateSettings) -> Any:
+    """The target's scores at the rows of a sample."""
     assert data.target is not None  # noqa: S101  (the kind of data was checked)
     return all_scores(f"target at model {name!r}", data.target, x, settings)
 

@@ -38,9 +38,6 @@ class Likelihood(base.Kind):
     def right_hand_sides(self, data: Data) -> int:
         return 0
 
-    def bands(self, data: Data) -> int:
-        return 0
-
 
 def _estimates(data: Data, members: Rows | None) -> Estimates:
     losses = -log_densities(data.reference, data.densities)

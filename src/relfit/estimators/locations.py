@@ -1,7 +1,8 @@
-"""Discrepancies at J locations v_j: UME² and Nyström MMD² of samples, FSSD² of densities; linear in the rows.
+"""Discrepancies at J locations v_j: UME² of samples, FSSD² of densities; linear in the rows.
 
 UME² and FSSD² are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass
-over the rows gives the sums, and a second one the contribution of every row.
+over the rows gives the sums, and a second one the contribution of every row. The locations of the Nyström MMD² are
+chosen here too; `landmarks` has its estimate.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from relfit.estimators.kernel import MOST_HELD, centre_of, separation
 from relfit.estimators.ksd import tilted
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
-from relfit.util.arrays import Array, Rows
+from relfit.util.arrays import Array, Rows, host
 from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
 from relfit.util.random import stream
@@ -37,8 +38,6 @@ CHOICES = ("data", "optimise")
 FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 500
 # Numbers in one array of a part of the rows: 2 MB.
 CHUNK_NUMBERS = 2**18
-# An eigenvalue of the kernel matrix of the locations below this fraction of the largest counts as 0.
-SMALLEST_EIGENVALUE = 1e-10
 # Rows whose pairs measure the second-order variance of FSSD.
 SECOND_ORDER_ROWS = 500
 # Locations that are tried when they are optimised; twice as many as are to be chosen, if that is more.
@@ -172,17 +171,13 @@ def ume(
 
     It is MMD² under the kernel τ(x)·τ(y) with ``τ(x) = (k(x,v_j))_j/√J``:
     ``D_i = mean_{c≠c'} τ(x_c)·τ(x_c') + mean_{a≠b} τ(r_a)·τ(r_b) − 2 mean_{c,a} τ(x_c)·τ(r_a)``,
-    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows. Whitened
-    locations take ``τ(x) = K^(−½) (k(x,v_j))_j`` with K = k(v,v'): MMD² under the kernel that they span (Nyström).
+    ``g_i(r_a) = τ(r_a)·(Σ_{b≠a} τ(r_b)/(n−1) − mean_c τ(x_c))`` and f_i likewise for the model's rows.
     """
     points = locations.points
-    root = whitening(kernel, points) if locations.whitened else None
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
 
     def features(x: Chunked) -> Features:
-        if root is None:
-            return lambda part: kernel_values(kernel, x[part], points) / np.sqrt(len(points))
-        return lambda part: kernel_values(kernel, x[part], points) @ root
+        return lambda part: kernel_values(kernel, x[part], points) / np.sqrt(len(points))
 
     if dependence == "paired":
         # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one row.
@@ -198,13 +193,6 @@ def ume(
     common = _second_order(ours, ours)
     # For models from common random numbers only the variances are known, not the second-order covariances.
     return Estimates(values, psi, each + common if dependence == "shared" else np.diag(each) + common)
-
-
-def whitening(kernel: Kernel, points: Array) -> Array:
-    """A root of the inverse of K = k(v,v'), in the directions in which K is more than rounding."""
-    values, vectors = np.linalg.eigh(kernel_values(kernel, points, points))
-    kept = values > SMALLEST_EIGENVALUE * values[-1]
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> Estimates:
@@ -316,9 +304,7 @@ class _SteinPart:
 def at_locations(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
     """UME² or FSSD² of every model at the locations, from the rows that were not used to choose them."""
     estimates_at = _estimator(data, _rows_left(data, locations), settings)
-    # The many locations of the Nyström approximation stand for the whole kernel.
-    only = "" if locations.whitened else "; the models are compared there only"
-    return replace(estimates_at(locations), notes=(locations.note + only,))
+    return replace(estimates_at(locations), notes=(f"{locations.note}; the models are compared there only",))
 
 
 def sizes_left(data: Data, locations: Locations) -> tuple[int, ...]:
@@ -439,9 +425,9 @@ def pooled_rows(data: Data, rows: RowsOf, count: int, seed: int) -> Array:
     the order nor the names of the models change it.
     """
     if not data.samples:
-        return data.reference[rows[None][:count]]
-    from_reference = data.reference[rows[None][: -(-count // 2)]]
-    pool = np.concatenate([x[rows[name][:count]] for name, x in data.samples.items()])
+        return host(data.reference[rows[None][:count]])
+    from_reference = host(data.reference[rows[None][: -(-count // 2)]])
+    pool = np.concatenate([host(x[rows[name][:count]]) for name, x in data.samples.items()])
     pool = pool[np.lexsort(pool.T[::-1])]
     drawn = stream(seed, "locations", "models' rows").choice(len(pool), min(count // 2, len(pool)), replace=False)
     return np.concatenate([from_reference, pool[drawn]])

@@ -46,13 +46,19 @@ _COMPONENT_ROWS = 200
 
 
 def complete(
-    reference: Any, samples: Sequence[Any], kernel: Kernel, dependence: Dependence, runtime: Runtime
+    reference: Any,
+    samples: Sequence[Any],
+    kernel: Kernel,
+    dependence: Dependence,
+    runtime: Runtime,
+    sizes: Sequence[int] | None = None,
 ) -> Estimates:
     """MMD² of each sample (m_i, d) to the reference (n, d), with ψ rows.
 
     ``D_i = mean_{c≠c'} k(x_c,x_c') + mean_{a≠b} k(r_a,r_b) − 2 mean_{c,a} k(x_c,r_a)``;
     ``g_i(r_a) = Σ_{b≠a} k(r_a,r_b)/(n−1) − mean_c k(x_c,r_a)`` and f_i likewise for the model's rows.
-    When paired, the cross means leave out c = a, which would bias D by O(1/n).
+    When paired, the cross means leave out c = a, which would bias D by O(1/n). Where the rows are some of larger
+    samples of these `sizes`, the reference first, the second-order part and the yardstick are those of the samples.
     """
     centre, paired = centre_for(reference, kernel), dependence == "paired"
     kernel = kernel.moved(centre)
@@ -71,20 +77,24 @@ def complete(
         psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
     diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
     aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
-    n = len(reference)
+    sizes = [len(x) for x in (reference, *samples)] if sizes is None else sizes
+    n = sizes[0]
     # Of every sample, its part of the mean of ‖e‖².
-    ours, *theirs = ((float(k.mean()) - float(x.mean())) / len(x) for k, x in zip(diagonals, within, strict=True))
-    some = shifted(reference[: min(n, _COMPONENT_ROWS)], centre)
+    spreads = [float(k.mean()) - float(x.mean()) for k, x in zip(diagonals, within, strict=True)]
+    ours, *theirs = (spread / size for spread, size in zip(spreads, sizes, strict=True))
+    some = shifted(reference[: min(len(reference), _COMPONENT_ROWS)], centre)
     quadratic = Quadratic(
-        _unbiased_second_order(inner, cross), np.maximum(ours + np.array(theirs), 0.0), _components(kernel, host(some))
+        _second_order(*_unbiased_squares(inner, cross), sizes),
+        np.maximum(ours + np.array(theirs), 0.0),
+        _components(kernel, host(some)),
     )
     return Estimates(
         values,
         psi,
-        _second_order(diagonals, inner, cross),
+        _second_order(*_squares(diagonals, inner, cross), sizes),
         alignment=np.array(aligned),
         quadratic=quadratic if dependence == "independent" else None,
-        yardstick=halves_apart(float(diagonals[0].sum()), n, float(mean), n),
+        yardstick=halves_apart(n * float(diagonals[0].mean()), n, float(mean), n),
     )
 
 
@@ -228,34 +238,40 @@ def columns_of(sums: Sums) -> Array:
     return sums.columns
 
 
-def _second_order(diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+def _second_order(within: Sequence[float], across: Sequence[float], sizes: Sequence[int]) -> Array:
     """``S2_ij = 2ζ_rr/(n(n−1)) + 1{i=j}[2ζ_xx/(m(m−1)) + 4ζ_xr/(nm)]`` (l, l), for independent samples.
 
     ζ is the mean of the squares of the doubly centred kernel matrix.
     """
-    reference, *models = (_second_order_within(p, diagonal) for p, diagonal in zip(inner, diagonals, strict=True))
-    return reference + np.diag([x + _second_order_across(p) for x, p in zip(models, cross, strict=True)])
+    reference, *models = (2.0 * zeta / (n * (n - 1)) for zeta, n in zip(within, sizes, strict=True))
+    cross = [4.0 * zeta / (sizes[0] * m) for zeta, m in zip(across, sizes[1:], strict=True)]
+    return reference + np.diag(np.add(models, cross))
 
 
-def _second_order_within(sums: Sums, diagonal: Array) -> float:
-    rows = sums.rows + diagonal
-    n = len(rows)
-    means, mean = rows / n, float(rows.mean()) / n
-    total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
-    on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
-    pairs = n * (n - 1)
-    return 2.0 * max(total - on_diagonal, 0.0) / pairs**2
+def _squares(
+    diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]
+) -> tuple[list[float], list[float]]:
+    """ζ within every sample, the reference first, and across."""
+
+    def within(sums: Sums, diagonal: Array) -> float:
+        rows = sums.rows + diagonal
+        n = len(rows)
+        means, mean = rows / n, float(rows.mean()) / n
+        total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
+        on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
+        return max(total - on_diagonal, 0.0) / (n * (n - 1))
+
+    return [within(*each) for each in zip(inner, diagonals, strict=True)], [_square_across(sums) for sums in cross]
 
 
-def _second_order_across(sums: Sums) -> float:
+def _square_across(sums: Sums) -> float:
     rows, columns = sums.rows, columns_of(sums)
     pairs = len(rows) * len(columns)
     centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
-    total = sums.squares - centring + float(rows.sum()) ** 2 / pairs
-    return 4.0 * max(total, 0.0) / pairs**2
+    return max(sums.squares - centring + float(rows.sum()) ** 2 / pairs, 0.0) / pairs
 
 
-def _unbiased_second_order(inner: Sequence[Sums], cross: Sequence[Sums]) -> Array:
+def _unbiased_squares(inner: Sequence[Sums], cross: Sequence[Sums]) -> tuple[list[float], list[float]]:
     """The same with ζ from sums that leave out the diagonal: unbiased, also where rows resemble only themselves.
 
     Within a sample ``ζ = Σ_{a≠b} k̃_ab²/(n(n−3))`` with
@@ -268,14 +284,13 @@ def _unbiased_second_order(inner: Sequence[Sums], cross: Sequence[Sums]) -> Arra
         if n < 4:
             return 0.0
         total = sums.squares - 2.0 * float(rows @ rows) / (n - 2) + float(rows.sum()) ** 2 / ((n - 1) * (n - 2))
-        return 2.0 * max(total, 0.0) / (n * (n - 3)) / (n * (n - 1))
+        return max(total, 0.0) / (n * (n - 3))
 
     def across(sums: Sums) -> float:
         n, m = max(len(columns_of(sums)), 2), max(len(sums.rows), 2)
-        return _second_order_across(sums) * (n / (n - 1)) * (m / (m - 1))
+        return _square_across(sums) * (n / (n - 1)) * (m / (m - 1))
 
-    reference, *models = map(within, inner)
-    return reference + np.diag([x + across(p) for x, p in zip(models, cross, strict=True)])
+    return [within(sums) for sums in inner], [across(sums) for sums in cross]
 
 
 def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence) -> tuple[str, ...]:
@@ -366,7 +381,13 @@ class Samples(Kind):
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         samples, dependence = list(data.samples.values()), settings.dependence
         estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
-        estimates = replace(estimates, notes=_alignment_notes(data, estimates.alignment, dependence))
+        return self.with_second_order(data, settings, estimates)
+
+    def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
+        """The estimates with the second-order part of samples that belong together, and notes on aligned rows."""
+        samples, dependence = list(data.samples.values()), settings.dependence
+        aligned = _alignment_notes(data, estimates.alignment, dependence)
+        estimates = replace(estimates, notes=(*estimates.notes, *aligned))
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
         n = len(data.reference)
         if dependence == "independent" or any(len(x) != n for x in samples):
@@ -408,9 +429,6 @@ class Samples(Kind):
 
     def right_hand_sides(self, data: Data) -> int:
         return 0
-
-    def bands(self, data: Data) -> int:
-        return len(data.reference) * (1 + 3 * len(data.samples))
 
 
 def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:

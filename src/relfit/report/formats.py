@@ -41,6 +41,7 @@ _ESTIMATORS = {
     "complete": "the unbiased estimate over all pairs of observations",
     "linear": "the linear-time estimate over disjoint pairs of observations",
     "incomplete": "an incomplete U-statistic [blom1976incomplete]",
+    "landmarks": "a Nyström approximation whose error was estimated on random rows and removed",
     "block": "an average over blocks of observations [zaremba2013btest]",
 }
 _CORRECTIONS = {

@@ -71,6 +71,7 @@ _LABELS = {
     "sizes": "rows",
     "pair_count": "pairs of rows",
     "block_count": "blocks",
+    "landmark_count": "landmarks",
     "inputs": "digests of the data",
     "plan": "order of sums",
     "design": "how the means were taken",
@@ -281,12 +282,18 @@ def python_call(comparison: Comparison) -> str | None:
     True
     """
     likelihood = comparison.measure == "loglik" and comparison.inputs is not None
-    pairs = words.measure_of(comparison).pairs and comparison.kernel is not None
-    if not (pairs or likelihood) or comparison.bandwidth_rule == "selected":
+    of_pairs = words.measure_of(comparison).pairs and comparison.kernel is not None
+    if not (of_pairs or likelihood) or comparison.bandwidth_rule == "selected":
         return None
     test, default = used_test(comparison), Settings()
     variance = recorded_variance(comparison)
-    counts = {"pairs": comparison.pair_count, "blocks": comparison.block_count, "variance": variance}
+    pairs = "residual_pairs" if comparison.estimator == "landmarks" else "pairs"
+    counts = {
+        pairs: comparison.pair_count,
+        "blocks": comparison.block_count,
+        "count": comparison.landmark_count,
+        "variance": variance,
+    }
     used = {name: value for name, value in counts.items() if value is not None}
     estimator = ESTIMATORS[comparison.estimator or Complete.name](**used)
     options = {

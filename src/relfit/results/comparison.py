@@ -130,6 +130,7 @@ class Comparison(Record):
     groups: tuple[int, ...] | None = None
     pair_count: int | None = None
     block_count: int | None = None
+    landmark_count: int | None = None
     variance: str | None = None
     locations: Array | None = None
     inputs: dict[str, Any] | None = None

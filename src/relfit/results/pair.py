@@ -51,6 +51,7 @@ class PairComparison(Record):
     groups: tuple[int, ...] | None = None
     pair_count: int | None = None
     block_count: int | None = None
+    landmark_count: int | None = None
     variance: str | None = None
     locations: NDArray[np.float64] | None = field(default=None, compare=False)
     inputs: dict[str, Any] | None = None

@@ -330,7 +330,9 @@ _FIELDS: dict[str, tuple[Check, str]] = {
         (_maybe(_is_word), "a word or null"),
     ),
     "reference": (_maybe(is_text), "a text or null"),
-    **dict.fromkeys(("seed", "pair_count", "block_count", "lags"), (_maybe(_is_count), "a whole number or null")),
+    **dict.fromkeys(
+        ("seed", "pair_count", "block_count", "landmark_count", "lags"), (_maybe(_is_count), "a whole number or null")
+    ),
     **dict.fromkeys(("sizes", "groups"), (_maybe(_each(_is_count)), "whole numbers or null")),
     **dict.fromkeys(("command", "confidence_set"), (_maybe(_each(is_text)), "texts or null")),
 }

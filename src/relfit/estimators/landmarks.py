@@ -1,0 +1,485 @@
+"""MMD² and KSD² by landmarks: near-linear in the rows, and unbiased for what the complete estimate is unbiased for.
+
+D is a mean over rows: of the witness ``f_i(x) = mean_c k(x,x_c) − mean_a k(x,r_a)`` over the rows of model i, and of
+its negative over those of the reference. With landmarks z_1..z_J, k_x = (k(x,z_j))_j and K = k(z,z'), the kernel
+``k_xᵀ K⁺ k_y`` is close to k(x,y), and its witness is ``k_x · w_i``, ``w_i = K⁺(k̄_i − k̄_r)`` with k̄ the means of k_x.
+Two passes over the rows, each O((n + Σm) J), give the means and then k_x · w_i of every row; neither holds more than a
+tile of kernel values. K is factorised once for all models, without a ridge.
+
+*The guard.* At some rows drawn at random, the first pass also gives f_i itself. The mean of ``f_i(x) − k_x · w_i`` over
+them is added to D. Over the draws its mean is what the landmarks miss, so D is unbiased for the complete estimate,
+whatever the landmarks are; and its variance, known from the same differences, is added to V. R drawn rows stand for R·n
+pairs of rows, which is why R can be small. J and R are chosen on a few rows, so that the guard's part of the variance
+stays below 5% at the least cost.
+
+KSD is the same with the Stein kernel of every model in place of k, and one sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from scipy.linalg import eigh
+
+from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.reduce import Patch, Sums, described, matrix_sums
+from relfit.compute.rows import parts
+from relfit.data.load import Data
+from relfit.estimators import ksd, mmd
+from relfit.estimators.base import Estimates, EstimateSettings, Locations, pair_count, samples_of
+from relfit.estimators.designs import Landmarks, most_landmarks
+from relfit.estimators.kernel import centre_for, centre_of, shifted
+from relfit.estimators.locations import kernel_values, pooled_rows, without_used_rows
+from relfit.kernels.base import Kernel
+from relfit.stats.joint import Psi, centred, mixed, positive_part
+from relfit.util.arrays import Array, Rows, host
+from relfit.util.random import stream
+
+# Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as 0.
+SMALLEST, SMALLEST_SINGLE = 1e-10, 1e-5
+# Rows of each sample whose pairs measure the second-order part, and rows on which the numbers of landmarks are tried.
+PILOT_ROWS, TRIAL_ROWS = 1000, 400
+FEWEST_LANDMARKS, FEWEST_DRAWN, MOST_DRAWN = 50, 100, 3000
+# The time to factorise a J × J matrix, in units of J³ kernel values.
+FACTORISATION = 0.2
+# The guard's part of the variance: what is promised, and what is aimed at.
+SHARE, AIM = 0.05, 0.02
+# The stream that the rows of the guard are drawn from.
+GUARD = "landmarks: guard"
+# Rows on which the diagonal of the Nyström kernel is evaluated.
+DIAGONAL_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class _Side:
+    points: Points
+    weights: Array
+
+
+@dataclass(frozen=True, eq=False)
+class PointSums:
+    """Sums of kernel values between rows and a few points.
+
+    Without `weights`, a sum over the rows y for every point x. With weights (J, c) for the rows of a source x, c sums
+    over the points y for every row.
+    """
+
+    kernel: Kernel
+    centre: Array | float
+    weights: Mapping[int, Array] | None = None
+    passes: int = 1
+
+    def key(self) -> str:
+        given = b"" if self.weights is None else b"".join(w.tobytes() for w in self.weights.values())
+        return f"point sums {described(self.kernel, self.centre)} {hashlib.sha256(given).hexdigest()}"
+
+    def needs(self, patch: Patch) -> tuple[int, ...]:
+        return patch.x, patch.y
+
+    def width(self, sources: Sequence[Any]) -> int:
+        return int(sources[0].shape[1]) + 1
+
+    def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
+        x, tilt = shifted(sources[which][rows], self.centre), self.kernel.tilt
+        weights = np.ones(len(x)) if tilt is None else tilt.weights(host(x))
+        return _Side(backend.points(self.kernel.untilted, x), weights)
+
+    def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
+        right = y.weights
+        if self.weights is not None:
+            right = right[:, None] * self.weights[patch.x][slice(*patch.j)]
+        return [Job(self.kernel.untilted, x.points, y.points, {"phi": right})]
+
+    def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
+        rows = host(products[0].rows["phi"])
+        return Sums(rows * (x.weights if rows.ndim == 1 else x.weights[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """The pseudo-inverse of a kernel matrix (J, J), of which directions that are rounding are left out."""
+
+    vectors: Array
+    values: Array
+
+    @classmethod
+    def of(cls, matrix: Array, smallest: float = SMALLEST) -> Inverse:
+        values, vectors = eigh(matrix, overwrite_a=True, check_finite=False, driver="evd")
+        kept = values > smallest * values[-1]
+        return cls(vectors[:, kept], values[kept])
+
+    def __matmul__(self, right: Array) -> Array:
+        return np.asarray(self.vectors @ ((self.vectors.T @ right).T / self.values).T)
+
+    def whitened(self, rows: Array) -> Array:
+        """Features of kernel values (n, J), whose inner products are the Nyström kernel."""
+        return np.asarray(rows @ (self.vectors / np.sqrt(self.values)))
+
+    def missed(self, matrix: Array, rows: Array) -> float:
+        """The mean square of k − k_Nys over different rows, from k of these rows and their values at the landmarks."""
+        features = self.whitened(rows)
+        rest = matrix - features @ features.T
+        np.fill_diagonal(rest, 0.0)
+        return float(np.square(rest).sum()) / (len(rest) * (len(rest) - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Stratum:
+    """The rows of one sample (or of several that belong together) that the guard looks at.
+
+    Attributes:
+        size: the number of all rows.
+        found, errors: (R, c) contributions of the drawn rows by the landmarks, and what they miss of them.
+        places: the c models that they belong to.
+        jackknife: the factor of the ψ rows.
+    """
+
+    size: int
+    found: Array
+    errors: Array
+    places: Rows
+    jackknife: float = 1.0
+
+    def noise(self) -> Array:
+        """(c, c) the covariance of the mean error of rows that are drawn without replacement."""
+        count = len(self.errors)
+        return _covariance(self.errors) * ((1.0 - count / self.size) / count)
+
+    def missing(self) -> Array:
+        """(c, c) by how much the variance of the mean of all rows' contributions exceeds that by the landmarks."""
+        return (_covariance(self.found + self.errors) - _covariance(self.found)) * (4.0 / self.size * self.jackknife**2)
+
+
+def _covariance(rows: Array) -> Array:
+    return np.atleast_2d(np.cov(rows.T))
+
+
+def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> Estimates:
+    """The estimates with the mean errors of the drawn rows added, and the variance of these means."""
+    values, count = estimates.values.copy(), len(estimates.values)
+    noise, missing = np.zeros((count, count)), np.zeros((count, count))
+    for each in strata:
+        values[each.places] += each.errors.mean(axis=0)
+        both = np.ix_(each.places, each.places)
+        noise[both] += each.noise()
+        missing[both] += each.missing()
+    plain = estimates.psi.covariance()
+    whole = positive_part(plain + missing, mixed(plain + noise, plain)) + noise
+    # V holds the second-order part twice, and is noisy where it holds nothing else.
+    second = estimates.second_order_variances
+    variances = np.maximum(np.diag(whole) - second, second)
+    share = float(np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max())
+    rows = sorted({len(each.errors) for each in strata})
+    drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
+    note = (
+        f"landmarks estimator: {landmarks:,} landmarks, and {drawn} rows of each sample that are compared with all "
+        f"rows, which adds {_percent(share)} to the variance"
+    )
+    if share > SHARE:
+        note += f"; more than {SHARE:.0%} is a loss of power, so give more landmarks (count) or residual_pairs"
+    return replace(estimates, values=values, covariance=whole, notes=(note, *estimates.notes))
+
+
+def _percent(share: float) -> str:
+    return "less than 0.1%" if share < 0.001 else f"{100.0 * share:.2g}%"
+
+
+def chosen_sizes(
+    estimator: Landmarks,
+    rows: int,
+    most: int,
+    missed: Callable[[int], Array],
+    variances: Array,
+    cost: Callable[[int, int], float],
+    longest: float,
+) -> tuple[int, int]:
+    """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
+
+    `missed` (l,) is the variance of the guard with R = 1, times the `rows` of the smallest sample, and `variances` (l,)
+    are those of the estimates, both of models equal to the data. Other models have larger variances, and what landmarks
+    miss of their witnesses, which are smooth, is a smaller part of them. J is at most `most`, and less where the
+    landmarks alone would cost as much as `longest`.
+    """
+    limit = min(rows, MOST_DRAWN)
+
+    def needed(count: int) -> float:
+        parts = np.divide(missed(count), variances, out=np.zeros(len(variances)), where=variances > 0.0)
+        return max(float(FEWEST_DRAWN), float(parts.max()) / (AIM * rows))
+
+    if estimator.count is not None:
+        counts = [min(estimator.count, most)]
+    else:
+        steps = math.log(max(most / FEWEST_LANDMARKS, 1.0), 1.5)
+        counts = [min(round(FEWEST_LANDMARKS * 1.5**k), most) for k in range(math.ceil(steps) + 1)]
+    given = None if estimator.residual_pairs is None else max(2, math.ceil(estimator.residual_pairs / rows))
+    if given is not None and len(counts) == 1:
+        return counts[0], given
+    # Candidates: whether the guard's part is too large, its price (or the part, if it is), J and R.
+    best = (True, math.inf, counts[0], limit)
+    for count in counts:
+        if cost(count, 0) >= (longest if best[0] else best[1]) and best[1] < math.inf:
+            break
+        drawn = needed(count)
+        if drawn <= limit or limit == rows:
+            r = min(math.ceil(drawn), rows)
+            best = min(best, (False, cost(count, r), count, r))
+        else:
+            best = min(best, (True, drawn, count, limit))
+    return best[2], best[3] if given is None else given
+
+
+def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
+    """The estimate by landmarks, with the guard."""
+    if data.kind == "samples":
+        return _mmd(data, settings)
+    most = most_landmarks(cast(Landmarks, settings.estimator)) + max(TRIAL_ROWS, PILOT_ROWS)
+    orders = _drawn_rows(data, settings, "landmarks", most)
+    if data.kind == "densities":
+        x = data.reference
+        scores = [ksd.all_scores(name, density, x, settings) for name, density in data.densities.items()]
+        return _ksd(x, scores, orders[None], settings)
+    each = [
+        _ksd(x, [ksd.target_scores(name, x, data, settings)], orders[name], settings)
+        for name, x in data.samples.items()
+    ]
+    shared = settings.dependence == "shared"
+    estimates = ksd.side_by_side(each, shared=shared)
+    return ksd.Target().with_second_order(data, settings, estimates) if shared else estimates
+
+
+class _Samples:
+    """Samples (the reference first) in two passes over their rows: means at some points, and sums over landmarks."""
+
+    def __init__(self, data: Data, settings: EstimateSettings) -> None:
+        self.rows, self.sizes = list(samples_of(data).values()), [len(x) for x in samples_of(data).values()]
+        self.dependence, self.runtime, self.given = settings.dependence, settings.runtime, settings.kernel
+        self.centre, self.smallest = centre_for(data.reference, self.given), _smallest(settings)
+        self.kernel, self.paired = self.given.moved(self.centre), settings.dependence == "paired"
+        # U-statistics leave out pairs of a row with itself; across samples only where row a goes with row a.
+        self.own = [size / (size - 1) for size in self.sizes]
+        self.across = self.own[0] if self.paired else 1.0
+
+    def pilot(self) -> Estimates:
+        """The complete estimate of some rows, with the second-order part of all."""
+        some = [host(x[:: -(-len(x) // PILOT_ROWS)]) for x in self.rows]
+        runtime = replace(self.runtime, progress=None, checkpoint=None, scheduler=None)
+        return mmd.complete(some[0], some[1:], self.given, self.dependence, runtime, self.sizes)
+
+    def values(self, x: Array, points: Array) -> Array:
+        """k(x_a, z_j): (n, J)."""
+        return kernel_values(self.kernel, shifted(x, self.centre), shifted(points, self.centre))
+
+    def inverse(self, points: Array) -> Inverse:
+        return Inverse.of(self.values(points, points), self.smallest)
+
+    def means(self, points: Sequence[Array]) -> list[Array]:
+        """The mean of k(x_a, z_j) over the rows of each sample, at points of its own (J,)."""
+        count, reduction = len(self.rows), PointSums(self.kernel, self.centre)
+        matrices = [(count + k, k) for k in range(count)]
+        sums = matrix_sums(reduction, (*self.rows, *points), matrices, self.runtime)
+        return [host(each.rows) / size for each, size in zip(sums, self.sizes, strict=True)]
+
+    def of_reference(self, ours: Array, theirs: Sequence[Array]) -> Array:
+        """(J, l) contributions of reference rows at some points, from the samples' means there."""
+        return np.stack([self.own[0] * ours - self.across * x for x in theirs], axis=1)
+
+    def of_model(self, i: int, ours: Array, theirs: Array) -> Array:
+        """(J, 1) contributions of rows of sample i at some points."""
+        return (self.own[i] * theirs - self.across * ours)[:, None]
+
+    def contributions(self, points: Array, inverse: Inverse, means: Sequence[Array]) -> list[Array]:
+        """k_a · w of every row and model, from the samples' means at the landmarks: (n, l), then (m, 1) each."""
+        ours, *theirs = means
+        directions = [self.of_reference(ours, theirs), *(self.of_model(i, ours, x) for i, x in enumerate(theirs, 1))]
+        reduction = PointSums(self.kernel, self.centre, {k: inverse @ w for k, w in enumerate(directions)})
+        matrices = [(k, len(self.rows)) for k in range(len(self.rows))]
+        return [host(each.rows) for each in matrix_sums(reduction, (*self.rows, points), matrices, self.runtime)]
+
+    def own_pairs(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> list[Array]:
+        """What pairs of a row with itself, or with its partner, add to contributions; of at most `most` rows each."""
+
+        def own(x: Any, y: Any) -> Array:
+            step = 1 if most is None else -(-len(x) // most)
+            cut = parts((-(-len(x) // step), x.shape[1]))
+            chunks = (slice(part.start * step, min(part.stop * step, len(x)), step) for part in cut)
+            found = [pairs(*(shifted(host(each[part]), self.centre) for each in (x, y))) for part in chunks]
+            return np.concatenate(found)[:, None] / (len(x) - 1)
+
+        ours, *theirs = (own(x, x) for x in self.rows)
+        if not self.paired:
+            return [ours, *theirs]
+        partners = [own(x, self.rows[0]) for x in self.rows[1:]]
+        return [ours - np.hstack(partners), *(x - y for x, y in zip(theirs, partners, strict=True))]
+
+    def estimates(self, contributions: Sequence[Array]) -> Estimates:
+        """D and ψ from every row's contributions."""
+        g, *f = contributions
+        values = g.mean(axis=0) + np.array([float(x.mean()) for x in f])
+        if self.paired:
+            return Estimates(values, Psi(centred(g + np.hstack(f))))
+        psi = Psi(centred(g), tuple(centred(x[:, 0]) for x in f), shared=self.dependence == "shared")
+        return Estimates(values, psi)
+
+
+def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
+    """MMD² of the Nyström kernel of these landmarks, without a guard: that of k only as far as they span it."""
+    samples, points = _Samples(without_used_rows(data, locations)[0], settings), locations.points
+    inverse = samples.inverse(points)
+
+    def pairs(x: Array, y: Array) -> Array:
+        at = shifted(points, samples.centre)
+        a, b = (inverse.whitened(kernel_values(samples.kernel, rows, at)) for rows in (x, y))
+        return np.asarray(np.einsum("ij,ij->i", a, b))
+
+    means = samples.means([points] * len(samples.rows))
+    contributions, own = samples.contributions(points, inverse, means), samples.own_pairs(pairs, DIAGONAL_ROWS)
+    # Of each row where there are few, otherwise their mean: the difference is 1/n of a contribution.
+    pairs_of = [y if len(y) == len(x) else y.mean(axis=0) for x, y in zip(contributions, own, strict=True)]
+    estimates = samples.estimates([x - y for x, y in zip(contributions, pairs_of, strict=True)])
+    second = samples.pilot().second_order
+    # For samples that belong together only the variances are known, not the second-order covariances.
+    if second is not None and settings.dependence != "independent":
+        second = np.diag(second)
+    return replace(estimates, second_order=second, notes=(locations.note,))
+
+
+def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
+    samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
+    sizes, models = samples.sizes, len(samples.rows) - 1
+    pilot = samples.pilot()
+    most = most_landmarks(estimator)
+    orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
+    trial = pooled_rows(data, {key: order[::-1] for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
+    values = samples.values(trial, trial)
+
+    def landmarks(count: int) -> Array:
+        return pooled_rows(data, orders, count, settings.seed)
+
+    def missed(count: int) -> Array:
+        points = landmarks(count)
+        return np.full(models, 4.0 * samples.inverse(points).missed(values, samples.values(trial, points)))
+
+    def cost(count: int, drawn: int) -> float:
+        at_drawn = sizes[0] * (models + 1) + 2 * sum(sizes[1:])
+        return 2.0 * sum(sizes) * count + at_drawn * drawn + FACTORISATION * count**3
+
+    most = len(landmarks(most))
+    longest = float(pair_count(sizes[0], sizes[1:]))
+    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, pilot.second_order_variances, cost, longest)
+    points = landmarks(count)
+    inverse = samples.inverse(points)
+    rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
+    at_reference, *at_models = (host(x[each]) for x, each in zip(samples.rows, rows, strict=True))
+    # Each sample is summed at the landmarks, at the drawn rows of the reference, and at those of the models it meets.
+    where = [np.concatenate([points, at_reference, *at_models])]
+    where += [np.concatenate([points, at_reference, x]) for x in at_models]
+    means = samples.means(where)
+    passed = samples.contributions(points, inverse, [mean[: len(points)] for mean in means])
+    itself = samples.own_pairs(samples.kernel.pairs)
+    contributions = [x - y for x, y in zip(passed, itself, strict=True)]
+    estimates = samples.estimates(contributions)
+    ends = np.cumsum([len(points), len(at_reference), *map(len, at_models)])
+    own = slice(ends[0], ends[1])
+    exact = [samples.of_reference(means[0][own], [mean[own] for mean in means[1:]])]
+    exact += [samples.of_model(i, means[0][ends[i] : ends[i + 1]], means[i][ends[1] :]) for i in range(1, models + 1)]
+    found = [x[each] for x, each in zip(contributions, rows, strict=True)]
+    exact = [x - y[each] for x, y, each in zip(exact, itself, rows, strict=True)]
+    strata = _strata(sizes, found, exact, settings.dependence)
+    kept = replace(pilot, values=estimates.values, psi=estimates.psi)
+    return mmd.Samples().with_second_order(data, settings, guarded(kept, strata, count))
+
+
+def _strata(sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array], dependence: str) -> list[Stratum]:
+    """The guard's strata, from the drawn rows' contributions by the landmarks and as they are."""
+    errors = [x - y for x, y in zip(exact, found, strict=True)]
+    everyone = np.arange(len(sizes) - 1)
+    if dependence == "paired":
+        return [Stratum(sizes[0], found[0] + np.hstack(found[1:]), errors[0] + np.hstack(errors[1:]), everyone)]
+    first = Stratum(sizes[0], found[0], errors[0], everyone)
+    if dependence == "shared":
+        return [first, Stratum(sizes[1], np.hstack(found[1:]), np.hstack(errors[1:]), everyone)]
+    return [
+        first,
+        *(
+            Stratum(*each, everyone[i : i + 1])
+            for i, each in enumerate(zip(sizes[1:], found[1:], errors[1:], strict=True))
+        ),
+    ]
+
+
+def _drawn_rows(data: Data, settings: EstimateSettings, purpose: str, count: int) -> dict[str | None, Rows]:
+    """So many rows of the reference (key None) and of every sample, in random order; the same of all of one size."""
+    common = settings.dependence == "paired"
+    return {
+        key: stream(settings.seed, purpose, "reference" if key is None and not common else "models").choice(
+            len(x), min(count, len(x)), replace=False
+        )
+        for key, x in samples_of(data).items()
+    }
+
+
+def _smallest(settings: EstimateSettings) -> float:
+    """Below this fraction of the largest, eigenvalues are rounding of the sums."""
+    name = settings.runtime.backend.name
+    return SMALLEST_SINGLE if "float32" in name or name.startswith("triton") else SMALLEST
+
+
+def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates:
+    """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
+    n, centre, models, runtime = len(x), centre_of(x), len(scores), settings.runtime
+    kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    estimator = cast(Landmarks, settings.estimator)
+
+    def at(rows: Rows) -> list[Array]:
+        return [shifted(host(x[rows]), centre), *(host(s[rows]) for s in scores)]
+
+    def inverses(points: Sequence[Array]) -> Iterator[Inverse]:
+        for score in points[1:]:  # one matrix at a time
+            own = (points[0], score)
+            yield Inverse.of(ksd.stein_matrices(kernel, own, own)[0], smallest)
+
+    trial = at(order[::-1][:TRIAL_ROWS])
+    values = ksd.stein_matrices(kernel, trial, trial)
+
+    def missed(count: int) -> Array:
+        points = at(order[:count])
+        near = ksd.stein_matrices(kernel, trial, points)
+        return np.array([a.missed(u, k) for a, u, k in zip(inverses(points), values, near, strict=True)])
+
+    def cost(count: int, drawn: int) -> float:
+        return float(n) * (2 * count + drawn) + FACTORISATION * models * count**3
+
+    some = order[:PILOT_ROWS]
+    rows = [host(x[some]), *(host(s[some]) for s in scores)]
+    plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
+    pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
+    variances = pilot.second_order_variances * (len(some) / n) ** 2
+    count, drawn = chosen_sizes(estimator, n, min(n, most_landmarks(estimator)), missed, variances, cost, n**2 / 2.0)
+    guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
+    landmarks, both = order[:count], np.concatenate([order[:count], guard])
+
+    def sums(rows: Rows, weights: Array | None) -> Array:
+        """Σ_a u_i(z_j, x_a) of points and all rows, or of every row with weighted points."""
+        sources = (x, *scores, host(x[rows]), *(host(s[rows]) for s in scores))
+        matrix, columns = ((1 + models, 0), 0) if weights is None else ((0, 1 + models), 1 + models)
+        reduction = ksd.SteinSums(kernel, centre, models, columns=columns, weights=weights)
+        return host(matrix_sums(reduction, sources, [matrix], runtime)[0].rows)
+
+    means = sums(both, None) / (n - 1)  # with the factor n/(n−1) of U-statistics
+    directions = zip(inverses(at(landmarks)), means[:count].T, strict=True)
+    g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1))
+    # Pairs of a row with itself.
+    diagonal = np.empty((n, models))
+    for part in parts(x.shape):
+        same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
+        diagonal[part] = ksd.pair_values(kernel, same, same)
+    g = g - diagonal / (n - 1)
+    found, exact, jackknife = g[guard], means[count:] - diagonal[guard] / (n - 1), (n - 1) / (n - 2)
+    stratum = Stratum(n, found, exact - found, np.arange(models), jackknife)
+    arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
+    return guarded(ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count)

@@ -1,0 +1,319 @@
+"""The estimate by landmarks: against a readable whitened reference, the complete estimate, and itself elsewhere."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.compute import reduce
+from relfit.compute.checkpoint import finished_patches
+from relfit.estimators import landmarks
+from relfit.kernels.composite import Decay, MultiScale, Tilted
+from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
+
+KERNELS = {
+    "gaussian": Gaussian(1.5),
+    "imq": IMQ(0.7),
+    "matern": Matern(1.5, 1.3),
+    "multiscale": MultiScale(bandwidth=1.2),
+    "polynomial": Polynomial(2, 1.0, 0.5),
+    "tilted": Tilted(Gaussian(1.1), Decay(1.0, 2.0, 0.3)),
+}
+SMOOTH = ["gaussian", "imq", "multiscale", "tilted"]
+SIZES = {"independent": (60, 45, 70), "shared": (60, 50, 50), "paired": (60, 60, 60)}
+
+
+def sampled(rng, sizes, d=3, shift=0.3):
+    reference, *models = (rng.normal(shift * i, 1.0, (m, d)) for i, m in enumerate(sizes))
+    return reference, {f"m{i}": x for i, x in enumerate(models, start=1)}
+
+
+def densities(d, shifts=(0.1, 0.3)):
+    return {f"s{s}": relfit.Density(score=lambda x, s=s: s - x, dim=d) for s in shifts}
+
+
+def values(kernel, rows, points):
+    """k(x_a, z_j) by the kernel's own pair function."""
+    a, j = np.meshgrid(np.arange(len(rows)), np.arange(len(points)), indexing="ij")
+    return kernel.pairs(rows[a.ravel()], points[j.ravel()]).reshape(a.shape)
+
+
+def whitened(kernel, rows, points):
+    """Features K^(−½) k(x, z), whose inner products are the Nyström kernel."""
+    sizes, axes = np.linalg.eigh(values(kernel, points, points))
+    kept = sizes > 1e-10 * sizes[-1]
+    return values(kernel, rows, points) @ (axes[:, kept] / np.sqrt(sizes[kept]))
+
+
+def off_diagonal_mean(a, b):
+    """mean_{a≠b} of the inner products of features."""
+    gram = a @ b.T
+    return (gram.sum() - np.trace(gram)) / (len(a) * (len(a) - 1))
+
+
+@pytest.mark.parametrize("dependence", SIZES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_nystroem_is_the_mmd_of_the_whitened_features(name, dependence, rng):
+    """D to 1e-8 standard errors; ψ = 2 τ_a·(Σ_{b≠a} τ_b/(n−1) − mean of the other sample), centred."""
+    kernel, (reference, models) = KERNELS[name], sampled(rng, SIZES[dependence])
+    points = rng.normal(size=(9, 3))
+    found = relfit.estimate(
+        reference, models, discrepancy=relfit.Nystroem(kernel, points), dependence=dependence, rng=0
+    )
+    ours, *theirs = (whitened(kernel, x, points) for x in (reference, *models.values()))
+    across = [
+        off_diagonal_mean(x, ours) if dependence == "paired" else float(x.mean(axis=0) @ ours.mean(axis=0))
+        for x in theirs
+    ]
+    expected = [
+        off_diagonal_mean(x, x) + off_diagonal_mean(ours, ours) - 2.0 * c for x, c in zip(theirs, across, strict=True)
+    ]
+    assert (np.abs(found.values - expected) < 1e-8 * found.standard_error).all()
+    n = len(ours)
+    factor = n / (n - 1) if dependence == "paired" else 1.0
+    for i, x in enumerate(theirs):
+        g = ours @ (n / (n - 1) * ours.mean(axis=0) - factor * x.mean(axis=0))
+        f = x @ (len(x) / (len(x) - 1) * x.mean(axis=0) - factor * ours.mean(axis=0))
+        g, f = (a - np.square(t).sum(axis=1) / (len(t) - 1) for a, t in ((g, ours), (f, x)))
+        if dependence == "paired":
+            g = g + f + 2.0 * (x * ours).sum(axis=1) / (n - 1)
+        else:
+            np.testing.assert_allclose(found.psi.models[i], 2 * (f - f.mean()), atol=1e-9 * np.abs(f).max())
+        np.testing.assert_allclose(found.psi.reference[:, i], 2 * (g - g.mean()), atol=1e-9 * np.abs(g).max())
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "polynomial"])
+def test_nystroem_with_all_rows_as_locations_is_the_mmd(name, rng):
+    """The rows themselves span k(·, x) of every row, so the approximation is exact, but for what was rounding."""
+    reference, models = sampled(rng, (24, 21, 22))
+    points = np.concatenate([reference, *models.values()])
+    found = relfit.estimate(reference, models, discrepancy=relfit.Nystroem(KERNELS[name], points), rng=0)
+    expected = relfit.estimate(reference, models, kernel=KERNELS[name], rng=0)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-8)
+
+
+def test_repeated_landmarks_span_no_more_than_one(rng):
+    reference, models = sampled(rng, (30, 30), d=2)
+    one, three = (
+        relfit.estimate(reference, models, discrepancy=relfit.Nystroem(Gaussian(1.0), points), rng=0)
+        for points in (np.zeros((1, 2)), np.zeros((3, 2)))
+    )
+    np.testing.assert_allclose(three.values, one.values, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dependence", SIZES)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_guard_over_all_rows_gives_the_complete_estimate(name, dependence, rng):
+    """However few the landmarks are: the first pass then sees every pair, and nothing is left to chance."""
+    reference, models = sampled(rng, SIZES[dependence])
+    options = {"kernel": KERNELS[name], "dependence": dependence, "rng": 0}
+    complete = relfit.estimate(reference, models, **options)
+    found = relfit.estimate(reference, models, estimator=relfit.Landmarks(2, 10**6), **options)
+    assert (np.abs(found.values - complete.values) < 1e-9 * complete.standard_error).all()
+    np.testing.assert_allclose(found.covariance, complete.covariance, rtol=1e-7, atol=1e-12)
+    assert "adds less than 0.1% to the variance" in found.notes[0]
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_the_same_for_densities_and_for_targets(name, rng):
+    kernel, x = KERNELS[name], rng.normal(size=(60, 3))
+    for data in ((x, densities(3)), (relfit.Density(score=lambda x: -x, dim=3), sampled(rng, (9, 40, 55))[1])):
+        complete = relfit.estimate(*data, kernel=kernel, rng=0)
+        found = relfit.estimate(*data, kernel=kernel, estimator=relfit.Landmarks(3, 10**6), rng=0)
+        assert (np.abs(found.values - complete.values) < 1e-9 * complete.standard_error).all()
+        np.testing.assert_allclose(found.covariance, complete.covariance, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("dependence", ["independent", "paired"])
+def test_unbiased_for_the_complete_estimate_whatever_the_landmarks_are(dependence, rng):
+    """Over 600 draws with three landmarks: means within 3.5 standard errors, and the guard's variance as it says."""
+    reference, models = sampled(rng, SIZES[dependence])
+    options = {"kernel": Gaussian(1.0), "dependence": dependence}
+    complete = relfit.estimate(reference, models, rng=0, **options)
+    plain = relfit.estimate(reference, models, estimator=relfit.Landmarks(3, 10**6), rng=0, **options)
+    draws = [
+        relfit.estimate(reference, models, estimator=relfit.Landmarks(3, 600), rng=seed, **options)
+        for seed in range(600)
+    ]
+    found = np.array([each.values for each in draws])
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - complete.values) < 3.5 * error).all()
+    # Landmarks differ between the draws too, so that only a rough agreement of the variance can be expected.
+    added = np.mean([np.diag(each.covariance) for each in draws], axis=0) - np.diag(plain.covariance)
+    np.testing.assert_allclose(added, found.var(axis=0), rtol=0.25)
+
+
+def test_chosen_sizes_keep_the_guard_below_its_part(rng):
+    reference, models = sampled(rng, (4000, 4000, 4000), d=5, shift=0.05)
+    complete = relfit.estimate(reference, models, rng=0)
+    found = relfit.estimate(reference, models, estimator="landmarks", rng=0)
+    assert (np.abs(found.values - complete.values) < 0.6 * complete.standard_error).all()
+    np.testing.assert_allclose(found.covariance, complete.covariance, rtol=0.06)
+    np.testing.assert_allclose(found.close.second, complete.close.second, rtol=0.15)
+    np.testing.assert_allclose(found.close.trace, complete.close.trace, rtol=0.1)
+    np.testing.assert_allclose(found.yardstick, complete.yardstick, rtol=0.1)
+    part = float(found.notes[0].split("adds ")[1].split("%")[0].removeprefix("less than "))
+    assert part < 5.0
+
+
+def test_a_rough_kernel_says_that_the_guard_costs_power(rng):
+    reference, models = sampled(rng, (4000, 4000), d=10, shift=0.0)
+    found = relfit.estimate(reference, models, kernel=Gaussian(0.8), estimator=relfit.Landmarks(50, 400_000), rng=0)
+    assert "is a loss of power, so give more landmarks" in found.notes[0]
+
+
+@pytest.mark.parametrize("test", ["best-set", "relpsi", "relmulti", "carve"])
+def test_every_test_takes_it(test, rng):
+    reference, models = sampled(rng, (1500, 1500, 1500), shift=0.5)
+    for data in ((reference, models), (reference, densities(3, (0.0, 0.5)))):
+        result = relfit.compare(*data, test=test, estimator="landmarks", rng=0)
+        assert result.worse.tolist() == [False, True]
+        assert result.estimator == "landmarks"
+
+
+def test_the_order_and_the_copies_of_the_models_change_nothing(rng):
+    reference, models = sampled(rng, (500, 400, 450, 500))
+    first = relfit.compare(reference, models, estimator="landmarks", rng=0)
+    other = {"copy": models["m2"], **dict(reversed(models.items()))}
+    second = relfit.compare(reference, other, estimator="landmarks", rng=0)
+    order = [second.names.index(name) for name in first.names]
+    np.testing.assert_allclose(second.discrepancy[order], first.discrepancy, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(second.covariance[np.ix_(order, order)], first.covariance, rtol=1e-9)
+
+
+@pytest.fixture
+def small_patches(monkeypatch):
+    monkeypatch.setattr(reduce, "PATCH_ROWS", 200)
+    monkeypatch.setattr(reduce, "BLOCK_ROWS", 200)
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_the_same_bits_from_any_number_of_workers(rng):
+    reference, models = sampled(rng, (900, 800, 900))
+    for data in ((reference, models), (reference, {"a": Shifted(0.1), "b": Shifted(0.2)})):
+        one, two, four = (
+            relfit.estimate(*data, estimator="landmarks", rng=0, compute=relfit.Compute(threads=count))
+            for count in (1, 2, 4)
+        )
+        with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+            elsewhere = relfit.estimate(
+                *data, estimator="landmarks", rng=0, compute=relfit.Compute(executor=executor, backend="numpy")
+            )
+        for other in (two, four, elsewhere):
+            np.testing.assert_array_equal(other.values, one.values)
+            np.testing.assert_array_equal(other.covariance, one.covariance)
+
+
+@pytest.mark.usefixtures("small_patches")
+def test_the_same_bits_from_a_cluster(rng):
+    distributed = pytest.importorskip("distributed")
+    reference, models = sampled(rng, (900, 800, 900))
+    for data in ((reference, models), (reference, densities(3))):
+        here = relfit.estimate(*data, estimator="landmarks", rng=0, compute=relfit.Compute(backend="numpy"))
+        with distributed.Client(processes=False, dashboard_address=None, n_workers=2) as client:
+            compute = relfit.Compute(executor=client, backend="numpy")
+            there = relfit.estimate(*data, estimator="landmarks", rng=0, compute=compute)
+        np.testing.assert_array_equal(there.values, here.values)
+        np.testing.assert_array_equal(there.covariance, here.covariance)
+
+
+def Shifted(shift):
+    return relfit.Density(score=lambda x: shift - x, dim=3)
+
+
+class Stop(Exception):
+    """Ends a run half-way."""
+
+
+@pytest.mark.usefixtures("small_patches")
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_stopped_runs_resume(share, rng, tmp_path):
+    reference, models = sampled(rng, (900, 800, 900))
+    for k, data in enumerate(((reference, models), (reference, densities(3)))):
+        totals, calls = [], [0]
+        plain = relfit.compare(
+            *data, estimator="landmarks", rng=0, progress=lambda done, total, seen=totals: seen.append((done, total))
+        )
+        stop_at = int(share * len(totals))
+
+        def progress(done, total, calls=calls, stop_at=stop_at):
+            calls[0] += 1
+            if calls[0] > stop_at:
+                raise Stop
+
+        checkpoint = relfit.Compute(checkpoint=tmp_path / f"{k}.sqlite")
+        with pytest.raises(Stop):
+            relfit.compare(*data, estimator="landmarks", rng=0, compute=checkpoint, progress=progress)
+        before, _ = finished_patches(checkpoint.checkpoint)
+        assert before > 0
+        again = relfit.compare(*data, estimator="landmarks", rng=0, compute=checkpoint)
+        assert again.to_json() == plain.to_json()
+        done, known = finished_patches(checkpoint.checkpoint)
+        assert done == known > before
+
+
+@pytest.mark.parametrize("precision", ["double", "single"])
+def test_torch_and_single_precision(precision, rng):
+    pytest.importorskip("torch")
+    reference, models = sampled(rng, (3000, 2500, 3000), d=4, shift=0.1)
+    for data in ((reference, models), (reference, densities(4))):
+        plain = relfit.estimate(*data, estimator=relfit.Landmarks(100, 300_000), rng=0)
+        for backend in ("numpy", "torch"):
+            compute = relfit.Compute(backend=backend, precision=precision)
+            found = relfit.estimate(*data, estimator=relfit.Landmarks(100, 300_000), rng=0, compute=compute)
+            apart = np.abs(found.values - plain.values) / plain.standard_error
+            # In single precision fewer directions of the landmarks are kept, and the guard makes up for them.
+            assert (apart < (1e-6 if precision == "double" else 0.15)).all()
+            np.testing.assert_allclose(found.covariance, plain.covariance, rtol=1e-6 if precision == "double" else 0.05)
+
+
+def test_the_result_records_what_was_asked_for(rng):
+    from relfit.report.page import python_call
+
+    reference, models = sampled(rng, (300, 300, 300))
+    result = relfit.compare(reference, models, estimator=relfit.Landmarks(40, 60_000), rng=0)
+    assert (result.landmark_count, result.pair_count) == (40, 60_000)
+    assert relfit.Comparison.from_json(result.to_json()).landmark_count == 40
+    assert "estimator=relfit.Landmarks(count=40, residual_pairs=60000)" in python_call(result)
+    assert "landmarks estimator: 40 landmarks, and 200 rows" in str(result)
+
+
+def test_what_cannot_be_combined_is_refused(rng):
+    reference, models = sampled(rng, (60, 60, 60))
+    labels = {name: np.arange(60) // 2 for name in ("reference", *models)}
+    target = relfit.Density(score=lambda x: -x, dim=3)
+    calls = {
+        "groups: expected estimator": lambda: relfit.compare(reference, models, estimator="landmarks", groups=labels),
+        'dependence="chain": expected estimator="complete"': lambda: relfit.compare(
+            target, models, estimator="landmarks", dependence="chain"
+        ),
+        "count: expected": lambda: relfit.Landmarks(0),
+        "residual_pairs: expected": lambda: relfit.Landmarks(residual_pairs=2.5),
+        "estimator: nystroem has its own": lambda: relfit.compare(
+            reference, models, discrepancy="nystroem", estimator="landmarks"
+        ),
+    }
+    for words, call in calls.items():
+        refused(call, words)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_that_are_all_the_same(rows, rng):
+    """Constant samples have no variance, and nothing divides by it."""
+    constant = np.ones((50, 2))
+    models = {"a": constant * 2.0, "b": np.concatenate([constant[:-rows], rng.normal(size=(rows, 2))])}
+    complete = relfit.estimate(constant, models, kernel=Gaussian(1.0), rng=0)
+    found = relfit.estimate(constant, models, kernel=Gaussian(1.0), estimator="landmarks", rng=0)
+    np.testing.assert_allclose(found.values, complete.values, atol=1e-9)
+
+
+def test_the_pseudo_inverse_leaves_out_rounding(rng):
+    """K⁺ K K⁺ = K⁺ and features with inner products k K⁺ k, of a matrix of rank 3."""
+    x = rng.normal(size=(10, 3))
+    inverse = landmarks.Inverse.of(x @ x.T)
+    assert len(inverse.values) == 3
+    np.testing.assert_allclose(inverse @ np.eye(10), np.linalg.pinv(x @ x.T, rcond=1e-10), atol=1e-10)
+    np.testing.assert_allclose(inverse.whitened(x @ x.T) @ inverse.whitened(x @ x.T).T, x @ x.T, atol=1e-10)
