@@ -82,7 +82,8 @@ def variance_rows(setting, results):
     rng, draws = np.random.default_rng(0), []
     for _ in range(200):
         some = rng.integers(len(results), size=len(results))
-        draws.append(landmarks[some].var() / complete[some].var())
+        if complete[some].var() > 0.0:
+            draws.append(landmarks[some].var() / complete[some].var())
     return [
         {
             "measure": setting["measure"].upper(),
@@ -223,7 +224,7 @@ STUDY = Study(
     {
         "bias": Part("landmarks-bias", biases, bias_trial, 5000),
         "variance": Part("landmarks-variance-2", variances, variance_trial, 30),
-        "level": Part("landmarks-level-2", levels, level_trial, 20),
+        "level": Part("landmarks-level-2", levels, level_trial, 40),
         "power": Part("landmarks-power-2", powers, power_trial, 20),
         "times": Part("landmarks-times-2", times, time_trial, 2),
     },
