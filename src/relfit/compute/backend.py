@@ -10,6 +10,7 @@ and what is summed over them is float64. `NumbaBackend` is the same with the com
 from __future__ import annotations
 
 import math
+import threading
 import timeit
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -351,6 +352,24 @@ def _tiles(block: Job, height: int, width: int) -> Iterator[tuple[slice, slice]]
             yield i, j
 
 
+class _Scratch(threading.local):
+    """Memory for the tiles of one block at a time, kept by each thread.
+
+    New arrays of this size for every block would be taken from and returned to the system each time.
+    """
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+
+    def arrays(self, dtype: Any, *sizes: int) -> list[Array]:
+        """Flat arrays of these sizes, which the thread's next block overwrites."""
+        needed = sum(sizes) * np.dtype(dtype).itemsize
+        if needed > len(self.memory):
+            self.memory = np.empty(needed, np.uint8)
+        return np.split(self.memory[:needed].view(dtype), np.cumsum(sizes)[:-1])
+
+
+_scratch = _Scratch()
 _Side = tuple[Array, Array | None]
 
 
@@ -378,9 +397,13 @@ class _Operands:
             self.width = max(TILE, len(self.across))
         else:
             self.width = TILE if dtype == np.float64 else 2 * TILE
-        # Reused: new arrays of this size for every tile would be taken from and returned to the system each time.
-        self.tile = np.empty(TILE * self.width, dtype)
-        self.out = np.empty(columns * self.width, dtype)
+        self.tile, self.out, self.tiles = _scratch.arrays(
+            dtype, TILE * self.width, columns * self.width, self.more_tiles() * TILE * self.width
+        )
+
+    def more_tiles(self) -> int:
+        """The number of tiles needed besides that of the argument."""
+        return 0
 
     def argument(self, i: slice, j: slice) -> Array:
         """One tile of q r² (or x·y)."""
@@ -441,7 +464,9 @@ class _FusedOperands(_Operands):
         self.compiled, kernel = import_module("relfit.compute.numba_tiles"), block.kernel
         self.squared = isinstance(kernel, Squared)
         self.terms = self.compiled.terms_of(kernel.kernel if isinstance(kernel, Squared) else kernel, dtype)
-        self.tiles = np.empty((len(block.right), self.tile.size), dtype)
+
+    def more_tiles(self) -> int:
+        return len(self.block.right) if self.block.kernel.unit_rate is None else 0
 
     def values(self, argument: Array) -> dict[Weight, Array]:
         if self.block.kernel.unit_rate is not None:
@@ -450,7 +475,7 @@ class _FusedOperands(_Operands):
         which = tuple(self.block.right)
         if self.terms is None or not (which == ("phi",) or (len(which) == 3 and self.block.kernel.smooth)):
             return super().values(argument)
-        out = self.tiles[:, : argument.size]
+        out = self.tiles.reshape(len(which), -1)[:, : argument.size]
         tiles = [*out, None, None][:3]
         for number, term in enumerate(self.terms):
             self.compiled.tile_values(argument.reshape(-1), term, number > 0, *tiles)
