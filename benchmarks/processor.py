@@ -137,9 +137,8 @@ def main():
         without_avx512()
     start = Load.now()
     rows, apart = measured(given.rows, given.rounds)
-    print(
-        f"{', '.join(instruction_sets())} · {os.cpu_count()} cores · n = {given.rows:,} · others took {start.others():.0%}\n"
-    )
+    about = f"{', '.join(instruction_sets())} · {os.cpu_count()} cores · n = {given.rows:,}"
+    print(f"{about} · other processes took {start.others():.0%}\n")
     print(markdown_table(rows))
     print(markdown_table(apart))
 

@@ -1,6 +1,10 @@
 """The fused tiles of Numba against NumPy's, which are the reference."""
 
 import math
+import os
+import re
+import subprocess
+import sys
 
 import mpmath
 import numpy as np
@@ -166,9 +170,28 @@ def test_the_exponential_at_its_ends(dtype):
 def test_vectors_are_used():
     """Without them the tile is slower than NumPy's, and nothing else would show it."""
     tile, side = np.zeros((64, 64)), np.ones(64)
-    compiled = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(
-        numba_tiles.tile_sums.py_func
-    )
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
+    compiled = numba.njit(**options)(numba_tiles.tile_sums.py_func)
     compiled(tile, None, side, side, np.zeros(64), np.zeros(64), False)
-    (llvm,) = compiled.inspect_llvm().values()
-    assert "fma" in llvm or "fmul contract <" in llvm or "x double>" in llvm
+    ((_, llvm),) = compiled.inspect_llvm().items()
+    # The shift that puts n into the exponent happens in vectors of 64-bit numbers.
+    assert re.search(r"shl <\d+ x i64>", llvm)
+
+
+SCRIPT = """
+import sys
+from numba.core import caching
+caching.CompileResultCacheImpl._locator_classes = caching.CompileResultCacheImpl._locator_classes[: int(sys.argv[1])]
+from relfit.compute import backend, numba_tiles
+print(backend.numba_problem() or "works", sum(numba_tiles.tile_sums.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.parametrize(("writable", "found"), [(1, ["works 0", "works 1"]), (0, ["works 0", "works 0"])])
+def test_compiled_tiles_are_kept_in_a_folder_if_one_can_be_written_to(tmp_path, writable, found):
+    """Without one they are compiled again in every process, and nothing is said about it."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(writable)]
+    runs = [subprocess.run(command, env=environment, capture_output=True, text=True) for _ in range(2)]
+    assert [run.stderr for run in runs] == ["", ""]
+    assert [run.stdout.strip() for run in runs] == found

@@ -58,7 +58,8 @@ class Points:
 
     ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
     centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
-    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm.
+    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm. `single` is left
+    and right in float32, if they were asked for.
     """
 
     rows: Any
@@ -66,12 +67,15 @@ class Points:
     right: Any
     by_differences: bool
     largest: float = 0.0
+    single: tuple[Any, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, block: slice) -> Points:
-        return Points(self.rows[block], self.left[block], self.right[:, block], self.by_differences, self.largest)
+        single = None if self.single is None else (self.single[0][block], self.single[1][:, block])
+        sides = self.left[block], self.right[:, block]
+        return Points(self.rows[block], *sides, self.by_differences, self.largest, single)
 
 
 @dataclass(frozen=True)
@@ -231,12 +235,13 @@ class NumpyBackend:
         rows = rows / unit
         norms = np.einsum("ij,ij->i", rows, rows)[:, None]
         ones = np.ones_like(norms)
-        return Points(
-            rows=rows,
-            left=np.hstack([-2.0 * rate * rows, rate * norms, ones]),
-            right=np.ascontiguousarray(np.hstack([rows, ones, rate * norms]).T),
-            by_differences=not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2,
-        )
+        left = np.hstack([-2.0 * rate * rows, rate * norms, ones])
+        right = np.ascontiguousarray(np.hstack([rows, ones, rate * norms]).T)
+        far = not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
+        # Here and not for every block; what does not fit into float32 is computed in double precision.
+        with np.errstate(over="ignore"):
+            single = None if self.precision == "double" else (left.astype(np.float32), right.astype(np.float32))
+        return Points(rows, left, right, far, single=single)
 
     def block_sums(self, block: Job) -> Products:
         operands = self.operands(
@@ -388,7 +393,10 @@ class _Operands:
     def __init__(self, block: Job, dtype: Any) -> None:
         self.block, self.across, self.without_diagonal = block, block.across, block.without_diagonal
         self.by_differences = block.x.by_differences or self.across.by_differences
-        self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, self.across.right))
+        x, y = block.x.left, self.across.right
+        if dtype == np.float32 and block.x.single is not None and self.across.single is not None:
+            x, y = block.x.single[0], self.across.single[1]
+        self.x, self.y = (part.astype(dtype, copy=False) for part in (x, y))
         self.right, self.left = ({w: _side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
         columns = max(math.prod(side.shape[1:]) for side in block.sides)
         if block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
