@@ -21,7 +21,7 @@ def rate(work):
             work(k)
 
     best = np.inf
-    with ThreadPoolExecutor(CORES) as pool, one_blas_thread():
+    with ThreadPoolExecutor(CORES) as pool, one_blas_thread:
         for _ in range(ROUNDS):
             start = time.perf_counter()
             list(pool.map(many, range(CORES)))

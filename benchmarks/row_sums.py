@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from timing import elsewhere, exponent, interleaved, peak_growth, timed
 
 import relfit
-from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.backend import Job, NumbaBackend, NumpyBackend, TorchExpBackend
 from relfit.compute.reduce import Runtime, kernel_products
 
 SIZES, DIMENSIONS = (1000, 2000, 4000, 8000, 16_384), (10, 128)
@@ -45,6 +45,19 @@ def whole_matrix(x, bandwidth):
 
 def relfit_numpy(precision):
     return lambda x, bandwidth: _relfit(NumpyBackend(precision), x, bandwidth)
+
+
+def relfit_numba(precision):
+    def way(x, bandwidth):
+        import numba  # noqa: F401  (without it this is NumPy)
+
+        return _relfit(NumbaBackend(precision), x, bandwidth)
+
+    return way
+
+
+def relfit_torch_exp(precision):
+    return lambda x, bandwidth: _relfit(TorchExpBackend(precision), x, bandwidth)
 
 
 def relfit_torch(precision):
@@ -122,6 +135,8 @@ WAYS = {
     "relfit torch, single": relfit_torch("single"),
     "relfit numpy": relfit_numpy("double"),
     "relfit numpy, single": relfit_numpy("single"),
+    "relfit numba": relfit_numba("double"),
+    "relfit numba, single": relfit_numba("single"),
 }
 # Compiled for every d and precision, and slow: float64 alone says enough for long rows.
 SHORT_ROWS_ONLY = ("pykeops, float32",)

@@ -25,6 +25,7 @@ import whole
 from timing import Load, exponent, interleaved
 
 import relfit
+from relfit.cli.doctor import instruction_sets
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
@@ -100,7 +101,8 @@ def decisions():
 
 
 def machine():
-    about = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, NumPy {np.__version__}"
+    about = f"{os.cpu_count()} cores ({platform.machine()}: {', '.join(instruction_sets())}), "
+    about += f"Python {platform.python_version()}, NumPy {np.__version__}"
     for name in PEERS:
         try:
             about += f", {name} {version(name).split('+')[0]}"

@@ -111,7 +111,7 @@ def bare_loop(x, samples, bandwidth):
                 found[1][j : j + width] += ones[:height] @ tile
         return found
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool, one_blas_thread():
+    with ThreadPoolExecutor(os.cpu_count()) as pool, one_blas_thread:
         return list(pool.map(one, matrices))
 
 

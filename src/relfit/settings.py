@@ -15,7 +15,7 @@ from typing import Any, TypedDict, TypeVar, cast
 from relfit.compute.backend import BACKENDS, PRECISIONS, LookupBackend, Precision
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.memory import Budget, budget_of, parse_memory
-from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_fused
+from relfit.compute.reduce import LocalBackend, Runtime, Workload, chosen_backend, fits_compiled, fits_fused
 from relfit.compute.schedulers import scheduler_for
 from relfit.data.check_score import score_warnings
 from relfit.data.encode import Encode, Scale, as_scale
@@ -79,9 +79,10 @@ class Compute:
     """How and where the sums are computed. Nothing in here changes an answer beyond rounding.
 
     Args:
-        backend: "numpy" and "torch" compute where the data are (tensors on a CUDA device are not copied), "triton" uses
-            fused kernels on a CUDA device, in single precision; "auto" decides by where the data are and how much there
-            is to compute. The result says which it was.
+        backend: "numpy" computes on the CPU, and so does "numba" with compiled loops, which are faster; "torch" where
+            the data are (tensors on a CUDA device are not copied); "triton" uses fused kernels on a CUDA device, in
+            single precision; "auto" decides by where the data are, how much there is to compute and what is installed.
+            The result says which it was.
         precision: of the kernel's values, "double" or "single", which is faster. Sums are always in double precision.
         executor: a `dask.distributed.Client`, or any `concurrent.futures.Executor`, that computes parts of the complete
             estimate; None uses threads. The bits do not depend on it.
@@ -485,7 +486,7 @@ def _stays_on_device(settings: Settings) -> bool:
     kernel, compute = settings.kernel, settings.compute
     return (
         not isinstance(settings.estimator, PairDesign)
-        and compute.backend != "numpy"
+        and compute.backend not in ("numpy", "numba")
         and compute.memory is None
         and compute.executor is None
         and settings.groups is None
@@ -531,7 +532,7 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     grouped, at = settings.groups is not None, settings.at_locations
     estimator, why = settings.estimator, ""
     if estimator is None and at is None:
-        on_host = compute.backend == "numpy" or compute.memory is not None or compute.executor is not None
+        on_host = compute.backend in ("numpy", "numba") or compute.memory is not None or compute.executor is not None
         device = not on_host and has_cuda()
         estimator, why = automatic_estimator(data, kind, settings.dependence, grouped=grouped, device=device)
     estimator = Complete() if estimator is None else estimator
@@ -603,10 +604,11 @@ def _with_backend(
         sides=kind.smooth or near,
         executor=compute.executor is not None,
     )
-    backend = "numpy" if compute.memory is not None else compute.backend
+    # A budget of memory does not count what Numba's compiler takes, unless it was asked for.
+    backend = "numpy" if compute.memory is not None and compute.backend == "auto" else compute.backend
     if runtime.scheduler is not None and backend == "auto":
         fused = compute.precision == "single" and fits_fused(workload)
-        local = LocalBackend(cast(Precision, compute.precision), fused=fused)
+        local = LocalBackend(cast(Precision, compute.precision), fused=fused, compiled=fits_compiled(workload))
         return replace(estimate, runtime=replace(runtime, backend=local)), ()
     chosen, notes = chosen_backend(backend, compute.precision, workload)
     return replace(estimate, runtime=replace(runtime, backend=chosen)), notes

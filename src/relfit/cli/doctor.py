@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Iterator
+import timeit
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 
 from relfit.api import compare, estimate
 from relfit.cli.outputs import say
+from relfit.compute.backend import TILE, Job, NumbaBackend, NumpyBackend, numba_problem
+from relfit.compute.reduce import one_blas_thread
 from relfit.data.models import Density
 from relfit.kernels.standard import Gaussian
 from relfit.settings import Compute
@@ -33,6 +37,7 @@ OPTIONAL = {
     "safetensors": ("safetensors", "safetensors files"),
     "zarr": ("zarr", "Zarr files"),
     "torch": ("torch", "the torch backend, scores by autograd, features"),
+    "numba": ("numba", "compiled loops on the CPU"),
     "triton": ("triton", "fused kernels on a CUDA device"),
     "jax": ("jax", "scores by jax.grad"),
     "scikit-learn": ("sklearn", "mixtures and kernel densities as models"),
@@ -40,6 +45,8 @@ OPTIONAL = {
 }
 # The known values are those of n rows, half of them at each of two points; q is the kernel's value between the two.
 ROWS, Q = 20, math.exp(-0.5)
+# Columns of the rows that times are measured with.
+COLUMNS = 10
 # The largest error in double and in single precision.
 DOUBLE, SINGLE = 1e-12, 1e-5
 
@@ -62,7 +69,9 @@ def findings() -> Iterator[Finding]:
         yield _installed(name, name, "")
     for name, (module, purpose) in OPTIONAL.items():
         yield _installed(name, module, purpose, optional=True)
-    for backend in ("numpy", "torch", "triton"):
+    yield processor()
+    yield cpu_loops()
+    for backend in ("numpy", "numba", "torch", "triton"):
         yield backend_finding(backend)
     yield self_test()
 
@@ -85,13 +94,64 @@ def known_ksd() -> float:
     return 1.25 * (9.0 - 10.0 * Q) / 19.0
 
 
+def instruction_sets() -> list[str]:
+    """The vector instructions that NumPy finds in the processor, by its names for them."""
+    simd: Any = np.show_config(mode="dicts")
+    return [name for kind in ("baseline", "found") for name in simd["SIMD Extensions"].get(kind, ())]
+
+
+def processor() -> Finding:
+    """Its vector instructions; without AVX-512, NumPy's exponential is slow."""
+    names = instruction_sets()
+    without = platform.machine().lower() in ("x86_64", "amd64") and not {"X86_V4", "AVX512F"} & set(names)
+    return Finding("processor", "ok", f"{', '.join(names)}{'; no AVX-512' if without else ''}")
+
+
+def cpu_loops() -> Finding:
+    """What computes large comparisons on the CPU, its time for a pair of rows, and what Numba gains or would gain."""
+    numpy = _nanoseconds(NumpyBackend())
+    problem = numba_problem()
+    if not problem:
+        numba = _nanoseconds(NumbaBackend())
+        return Finding(
+            "CPU loops",
+            "ok",
+            f"numba: {numba:.1f} ns a pair, {numpy / numba:.1f} times as fast as numpy ({numpy:.1f} ns)",
+        )
+    if find_spec("numba") is not None:
+        return Finding("CPU loops", "broken", problem)
+    # A pass of Numba over a tile takes about as long as BLAS takes for 45 additions and multiplications a pair.
+    wide, narrow = np.ones((TILE, TILE)), np.ones((TILE, COLUMNS + 2))
+    out = np.empty_like(wide)
+    square, flat = (_seconds(partial(np.matmul, x, x.T, out=out)) for x in (wide, narrow))
+    expected = 1e9 * (flat / TILE**2 + 45.0 * square / (2.0 * TILE**3))
+    gain = f'; about {numpy / expected:.1f} times as fast with  pip install "relfit[fast]"'
+    return Finding("CPU loops", "absent", f"numpy: {numpy:.1f} ns a pair{gain if numpy > expected else ''}")
+
+
+def _nanoseconds(backend: NumpyBackend) -> float:
+    """The time of one core for each pair of one tile of a Gaussian kernel matrix."""
+    kernel, ones = Gaussian(3.0), np.ones(TILE)
+    points = backend.points(kernel, np.random.default_rng(0).normal(size=(TILE, COLUMNS)))
+    job = Job(kernel, points, points, {"phi": ones}, {"phi": ones}, squares=True)
+    return 1e9 * _seconds(lambda: backend.block_sums(job)) / job.pairs
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    """The best of several times on one core."""
+    with one_blas_thread:
+        work()
+        return min(timeit.repeat(work, number=1, repeat=40))
+
+
 def backend_finding(backend: str) -> Finding:
     """Is this backend installed, and does it give the known values?"""
     name = f"backend {backend}"
-    if backend != "numpy" and (find_spec("torch") is None or find_spec(backend) is None):
+    needed = {"numpy": (), "numba": ("numba",)}.get(backend, ("torch", backend))
+    if any(find_spec(library) is None for library in needed):
         return Finding(name, "absent", "not installed")
     try:
-        device = "" if backend == "numpy" else "cuda" if has_cuda() else "cpu"
+        device = "" if backend in ("numpy", "numba") else "cuda" if has_cuda() else "cpu"
         if backend == "triton" and device == "cpu":
             return Finding(name, "absent", "needs a CUDA device, and torch sees none")
         error = _error(backend, device)

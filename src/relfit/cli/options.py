@@ -208,8 +208,9 @@ data_options = together(
         "Computation",
         _setting(
             "--backend",
-            "Library that computes the kernel. triton uses fused kernels on a CUDA device, in single precision; auto "
-            "decides by where the data are and by their size.",
+            "Library that computes the kernel. numba is numpy with compiled loops, which are faster; triton uses fused "
+            "kernels on a CUDA device, in single precision; auto decides by where the data are, by their size and by "
+            "what is installed.",
             choices=BACKENDS,
         ),
         _setting(

@@ -3,14 +3,20 @@
 `Backend` is the narrow interface between the cutting of kernel matrices (`reduce`) and the arithmetic. What there is to
 compute is a `Job`; a block of a job is a job too. `NumpyBackend`, the reference, is always available: cache-sized
 tiles, one matrix product for r², the kernel function in place, sums by BLAS. In single precision its tiles are float32,
-and what is summed over them is float64. `LookupBackend` is for kernels given as a matrix of their values.
+and what is summed over them is float64. `NumbaBackend` is the same with the compiled passes of `numba_tiles`.
+`LookupBackend` is for kernels given as a matrix of their values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import threading
+import timeit
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -18,11 +24,14 @@ from scipy.spatial.distance import cdist
 
 from relfit.compute.rows import cuts
 from relfit.kernels.base import Kernel, Weight
+from relfit.kernels.composite import Squared
+from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array
+from relfit.util.text import first_line
 
 Precision = Literal["double", "single"]
 PRECISIONS = ("double", "single")
-BACKENDS = ("auto", "numpy", "torch", "triton")
+BACKENDS = ("auto", "numpy", "numba", "torch", "triton")
 
 # Rows and columns of a tile: large enough that threads seldom wait for the interpreter, small enough for the cache.
 TILE = 448
@@ -30,6 +39,8 @@ TILE = 448
 MANY_COLUMNS = 16
 # Blocks are whole numbers of tiles, so that no edges are wasted.
 SMALLEST_BLOCK, LARGEST_BLOCK = TILE, 4 * TILE
+# Numbers that torch computes with in one thread: fewer than 2¹⁵.
+TORCH_SERIAL = 28_672
 # Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
 BLOCKS_IN_FLIGHT = 32
 
@@ -47,7 +58,8 @@ class Points:
 
     ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
     centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
-    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm.
+    backend's library; for torch, all three are the rows, and `largest` is their largest squared norm. `single` is left
+    and right in float32, if they were asked for.
     """
 
     rows: Any
@@ -55,12 +67,15 @@ class Points:
     right: Any
     by_differences: bool
     largest: float = 0.0
+    single: tuple[Any, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, block: slice) -> Points:
-        return Points(self.rows[block], self.left[block], self.right[:, block], self.by_differences, self.largest)
+        single = None if self.single is None else (self.single[0][block], self.single[1][:, block])
+        sides = self.left[block], self.right[:, block]
+        return Points(self.rows[block], *sides, self.by_differences, self.largest, single)
 
 
 @dataclass(frozen=True)
@@ -220,53 +235,146 @@ class NumpyBackend:
         rows = rows / unit
         norms = np.einsum("ij,ij->i", rows, rows)[:, None]
         ones = np.ones_like(norms)
-        return Points(
-            rows=rows,
-            left=np.hstack([-2.0 * rate * rows, rate * norms, ones]),
-            right=np.ascontiguousarray(np.hstack([rows, ones, rate * norms]).T),
-            by_differences=not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2,
-        )
+        left = np.hstack([-2.0 * rate * rows, rate * norms, ones])
+        right = np.ascontiguousarray(np.hstack([rows, ones, rate * norms]).T)
+        far = not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
+        # Here and not for every block; what does not fit into float32 is computed in double precision.
+        with np.errstate(over="ignore"):
+            single = None if self.precision == "double" else (left.astype(np.float32), right.astype(np.float32))
+        return Points(rows, left, right, far, single=single)
 
     def block_sums(self, block: Job) -> Products:
-        operands = _Operands(block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64)
-        products = add_up_tiles(block, operands, TILE, operands.width, lambda phi: float(phi.ravel() @ phi.ravel()))
+        operands = self.operands(
+            block, np.float32 if self.precision == "single" and _fits_single(block) else np.float64
+        )
+        products = operands.products()
         for sums, sides in ((products.rows, operands.right), (products.columns, operands.left)):
             for w, (_, scale) in sides.items():
                 if scale is not None:
                     sums[w] *= scale
         return products
 
+    def operands(self, block: Job, dtype: Any) -> _Operands:
+        return _Operands(block, dtype)
+
+
+@dataclass(frozen=True)
+class NumbaBackend(NumpyBackend):
+    """NumPy's blocks and tiles, with kernel values and their sums by one compiled pass over each tile.
+
+    A process that lacks Numba, such as a worker, computes with NumPy: the same sums up to rounding.
+    """
+
+    @property
+    def name(self) -> str:
+        return "numba" if self.precision == "double" else "numba (float32)"
+
+    def operands(self, block: Job, dtype: Any) -> _Operands:
+        return _Operands(block, dtype) if numba_problem() else _FusedOperands(block, dtype)
+
+
+@dataclass(frozen=True)
+class TorchExpBackend(NumpyBackend):
+    """NumPy's blocks and tiles with torch's exponential, which is faster on processors without AVX-512."""
+
+    @property
+    def name(self) -> str:
+        return f"numpy ({'' if self.precision == 'double' else 'float32, '}exp of torch)"
+
+    def operands(self, block: Job, dtype: Any) -> _Operands:
+        return _TorchExpOperands(block, dtype)
+
+
+@cache
+def torch_exp_is_faster(precision: Precision) -> bool:
+    """Whether torch's exponential is at least half as fast again as NumPy's here: measured once in a process."""
+    tile = np.linspace(-20.0, 0.0, TORCH_SERIAL, dtype=np.float64 if precision == "double" else np.float32)
+    out = np.empty_like(tile)
+
+    def seconds(exp: Callable[[], Any]) -> float:
+        return min(timeit.repeat(exp, number=1, repeat=15))
+
+    return seconds(lambda: np.exp(tile, out=out)) > 1.5 * seconds(lambda: _torch_exp(out))
+
+
+def _torch_exp(tile: Array) -> None:
+    """The exponentials of a tile, in place, in parts too small for torch's own threads."""
+    import torch
+
+    for part in torch.from_numpy(tile).view(-1).split(TORCH_SERIAL):
+        part.exp_()
+
+
+@cache
+def numba_problem() -> str:
+    """Why Numba cannot be used by this process; empty if it can: it is installed, and its sums are NumPy's."""
+    if find_spec("numba") is None:
+        return 'numba is not installed; install it with  pip install "relfit[fast]"'
+    backend, kernel = NumpyBackend(), Gaussian(1.0)
+    points = backend.points(kernel, np.linspace(-4.0, 4.0, 150).reshape(75, 2))
+    job = Job(kernel, points, None, {"phi": np.linspace(1.0, 2.0, 75)}, squares=True)
+    try:
+        sums, exact = (kind(job, np.float64).products() for kind in (_FusedOperands, _Operands))
+    except Exception as error:  # noqa: BLE001  (a compiler may fail in any way)
+        return f"numba does not work here ({type(error).__name__}: {first_line(error)})"
+    off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(sums.squares / exact.squares - 1.0)
+    return "" if off < 1e-13 else f"numba's sums are off by {off:.0e} from NumPy's"
+
 
 def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_norm: Callable[[Array], Any]) -> Products:
     """The products of a block, transposed, tile by tile in a fixed order.
 
     ``operands.weights(i, j)`` is one tile of every weight, and ``operands.product(side, part, tile)`` is
-    ``(tile @ side[part])ᵀ``. A symmetric block has square tiles on its diagonal and all that is right of them.
+    ``(tile @ side[part])ᵀ``.
     """
-    products, symmetric, columns = block.zeros(), block.symmetric, len(block.across)
-    squares = 0.0
+    products, squares = block.zeros(), 0.0
 
     def add(sums: Array, at: slice, side: Any, part: slice, tile: Array) -> None:
         view = sums[..., at]
         view += operands.product(side, part, tile)
 
-    for i in cuts(len(block.x), height):
-        right_of_i = cuts(columns, width, start=i.stop if symmetric else 0)
-        for j in (i, *right_of_i) if symmetric else right_of_i:
-            weights = operands.weights(i, j)
-            mirrored = symmetric and i != j
-            for w, tile in weights.items():
-                add(products.rows[w], i, operands.right[w], j, tile)
-                if mirrored:
-                    add(products.rows[w], j, operands.right[w], i, tile.T)
-                elif w in operands.left:
-                    add(products.columns[w], j, operands.left[w], i, tile.T)
-            if block.squares:
-                squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
+    for i, j in _tiles(block, height, width):
+        weights = operands.weights(i, j)
+        mirrored = block.symmetric and i != j
+        for w, tile in weights.items():
+            add(products.rows[w], i, operands.right[w], j, tile)
+            if mirrored:
+                add(products.rows[w], j, operands.right[w], i, tile.T)
+            elif w in operands.left:
+                add(products.columns[w], j, operands.left[w], i, tile.T)
+        if block.squares:
+            squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
     products.squares = float(squares)
     return products
 
 
+def _tiles(block: Job, height: int, width: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of the tiles; those of a symmetric block are squares on its diagonal and all right of them."""
+    for i in cuts(len(block.x), height):
+        if block.symmetric:
+            yield i, i
+        for j in cuts(len(block.across), width, start=i.stop if block.symmetric else 0):
+            yield i, j
+
+
+class _Scratch(threading.local):
+    """Memory for the tiles of one block at a time, kept by each thread.
+
+    New arrays of this size for every block would be taken from and returned to the system each time.
+    """
+
+    def __init__(self) -> None:
+        self.memory = np.empty(0, np.uint8)
+
+    def arrays(self, dtype: Any, *sizes: int) -> list[Array]:
+        """Flat arrays of these sizes, which the thread's next block overwrites."""
+        needed = sum(sizes) * np.dtype(dtype).itemsize
+        if needed > len(self.memory):
+            self.memory = np.empty(needed, np.uint8)
+        return np.split(self.memory[:needed].view(dtype), np.cumsum(sizes)[:-1])
+
+
+_scratch = _Scratch()
 _Side = tuple[Array, Array | None]
 
 
@@ -285,7 +393,10 @@ class _Operands:
     def __init__(self, block: Job, dtype: Any) -> None:
         self.block, self.across, self.without_diagonal = block, block.across, block.without_diagonal
         self.by_differences = block.x.by_differences or self.across.by_differences
-        self.x, self.y = (part.astype(dtype, copy=False) for part in (block.x.left, self.across.right))
+        x, y = block.x.left, self.across.right
+        if dtype == np.float32 and block.x.single is not None and self.across.single is not None:
+            x, y = block.x.single[0], self.across.single[1]
+        self.x, self.y = (part.astype(dtype, copy=False) for part in (x, y))
         self.right, self.left = ({w: _side(b, dtype) for w, b in sides.items()} for sides in (block.right, block.left))
         columns = max(math.prod(side.shape[1:]) for side in block.sides)
         if block.kernel.unit_rate is not None and columns >= MANY_COLUMNS:
@@ -294,37 +405,114 @@ class _Operands:
             self.width = max(TILE, len(self.across))
         else:
             self.width = TILE if dtype == np.float64 else 2 * TILE
-        # Reused: new arrays of this size for every tile would be taken from and returned to the system each time.
-        self.tile = np.empty(TILE * self.width, dtype)
-        self.out = np.empty(columns * self.width, dtype)
+        self.tile, self.out, self.tiles = _scratch.arrays(
+            dtype, TILE * self.width, columns * self.width, self.more_tiles() * TILE * self.width
+        )
+
+    def more_tiles(self) -> int:
+        """The number of tiles needed besides that of the argument."""
+        return 0
+
+    def argument(self, i: slice, j: slice) -> Array:
+        """One tile of q r² (or x·y)."""
+        height, width = i.stop - i.start, j.stop - j.start
+        tile = self.tile[: height * width].reshape(height, width)
+        if not self.by_differences:
+            return np.matmul(self.x[i], self.y[:, j], out=tile)
+        cdist(self.block.x.rows[i], self.across.rows[j], "sqeuclidean", out=tile)
+        tile *= length_unit(self.block.kernel)[1]
+        return tile
+
+    def values(self, argument: Array) -> dict[Weight, Array]:
+        """The tile of every weight that is asked for, from the tile of q r², which may be overwritten."""
+        kernel, which = self.block.kernel, tuple(self.block.right)
+        if kernel.unit_rate is not None:
+            # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
+            return {"phi": np.exp(argument, out=argument)}
+        if kernel.variable == "r2":
+            np.maximum(argument, 0.0, out=argument)
+        return dict(zip(which, kernel.weights(argument, which), strict=True))
 
     def weights(self, i: slice, j: slice) -> dict[Weight, Array]:
         """One tile of every weight that is asked for; pairs that are left out are 0."""
-        kernel, height, width = self.block.kernel, i.stop - i.start, j.stop - j.start
-        tile = self.tile[: height * width].reshape(height, width)
-        if self.by_differences:
-            cdist(self.block.x.rows[i], self.across.rows[j], "sqeuclidean", out=tile)
-            tile *= length_unit(kernel)[1]
-        else:
-            np.matmul(self.x[i], self.y[:, j], out=tile)
-        if kernel.unit_rate is not None:
-            # φ' and r²φ'' are multiples of φ and of r²φ here, and callers ask for φ alone.
-            weights: dict[Weight, Array] = {"phi": np.exp(tile, out=tile)}
-        else:
-            if kernel.variable == "r2":
-                np.maximum(tile, 0.0, out=tile)
-            which = tuple(self.block.right)
-            weights = dict(zip(which, kernel.weights(tile, which), strict=True))
-        if self.without_diagonal and j.start <= i.start < j.stop:
-            for weight in weights.values():
-                np.fill_diagonal(weight[:, i.start - j.start :], 0.0)
+        weights = self.values(self.argument(i, j))
+        for weight in weights.values():
+            self.drop_diagonal(weight, i, j, 0.0)
         return weights
+
+    def drop_diagonal(self, tile: Array, i: slice, j: slice, value: float) -> None:
+        """Give the pairs that are left out this value."""
+        if self.without_diagonal and j.start <= i.start < j.stop:
+            np.fill_diagonal(tile[:, i.start - j.start :], value)
 
     def product(self, side: _Side, part: slice, tile: Array) -> Array:
         """(tile @ side[part])ᵀ, as (right-hand sides × rows) @ tile: the shape at which BLAS is fastest."""
         columns = side[0][part].T
         out = self.out[: columns.size // columns.shape[-1] * len(tile)].reshape(*columns.shape[:-1], len(tile))
         return np.matmul(columns, tile.T, out=out)
+
+    def products(self) -> Products:
+        """The products of the block, with columns still divided by their scale."""
+        return add_up_tiles(self.block, self, TILE, self.width, lambda phi: float(phi.ravel() @ phi.ravel()))
+
+
+class _TorchExpOperands(_Operands):
+    def values(self, argument: Array) -> dict[Weight, Array]:
+        if self.block.kernel.unit_rate is None:
+            return super().values(argument)
+        _torch_exp(argument)
+        return {"phi": argument}
+
+
+class _FusedOperands(_Operands):
+    """The same with compiled passes: products with vectors in one pass over each tile, others by BLAS."""
+
+    def __init__(self, block: Job, dtype: Any) -> None:
+        super().__init__(block, dtype)
+        self.compiled, kernel = import_module("relfit.compute.numba_tiles"), block.kernel
+        self.squared = isinstance(kernel, Squared)
+        self.terms = self.compiled.terms_of(kernel.kernel if isinstance(kernel, Squared) else kernel, dtype)
+
+    def more_tiles(self) -> int:
+        return len(self.block.right) if self.block.kernel.unit_rate is None else 0
+
+    def values(self, argument: Array) -> dict[Weight, Array]:
+        if self.block.kernel.unit_rate is not None:
+            self.compiled.exponentials(argument)
+            return {"phi": argument}
+        which = tuple(self.block.right)
+        if self.terms is None or not (which == ("phi",) or (len(which) == 3 and self.block.kernel.smooth)):
+            return super().values(argument)
+        out = self.tiles.reshape(len(which), -1)[:, : argument.size]
+        tiles = [*out, None, None][:3]
+        for number, term in enumerate(self.terms):
+            self.compiled.tile_values(argument.reshape(-1), term, number > 0, *tiles)
+        if self.squared:
+            np.square(out, out=out)
+        return dict(zip(which, out.reshape(len(which), *argument.shape), strict=True))
+
+    def products(self) -> Products:
+        block, products = self.block, self.block.zeros()
+        if list(block.right) != ["phi"] or any(side.ndim > 1 for side in block.sides):
+            return super().products()
+        right, rows, symmetric = self.right["phi"][0], products.rows["phi"], block.symmetric
+        gaussian = block.kernel.unit_rate is not None
+        if symmetric:
+            left, columns = right, rows
+        elif block.left:
+            left, columns = self.left["phi"][0], products.columns["phi"]
+        else:
+            left, columns = np.zeros(len(block.x), right.dtype), np.zeros(len(block.across))
+        for i, j in _tiles(block, TILE, self.width):
+            tile, upper = self.argument(i, j), symmetric and i == j
+            tile = tile if gaussian else self.values(tile)["phi"]
+            if not upper:
+                self.drop_diagonal(tile, i, j, -math.inf if gaussian else 0.0)
+            products.squares += self.compiled.tile_sums(
+                tile, None if gaussian else True, right[j], left[i], rows[i], columns[j], upper
+            )
+        products.squares = products.squares * (2.0 if symmetric else 1.0) if block.squares else 0.0
+        return products
 
 
 def _fits_single(block: Job) -> bool:

@@ -36,7 +36,17 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import threadpoolctl
 
-from relfit.compute.backend import Backend, Job, NumpyBackend, Precision, Products
+from relfit.compute.backend import (
+    Backend,
+    Job,
+    NumbaBackend,
+    NumpyBackend,
+    Precision,
+    Products,
+    TorchExpBackend,
+    numba_problem,
+    torch_exp_is_faster,
+)
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.rows import LazyRows, cuts, parts
 from relfit.compute.schedulers import Scheduler, Task, local_executor, local_results
@@ -52,6 +62,10 @@ _Group = tuple[Sequence[Job], Callable[[list[Products]], T]]
 
 # Pairs that take two cores about twenty seconds: longer than it takes to start torch and a device.
 DEVICE_PAIRS = 20_000_000_000
+# Pairs that take NumPy about as long as it takes to load Numba and its compiled tiles.
+COMPILED_PAIRS = 500_000_000
+# The same for torch, without Numba.
+TORCH_PAIRS = 2_000_000_000
 DEFAULT_MEMORY = 256 * 2**20
 # A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
 PATCH_ROWS, BLOCK_ROWS = 18 * 1792, 1792
@@ -84,8 +98,10 @@ class Workload:
 def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backend, tuple[str, ...]]:
     """The backend for this workload, and notes about the choice for the reader.
 
-    "numpy" and "torch" compute where the data live; "triton" on a CUDA device. "auto" also stays where the data live,
-    unless they are on the host, there is a CUDA device, and there is enough to compute to make up for the transfer.
+    "numpy" and "numba" compute on the host, "torch" where the data live, "triton" on a CUDA device. "auto" stays where
+    the data live, unless they are on the host, there is a CUDA device, and enough to compute to make up for the
+    transfer. On the host it takes Numba if that works and there is enough to compute to make up for loading it, or else
+    torch's exponential if that is faster than NumPy's, by the same rule.
     What the fused kernels cannot compute to float32 accuracy is left to torch in float64.
     """
     if workload.executor and name in ("torch", "triton"):
@@ -98,11 +114,17 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
         if device is None and not workload.executor and workload.pairs >= DEVICE_PAIRS and has_cuda():
             device = "cuda:0"
         if device is None:
-            name = "numpy"
+            name = "numba" if fits_compiled(workload) else "numpy"
+            if name == "numpy" and _fits_torch_exp(workload, cast(Precision, precision)):
+                return TorchExpBackend(cast(Precision, precision)), ()
         else:
             name = "triton" if precision == "single" and _has("triton") and fits_fused(workload) else "torch"
     if name == "numpy":
         return NumpyBackend(cast(Precision, precision)), ()
+    if name == "numba":
+        if numba_problem():
+            raise BackendUnavailable(f'backend: {numba_problem()}, or use backend="numpy"')
+        return NumbaBackend(cast(Precision, precision)), ()
     for library in ("torch", name):
         if not _has(library):
             raise BackendUnavailable(
@@ -130,6 +152,17 @@ def _tensor_backend(device: str, precision: Precision = "double", *, fused: bool
     return TorchBackend(device, precision)
 
 
+def fits_compiled(workload: Workload) -> bool:
+    """True if Numba works and there is enough to compute to make up for loading it: never by what ran before."""
+    return workload.pairs >= COMPILED_PAIRS and not numba_problem()
+
+
+def _fits_torch_exp(workload: Workload, precision: Precision) -> bool:
+    """True if torch's exponential is faster and there is enough to compute to make up for loading torch."""
+    enough = workload.pairs >= TORCH_PAIRS and workload.kernel.unit_rate is not None
+    return enough and _has("torch") and torch_exp_is_faster(precision)
+
+
 def fits_fused(workload: Workload) -> bool:
     """True if the fused kernels can compute this workload to float32 accuracy."""
     from relfit.compute.triton_backend import fits
@@ -143,13 +176,24 @@ def _has(library: str) -> bool:
 
 @dataclass(frozen=True)
 class LocalBackend(NumpyBackend):
-    """The backend of the worker that computes: its CUDA device, where Triton's kernels fit if `fused`, or NumPy."""
+    """The backend of the worker that computes: its CUDA device, where Triton's kernels fit if `fused`, or its host.
+
+    On the host it is Numba if `compiled`, else NumPy.
+    """
 
     fused: bool = False
+    compiled: bool = False
+
+    @property
+    def name(self) -> str:
+        return self._on_host().name
+
+    def _on_host(self) -> Backend:
+        return (NumbaBackend if self.compiled else NumpyBackend)(self.precision)
 
     def here(self) -> Backend:
         if not has_cuda():
-            return NumpyBackend(self.precision)
+            return self._on_host()
         return _tensor_backend("cuda:0", self.precision, fused=self.fused and _has("triton"))
 
 

@@ -178,11 +178,16 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
         return ()
     samples = list(samples_of(data).values())
     unit = float(np.abs(_evenly_spaced(samples[0])).max()) or 1.0
-    spreads = [_spreads(_evenly_spaced(rows) / unit) for rows in samples]
-    variance, between, varies = (np.mean(part, axis=0) for part in zip(*spreads, strict=True))
+    some = [_evenly_spaced(rows) / unit for rows in samples]
+    with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
+        variance = np.mean([rows.var(axis=0) for rows in some], axis=0)
     first, total = int(np.argmax(variance)), float(variance.sum())
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
-    if fraction <= OUTWEIGHS or not between[first] > OUTWEIGHS * between.sum() or np.count_nonzero(varies) < 2:
+    if fraction <= OUTWEIGHS or np.any([rows.min(axis=0) < rows.max(axis=0) for rows in some], axis=0).sum() < 2:
+        return ()
+    with np.errstate(over="ignore", invalid="ignore"):
+        between = np.mean([np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0)) ** 2 for rows in some], axis=0)
+    if not between[first] > OUTWEIGHS * between.sum():
         return ()
     name = f"column {first} (counted from 0)" if data.encoding is None else repr(data.encoding.labels[first])
     advice = 'standardise the columns (scale="auto", --scale auto)'
@@ -194,10 +199,3 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
 def _evenly_spaced(rows: Any) -> Array:
     count = min(_MOST_ROWS, max(_FEWEST_ROWS, _NUMBERS // rows.shape[1]))
     return np.asarray(host(rows[:: max(1, len(rows) // count)]), dtype=np.float64)
-
-
-def _spreads(rows: Array) -> tuple[Array, Array, Array]:
-    """For every column its variance, the squared distance between its quartiles, and whether it varies."""
-    with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
-        quartiles = np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0))
-        return rows.var(axis=0), quartiles**2, rows.min(axis=0) < rows.max(axis=0)

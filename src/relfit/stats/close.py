@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri, stdtr
@@ -71,17 +72,17 @@ class CloseLaw:
         both = np.ix_(index, index)
         return CloseLaw(self.first[both], self.second[both], self.trace[index], self.components, self.third[both])
 
-    @property
+    @cached_property
     def noise(self) -> Array:
         """(l,) the standard deviations of the second-order parts."""
         return np.asarray(np.sqrt(np.maximum(np.diag(self.second), 0.0)))
 
-    @property
+    @cached_property
     def together(self) -> Array:
         """(l, l) the correlations of the second-order parts."""
         return _ratio(self.second, np.outer(self.noise, self.noise))
 
-    @property
+    @cached_property
     def alike(self) -> Array:
         """(l, l) how far two models err together: 0 for independent samples of one size, 1 for copies."""
         return np.clip((self.together - _APART) / (1.0 - _APART), 0.0, 1.0)

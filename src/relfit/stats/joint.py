@@ -71,7 +71,7 @@ class Psi:
             for rows in parts:
                 total += np.square(rows).T @ rows / float(len(rows)) ** 3
             if not self.shared and self.models:
-                total += np.diag([float((psi**3).sum()) / float(len(psi)) ** 3 for psi in self.models])
+                total += np.diag([float(np.square(psi) @ psi) / float(len(psi)) ** 3 for psi in self.models])
         # Cubes of very large values do not fit into float64: then nothing is known about the skewness.
         return np.where(np.isfinite(total), total, 0.0)
 
