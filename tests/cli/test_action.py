@@ -50,9 +50,9 @@ def act(tmp_path):
 def test_a_worse_model_fails_the_step(act, tmp_path):
     done, summary, outputs = act(gate="far", **{"gate-against": "production", "alpha": "0.01"})
     assert done.returncode == 1
-    assert summary.startswith("**Gate failed:** far is significantly worse than production")
+    assert summary.startswith("**Gate failed:** far is worse than production")
     assert "| model | MMD² |" in summary
-    assert "::error title=relfit: the gate failed::relfit: gate: far is significantly worse" in done.stdout
+    assert "::error title=relfit: the gate failed::relfit: gate: far is worse" in done.stdout
     assert outputs == {
         "status": "1",
         "verdict": "failed",

@@ -396,7 +396,8 @@ def test_interrupt(data):
     out, err = process.communicate(timeout=20)
     assert time.monotonic() - started < 10
     assert (process.returncode, out) == (130, b"")
-    assert err.strip() == b"relfit: interrupted"
+    # A forecast may come first.
+    assert err.strip().splitlines()[-1] == b"relfit: interrupted"
     assert not (data / "out.json").exists()
 
 

@@ -80,6 +80,13 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     inputs = Inputs(data, samples, notes, labels)
     if rows is not None:
         inputs = _subsample(inputs, rows, params["seed"], params["dependence"])
+    if params["verbose"] is not False:
+        _announce(inputs, params)
+    return inputs
+
+
+def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
+    """Say what was read and how long it will take: if asked to, or where a person waits for it."""
     verbose, seconds = params["verbose"], expected_seconds(inputs, params["estimator"])
     if seconds > SUGGESTED and params.get("backend") != "numpy" and has_cuda():
         seconds *= usable_cores() / DEVICE_CORES
@@ -95,13 +102,12 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
                 complain(f"relfit: {sample}: {size}")
         if seconds > LONG_RUN and params["estimator"] != "auto":
             complain(f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}")
-    if verbose is not False and seconds > SUGGESTED and _takes_landmarks(inputs, params):
+    if seconds > SUGGESTED and _takes_landmarks(inputs, params):
         shorter = duration(expected_seconds(inputs, "landmarks"))
         complain(
             f"relfit: all pairs of rows take about {duration(seconds)}; --estimator landmarks takes about {shorter}, "
             "with nearly the same power"
         )
-    return inputs
 
 
 def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
