@@ -416,5 +416,5 @@ def test_colour_on_terminals_only(data, plain):
     shown = os.read(main_end, 10_000)
     os.close(main_end)
     assert done.returncode == 0
-    assert (b"31mworse" in shown) == (not plain)
+    assert (b"31mclearly worse" in shown) == (not plain)
     assert b"worse" in shown

@@ -81,8 +81,9 @@ def test_repr_and_str_are_the_table(plain):
         assert repr(result) == str(result)
         lines = str(result).splitlines()
         shown = display(result)
-        first = 1 if shown.header else 0
-        assert lines[0] == (shown.header or lines[0])
+        header = shown.header.splitlines()
+        first = len(header)
+        assert lines[:first] == header
         assert lines[first].split() == " ".join(shown.table.titles).split()
         assert len(lines) == first + 1 + len(shown.table.rows) + len(shown.lines)
         assert "array" not in str(result)

@@ -196,7 +196,7 @@ def pairs_plot(comparison: Comparison, ax: Axes | None = None) -> Axes:
     ax.grid(which="minor", color="#CCCCCC", linewidth=0.6)
     ax.tick_params(which="minor", length=0)
     bare(ax, kept=())
-    said = f"▲ row clearly better than column, ▼ clearly worse; △ ▽ taken alone (level {comparison.alpha:g})"
+    said = f"▲ row clearly better than column, ▼ clearly worse\n△ ▽ the same, taken alone (level {comparison.alpha:g})"
     ax.set_xlabel(said, color=INK, fontsize="small")
     return ax
 
