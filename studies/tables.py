@@ -79,7 +79,7 @@ def gaps(sample, rng):
         cells = sample.columns[name]
         holes = np.where(rng.random(len(sample)) < 0.1, -1 if cells.kind == "text" else np.nan, cells.values)
         values = holes.astype(np.intp) if cells.kind == "text" else holes
-        sample = Table(sample.source, {**sample.columns, name: replace(cells, values=values)})
+        sample = Table(sample.source, {**sample.columns, name: replace(cells, held=values)})
     return sample
 
 

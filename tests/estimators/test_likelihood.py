@@ -255,7 +255,7 @@ def test_impossible_models_in_files(positive, tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "impossible rows" in page
     assert "Not drawn" in page
-    assert "nan" not in page.lower().replace("finance", "")
+    assert "nan" not in page.lower().replace("finance", "").replace("isnan", "")
     assert r"$\infty$" in result.to_latex()
     assert "inf" in result.to_csv()
     assert result.plot() is not None
@@ -313,7 +313,7 @@ def test_two_discrepancies_at_once(rng, tmp_path):
     assert both.worse.tolist() == ksd.worse.tolist() == [False, False]
     assert other.worse.tolist() == [False, True]
     rows = {row["name"]: row for row in both.rows()}
-    assert rows["0.65"]["verdict_loglik"] == "worse"
+    assert rows["0.65"]["verdict_loglik"] == "clearly worse"
     text = str(both)
     assert "'0.65' is worse by mean −log p only" in text
     assert "separated modes" in text

@@ -78,7 +78,7 @@ def test_report_and_rerun(capsys):
 
 @pytest.mark.parametrize("name", ["https://example.org/a.npy", "s3://bucket/a.parquet", "http://example.org/a.zarr"])
 def test_an_address_is_no_file(name):
-    refused(lambda: read_rows(name), "no such file")
+    refused(lambda: read_rows(name), "is an address on the internet", "download the file first")
 
 
 def test_a_download_is_not_led_away_from_https(monkeypatch):

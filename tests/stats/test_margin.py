@@ -175,7 +175,7 @@ def test_the_words_and_the_table_follow(capsys):
         "m0": "best of the sample",
         "m1": "equivalent within 0.2",
         "m2": "no evidence either way",
-        "m3": "worse by more than 0.2",
+        "m3": "clearly worse by more than 0.2",
     }
     assert [row["equivalent"] for row in result.rows()] == [True, True, False, False]
     assert "margin 0.2" in str(result)
