@@ -48,7 +48,7 @@ CMMD_FACTOR = 1000.0
 
 @shows_options()
 def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options]) -> Comparison:  # noqa: D417
-    """Decide which models are significantly worse than the best one, for these data.
+    """Decide which models are worse than the best one, for these data.
 
     Args:
         reference: the data, an array (n, d) or a file; or a `Density` that samples are compared with.
@@ -313,7 +313,7 @@ def compare_losses(
     margin: float = 0.0,
     rng: Seed = None,
 ) -> Comparison:
-    """Decide which models are significantly worse than the best one, from their scores on the same items.
+    """Decide which models are worse than the best one, from their scores on the same items.
 
     The scores are the losses of models on held-out rows, answers to benchmark questions, forecasts: an array (items ×
     models), a mapping, a data frame or a file, wide or long. `relfit.from_losses` describes the data's options. Others

@@ -46,12 +46,12 @@ class _Commands(click.Group):
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nTry it:    relfit demo\nYour data: relfit compare human.npy gpt.npy claude.npy --html report.html",
+    epilog="\b\nTry it:    relfit demo\nYour data: relfit compare data.npy large.npy tuned.npy --html report.html",
 )
 @click.version_option(__version__, message="relfit %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Which of several models are significantly worse than the best one, for these data?"""
+    """Which of several models are worse than the best one, for these data?"""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

@@ -31,7 +31,7 @@ DONE = 0
     "compare",
     cls=SectionedCommand,
     epilog="\b\nExamples:\n"
-    "  relfit compare human.npy gpt.npy claude.npy llama.npy --html report.html\n"
+    "  relfit compare data.npy large.npy tuned.npy base.npy --html report.html\n"
     "  relfit compare test.csv a/out.csv b/out.csv --name old --name new --gate new",
 )
 @click.argument("reference")
@@ -50,7 +50,7 @@ DONE = 0
 def compare_command(
     reference: str, models: Sequence[str], json_path: str | None, html_path: str | None, **params: Any
 ) -> int:
-    """Decide which MODELs are significantly worse than the best one.
+    """Decide which MODELs are worse than the best one.
 
     REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES; file.npz:name is one of
     several arrays.
@@ -105,7 +105,7 @@ compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFF
 )
 @options.data_options
 def pair_command(reference: str, a: str, b: str, json_path: str | None, **params: Any) -> int:
-    """Test whether model A is significantly worse than model B.
+    """Test whether model A is worse than model B.
 
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """

@@ -26,7 +26,7 @@ gate_options = section(
     "Gate for continuous integration",
     opt(
         "--gate NAME",
-        "Exit with status 1 if this model is significantly worse than the best one (by more than --margin).",
+        "Exit with status 1 if this model is worse than the best one (by more than --margin).",
     ),
     opt("--gate-against NAME", "With --gate, compare with this model instead of the best one.", dest="against"),
     opt("--junit PATH", "Write JUnit XML with a test case for each model.", dest="junit_path"),

@@ -73,7 +73,7 @@ CORRECTION = "stepdown"
 )
 @gate_options
 def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
-    """Decide from evaluation logs which models are significantly worse than the best one.
+    """Decide from evaluation logs which models are worse than the best one.
 
     RUNS are log files, or folders that hold them, of lm-evaluation-harness (--log_samples), Inspect, HELM or
     every-eval-ever. Models are compared on the items that all of them have.

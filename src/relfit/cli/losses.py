@@ -76,7 +76,7 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
 @gate_options
 @section("Other options", SEED)
 def losses_command(table: str, json_path: str | None, html_path: str | None, **params: Any) -> int:
-    """Decide which models are significantly worse than the best one, from their scores on the same items.
+    """Decide which models are worse than the best one, from their scores on the same items.
 
     TABLE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a column for each model and a row for each item, or with
     --model and --score a row for each model and item. Items that some model has no score for are left out.

@@ -29,7 +29,7 @@ PICTURES = ("png", "svg", "pdf")
     "plan",
     cls=SectionedCommand,
     epilog="\b\nExamples:\n"
-    "  relfit plan human.npy gpt.npy claude.npy llama.npy --power 0.9 --plot power.png\n"
+    "  relfit plan data.npy large.npy tuned.npy base.npy --power 0.9 --plot power.png\n"
     "  relfit plan --gap 0.01 --standard-error 0.02 --pilot-rows 500",
 )
 @click.argument("reference", required=False)

@@ -66,7 +66,7 @@ _FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "wo
     cls=SectionedCommand,
     epilog="\b\nExamples:\n"
     "  relfit report result.json --html report.html\n"
-    "  relfit report result.json human.npy gpt.npy claude.npy --html report.html\n"
+    "  relfit report result.json data.npy large.npy tuned.npy --html report.html\n"
     "  relfit report result.json scores.csv --html report.html\n"
     "  relfit report result.json --format latex > table.tex",
 )

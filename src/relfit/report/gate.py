@@ -166,7 +166,7 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
 
 
 def assert_not_worse(comparison: Comparison, name: str, against: str | None = None) -> None:
-    """For tests: raise AssertionError if this model is significantly worse than the best one, or than `against`.
+    """For tests: raise AssertionError if this model is worse than the best one, or than `against`.
 
     The message has the answer, the table, and what to do next. `comparison` is what `relfit.compare` or
     `relfit.compare_losses` returned.

@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def relfit_gate(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Callable[..., None]:
-    """Fail where a model is significantly worse: `relfit_gate(comparison, "new", against="production")`.
+    """Fail where a model is worse: `relfit_gate(comparison, "new", against="production")`.
 
     Like `relfit.assert_not_worse`. It also puts the answer into pytest's JUnit file and, with --relfit-reports FOLDER,
     writes a page named after the test; with `data=(reference, models)` the page shows the rows too.

@@ -323,7 +323,7 @@ def pair_summary(pair: PairComparison) -> str:
         return f"{a} and {b} cannot be told apart: on these data they are the same model."
     than = f" by more than {pair.margin:g}" if pair.margin else ""
     if pair.worse:
-        return f"{a} is significantly worse than {b}{than}."
+        return f"{a} is worse than {b}{than}."
     if pair.equivalent:
         return f"{a} is equivalent to {b} within {pair.margin:g}, or better."
     if pair.margin:

@@ -47,8 +47,8 @@ def listed(names: Sequence[str], last: str = "and", *, most: int = 4, quote: Cal
     `quote` is applied to each name: `quoted` to models in running text, `repr` to names in errors, `str` to phrases
     that need no quotes.
 
-    >>> listed(["gpt", "llama", "phi"]), listed(list("abcdefg"), "or")
-    ('gpt, llama and phi', 'a, b, c or 4 more')
+    >>> listed(["large", "tuned", "base"]), listed(list("abcdefg"), "or")
+    ('large, tuned and base', 'a, b, c or 4 more')
     >>> listed(["x", "y", "z"], most=2, quote=repr)
     "'x' and 2 more"
     """
