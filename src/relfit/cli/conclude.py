@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import click
+
 from relfit.cli.outputs import check_outputs, say, say_written, shell_command, typed_command, write_json
-from relfit.cli.sections import opt, section
+from relfit.cli.sections import STARTED, opt, section
 from relfit.results.comparison import Comparison
 from relfit.results.serial import as_json
 from relfit.util.errors import InputError
@@ -83,7 +86,10 @@ def conclude(
     if undecided is not None:
         raise undecided
     if junit_path is not None:
-        write_text_atomic(junit_path, f'<?xml version="1.0" encoding="UTF-8"?>\n{junit_xml(result, verdict)}\n')
+        seconds = time.monotonic() - click.get_current_context().meta[STARTED]
+        write_text_atomic(
+            junit_path, f'<?xml version="1.0" encoding="UTF-8"?>\n{junit_xml(result, verdict, seconds)}\n'
+        )
     if markdown_path is not None:
         write_text_atomic(markdown_path, gate_markdown(result, verdict))
     if not quiet:

@@ -6,12 +6,15 @@ This file imports nothing of relfit, so that a command that needs none of the st
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
 import click
 
+# In the context of a command: when it began.
+STARTED = "relfit.started"
 Decorator = Callable[[Any], Any]
 AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
@@ -29,6 +32,11 @@ class SectionedOption(click.Option):
 
 class SectionedCommand(click.Command):
     """A command whose help lists its options by section, in the order of their declaration."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and remember when it began."""
+        ctx.meta[STARTED] = time.monotonic()
+        return super().invoke(ctx)
 
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """The options and their help under each heading; --help comes last."""

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from relfit.report.formats import markdown_text, to_markdown
-from relfit.report.text import show_pvalue
+from relfit.report.text import NOTHING, is_tested, show_pvalue
 from relfit.report.words import alone_words, header, measure_of, summary
 from relfit.results.comparison import Comparison
 from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE
@@ -190,11 +190,12 @@ def assert_not_worse(comparison: Comparison, name: str, against: str | None = No
     raise AssertionError("\n".join([*lines, *(f"- {each}" for each in advice)]))
 
 
-def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
+def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float = 0.0) -> str:
     """A test suite with a case for each model, in the order of the table; the gated one fails if the gate does.
 
     Other models never fail: that a known weak one is worse must not stop a release. The standard output of a case says
     what was found about its model, for the gated one in the gate's words; that of the suite has the gate and the table.
+    Models are compared together: each case has an equal share of the `seconds` it took.
 
     >>> from relfit import decide
     >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
@@ -205,10 +206,11 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
     failures = str(int(gate is not None and gate.failed))
     counts = {"tests": str(len(comparison.names)), "failures": failures, "errors": "0", "skipped": "0"}
     root = ElementTree.Element("testsuites", {"name": "relfit", **counts})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "relfit compare", "time": "0", **counts})
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "relfit compare", "time": f"{seconds:.3f}", **counts})
+    timed = {"classname": "relfit.compare", "time": f"{seconds / len(comparison.names):.3f}"}
     for row in comparison.rows():
         name = _legal(visible(row["name"]))
-        case = ElementTree.SubElement(suite, "testcase", {"classname": "relfit.compare", "name": name, "time": "0"})
+        case = ElementTree.SubElement(suite, "testcase", {"name": name, **timed})
         gated = gate if gate is not None and row["name"] == gate.name else None
         if gated is not None and gated.failed:
             message = _legal(gate_words(comparison, gated))
@@ -223,15 +225,17 @@ def junit_xml(comparison: Comparison, gate: Gate | None = None) -> str:
 
 def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> str:
     """What was found about a model; about the gated one beside the model that the gate compares it with."""
-    whom, verdict, gap, p = "the best", row["verdict"], row["difference"], row["adjusted_pvalue"]
-    if gate is not None:
-        whom, verdict, p = _opponent(gate), gate_words(comparison, gate), gate.pvalue
-        own, other = (comparison.names.index(each) for each in (gate.name, gate.against))
-        # Two infinite numbers have no difference.
-        both = {gate.name, gate.against} <= set(comparison.impossible)
-        gap = 0.0 if both else comparison.estimates[own] - comparison.estimates[other]
     value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
-    return f"{verdict}; {value}; difference to {whom} {gap:.6g}; p-value {show_pvalue(p, comparison.alpha)}"
+    if gate is None:
+        gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
+        p = show_pvalue(row["adjusted_pvalue"], comparison.alpha) if is_tested(row) else NOTHING
+        return f"{row['verdict']}; {value}; difference to the best {gap}; p-value {p}"
+    own, other = (comparison.names.index(each) for each in (gate.name, gate.against))
+    # Two infinite numbers have no difference.
+    both = {gate.name, gate.against} <= set(comparison.impossible)
+    difference = 0.0 if both else comparison.estimates[own] - comparison.estimates[other]
+    found = f"difference to {_opponent(gate)} {difference:.6g}; p-value {show_pvalue(gate.pvalue, comparison.alpha)}"
+    return f"{gate_words(comparison, gate)}; {value}; {found}"
 
 
 def _verdict(gate: Gate) -> str:

@@ -24,7 +24,7 @@ from relfit.util.text import visible
 GAP = "  "
 LONGEST_NAME = 32
 SMALLEST_PVALUE = 1e-12
-_NOTHING = "—"
+NOTHING = "—"
 # Beyond this many decimals, or digits before the point, numbers are written with an exponent.
 _MOST_DIGITS = 6
 _HIDDEN_STATUS = {"indistinguishable", "near-degenerate"}
@@ -154,13 +154,13 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     number = number_format([row["standard_error"] for row in rows], values, decisive)
     cells = []
     for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
-        difference = _NOTHING if row["best"] else number(row["difference"])
+        difference = NOTHING if row["best"] else number(row["difference"])
         pvalues = [row[key] for key in ("pvalue", "adjusted_pvalue")[: 1 + corrected]]
-        tested = not row["best"] or row["pvalue"] < 1.0
-        shown = [show_pvalue(p, comparison.alpha) if tested else _NOTHING for p in pvalues]
+        tested = is_tested(row)
+        shown = [show_pvalue(p, comparison.alpha) if tested else NOTHING for p in pvalues]
         remarks = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
         verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
-        error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else _NOTHING
+        error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else NOTHING
         others = [str(row[f"verdict_{other.measure}"]) for other in comparison.also]
         cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
     first = len(titles) - len(comparison.also)
@@ -168,6 +168,11 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     marked = {(i, first + k): kind[row["name"]] for i, row in enumerate(rows) for k, kind in enumerate(by_name)}
     kinds = tuple(map(words.kind_of, rows))
     return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
+
+
+def is_tested(row: dict[str, Any]) -> bool:
+    """True for a row of `rows()` with a p-value to show: the best model of a test that assumes it has none."""
+    return not row["best"] or row["pvalue"] < 1.0
 
 
 def show_pvalue(p: float, alpha: float) -> str:
@@ -281,7 +286,7 @@ def pairs_display(pairs: PairMatrix, longest_name: int = LONGEST_NAME) -> Displa
     rows = []
     for i, name in enumerate(names):
         cells = [
-            _NOTHING if i == j else show_pvalue(float(p), pairs.alpha) + "*" * int(pairs.worse[i, j])
+            NOTHING if i == j else show_pvalue(float(p), pairs.alpha) + "*" * int(pairs.worse[i, j])
             for j, p in enumerate(pairs.adjusted_pvalue[i])
         ]
         rows.append((name, *cells))
@@ -335,13 +340,13 @@ def _plan_cells(plan: Plan, row: dict[str, Any], name: str, ranged: bool) -> lis
     elif row["n_needed"] == plan.fewest[plan.tests.index(row["test"])]:
         rows += " (minimum)"
     # Both ends are often the same number.
-    ends = " to ".join(dict.fromkeys(map(shown, row["n_range"]))) if row["n_range"] is not None else _NOTHING
+    ends = " to ".join(dict.fromkeys(map(shown, row["n_range"]))) if row["n_range"] is not None else NOTHING
     times = words.gap_unit(plan)[1]
     error = times * row["gap_standard_error"]
     gap = f"{times * row['gap']:.3g}" + (f" ± {error:.2g}" if error > 0.0 else "")
     detectable = f"{times * row['detectable_gap']:.3g}" if math.isfinite(row["detectable_gap"]) else "none"
     if row["detectable_gap"] == 0.0:
         # The difference to the best does not vary: the pilot says nothing about what other data would show.
-        detectable = _NOTHING
+        detectable = NOTHING
     power = f"{row['power']:.2f}"
     return [name, words.name_of_test(row["test"]), gap, rows, *([ends] if ranged else []), power, detectable]
