@@ -76,7 +76,7 @@ def main():
         # Quoted as the formatter wants it: it looks at the page as well.
         made = FILES.format(names=f"({', '.join(map(json.dumps, names))})")
         (folder / "files.py").write_text(made, encoding="utf-8")
-        steps.append(f"Three files to compare, `files.py`:\n\n```python\n{made}```\n")
+        steps.append(f"Four files to compare, `files.py`:\n\n```python\n{made}```\n")
         step("python files.py", "python files.py")
         step(compare, compare)
         finished = time.perf_counter() - begun
