@@ -176,8 +176,9 @@ def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> 
     share = float(np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max())
     rows = sorted({len(each.errors) for each in strata})
     drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
+    points = "1 landmark" if landmarks == 1 else f"{landmarks:,} landmarks"
     note = (
-        f"landmarks estimator: {landmarks:,} landmarks, and {drawn} rows of each sample that are compared with all "
+        f"landmarks estimator: {points}, and {drawn} rows of each sample that are compared with all "
         f"rows, which adds {_percent(share)} to the variance"
     )
     if share > SHARE:
