@@ -2,10 +2,12 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import NoBrowser, executable, start
 
 # Before anything imports triton: without a CUDA device its kernels run in its interpreter, on the CPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -32,3 +34,17 @@ def as_a_fresh_process(monkeypatch):
 def cramped(monkeypatch):
     """A machine with one megabyte to spare."""
     monkeypatch.setattr("relfit.compute.memory.free_memory", lambda: 1e6)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all tests of a process; they are skipped where it does not start."""
+    path = executable()
+    if path is None or sys.platform == "win32":
+        pytest.skip("no Chromium on this machine")
+    try:
+        started = start(path)
+    except NoBrowser as error:
+        pytest.skip(str(error))
+    yield started
+    started.close()

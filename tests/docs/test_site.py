@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import NoBrowser, executable, start
 
 ROOT = Path(__file__).parents[2]
 # Attributes whose file the browser fetches by itself; the others are followed by a reader.
@@ -91,19 +90,6 @@ def test_nothing_is_fetched_from_elsewhere(site):
     assert asked == set()
     styles = [text for page in site for text in page.parent.glob("_static/**/*.css")]
     assert not [style.name for style in styles if "@import" in style.read_text(encoding="utf-8")]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    path = executable()
-    if path is None:
-        pytest.skip("no Chromium on this machine")
-    try:
-        started = start(path)
-    except NoBrowser as error:
-        pytest.skip(str(error))
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize(("words", "name"), SEARCHES.items(), ids=list(SEARCHES))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import NoBrowser, executable, start
 
 import relfit
 
@@ -47,19 +45,6 @@ ODD_NAMES = (
 @pytest.fixture
 def odd():
     return make(np.arange(len(ODD_NAMES)), names=ODD_NAMES, warnings=("a <b> note\nof two lines",))
-
-
-@pytest.fixture(scope="session")
-def browser():
-    path = executable()
-    if path is None or sys.platform == "win32":
-        pytest.skip("no Chromium on this machine")
-    try:
-        started = start(path)
-    except NoBrowser as error:
-        pytest.skip(str(error))
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="session")
