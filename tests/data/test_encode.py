@@ -699,3 +699,8 @@ def test_densities_keep_the_names_of_the_columns(tmp_path):
     assert ">height</text>" in (tmp_path / "p.html").read_text()
     whitened = relfit.compare(frame, models, scale="auto", rng=0).encoding
     assert (whitened.names, whitened.scale) == (("height", "pulse"), "whiten")
+
+
+def test_a_table_of_one_row_is_told_so():
+    frame = pd.DataFrame({"u": [1.0], "c": ["x"]})
+    refused(lambda: relfit.compare(frame, {"a": frame, "b": frame}), "reference: expected at least 2 rows, got 1")

@@ -96,7 +96,7 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
         named = {"reference": inputs.reference, **{f"model {quoted(name)}": x for name, x in inputs.models.items()}}
         for sample, x in named.items():
             if isinstance(x, Table):
-                print(f"relfit: {sample}: {len(x)} rows × {len(x.columns)} columns", file=sys.stderr)
+                complain(f"relfit: {sample}: {len(x)} rows × {len(x.columns)} columns")
             elif isinstance(x, np.ndarray) and x.ndim:
                 size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
                 complain(f"relfit: {sample}: {size}")

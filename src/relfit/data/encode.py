@@ -494,6 +494,9 @@ def fit_table(reference: Table, scale: Scale, encode: Encode) -> Encoding:
     kinds, given = encode.kinds(reference.names), scale if isinstance(scale, Mapping) else {}
     _check_names("scale", given, reference.names)
     columns, left_out = [], {}
+    if len(reference) < 2:
+        # Every column of a single row is constant, which is not what is wrong with it.
+        raise InputError(f"{reference.source}: expected at least 2 rows, got {len(reference)}")
     for name, cells in reference.columns.items():
         fitted = _fitted(reference.source, name, cells, scale, *kinds.get(name, (None, None)))
         if isinstance(fitted, Column):
