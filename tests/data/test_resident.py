@@ -83,14 +83,14 @@ def test_the_pipeline_on_tensors_gives_what_arrays_give(dtype, test, rng):
 
 @pytest.mark.usefixtures("resident")
 def test_no_tensor_leaves_its_device_whole(monkeypatch, rng):
-    """Of 4000 rows only the keys, the sums and the bandwidth's subsample may come to the host."""
+    """Of 4000 rows of five columns, only what was computed from them and a few rows may come to the host."""
     moved = []
     cpu = torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: moved.append(self.shape) or cpu(self))
     x, a, b = (torch.as_tensor(rng.normal(size=(4000, 5))) for _ in range(3))
     compare(x, {"a": a, "b": b}, compute=Compute(backend="torch"), rng=0)
     assert moved
-    assert all(len(shape) == 1 or shape[0] <= 1400 for shape in moved)
+    assert all(shape[0] <= 1400 or shape[1:] != (5,) for shape in moved if len(shape))
 
 
 @pytest.mark.usefixtures("resident")
@@ -136,3 +136,18 @@ def test_cuda_tensors_and_arrays_of_other_libraries(rng):
     given = jax.numpy.asarray(x.astype(np.float32))
     expected = "torch (cuda:0)" if device_of([given]) else "numpy"
     assert compare(given, {"a": a, "b": b}, rng=0).backend == expected
+
+
+@pytest.mark.usefixtures("resident")
+@pytest.mark.parametrize("dependence", ["independent", "paired"])
+def test_landmarks_of_tensors_are_those_of_arrays(rng, dependence):
+    """The same rows are drawn, so that the estimates differ by rounding only."""
+    x = rng.normal(size=(3000, 4))
+    models = {f"m{k}": 0.1 * k + rng.normal(size=(3000, 4)) for k in range(3)}
+    options = {"estimator": "landmarks", "dependence": dependence, "rng": 0}
+    here = compare(x, models, **options)
+    tensors = {name: torch.as_tensor(rows) for name, rows in models.items()}
+    there = compare(torch.as_tensor(x), tensors, **options, compute=Compute(backend="torch"))
+    np.testing.assert_allclose(there.discrepancy, here.discrepancy, atol=1e-9 * here.standard_error.min())
+    np.testing.assert_allclose(there.covariance, here.covariance, rtol=1e-7)
+    assert there.warnings == here.warnings

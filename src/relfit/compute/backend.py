@@ -59,7 +59,7 @@ class Points:
     ``x.left @ y.right`` of two prepared samples, (n, d+2) and (d+2, m), is ``q r²`` directly (or x·y). `rows` are the
     centred rows themselves, used instead where the product would lose digits (`by_differences`). All are arrays of the
     backend's library; for torch, all three are the rows, and `largest` is their largest squared norm. `single` is left
-    and right in float32, if they were asked for.
+    and right in float32, if they were asked for. `operands` is for a backend to keep what it makes of the rows.
     """
 
     rows: Any
@@ -68,11 +68,14 @@ class Points:
     by_differences: bool
     largest: float = 0.0
     single: tuple[Any, Any] | None = None
+    operands: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, block: slice) -> Points:
+        if block == slice(0, len(self)):
+            return self
         single = None if self.single is None else (self.single[0][block], self.single[1][:, block])
         sides = self.left[block], self.right[:, block]
         return Points(self.rows[block], *sides, self.by_differences, self.largest, single)
@@ -149,7 +152,7 @@ class Job:
 
 @dataclass
 class Products:
-    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in float64.
+    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in float64, where they are computed.
 
     Those of a block are transposed, (right-hand sides, rows), or (rows,) for a single right-hand side.
     """
@@ -344,7 +347,7 @@ def add_up_tiles(block: Job, operands: Any, height: int, width: int, squared_nor
                 add(products.columns[w], j, operands.left[w], i, tile.T)
         if block.squares:
             squares += squared_norm(weights["phi"]) * (2.0 if mirrored else 1.0)
-    products.squares = float(squares)
+    products.squares = squares
     return products
 
 

@@ -75,6 +75,8 @@ NARROW = 256
 DEVICE_SCALE = 32
 # Prepared sides that are kept: all of them where the rows are in memory anyway, two where they are read from files.
 KEPT_SIDES, KEPT_SIDES_OF_FILES = 64, 2
+# Numbers in a side of a patch on a device, and the bytes of the sides that are kept there, about 24 for each number.
+DEVICE_NUMBERS, DEVICE_BYTES = 2**28, 2**34
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class Sums:
     squares: float = 0.0
 
     def on_host(self) -> Sums:
-        return Sums(host(self.rows), None if self.columns is None else host(self.columns), self.squares)
+        return Sums(host(self.rows), None if self.columns is None else host(self.columns), float(self.squares))
 
 
 class Reduction(Protocol):
@@ -331,7 +333,7 @@ def matrix_sums(
 def patch_rows(width: int, runtime: Runtime) -> int:
     """Rows and columns of a patch, for this many numbers to each pair."""
     if not runtime.backend.threads:
-        return 2**62  # A device is not shared: it gets whole matrices.
+        return DEVICE_NUMBERS // width  # A device is not shared: it gets whole matrices, as far as they fit.
     rows = math.ceil(PATCH_ROWS / math.sqrt(max(1.0, width / NARROW)) / BLOCK_ROWS) * BLOCK_ROWS
     if isinstance(runtime.backend, LocalBackend) and runtime.scheduler is not None and runtime.scheduler.has_devices():
         rows *= DEVICE_SCALE
@@ -429,8 +431,13 @@ def patch_sums(sources: Sequence[Any], reduction: Reduction, patch: Patch, backe
 def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[Sums]:
     reduction, sources = work.reduction, work.sources
     in_memory = not any(isinstance(source, LazyRows) for source in sources)
+    kept = KEPT_SIDES if in_memory else KEPT_SIDES_OF_FILES
+    sides = {(which, rows): None for patch in work.patches for which, rows in ((patch.x, patch.i), (patch.y, patch.j))}
+    if not runtime.backend.threads:
+        longest = max(stop - start for _, (start, stop) in sides)
+        kept = min(kept, max(2, DEVICE_BYTES // (24 * longest * reduction.width(sources))))
 
-    @lru_cache(KEPT_SIDES if in_memory else KEPT_SIDES_OF_FILES)
+    @lru_cache(kept)
     def side(which: int, rows: tuple[int, int]) -> Any:
         return reduction.prepare(sources, which, slice(*rows), runtime.backend)
 
@@ -439,6 +446,9 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
         y = x if patch.symmetric else side(patch.y, patch.j)
         return reduction.jobs(x, y, patch), partial(reduction.finish, x, y)
 
+    if not runtime.backend.threads and len(sides) <= kept:
+        for each in sides:  # First, since a side's size is asked for, and a device answers only when it has no other work.
+            side(*each)
     # Rows in files are read one patch at a time: blocks of later patches would hold their rows already.
     together = [work.patches] if in_memory else [(patch,) for patch in work.patches]
     with _block_executor(runtime, work.pairs) as executor:

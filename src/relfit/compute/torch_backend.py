@@ -35,10 +35,12 @@ class TorchBackend:
         return f"torch ({self.device}{', float32' if self.precision == 'single' else ''})"
 
     def array(self, values: Any) -> Any:
-        """The values as a float64 tensor on the device; one that is already there is not copied."""
+        """The values as a float64 tensor on the device; one that is already there is not copied, and ones take no room."""
         import torch
 
-        return torch.as_tensor(values, dtype=torch.float64, device=self.device)
+        if isinstance(values, np.ndarray) and values.ndim == 1 and (values == 1.0).all():
+            return torch.ones(1, dtype=torch.float64, device=self.device).expand(len(values))
+        return torch.as_tensor(values, dtype=torch.float64, device=self.device).contiguous()
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
         return max(longest, 1)  # The whole matrix, which is cut into tiles only.
@@ -109,8 +111,11 @@ class _Operands:
 
 
 def all_ones(side: Any) -> bool:
-    """True if products with this right-hand side are plain sums."""
-    return side.ndim == 1 and bool((side == 1.0).all())
+    """True if products with this right-hand side are plain sums; `TorchBackend.array` gives ones, and only them, stride 0.
+
+    To look at the numbers would be to wait for the device.
+    """
+    return side.ndim == 1 and side.stride(0) == 0
 
 
 class _Side:

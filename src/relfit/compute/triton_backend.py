@@ -53,6 +53,10 @@ DEEP = (128, 128, 8)
 PRODUCTS = (64, 64, 4)
 # Chunks of a long product that a tensor core sums by itself; more would cost digits.
 SEGMENT = 8
+# Rows that become an operand at once.
+OPERAND_ROWS = 32
+# Operands of more bytes than this are made again for every matrix.
+LARGEST_KEPT = 2**28
 # Operands are padded to whole tiles of any kernel.
 PADDING = 128
 # Columns that are summed in float32 before a product is flushed to float64, and the memory that its parts may take.
@@ -122,28 +126,28 @@ def _fused_products(block: Job) -> Products:
             rows[w], columns[w], sum_of_squares = _sums(block, form)
             squares = sum_of_squares if w == "phi" else squares
         else:
-            x, y = block.x.rows, block.across.rows
+            x, y = block.x, block.across
             rows[w] = _product(x, y, right, form, skip=block.without_diagonal)
             columns[w] = None if left is None else _product(y, x, left, form, skip=block.without_diagonal)
     if block.squares and squares is None:
         squares = _sums(block, form_of(block.kernel, "phi", _largest(block)))[2]
-    return Products(rows, {w: columns[w] for w in block.left}, squares or 0.0)
+    return Products(rows, {w: columns[w] for w in block.left}, 0.0 if squares is None else squares)
 
 
-def _sums(block: Job, form: Any) -> tuple[Any, Any, float]:
+def _sums(block: Job, form: Any) -> tuple[Any, Any, Any]:
     """Row sums, column sums and the sum of squares in one pass, over the upper half of a symmetric matrix."""
     import torch
 
     n, m = len(block.x), len(block.across)
     layout = layout_of(block.x.rows.shape[1], form.kind)
-    left, right = _operands(block.x.rows, block.across.rows, form)
+    left, right = _operands(block.x, block.across, form)
     rows = torch.zeros(len(left), dtype=torch.int64, device=left.device)
     columns = rows if block.symmetric else torch.zeros(len(right), dtype=torch.int64, device=left.device)
     # At most max(n, m) values of size 1 are added to one another: 62 bits hold their sum.
     fixed = 2.0 ** (62 - math.ceil(math.log2(max(n, m) + 1)))
     launch = _launch_held if layout.held else _launch_deep
     squares = launch(block, form, layout, (left, right, rows, columns), fixed)
-    total = float(squares) * form.factor**2 * (2.0 if block.symmetric else 1.0)
+    total = squares * form.factor**2 * (2.0 if block.symmetric else 1.0)
     return rows[:n].double() * (form.factor / fixed), columns[:m].double() * (form.factor / fixed), total
 
 
@@ -199,13 +203,13 @@ def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...]
     return squares.sum()
 
 
-def _product(x: Any, y: Any, side: Any, form: Form, *, skip: bool) -> Any:
+def _product(x: Points, y: Points, side: Any, form: Form, *, skip: bool) -> Any:
     """The kernel matrix of x and y times the right-hand sides (m,) or (m, c): (n,) or (c, n)."""
     import torch
 
     matrix = side[:, None] if side.ndim == 1 else side
     operands = _operands(x, y, form)
-    layout = layout_of(x.shape[1], form.kind)
+    layout = layout_of(x.rows.shape[1], form.kind)
     parts = []
     for start in range(0, matrix.shape[1], MOST_SIDES):
         some = sides(matrix[:, start : start + MOST_SIDES], len(operands[1]))
@@ -353,8 +357,10 @@ def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) 
     import torch
 
     n, d = rows.shape
-    left = side == "left"
-    whole = torch.zeros(padded, layout_of(d, form.kind).columns, dtype=torch.float16, device=rows.device)
+    left, layout = side == "left", layout_of(d, form.kind)
+    if layout.held:
+        return _short_operand(rows, form, left, padded)
+    whole = torch.zeros(padded, layout.columns, dtype=torch.float16, device=rows.device)
     for some in cuts(n, max(1, CONVERTED_AT_ONCE // d)):
         out, scaled = whole[some], rows[some].double() * form.scale
         if form.kind != DOT:
@@ -370,10 +376,34 @@ def operand(rows: Any, form: Form, side: Literal["left", "right"], padded: int) 
     return whole
 
 
-def _operands(x: Any, y: Any, form: Form) -> tuple[Any, ...]:
-    """The left and the right operand, padded to whole tiles of any kernel."""
-    left, right = (-(-len(rows) // PADDING) * PADDING for rows in (x, y))
-    return operand(x, form, "left", left), operand(y, form, "right", right)
+def _short_operand(rows: Any, form: Form, left: bool, padded: int) -> Any:
+    """The same for rows that a program can hold, by one kernel: small samples would wait for many small launches."""
+    import torch
+
+    from relfit.compute import triton_kernels
+
+    (n, d), columns = rows.shape, layout_of(rows.shape[1], form.kind).columns
+    out = torch.empty(padded, columns, dtype=torch.float16, device=rows.device)
+    width = 1 << (max(d, columns - 3 * d) - 1).bit_length()
+    triton_kernels.operand[(padded // OPERAND_ROWS,)](
+        *(rows.double() * form.scale, out, n, d),
+        **{"FORM": form.kind, "LEFT": left, "K": columns, "BM": OPERAND_ROWS, "BD": width},
+    )
+    return out
+
+
+def _operands(x: Points, y: Points, form: Form) -> tuple[Any, Any]:
+    """The left and the right operand, padded to whole tiles of any kernel; short ones are kept for the next matrix."""
+
+    def made(points: Points, side: Literal["left", "right"]) -> Any:
+        known = points.operands.get((form, side))
+        if known is None:
+            known = operand(points.rows, form, side, -(-len(points) // PADDING) * PADDING)
+            if known.nbytes <= LARGEST_KEPT:
+                points.operands[form, side] = known
+        return known
+
+    return made(x, "left"), made(y, "right")
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,48 @@ def kernel_values(s, unit, offset, FORM: tl.constexpr, EXPONENT: tl.constexpr, T
 
 
 @triton.jit
+def half(x):
+    """Float64 numbers rounded to float16, and what is left of them."""
+    rounded = x.to(tl.float32).to(tl.float16)
+    return rounded, x - rounded.to(tl.float64)
+
+
+@triton.jit
+def operand(
+    scaled, out, n, d, FORM: tl.constexpr, LEFT: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr
+):
+    """Scaled rows (n, d) of float64 as an operand (rows, K), see `triton_backend.operand`; BD ≥ d and K − 3d."""
+    rows, k = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM), tl.arange(0, BD)
+    inside = rows < n
+    x = tl.load(scaled + rows[:, None] * d + k[None, :], mask=inside[:, None] & (k[None, :] < d), other=0.0)
+    norm = tl.sum(x * x, 1)
+    high, rest = half(x * -2.0 if LEFT and FORM == RADIAL else x)
+    low, rest = half(rest)
+    first, second = (high, low) if LEFT else (low, high)
+    at = out + rows[:, None] * K + k[None, :]
+    tl.store(at, first, mask=k[None, :] < d)
+    tl.store(at + d, second, mask=k[None, :] < d)
+    tl.store(at + 2 * d, high, mask=k[None, :] < d)
+    # What the norms add in three halves, three ones, and zeros up to K; right operands have the ones first.
+    if FORM == GAUSSIAN:
+        added = norm * -0.5
+    else:
+        added = norm + (1.0 if LEFT else 0.0)
+    a, rest = half(added)
+    b, rest = half(rest)
+    c, rest = half(rest)
+    place = k if LEFT else tl.where(k < 3, k + 3, k - 3)
+    tail = tl.where((place >= 3) & (k < 6), 1.0, 0.0).to(tl.float16)[None, :]
+    tail = tl.where(place[None, :] == 0, a[:, None], tail)
+    tail = tl.where(place[None, :] == 1, b[:, None], tail)
+    tail = tl.where(place[None, :] == 2, c[:, None], tail)
+    if FORM == DOT:
+        tail = tl.zeros((BM, BD), tl.float16)
+    tail = tl.where(inside[:, None], tail, 0.0).to(tl.float16)
+    tl.store(at + 3 * d, tail, mask=3 * d + k[None, :] < K)
+
+
+@triton.jit
 def chunk(operand, numbers, start: tl.constexpr, WIDTH: tl.constexpr, K: tl.constexpr, ACROSS: tl.constexpr):
     """Columns start … start + WIDTH of the numbered rows: (rows, WIDTH), or (WIDTH, rows) if ACROSS."""
     k = start + tl.arange(0, WIDTH)

@@ -133,7 +133,8 @@ def checked_rows(argument: str, rows: _Rows) -> _Rows:
         raise InputError(f"{argument}: expected at least one row and one column, got shape {tuple(blocks.shape)}")
     infinite: list[NDArray[np.intp]] = []
     too_large: list[NDArray[np.intp]] = []
-    for part in parts(blocks.shape):
+    # A tensor at once: every part would wait for its device.
+    for part in parts(blocks.shape) if isinstance(blocks, np.ndarray | LazyRows) else [slice(0, len(blocks))]:
         block = blocks[part]
         # The usual case, without a temporary array; NaN fails both comparisons.
         if block.min() > -LARGEST_VALUE and block.max() < LARGEST_VALUE:

@@ -1,7 +1,7 @@
 """Rows that samples have in common: copies, reordered copies, and rows of the reference.
 
 Every row gets a 64-bit key, the same for equal rows. Comparing keys takes memory linear in the number of rows, and one
-sort per sample; rows on a CUDA device stay there, and only their keys leave it.
+sort per sample. The keys of rows on a CUDA device stay there, but for one copy that the digest is made of.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.rows import LazyRows, parts
-from relfit.util.arrays import Array
+from relfit.util.arrays import Array, host, library
 
-Keys = NDArray[np.uint64]
+Keys = NDArray[np.int64]
 
 # The number of values hashed at once, so that temporary arrays stay in the processor's cache.
 _VALUES_AT_ONCE = 2**16
@@ -28,7 +28,7 @@ _DEVICE_ROWS = 2**20
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The keys of a sample's rows, in the order of the rows and sorted. The keys of 0.0 and −0.0 are equal."""
+    """The keys of a sample's rows, where the rows are: in their order, and sorted. Those of 0.0 and −0.0 are equal."""
 
     keys: Keys
     ordered: Keys
@@ -36,12 +36,12 @@ class Fingerprint:
     @cached_property
     def digest(self) -> str:
         """A digest of the rows in this order."""
-        return hashlib.sha256(np.ascontiguousarray(self.keys).data).hexdigest()
+        return hashlib.sha256(host(self.keys).data).hexdigest()
 
-    @property
+    @cached_property
     def atoms(self) -> bool:
         """True if so many rows repeat that samples have rows in common by chance, which then means nothing."""
-        distinct = 1 + int(np.count_nonzero(self.ordered[1:] != self.ordered[:-1]))
+        distinct = 1 + int((self.ordered[1:] != self.ordered[:-1]).sum())
         return distinct <= 0.9 * len(self.ordered)
 
 
@@ -58,8 +58,7 @@ def fingerprint(rows: Array) -> Fingerprint:
     keys = np.empty(len(rows), np.int64)
     for part in parts(rows.shape, _VALUES_AT_ONCE):
         keys[part] = _keys((rows[part] + 0.0).view(np.int64), factors)
-    unsigned = keys.view(np.uint64)
-    return Fingerprint(unsigned, np.sort(unsigned))
+    return Fingerprint(keys, np.sort(keys))
 
 
 def sample_copies(samples: Mapping[str, Array], prints: Prints) -> dict[str, str]:
@@ -80,8 +79,8 @@ def rows_in_common(reference: Array, samples: Mapping[str, Array], prints: Print
     for name, rows in samples.items():
         # Both are sorted, so that the searches walk through memory in order.
         keys = prints[name].ordered
-        nearest = ordered[np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)]
-        count = int(np.count_nonzero(nearest == keys))
+        nearest = ordered[library(keys).searchsorted(ordered, keys).clip(max=len(ordered) - 1)]
+        count = int((nearest == keys).sum())
         if count and (not atoms or _equal(rows, reference)):
             counts[name] = count
     return counts
@@ -90,10 +89,11 @@ def rows_in_common(reference: Array, samples: Mapping[str, Array], prints: Print
 def reordered_copies(samples: Mapping[str, Array], prints: Prints) -> list[str]:
     """A note for every sample that holds the rows of another in a different order."""
     notes = []
-    first: dict[bytes, str] = {}
+    first: dict[tuple[int, int], str] = {}
     for name in samples:
-        twin = first.setdefault(hashlib.sha256(prints[name].ordered.data).digest(), name)
-        if twin != name and not prints[name].atoms:
+        keys = prints[name].ordered
+        twin = first.setdefault((len(keys), int(keys.sum())), name)
+        if twin != name and bool((keys == prints[twin].ordered).all()) and not prints[name].atoms:
             notes.append(
                 f"{name!r} holds the rows of {twin!r} in another order: the two are not independent, and one of them "
                 "hides the difference between the other and the rest; leave one out"
@@ -114,12 +114,10 @@ def _keys(bits: Any, factors: Any) -> Any:
 
 
 def _device_fingerprint(rows: Any, factors: NDArray[np.int64]) -> Fingerprint:
-    """The same keys for the rows of a tensor; torch sorts signed integers, so the highest bit is flipped for that."""
+    """The same keys for the rows of a tensor."""
     import torch
 
     on_device = torch.as_tensor(factors, device=rows.device)
     blocks = (rows[start : start + _DEVICE_ROWS].double() + 0.0 for start in range(0, len(rows), _DEVICE_ROWS))
-    keys = torch.cat([_keys(block.contiguous().view(torch.int64), on_device) for block in blocks])
-    highest = torch.iinfo(torch.int64).min
-    ordered = torch.sort(keys ^ highest).values ^ highest
-    return Fingerprint(*(part.cpu().numpy().view(np.uint64) for part in (keys, ordered)))
+    keys: Any = torch.cat([_keys(block.contiguous().view(torch.int64), on_device) for block in blocks])
+    return Fingerprint(keys, torch.sort(keys).values)

@@ -18,7 +18,7 @@ from relfit.kernels.composite import Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
-from relfit.util.arrays import Array, host
+from relfit.util.arrays import Array, host, library, medians
 from relfit.util.errors import InputError
 from relfit.util.random import stream
 
@@ -28,6 +28,8 @@ BANDWIDTH_ROWS = 1000
 MOST_HELD = 2000
 # A column with more than this fraction of the variance within samples outweighs the others.
 OUTWEIGHS, BARELY = 0.95, "of the variance, so the other columns barely affect the kernel"
+# Numbers of a tensor that are worked on at once.
+DEVICE_NUMBERS = 2**27
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
 _NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 
@@ -109,27 +111,28 @@ def _check_entries(data: Data, kernel: Kernel) -> None:
             )
 
 
-def centre_of(rows: Array) -> Array:
+def centre_of(rows: Any) -> Array:
     """The median of some rows: subtracting it removes a large offset of the data, and an outlier cannot move it."""
     step = max(1, len(rows) // BANDWIDTH_ROWS)
-    return np.asarray(np.median(np.asarray(host(rows[::step]), dtype=np.float64), axis=0))
+    return host(medians(shifted(rows[::step], 0.0)))
 
 
 def _median(data: Data, seed: int) -> float:
     rows = _pool(data, seed)
-    return median_distance(rows - centre_of(rows))
+    return median_distance(shifted(rows, centre_of(rows)))
 
 
-def _pool(data: Data, seed: int) -> Array:
-    """Some rows of the reference and of every sample, in proportion to their numbers."""
+def _pool(data: Data, seed: int) -> Any:
+    """Some rows of the reference and of every sample, in proportion to their numbers, where they are."""
     samples = samples_of(data)
     fraction = BANDWIDTH_ROWS / sum(len(rows) for rows in samples.values())
     drawn = [
         _subsample(rows, fraction * len(rows), stream(seed, "bandwidth", "reference" if key is None else "models"))
         for key, rows in samples.items()
     ]
-    rows = np.concatenate(drawn)
+    rows = library(drawn[0]).concatenate(drawn)
     if (rows == rows[0]).all():
+        rows = host(rows)
         # Nearly all rows are the same: look at the distinct rows instead.
         blocks = (np.asarray(host(x[part]), dtype=np.float64) for x in samples.values() for part in parts(x.shape))
         distinct = [block[(block != rows[0]).any(axis=1)] for block in blocks]
@@ -138,10 +141,9 @@ def _pool(data: Data, seed: int) -> Array:
     return rows
 
 
-def _subsample(rows: Array, count: float, rng: np.random.Generator) -> Array:
+def _subsample(rows: Any, count: float, rng: np.random.Generator) -> Any:
     size = max(1, round(count))
-    drawn = rows[:] if size >= len(rows) else rows[rng.choice(len(rows), size, replace=False)]
-    return np.asarray(host(drawn), dtype=np.float64)
+    return shifted(rows[:] if size >= len(rows) else rows[rng.choice(len(rows), size, replace=False)], 0.0)
 
 
 def centre_for(rows: Any, kernel: Kernel) -> Array | float:
@@ -158,15 +160,18 @@ def shifted(x: Any, centre: Array | float) -> Any:
 
 
 def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
-    """All rows, shifted: at once if they are in memory, otherwise a part at a time."""
-    return (shifted(x[part], centre) for part in (parts(x.shape) if isinstance(x, LazyRows) else [slice(None)]))
+    """All rows, shifted: at once if they are an array, otherwise a part at a time."""
+    if isinstance(x, np.ndarray):
+        return iter([shifted(x, centre)])
+    return (shifted(x[part], centre) for part in parts(x.shape, None if isinstance(x, LazyRows) else DEVICE_NUMBERS))
 
 
 def largest_norm(data: Data, kernel: Kernel) -> float:
     """The largest ‖x − c‖² of all rows, with c as the estimators choose it."""
     samples = list(samples_of(data).values())
     centre = centre_for(samples[0], kernel)
-    return max(float((part**2).sum(axis=1).max()) for rows in samples for part in in_parts(rows, centre))
+    largest = [(part**2).sum(axis=1).max() for rows in samples for part in in_parts(rows, centre)]
+    return float(library(largest[0]).stack(largest).max())
 
 
 def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:

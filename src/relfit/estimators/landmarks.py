@@ -58,7 +58,7 @@ DIAGONAL_ROWS = 2000
 @dataclass(frozen=True)
 class _Side:
     points: Points
-    weights: Array
+    weights: Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,18 +86,18 @@ class PointSums:
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
         x, tilt = shifted(sources[which][rows], self.centre), self.kernel.tilt
-        weights = np.ones(len(x)) if tilt is None else tilt.weights(host(x))
+        weights = None if tilt is None else tilt.weights(host(x))
         return _Side(backend.points(self.kernel.untilted, x), weights)
 
     def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
-        right = y.weights
+        right = np.ones(len(y.points)) if y.weights is None else y.weights
         if self.weights is not None:
             right = right[:, None] * self.weights[patch.x][slice(*patch.j)]
         return [Job(self.kernel.untilted, x.points, y.points, {"phi": right})]
 
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         rows = host(products[0].rows["phi"])
-        return Sums(rows * (x.weights if rows.ndim == 1 else x.weights[:, None]))
+        return Sums(rows if x.weights is None else (rows.T * x.weights).T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,8 +303,11 @@ class _Samples:
 
     def own_pairs(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> list[Array]:
         """What pairs of a row with itself, or with its partner, add to contributions; of at most `most` rows each."""
+        plain = most is None and self.kernel.variable == "r2" and self.kernel.tilt is None
 
         def own(x: Any, y: Any) -> Array:
+            if plain and x is y:
+                return np.broadcast_to(self.kernel.phi(np.zeros((1, 1))) / (len(x) - 1), (len(x), 1))
             step = 1 if most is None else -(-len(x) // most)
             cut = parts((-(-len(x) // step), x.shape[1]))
             chunks = (slice(part.start * step, min(part.stop * step, len(x)), step) for part in cut)
@@ -355,7 +358,7 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     pilot = samples.pilot()
     most = most_landmarks(estimator)
     orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
-    trial = pooled_rows(data, {key: order[::-1] for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
+    trial = pooled_rows(data, {key: order[::-1].copy() for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
     values = samples.values(trial, trial)
 
     def landmarks(count: int) -> Array:
@@ -382,7 +385,7 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     means = samples.means(where)
     passed = samples.contributions(points, inverse, [mean[: len(points)] for mean in means])
     itself = samples.own_pairs(samples.kernel.pairs)
-    contributions = [x - y for x, y in zip(passed, itself, strict=True)]
+    contributions = [np.subtract(x, y, out=x) for x, y in zip(passed, itself, strict=True)]
     estimates = samples.estimates(contributions)
     ends = np.cumsum([len(points), len(at_reference), *map(len, at_models)])
     own = slice(ends[0], ends[1])

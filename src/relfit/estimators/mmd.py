@@ -33,7 +33,7 @@ from relfit.estimators.kernel import centre_for, in_parts, shifted
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
-from relfit.util.arrays import Array, Rows, host
+from relfit.util.arrays import Array, Rows, host, library
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
@@ -67,20 +67,21 @@ def complete(
     within = [p.rows / (len(p.rows) - 1) for p in inner]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
+    where = library(sums[0].rows)
     mean = within[0].mean()
-    values = np.array([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)])
-    g = within[0][:, None] - np.stack(from_models, axis=1)
+    values = host(where.stack([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]))
+    g = within[0][:, None] - where.stack(from_models, 1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
     if paired:
-        psi = Psi(centred(g + np.stack(f, axis=1)))
+        psi = Psi(host(centred(g + where.stack(f, 1))))
     else:
-        psi = Psi(centred(g), tuple(centred(row) for row in f), shared=dependence == "shared")
-    diagonals = [np.concatenate([kernel.diagonal(part) for part in in_parts(x, centre)]) for x in (reference, *samples)]
+        psi = Psi(host(centred(g)), tuple(host(centred(row)) for row in f), shared=dependence == "shared")
+    diagonals = [_diagonal(kernel, centre, x, sums[0].rows) for x in (reference, *samples)]
     aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
     sizes = [len(x) for x in (reference, *samples)] if sizes is None else sizes
     n = sizes[0]
     # Of every sample, its part of the mean of ‖e‖².
-    spreads = [float(k.mean()) - float(x.mean()) for k, x in zip(diagonals, within, strict=True)]
+    spreads = [float(k.mean() - x.mean()) for k, x in zip(diagonals, within, strict=True)]
     ours, *theirs = (spread / size for spread, size in zip(spreads, sizes, strict=True))
     some = shifted(reference[: min(len(reference), _COMPONENT_ROWS)], centre)
     quadratic = Quadratic(
@@ -96,6 +97,15 @@ def complete(
         quadratic=quadratic if dependence == "independent" else None,
         yardstick=halves_apart(n * float(diagonals[0].mean()), n, float(mean), n),
     )
+
+
+def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Any) -> Any:
+    """k(x, x) of every row, where the sums are."""
+    found = [kernel.diagonal(part) for part in in_parts(x, centre)]
+    if library(found[0]) is library(sums):
+        return library(sums).concatenate(found)
+    whole = np.concatenate([host(part) for part in found])
+    return whole if isinstance(sums, np.ndarray) else sums.new_tensor(whole)
 
 
 def _components(kernel: Kernel, rows: Array) -> float:
@@ -131,7 +141,7 @@ def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, su
             for part in parts((len(some), reference.shape[1]))
         ]
     )
-    rows, columns, total = sums.rows[some], columns_of(sums)[some], float(sums.rows.sum())
+    rows, columns, total = host(sums.rows[some]), host(columns_of(sums)[some]), float(sums.rows.sum())
     if not paired:
         rows, columns, total = rows - pairs, columns - pairs, total - n * float(pairs.mean())
     centred_pairs = pairs - (rows + columns - total / n) / (n - 1)
@@ -147,11 +157,13 @@ def _matching_pairs(kernel: Kernel, x: Any, r: Any) -> Array:
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
-    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across."""
+    """Row sums, column sums and Σk² of the kernel matrix within each sample, the reference first, then across.
+
+    They are on the host, or all of them where the backend computes.
+    """
     models = range(1, 1 + len(samples))
     matrices = [(0, 0), *((k, k) for k in models), *((k, 0) for k in models)]
-    sums = matrix_sums(reduction, (reference, *samples), matrices, runtime)
-    return [each.on_host() for each in sums]
+    return matrix_sums(reduction, (reference, *samples), matrices, runtime)
 
 
 @dataclass(frozen=True)
@@ -211,12 +223,11 @@ class KernelSums:
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """The products, each times its own row's weight."""
         first, *squares = products
-        rows, columns = host(first.rows["phi"]), first.columns.get("phi")
-        columns = None if columns is None else host(columns)
+        rows, columns = first.rows["phi"], first.columns.get("phi")
         if not squares:
             return Sums(rows, columns, first.squares)
         total = float(host(squares[0].rows["phi"]) @ x.weights**2)
-        return Sums(rows * x.weights, None if columns is None else columns * y.weights, total)
+        return Sums(host(rows) * x.weights, None if columns is None else host(columns) * y.weights, total)
 
 
 def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
@@ -256,10 +267,10 @@ def _squares(
     def within(sums: Sums, diagonal: Array) -> float:
         rows = sums.rows + diagonal
         n = len(rows)
-        means, mean = rows / n, float(rows.mean()) / n
-        total = sums.squares + float(diagonal @ diagonal) - 2.0 * n * float(means @ means) + (n * mean) ** 2
-        on_diagonal = float(np.square(diagonal - 2.0 * means + mean).sum())
-        return max(total - on_diagonal, 0.0) / (n * (n - 1))
+        means, mean = rows / n, rows.mean() / n
+        total = sums.squares + diagonal @ diagonal - 2.0 * n * (means @ means) + (n * mean) ** 2
+        on_diagonal = ((diagonal - 2.0 * means + mean) ** 2).sum()
+        return max(float(total - on_diagonal), 0.0) / (n * (n - 1))
 
     return [within(*each) for each in zip(inner, diagonals, strict=True)], [_square_across(sums) for sums in cross]
 
@@ -267,8 +278,8 @@ def _squares(
 def _square_across(sums: Sums) -> float:
     rows, columns = sums.rows, columns_of(sums)
     pairs = len(rows) * len(columns)
-    centring = float(rows @ rows) / len(columns) + float(columns @ columns) / len(rows)
-    return max(sums.squares - centring + float(rows.sum()) ** 2 / pairs, 0.0) / pairs
+    centring = rows @ rows / len(columns) + columns @ columns / len(rows)
+    return max(float(sums.squares - centring + rows.sum() ** 2 / pairs), 0.0) / pairs
 
 
 def _unbiased_squares(inner: Sequence[Sums], cross: Sequence[Sums]) -> tuple[list[float], list[float]]:
@@ -283,8 +294,8 @@ def _unbiased_squares(inner: Sequence[Sums], cross: Sequence[Sums]) -> tuple[lis
         rows, n = sums.rows, len(sums.rows)
         if n < 4:
             return 0.0
-        total = sums.squares - 2.0 * float(rows @ rows) / (n - 2) + float(rows.sum()) ** 2 / ((n - 1) * (n - 2))
-        return max(total, 0.0) / (n * (n - 3))
+        total = sums.squares - 2.0 * (rows @ rows) / (n - 2) + rows.sum() ** 2 / ((n - 1) * (n - 2))
+        return max(float(total), 0.0) / (n * (n - 3))
 
     def across(sums: Sums) -> float:
         n, m = max(len(columns_of(sums)), 2), max(len(sums.rows), 2)
@@ -406,7 +417,7 @@ class Samples(Kind):
         kernel, keys = settings.kernel.moved(centre), [None, *data.samples]
         reference, *samples = rows = [x - centre for x in samples_of(data).values()]
         codes, counts = [groups.codes[key] for key in keys], [groups.counts[key] for key in keys]
-        sums = kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)
+        sums = [each.on_host() for each in kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)]
 
         def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
             return sums_apart(matrix.rows, lambda a, b: kernel.pairs(x[a], x[b]), labels)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from relfit.util.arrays import Array, host, library
+from relfit.util.arrays import Array, library, medians
 from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 
@@ -137,8 +137,9 @@ class Kernel(ABC):
 
     def diagonal(self, rows: Array) -> Array:
         """k(x, x) for every row."""
-        dot = self.variable == "dot"
-        return self.phi(host(library(rows).einsum("ij,ij->i", rows, rows)) if dot else np.zeros(len(rows)))
+        if self.variable == "dot":
+            return self.phi(library(rows).einsum("ij,ij->i", rows, rows))
+        return rows[:, 0] * 0.0 + float(self.phi(np.zeros(1))[0])
 
     def pairs(self, x: Array, y: Array) -> Array:
         """k(x_a, y_a) row by row."""
@@ -271,23 +272,25 @@ def check_positive(argument: str, value: object, expected: str = "a positive fin
     check_number(argument, value, 0.0, math.inf, expected)
 
 
-def median_distance(points: Array) -> float:
-    """The median pairwise distance of the rows (s, d) of an already drawn subsample.
+def median_distance(points: Any) -> float:
+    """The median pairwise distance of the rows (s, d) of an already drawn subsample, an array or a tensor.
 
     With many repeated rows the median is 0; then it is the mean distance of the distinct pairs. Rows that all coincide
     are refused.
     """
-    scale = float(np.abs(points).max()) or 1.0
+    scale = float(abs(points).max()) or 1.0
     # Scaled so that squares neither overflow nor vanish for data of size 1e±300.
     distances = _pairwise_distances(points / scale)
-    if not distances.size or distances.max() == 0.0:
+    if not len(distances) or distances.max() == 0.0:
         raise InputError("reference and models: expected at least two distinct rows, all pooled rows coincide")
-    middle = float(np.median(distances))
+    middle = float(medians(distances[:, None])[0])
     return scale * (middle if middle > 0.0 else float(distances[distances > 0.0].mean()))
 
 
-def _pairwise_distances(rows: Array) -> Array:
+def _pairwise_distances(rows: Any) -> Any:
     """The distances of all pairs a < b; with many columns a matrix product is faster than pdist."""
+    if not isinstance(rows, np.ndarray):
+        return library(rows).nn.functional.pdist(rows)
     if rows.shape[1] <= 64:
         from scipy.spatial.distance import pdist  # here, because it takes a tenth of a second to import
 

@@ -78,7 +78,7 @@ class Psi:
 
 def centred(g: Array) -> Array:
     """``ψ = 2(g − ḡ)`` for row means g."""
-    return np.asarray(2.0 * (g - g.mean(axis=0)))
+    return 2.0 * (g - g.mean(axis=0))
 
 
 def mixed(unit: Array, whole: Array) -> Array:
