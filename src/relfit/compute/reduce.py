@@ -434,8 +434,8 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
     kept = KEPT_SIDES if in_memory else KEPT_SIDES_OF_FILES
     sides = {(which, rows): None for patch in work.patches for which, rows in ((patch.x, patch.i), (patch.y, patch.j))}
     if not runtime.backend.threads:
-        longest = max(stop - start for _, (start, stop) in sides)
-        kept = min(kept, max(2, DEVICE_BYTES // (24 * longest * reduction.width(sources))))
+        largest = max((stop - start) * sources[which].shape[1] for which, (start, stop) in sides)
+        kept = min(kept, max(2, DEVICE_BYTES // (24 * largest)))
 
     @lru_cache(kept)
     def side(which: int, rows: tuple[int, int]) -> Any:
@@ -468,7 +468,7 @@ def kernel_products(jobs: Sequence[Job], runtime: Runtime) -> list[Products]:
     pairs = sum(job.pairs for job in jobs)
     with _block_executor(runtime, pairs) as executor:
         [results] = _group_results([(jobs, list)], executor, runtime, _Progress(runtime.progress, pairs))
-    return [products.map(host) for products in results]
+    return [replace(products.map(host), squares=float(products.squares)) for products in results]
 
 
 @contextmanager
