@@ -10,6 +10,7 @@ tests/agreement.py wrote.
 import argparse
 import json
 import math
+import resource
 import statistics
 import subprocess
 import sys
@@ -271,6 +272,44 @@ def compare_times(sizes):
     return rows
 
 
+def landmark_times(sizes):
+    """Whole calls with landmarks on tensors of the device in single precision, and the memory of the process."""
+    rows = []
+    for n, d, l in sizes:
+        reference = normal(n, d, 0)
+        models = {f"m{k}": normal(n, d, k + 1).add_(0.01 * k) for k in range(l)}
+
+        def call(reference=reference, models=models):
+            compute = relfit.Compute(precision="single")
+            return relfit.compare(reference, models, estimator="landmarks", compute=compute, rng=0)
+
+        relfit.compare(reference[:2000], {k: x[:2000] for k, x in models.items()}, estimator="landmarks", rng=0)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
+        result = call()
+        seconds = time.perf_counter() - start
+        if seconds < 20.0:
+            seconds = min(seconds, median_time(call, 1 if seconds > 5.0 else 3))
+        rows.append(
+            {
+                "n": n,
+                "d": d,
+                "l": l,
+                "s": seconds,
+                "GB": torch.cuda.max_memory_allocated() / 1e9,
+                "GB of the host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
+                "backend": result.backend,
+                "where": torch.cuda.get_device_name(),
+                "note": result.warnings[0],
+            }
+        )
+        print(rows[-1], flush=True)
+        del reference, models, call, result
+        torch.cuda.empty_cache()
+    return rows
+
+
 def growth(sizes, d, repeats):
     """Time against n, and the exponent of the last two sizes."""
     times = []
@@ -291,10 +330,13 @@ def measure(quick):
     gaussian, imq = relfit.Gaussian(math.sqrt(20.0)), relfit.IMQ(2.0)
     stein = [(131_072, 10, 5, gaussian), (131_072, 10, 5, imq), (131_072, 10, 1, gaussian), (131_072, 10, 10, gaussian)]
     whole = [(n, d, l, each) for n, d, l in ((100_000, 64, 5), (200_000, 16, 3)) for each in ("double", "single")]
+    whole += [(20_000, 16, 5, "single"), (100_000, 16, 5, "single"), (50_000, 2048, 3, "single")]
     whole.append((1_000_000, 16, 10, "single"))
+    near = [(10**k, 16, 5) for k in range(4, 9)]
     if quick:
         sizes = [(3, 4096, 8192), (100, 4096, 8192)]
         stein, whole = [(4096, 4, 2, gaussian)], [(5000, 4, 2, "double"), (5000, 4, 2, "single")]
+        near = [(10_000, 4, 2)]
     return {
         "relfit": relfit.__version__,
         "torch": torch.__version__,
@@ -302,6 +344,7 @@ def measure(quick):
         "row sums": row_sums(sizes, 3 if quick else 15, rates),
         "ksd": ksd_times(stein, 3 if quick else 9),
         "compare": compare_times(whole),
+        "landmarks": landmark_times(near),
         "growth": growth((2048, 4096) if quick else [2**k for k in range(13, 21)], 10, 9),
     }
 

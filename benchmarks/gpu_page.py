@@ -45,6 +45,11 @@ chooses the fused kernels, "double" is torch in float64. The error is that of D 
 precision on the same rows.
 
 {compare}
+### Whole calls with landmarks
+
+The same with `estimator="landmarks"`, in single precision. The last column is the largest resident size of the process.
+
+{landmarks}
 ### Growth
 
 Row sums by the fused kernel, d = {growth_d}; the exponent of the last two sizes is {exponent:.2f} (2 is quadratic).
@@ -76,10 +81,11 @@ def section(results):
         ksd=markdown_table([_shown(row, ms=".1f", GB=".2f", **{"|ΔD| in s.e.": ".0e"}) for row in results["ksd"]]),
         compare=markdown_table(
             [
-                _shown(row, s=".2f", **{"G pairs/s": ",.0f", "|ΔD| in s.e.": ".0e", "GB, data included": ".2f"})
+                _shown(row, s=".3f", **{"G pairs/s": ",.0f", "|ΔD| in s.e.": ".0e", "GB, data included": ".2f"})
                 for row in results["compare"]
             ]
         ),
+        landmarks=markdown_table([_landmarks(row) for row in results["landmarks"]]),
         growth_d=results["growth"]["d"],
         exponent=results["growth"]["exponent"],
         growth=markdown_table([_shown(row, ms=".2f") for row in results["growth"]["rows"]]),
@@ -90,6 +96,15 @@ def section(results):
 def _row(row):
     formats = {"G pairs/s": ",.0f", "share of the limit": ".0%", "relative error": ".0e"}
     return _shown(row, ms=".2f", GB=".2f", **formats)
+
+
+def _landmarks(row):
+    """The sizes and the seconds, with what was chosen, from the note of the result."""
+    chosen = row["note"].removeprefix("landmarks estimator: ").split(" rows of each sample")[0]
+    share = row["note"].split("which adds ")[1].split(" to")[0]
+    shown = _shown({key: row[key] for key in ("n", "d", "l", "s", "GB", "GB of the host")}, s=".2f", GB=".1f")
+    shown |= {"chosen": f"{chosen} drawn rows, {share} more variance"}
+    return {**shown, "GB of the host": f"{row['GB of the host']:.1f}"}
 
 
 def _agreed(row):

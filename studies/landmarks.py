@@ -15,6 +15,7 @@ import numpy as np
 from relfit import Gaussian, Landmarks, compare, estimate
 from relfit.paper.experiment import rate
 from relfit.paper.problems import candidates, mean_shift, mean_shift_l10
+from relfit.util.libraries import has_cuda
 from studies.problems import true_ksd, true_mmd
 from studies.study import ALPHA, Part, Study, declared, error_rates, level, main, rows_of, table, write_page
 
@@ -101,14 +102,28 @@ def variance_rows(setting, results):
     ]
 
 
+def placed(reference, models):
+    """The samples where there is most speed: as tensors in double precision on a CUDA device, if there is one."""
+    if not has_cuda():
+        return reference, models
+    import torch
+
+    return torch.as_tensor(reference, device="cuda"), {k: torch.as_tensor(x, device="cuda") for k, x in models.items()}
+
+
 def levels():
     """Nine tied models and one that is further off."""
     return [{"n": 100_000}]
 
 
+def large_levels():
+    """The same with more rows."""
+    return [{"n": 1_000_000}]
+
+
 def level_trial(setting, seed):
     """The models declared worse by the best set."""
-    data = candidates(mean_shift_l10(), "mmd", setting["n"], seed)
+    data = placed(*candidates(mean_shift_l10(), "mmd", setting["n"], seed))
     result = compare(*data, estimator="landmarks", alpha=ALPHA, rng=seed, progress=False)
     return {"worse": declared(result.names, result.worse)}
 
@@ -129,9 +144,11 @@ def power_trial(setting, seed):
     """Whether the worse model is found, by both from the same rows."""
     problem = mean_shift(np.array([BEST * np.eye(10)[0], WORSE * np.eye(10)[1]]))
     data = candidates(problem, "mmd", setting["n"], seed)
-    found = {}
+    there, found = placed(*data), {}
     for name in ("complete", "landmarks", "incomplete"):
-        result = compare(*data, estimator=name, alpha=ALPHA, rng=seed, progress=False)
+        result = compare(
+            *(data if name == "incomplete" else there), estimator=name, alpha=ALPHA, rng=seed, progress=False
+        )
         found[name] = bool(result.worse[1])
     return found
 
@@ -200,13 +217,14 @@ def write(docs, results):
     shown = rows_of(time_rows, results["times"])
     costs = [(int(row["rows"].replace(",", "")), float(row["seconds of processors"])) for row in shown]
     (n0, first), (n1, last) = costs[-2], costs[-1]
+    levels_found = [*results["level"], *results["level-large"]]
     write_page(
         docs,
         "calibration/landmarks.md",
         machine=f"{os.cpu_count()} cores ({platform.machine()})",
         bias=table(bias_rows, results["bias"]),
         variance=table(variance_rows, results["variance"]),
-        level=table(level_rows, results["level"]),
+        level=table(level_rows, levels_found),
         power=table(power_rows, results["power"]),
         times=table(time_rows, results["times"]),
         exponent=f"{math.log(last / first) / math.log(n1 / n0):.2f}",
@@ -216,16 +234,17 @@ def write(docs, results):
         for row in rows_of(bias_rows, results["bias"])
         for name in ("D₁", "D₁ − D₂")
     ]
-    kept = [row["level"] == "kept" for row in rows_of(level_rows, results["level"])]
+    kept = [row["level"] == "kept" for row in rows_of(level_rows, levels_found)]
     return not any(biased) and all(kept)
 
 
 STUDY = Study(
     {
         "bias": Part("landmarks-bias", biases, bias_trial, 5000),
-        "variance": Part("landmarks-variance-2", variances, variance_trial, 30),
-        "level": Part("landmarks-level-2", levels, level_trial, 40),
-        "power": Part("landmarks-power-2", powers, power_trial, 20),
+        "variance": Part("landmarks-variance-2", variances, variance_trial, 1000),
+        "level": Part("landmarks-level-2", levels, level_trial, 1000),
+        "level-large": Part("landmarks-level-2", large_levels, level_trial, 300),
+        "power": Part("landmarks-power-2", powers, power_trial, 1000),
         "times": Part("landmarks-times-2", times, time_trial, 2),
     },
     "landmarks.sqlite",

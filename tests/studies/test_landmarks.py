@@ -22,7 +22,7 @@ def test_trials_and_rows():
 def test_the_page_is_made_from_a_few_trials(tmp_path):
     times = [{"seconds": 2.0, "cpu": c, "peak": 1e9, "note": "landmarks estimator: 50 landmarks"} for c in (3.0, 30.0)]
     small = {"bias": landmarks.biases()[:1], "variance": [{**landmarks.variances()[0], "n": 300}]}
-    small |= {"level": [{"n": 200}], "power": [{"n": 200}]}
+    small |= {"level": [{"n": 200}], "level-large": [{"n": 300}], "power": [{"n": 200}]}
     results = {
         name: [(setting, [landmarks.STUDY.parts[name].trial(setting, seed) for seed in range(2)]) for setting in some]
         for name, some in small.items()

@@ -152,7 +152,7 @@ class Job:
 
 @dataclass
 class Products:
-    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in float64, where they are computed.
+    """Row products and column products, and Σφ² over all pairs (0 unless asked for), in float64, where they were made.
 
     Those of a block are transposed, (right-hand sides, rows), or (rows,) for a single right-hand side.
     """

@@ -35,7 +35,7 @@ class TorchBackend:
         return f"torch ({self.device}{', float32' if self.precision == 'single' else ''})"
 
     def array(self, values: Any) -> Any:
-        """The values as a float64 tensor on the device; one that is already there is not copied, and ones take no room."""
+        """The values as a float64 tensor on the device; one that is already there is not copied. Ones take no room."""
         import torch
 
         if isinstance(values, np.ndarray) and values.ndim == 1 and (values == 1.0).all():
@@ -111,11 +111,11 @@ class _Operands:
 
 
 def all_ones(side: Any) -> bool:
-    """True if products with this right-hand side are plain sums; `TorchBackend.array` gives ones, and only them, stride 0.
+    """True if products with this right-hand side are plain sums.
 
-    To look at the numbers would be to wait for the device.
+    `TorchBackend.array` gives ones, and nothing else, a stride of 0: to look at the numbers is to wait for the device.
     """
-    return side.ndim == 1 and side.stride(0) == 0
+    return bool(side.ndim == 1 and side.stride(0) == 0)
 
 
 class _Side:

@@ -127,10 +127,7 @@ def operand(
     tl.store(at + d, second, mask=k[None, :] < d)
     tl.store(at + 2 * d, high, mask=k[None, :] < d)
     # What the norms add in three halves, three ones, and zeros up to K; right operands have the ones first.
-    if FORM == GAUSSIAN:
-        added = norm * -0.5
-    else:
-        added = norm + (1.0 if LEFT else 0.0)
+    added = norm * -0.5 if FORM == GAUSSIAN else norm + (1.0 if LEFT else 0.0)
     a, rest = half(added)
     b, rest = half(rest)
     c, rest = half(rest)

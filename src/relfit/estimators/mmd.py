@@ -69,7 +69,9 @@ def complete(
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
     where = library(sums[0].rows)
     mean = within[0].mean()
-    values = host(where.stack([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)]))
+    values = host(
+        where.stack([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)])
+    )
     g = within[0][:, None] - where.stack(from_models, 1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
     if paired:

@@ -76,7 +76,7 @@ class Psi:
         return np.where(np.isfinite(total), total, 0.0)
 
 
-def centred(g: Array) -> Array:
+def centred(g: Any) -> Any:
     """``ψ = 2(g − ḡ)`` for row means g."""
     return 2.0 * (g - g.mean(axis=0))
 
