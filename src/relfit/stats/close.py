@@ -37,7 +37,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri, stdtr
 
-from relfit.util.arrays import Array, Mask
+from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.libraries import usable_cores
 
 DRAWS = 4000
@@ -71,9 +71,10 @@ class CloseLaw:
     components: float
     third: Array
 
-    def at(self, index: Sequence[int]) -> CloseLaw:
+    def at(self, index: Sequence[int] | Rows) -> CloseLaw:
         """The law of the models at these places."""
-        both = np.ix_(index, index)
+        index = np.asarray(index)
+        both = index[:, None], index
         return CloseLaw(self.first[both], self.second[both], self.trace[index], self.components, self.third[both])
 
     @cached_property
@@ -166,7 +167,7 @@ class CloseLaw:
         variance = at * self._along(values)
         root = np.sqrt(variance)
         limit = root[:, None] * root
-        covariance = np.minimum(np.maximum(covariance, -limit), limit)
+        covariance = np.asarray(np.minimum(np.maximum(covariance, -limit), limit))
         np.fill_diagonal(covariance, variance)
         return covariance
 
