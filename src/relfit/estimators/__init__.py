@@ -119,8 +119,9 @@ def _deciding_rows(psi: Psi, best: int) -> Array:
         """(2, k) Σz² and Σz⁴ of k vectors, less one of them."""
         sums = np.zeros((2, len(columns)))
         for z in in_blocks(columns):
-            z /= len(columns[0]) * unit
-            z -= 0.0 if subtracted is None else z[subtracted].copy()
+            z *= 1.0 / (len(columns[0]) * unit)
+            if subtracted is not None:
+                z -= z[subtracted].copy()
             z *= z
             sums += z.sum(axis=1), np.einsum("ij,ij->i", z, z)
         return sums
