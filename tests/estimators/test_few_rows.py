@@ -1,5 +1,7 @@
 """The note about how many rows decide."""
 
+import math
+
 import numpy as np
 
 import relfit
@@ -15,7 +17,7 @@ def test_equal_rows_count_in_full():
     """Four contributions of one size and many zeros: (4z²)²/(4z⁴) = 4."""
     psi = np.zeros((100, 2))
     psi[:4, 0] = [1.0, -1.0, 1.0, -1.0]
-    assert _deciding_rows(Psi(psi), 0, 1) == 4.0
+    assert _deciding_rows(Psi(psi), 1).tolist() == [4.0, math.inf]
 
 
 def test_a_score_that_is_wrong_on_few_rows_is_named(rng):

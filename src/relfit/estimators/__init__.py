@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
 from relfit.stats.close import CloseLaw
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, Psi
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, Psi, in_blocks
+from relfit.util.arrays import Array
 from relfit.util.text import listed
 
 KINDS: dict[str, Kind] = {
@@ -107,19 +109,29 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
 FEW_ROWS = 10.0
 
 
-def _deciding_rows(psi: Psi, i: int, j: int) -> float:
-    """(Σz²)²/Σz⁴ of the rows' contributions z to D_i − D_j: how many rows, all alike, would vary as much."""
-    parts = [] if psi.reference is None else [(psi.reference[:, i] - psi.reference[:, j]) / len(psi.reference)]
-    if psi.models and psi.shared:
-        parts.append((psi.models[i] - psi.models[j]) / len(psi.models[i]))
-    elif psi.models:
-        parts += [psi.models[k] / len(psi.models[k]) for k in (i, j)]
-    squares = np.square(np.concatenate(parts))
-    largest = float(squares.max(initial=0.0))
-    if largest == 0.0:
-        return math.inf
-    squares = squares / largest
-    return float(squares.sum() ** 2 / np.square(squares).sum())
+def _deciding_rows(psi: Psi, best: int) -> Array:
+    """(l,) (Σz²)²/Σz⁴ of the rows' contributions z to D_i − D_best: how many rows, all alike, would vary as much."""
+    variance = psi.covariance().diagonal()
+    # The fourth powers of very large or small values do not fit into float64.
+    unit = math.ldexp(1.0, math.frexp(math.sqrt(float(variance.max())))[1])
+
+    def powers(columns: Sequence[Array], subtracted: int | None = None) -> Array:
+        """(2, k) Σz² and Σz⁴ of k vectors, less one of them."""
+        sums = np.zeros((2, len(columns)))
+        for z in in_blocks(columns):
+            z *= 1.0 / (len(columns[0]) * unit)
+            if subtracted is not None:
+                z -= z[subtracted].copy()
+            z *= z
+            sums += z.sum(axis=1), np.einsum("ij,ij->i", z, z)
+        return sums
+
+    total = sum((powers(columns, best) for columns in psi.together), np.zeros((2, len(variance))))
+    if psi.models and not psi.shared:
+        own = np.hstack([powers([x]) for x in psi.models])
+        total = total + own + own[:, [best]]
+    squares, fourth = total
+    return np.asarray(np.divide(squares**2, fourth, out=np.full(len(fourth), math.inf), where=fourth > 0.0))
 
 
 def _deciding_notes(joint: JointEstimate) -> list[str]:
@@ -127,8 +139,8 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
     psi, best = joint.psi, int(np.argmin(joint.values))
     if psi is None or joint.lags is not None:
         return []
-    rows = {name: _deciding_rows(psi, i, best) for i, name in enumerate(joint.names) if i != best}
-    few = {name: count for name, count in rows.items() if count < FEW_ROWS}
+    rows = zip(joint.names, _deciding_rows(psi, best).tolist(), strict=True)
+    few = {name: count for name, count in rows if count < FEW_ROWS and name != joint.names[best]}
     if not few:
         return []
     unit = ("group" if joint.groups is not None else "item" if joint.measure == "loss" else "row") + "s"
@@ -162,8 +174,9 @@ def _near_copies(joint: JointEstimate) -> list[str]:
     pairs = []
     for size in sorted({len(row) for row in rows}):
         same = [i for i, row in enumerate(rows) if len(row) == size]
-        unit = np.array([rows[i] / (np.linalg.norm(rows[i]) or 1.0) for i in same])
-        pairs += [(same[a], same[b]) for a, b in np.argwhere(np.triu(unit @ unit.T > NEAR_COPY, 1))]
+        gram = sum((part @ part.T for part in in_blocks([rows[i] for i in same])), np.zeros(()))
+        norms = np.sqrt(gram.diagonal())
+        pairs += [(same[a], same[b]) for a, b in np.argwhere(np.triu(gram > NEAR_COPY * np.outer(norms, norms), 1))]
     notes = [
         f"the samples of {joint.names[a]!r} and {joint.names[b]!r} are nearly the same rows; if they come from common "
         'random numbers, use dependence="shared", otherwise one of them hides the difference to the others'

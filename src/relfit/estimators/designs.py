@@ -373,9 +373,9 @@ def components(matrices: Array) -> float:
     rows = matrices.shape[1]
     # In units of the largest value: the cubes of very large ones do not fit into float64.
     largest = np.abs(matrices).max(axis=(1, 2), keepdims=True)
-    matrices = np.divide(matrices, largest, out=np.zeros_like(matrices), where=largest > 0.0)
-    second = np.square(matrices).sum(axis=(1, 2)) / (rows * (rows - 1))
-    third = np.einsum("iab,iab->i", matrices @ matrices, matrices) / (rows * (rows - 1) * (rows - 2))
+    matrices = matrices / np.where(largest > 0.0, largest, 1.0)
+    second = np.einsum("iab,iab->i", matrices, matrices) / (rows * (rows - 1))
+    third = np.einsum("iab,iab->i", matrices @ matrices.transpose(0, 2, 1), matrices) / (rows * (rows - 1) * (rows - 2))
     skewness = np.divide(np.maximum(third, 0.0), second**1.5, out=np.zeros_like(second), where=second > 0.0)
     return float(1.0 / max(skewness.mean(), 1e-3) ** 2)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import Backend, Job, Points, Products
+from relfit.compute.backend import LARGEST_PRODUCT_RATIO, Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
@@ -89,7 +89,7 @@ def complete(
     quadratic = Quadratic(
         _second_order(*_unbiased_squares(inner, cross), sizes),
         np.maximum(ours + np.array(theirs), 0.0),
-        _components(kernel, host(some)),
+        _components(kernel, some),
     )
     return Estimates(
         values,
@@ -110,16 +110,27 @@ def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Any) -> Any:
     return whole if isinstance(sums, np.ndarray) else sums.new_tensor(whole)
 
 
-def _components(kernel: Kernel, rows: Array) -> float:
-    """The components of the second-order part, from the kernel matrix of some rows of the reference."""
+def _components(kernel: Kernel, rows: Any) -> float:
+    """The components of the second-order part, from the kernel matrix of some rows of the reference.
+
+    Of tensors only the products leave their device, unless a weight needs the rows.
+    """
     n = len(rows)
     if n < 3:
         return 1.0
-    first, second = np.triu_indices(n, 1)
-    matrix = np.zeros((n, n))
-    for part in parts((len(first), rows.shape[1])):
-        matrix[first[part], second[part]] = kernel.pairs(rows[first[part]], rows[second[part]])
-    matrix += matrix.T
+    t = host(rows @ rows.T) if kernel.plain else None
+    if t is not None and kernel.variable == "r2":
+        norms = t.diagonal()
+        far = not float(norms.max()) <= LARGEST_PRODUCT_RATIO * kernel.length**2
+        t = None if far else np.maximum(norms[:, None] + norms - 2.0 * t, 0.0)
+    if t is not None:
+        matrix = kernel.phi(t)
+    else:
+        rows, (first, second), matrix = host(rows), np.triu_indices(n, 1), np.zeros((n, n))
+        for part in parts((len(first), rows.shape[1])):
+            matrix[first[part], second[part]] = kernel.pairs(rows[first[part]], rows[second[part]])
+        matrix += matrix.T
+    np.fill_diagonal(matrix, 0.0)
     sums = matrix.sum(axis=1)
     matrix += sums.sum() / ((n - 1) * (n - 2)) - (sums[:, None] + sums) / (n - 2)
     np.fill_diagonal(matrix, 0.0)
@@ -136,26 +147,31 @@ def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, su
     n = len(reference)
     if len(x) != n:
         return math.nan
-    some = np.arange(0, n, -(-n // _ALIGNMENT_ROWS))
-    pairs = np.concatenate(
-        [
-            _matching_pairs(kernel, shifted(x[some[part]], centre), shifted(reference[some[part]], centre))
-            for part in parts((len(some), reference.shape[1]))
-        ]
-    )
-    rows, columns, total = host(sums.rows[some]), host(columns_of(sums)[some]), float(sums.rows.sum())
+    step = -(-n // _ALIGNMENT_ROWS)
+    some = [slice(part.start * step, part.stop * step, step) for part in parts((-(-n // step), reference.shape[1]))]
+    found = [_matching_pairs(kernel, x[part], reference[part], centre) for part in some]
+    rows, columns, total = sums.rows[::step], columns_of(sums)[::step], sums.rows.sum()
+    if library(found[0]) is not library(rows):
+        found, rows, columns, total = [host(each) for each in found], host(rows), host(columns), float(total)
+    pairs = library(rows).concatenate(found)
     if not paired:
-        rows, columns, total = rows - pairs, columns - pairs, total - n * float(pairs.mean())
+        rows, columns, total = rows - pairs, columns - pairs, total - n * pairs.mean()
     centred_pairs = pairs - (rows + columns - total / n) / (n - 1)
-    error = float(centred_pairs.std()) / math.sqrt(len(some))
-    return float(centred_pairs.mean()) / error if error > 0.0 else 0.0
+    mean = centred_pairs.mean()
+    # Together, since a device is waited for each time.
+    average, variance = host(library(rows).stack([mean, ((centred_pairs - mean) ** 2).mean()])).tolist()
+    return average / math.sqrt(variance / len(pairs)) if variance > 0.0 else 0.0
 
 
-def _matching_pairs(kernel: Kernel, x: Any, r: Any) -> Array:
-    """k(x_a, r_a). Of tensors only the distances leave their device, and the rows if a tilted kernel weights them."""
-    if isinstance(x, np.ndarray) or kernel.tilt is not None:
-        return kernel.pairs(host(x), host(r))
-    return kernel.phi(host((x * r).sum(1) if kernel.variable == "dot" else ((x - r) ** 2).sum(1)))
+def _matching_pairs(kernel: Kernel, x: Any, r: Any, centre: Array | float) -> Any:
+    """k(x_a, r_a), where the rows are, or on the host if a tilted kernel weights them."""
+    if not kernel.plain:
+        return kernel.pairs(host(shifted(x, centre)), host(shifted(r, centre)))
+    # A centre that is subtracted from both leaves a distance as it is, and functions of x·y have none.
+    if isinstance(x, np.ndarray):
+        return kernel.pairs(x, r)
+    x, r = x.double(), r.double()
+    return kernel.phi((x * r).sum(1) if kernel.variable == "dot" else ((x - r) ** 2).sum(1))
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:

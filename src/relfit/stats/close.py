@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,12 +38,15 @@ import numpy as np
 from scipy.special import ndtri, stdtr
 
 from relfit.util.arrays import Array, Mask, Rows
+from relfit.util.libraries import usable_cores
 
 DRAWS = 4000
 # Rounds in which the contenders and the law at their common value are found in turn.
 _ROUNDS = 4
 # Components of the quadratic part that are drawn; more are nearly normal.
 _MOST_COMPONENTS = 20
+# Random numbers from which on another thread is worth its start.
+_FEWEST_NUMBERS = 2**15
 # A difference counts as first order where it is this many times the noise of V − 2·S2.
 _SIGNAL = 2.0
 # Correlation of second-order parts up to which two models err apart: that of independent samples of one size.
@@ -67,9 +71,10 @@ class CloseLaw:
     components: float
     third: Array
 
-    def at(self, index: Sequence[int]) -> CloseLaw:
+    def at(self, index: Sequence[int] | Rows) -> CloseLaw:
         """The law of the models at these places."""
-        both = np.ix_(index, index)
+        index = np.asarray(index)
+        both = index[:, None], index
         return CloseLaw(self.first[both], self.second[both], self.trace[index], self.components, self.third[both])
 
     @cached_property
@@ -85,7 +90,7 @@ class CloseLaw:
     @cached_property
     def alike(self) -> Array:
         """(l, l) how far two models err together: 0 for independent samples of one size, 1 for copies."""
-        return np.clip((self.together - _APART) / (1.0 - _APART), 0.0, 1.0)
+        return np.minimum(np.maximum((self.together - _APART) / (1.0 - _APART), 0.0), 1.0)
 
     def lengths(self, values: Array) -> Array:
         """(l,) the values, made positive where they are not well above the second-order part."""
@@ -96,18 +101,16 @@ class CloseLaw:
 
         Where noise explains how much the values differ, the first-order parts are those of their mean.
         """
-        everyone, apart = np.arange(len(values)), ~np.eye(len(values), dtype=bool)
-        variance = _contrasts(self.first)
         if len(values) == 1:
             return np.maximum(self.first, 0.0) + self.second
-        noise = float((np.maximum(variance, 0.0) + _contrasts(self.second))[apart].mean()) / 2.0
+        apart, variance, second = ~np.eye(len(values), dtype=bool), _contrasts(self.first), _contrasts(self.second)
+        noise = float((np.maximum(variance, 0.0) + second)[apart].mean()) / 2.0
         spread = float(values.var(ddof=1))
         real = max(1.0 - noise / spread, 0.0) if spread > 0.0 else 0.0
         at = np.maximum(values.mean() + real * (values - values.mean()), 0.0)
         # Models far off must not lift the others by more than their noise.
         at = np.minimum(at, np.maximum(values, 0.0) + self.noise)
-        pooled = self._pooled(values, at, everyone)
-        kept = self._kept(variance, _contrasts(self.second), everyone)
+        pooled, kept = self._pooled(values, at), self._kept(variance, second)
         # A model's own variance goes with those of its differences, where it errs together with others.
         own = np.where(apart, self.alike, 0.0).max(axis=1)
         np.fill_diagonal(kept, np.maximum(self._signal(np.diag(self.first), np.diag(self.second)), own))
@@ -115,56 +118,56 @@ class CloseLaw:
         units = np.sqrt(np.maximum(np.diag(self.first) + 2.0 * np.diag(self.second), 0.0))
         return _positive(pooled + kept * (self.first - pooled), units) + self.second
 
-    def cumulants(self, values: Array) -> Array:
+    def cumulants(self, values: Array, covariance: Array) -> Array:
         """(l, l) third cumulants κ(D̂_i, D̂_i, D̂_j) that give intervals for differences the right length on either side.
 
-        To those of the rows come those of a squared length, whose variance follows its estimate: with A the covariance
-        of the first-order parts and N = D̂_i − D̂_j, T ≈ z − γz²/3 for
+        To those of the rows come those of a squared length, whose variance follows its estimate: with A the first-order
+        part of the `covariance` of these values and N = D̂_i − D̂_j, T ≈ z − γz²/3 for
         ``γ Var(N)^{3/2} = ¾((A_ii − A_ij)²/D_i − (A_jj − A_ij)²/D_j)``, twice of which comes from the variance and
         minus once from the quadratic part along δ.
         """
-        first = self.covariance(values) - self.second
+        first = covariance - self.second
         variance, lengths = np.diag(first)[:, None], self.lengths(values)[:, None]
         # Divided first: squares of very large variances do not fit into float64.
         extra = (2.0 * variance - first) * _ratio(first, lengths) / 4.0
         np.fill_diagonal(extra, 0.75 * (variance * _ratio(variance, lengths))[:, 0])
         return self.third + extra
 
-    def _along(self, values: Array, models: Rows) -> Array:
-        """(k,) w_i of these models, the first-order variance in units of D: measured far from the data.
+    def _along(self, values: Array) -> Array:
+        """(l,) w_i, the first-order variance in units of D: measured far from the data.
 
         At the data δ̂ is noise, along which the variance is 4 tr C²/tr C, C being the covariance of e: 2·S2_ii/tr C.
         Between the two the models' mean comes first, whose noise is less, unless the models err together: then it does
         not help, and unlike models would share their w.
         """
-        values, variances, lengths = values[models], np.diag(self.first)[models], self.lengths(values)[models]
-        second, count = self.second[np.ix_(models, models)], len(models)
-        at_data = _ratio(2.0 * np.diag(second), self.trace[models])
+        variances, lengths, count = np.maximum(np.diag(self.first), 0.0), self.lengths(values), len(values)
+        at_data = _ratio(2.0 * np.diag(self.second), self.trace)
         mean = max(float(values.mean()), 0.0)
-        length = (mean + math.sqrt(mean**2 + float(second.mean()))) / 2.0
-        common = max(float(variances.mean()), 0.0) * (mean > 0.0) + (length - mean) * float(at_data.mean())
-        alike = np.clip(2.0 * self.together[np.ix_(models, models)] - 1.0, 0.0, 1.0)
+        length = (mean + math.sqrt(mean**2 + float(self.second.mean()))) / 2.0
+        common = max(float(np.diag(self.first).mean()), 0.0) * (mean > 0.0) + (length - mean) * float(at_data.mean())
+        alike = np.minimum(np.maximum(2.0 * self.together - 1.0, 0.0), 1.0)
         own = float(alike.sum() - np.trace(alike)) / max(count * (count - 1), 1)
         close = (1.0 - own) * common / (length or 1.0) + own * at_data
-        measured = np.where(values > 0.0, np.maximum(variances, 0.0), 0.0)
+        measured = np.where(values > 0.0, variances, 0.0)
         return _ratio(measured + (lengths - np.maximum(values, 0.0)) * close, lengths)
 
-    def _pooled(self, values: Array, at: Array, models: Rows) -> Array:
-        """(k, k) the covariance of first-order parts, pooled over these models, if their squared distances are `at`."""
-        both, at = np.ix_(models, models), at[models]
-        scale = np.sqrt(_ratio(at, self.lengths(values)[models]))
-        covariance = scale[:, None] * self.first[both] * scale
-        apart = ~np.eye(len(models), dtype=bool)
-        if len(models) > 2:
+    def _pooled(self, values: Array, at: Array) -> Array:
+        """(l, l) the covariance of first-order parts, pooled over the models, if their squared distances are `at`."""
+        scale = np.sqrt(_ratio(at, self.lengths(values)))
+        covariance = scale[:, None] * self.first * scale
+        if len(values) > 2:
             # The noise of an entry is about twice the covariance that the second-order parts share.
-            noise = 2.0 * float((scale[:, None] * self.second[both] * scale)[apart].mean())
-            mean, size = float(covariance[apart].mean()), float(np.abs(covariance[apart]).max()) or 1.0
-            spread = size * float((covariance[apart] / size).std())  # squares of very large ones do not fit
+            apart = ~np.eye(len(values), dtype=bool)
+            entries = covariance[apart]
+            noise = 2.0 * float((scale[:, None] * self.second * scale)[apart].mean())
+            mean, size = float(entries.mean()), float(np.abs(entries).max()) or 1.0
+            spread = size * float((entries / size).std())  # squares of very large ones do not fit
             kept = 1.0 - min(1.0, noise / spread) ** 2 if spread > 0.0 else 0.0
             covariance = mean + kept * (covariance - mean)
-        variance = at * self._along(values, models)
-        limit = np.outer(np.sqrt(variance), np.sqrt(variance))
-        covariance = np.clip(covariance, -limit, limit)
+        variance = at * self._along(values)
+        root = np.sqrt(variance)
+        limit = root[:, None] * root
+        covariance = np.asarray(np.minimum(np.maximum(covariance, -limit), limit))
         np.fill_diagonal(covariance, variance)
         return covariance
 
@@ -173,46 +176,44 @@ class CloseLaw:
         noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * second
         return np.where(variance > 0.0, np.maximum(1.0 - np.square(_ratio(noise, variance)), 0.0), 0.0)
 
-    def _kept(self, variance: Array, second: Array, models: Rows) -> Array:
+    def _kept(self, variance: Array, second: Array) -> Array:
         """The same, and more where two models err together."""
-        return np.maximum(self._signal(variance, second), self.alike[np.ix_(models, models)])
+        return np.maximum(self._signal(variance, second), self.alike)
 
-    def _at_tie(self, values: Array, models: Rows, above: Array) -> tuple[Array, Array, Array]:
-        """The law of the differences of these models where they all tie, but for what some are `above` (l,) the others.
+    def _at_tie(self, values: Array, above: Array) -> tuple[Array, Array, Array]:
+        """The law of the differences of the models where they all tie, but for what some are `above` (l,) the others.
 
-        (k, k) each: the covariance of first-order parts to draw from, the first-order variances of the differences, and
+        (l, l) each: the covariance of first-order parts to draw from, the first-order variances of the differences, and
         the third cumulants of the differences.
         """
-        both, lengths = np.ix_(models, models), self.lengths(values)[models]
-        tie = max(float((values - above)[models].mean()), 0.0) + above
-        common = float(self.lengths(values - above)[models].mean()) + above[models]
-        pooled, first, second, third = (
-            self._pooled(values, tie, models),
-            *(matrix[both] for matrix in (self.first, self.second, self.third)),
-        )
+        lengths, first, second = self.lengths(values), self.first, self.second
+        tie = max(float((values - above).mean()), 0.0) + above
+        common = float(self.lengths(values - above).mean()) + above
+        pooled = self._pooled(values, tie)
         # Rows go to the common value as far as V follows D̂.
-        together, whole = self.together[both], np.diag(first) + 2.0 * np.diag(second)
-        doubt = self.alike[both] / (4.0 * np.maximum(1.0 - together, 1e-9))
+        whole = np.diag(first) + 2.0 * np.diag(second)
+        doubt = self.alike / (4.0 * np.maximum(1.0 - self.together, 1e-9))
         size = np.square((lengths[:, None] + lengths) / 2.0)
         moved = _ratio(size, size + doubt * (whole[:, None] + whole) / 2.0)
         ratio = _ratio(common, lengths)
-        own, other = ratio[:, None] ** (moved / 2.0), ratio ** (moved / 2.0)
+        # `moved` is symmetric.
+        own = ratio[:, None] ** (moved / 2.0)
+        other = own.T
 
         def contrasts(matrix: Array) -> Array:
             diagonal = np.diag(matrix)
             return np.asarray(own**2 * diagonal[:, None] + other**2 * diagonal - 2.0 * own * other * matrix)
 
         variance, shared, expected = contrasts(first), np.maximum(contrasts(second), 0.0), _contrasts(pooled)
-        kept = self._kept(variance, shared, models)
+        kept = self._kept(variance, shared)
         noise = _SIGNAL * 2.0 * math.sqrt(2.0 / self.components) * shared
         variances = np.maximum(expected + kept * (variance - expected), 0.0)
         variances = np.maximum(variances, np.minimum(expected, np.maximum(variance, 0.0) + noise))
-        apart = ~np.eye(len(models), dtype=bool)
+        apart = ~np.eye(len(values), dtype=bool)
         scale = ratio ** (float(moved[apart].mean()) / 2.0)
         covariance = pooled + float(kept[apart].mean()) * (scale[:, None] * first * scale - pooled)
-        alone = np.diag(third)
-        cumulants = own**3 * alone[:, None] - other**3 * alone - 3.0 * own * other * (own * third - other * third.T)
-        return covariance, variances, cumulants
+        cubes, mixed = own**3 * np.diag(self.third)[:, None], own * self.third
+        return covariance, variances, cubes - cubes.T - 3.0 * own * other * (mixed - mixed.T)
 
     def test(
         self, values: Array, varies: Mask, margin: float, lowest: float, freedom: Array, noise: Noise
@@ -227,6 +228,8 @@ class CloseLaw:
         count, everyone = len(values), np.arange(len(values))
         log_p, ratios = np.zeros(count), np.full((count, count), -math.inf)
         second, apart = self._second(noise), np.maximum(_contrasts(self.second), 0.0)
+        sizes, places = np.unique(freedom, return_inverse=True)
+        chi = noise.chi(sizes)
         # Models often have the same contenders.
         laws: dict[bytes, tuple[Array, Array, Array]] = {}
         draws: dict[bytes, Array] = {}
@@ -240,7 +243,7 @@ class CloseLaw:
                 models = np.flatnonzero(contenders | (everyone == i))
                 place, key = int(np.flatnonzero(models == i)[0]), models.tobytes()
                 if margin or key not in laws:
-                    laws[key] = self._at_tie(values, models, margin * (everyone == i))
+                    laws[key] = self.at(models)._at_tie(values[models], margin * (models == i))
                 covariance, variances, cumulants = laws[key]
                 # A model that is left out has its second-order part only, and a pair without variance drops out.
                 error, skewness = np.sqrt(apart[i]), np.zeros(count)
@@ -253,15 +256,16 @@ class CloseLaw:
             ratios[i] = ratio
             if contenders.any():
                 kept, statistic = np.flatnonzero(contenders[models]), float(ratio[contenders].max())
-                least = np.minimum(freedom[i], freedom[models[kept]])
                 # Beyond the draws, tails are Student's: there the first-order part is the larger one.
-                log_p[i] = math.log(float(np.maximum(stdtr(least, -statistic), 5e-324).sum()))
+                tails = stdtr(np.minimum(freedom[i], freedom[models[kept]]), -statistic)
+                log_p[i] = math.log(float(np.maximum(tails, 5e-324).sum()))
                 if log_p[i] <= -math.log1p(DRAWS):
                     continue
                 if margin or key not in draws:
                     draws = {key: second[models] + _root(covariance) @ noise.normal[models]}
                 gaps = draws[key][place] - draws[key][kept]
-                top = (_ratio(gaps, gaps.std(axis=1)[:, None]) / noise.chi(least)).max(axis=0)
+                error = gaps.std(axis=1)[:, None] * chi[np.minimum(places[i], places[models[kept]])]
+                top = _ratio(gaps, error).max(axis=0)
                 log_p[i] = math.log((1 + int((top >= statistic).sum())) / (1 + len(top)))
         return log_p, ratios
 
@@ -273,8 +277,10 @@ class CloseLaw:
         root = root * _ratio(np.ones(len(root)), np.linalg.norm(root, axis=1))[:, None]
         count = round(min(max(self.components, 1.0), float(_MOST_COMPONENTS)))
         part = min((count / self.components) ** (1.0 / 3.0), 1.0)
-        draws = sum(np.square(root @ z) - 1.0 for z in noise.components(count))
-        draws = draws * math.sqrt(part / (2.0 * count))
+        draws = np.full((len(root), DRAWS), -float(count))
+        for z in noise.components(count):
+            draws += np.square(root @ z)
+        draws *= math.sqrt(part / (2.0 * count))
         rest = _root(correlation - part * np.square(root @ root.T)) @ noise.rest
         return np.asarray((draws + rest) * self.noise[:, None])
 
@@ -297,19 +303,31 @@ class Noise:
     @classmethod
     def drawn(cls, models: Sequence[np.random.Generator], reference: np.random.Generator) -> Noise:
         """Numbers from the generators of the models and of the reference."""
-        normal, rest = (np.stack([rng.standard_normal(DRAWS) for rng in models]) for _ in range(2))
+        normal, rest = _normal(models, 2)
         return cls(normal, rest, tuple(models), reference.uniform(size=DRAWS))
 
     def components(self, count: int) -> Array:
         """(count, l, draws) standard normal numbers."""
-        return np.stack([rng.standard_normal((count, DRAWS)) for rng in self.generators], axis=1)
+        return _normal(self.generators, count)
 
     def chi(self, freedom: Array) -> Array:
         """(k, draws) values of √(χ²/ν) for k degrees of freedom ν: all grow together."""
         # Wilson and Hilferty's cube, within 1% of χ²/ν for ν ≥ 3.
-        different, places = np.unique(freedom, return_inverse=True)
-        spread = 2.0 / (9.0 * np.maximum(different, 1.0))[:, None]
-        return np.asarray(np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5)[places]
+        spread = 2.0 / (9.0 * np.maximum(freedom, 1.0))[:, None]
+        return np.asarray(np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5)
+
+
+def _normal(generators: Sequence[np.random.Generator], count: int) -> Array:
+    """(count, l, draws) standard normal numbers. Threads fill the rows of generators that are not the same."""
+    out = np.empty((len(generators), count, DRAWS))
+    threads = min(usable_cores(), len(set(map(id, generators))), out.size // _FEWEST_NUMBERS)
+    if threads > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda rng, row: rng.standard_normal(out=row), generators, out))
+    else:
+        for rng, row in zip(generators, out, strict=True):
+            rng.standard_normal(out=row)
+    return out.transpose(1, 0, 2)
 
 
 def skewed(ratio: Array, skewness: Array) -> Array:
@@ -344,8 +362,8 @@ def _contrasts(covariance: Array) -> Array:
 
 def _ratio(a: Array, b: Array, otherwise: float = 0.0) -> Array:
     """a/b, and `otherwise` where b is not positive."""
-    a, b = np.broadcast_arrays(a, b)
-    return np.asarray(np.divide(a, b, out=np.full(a.shape, otherwise), where=b > 0.0))
+    positive = b > 0.0
+    return np.where(positive, a / np.where(positive, b, 1.0), otherwise)
 
 
 def _positive(covariance: Array, units: Array) -> Array:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ SMALL_SAMPLE = 300
 TRACE = 1e-6
 # A model with a larger second-order part of its variance is called near-degenerate.
 NEAR_DEGENERATE = 0.3
+# Numbers of ψ rows that are looked at together, and the fewest rows.
+_BLOCK_NUMBERS, _FEWEST_IN_BLOCK = 2**15, 256
 MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "nystroem", "fssd", "loglik")
 
 
@@ -55,30 +58,52 @@ class Psi:
         L + 1 successive rows, divided by L + 1. (Of independent rows it would be too small by the part (L+1)/n, since
         ψ are centred at the mean: hence n−1−L.)
         """
-        total = np.zeros((len(self.models),) * 2) if self.reference is None else gram(self.reference, self.lags or 0)
-        if not self.models:
-            return total
-        if self.shared:
-            return total + gram(np.stack(self.models, axis=1))
-        return total + np.diag([float(psi @ psi) / (len(psi) * (len(psi) - 1)) for psi in self.models])
+        return self._cumulants[0] if self.reference is None or not self.lags else gram(self.reference, self.lags)
 
     def third(self) -> Array:
         """(l, l) third cumulants κ(D_i, D_i, D_j): Σ_a ψ_ai² ψ_aj/n³ of the reference, and those of the models."""
-        parts = [] if self.reference is None else [self.reference]
-        parts += [np.stack(self.models, axis=1)] if self.models and self.shared else []
-        total = np.zeros((len(self.models) or len(parts[0][0]),) * 2)
+        return self._cumulants[1]
+
+    @property
+    def together(self) -> list[Sequence[Array]]:
+        """The ψ of all models on common rows, l vectors each: of the reference, and of the models where these share."""
+        reference: list[Sequence[Array]] = [] if self.reference is None else [list(self.reference.T)]
+        return [*reference, self.models] if self.models and self.shared else reference
+
+    @cached_property
+    def _cumulants(self) -> tuple[Array, Array]:
+        """The covariance without lags and the third cumulants, in one pass over the rows."""
+        together, alone = self.together, () if self.shared else self.models
+        count = len(together[0] if together else alone)
+        second, third = np.zeros((2, count, count))
         with np.errstate(over="ignore", invalid="ignore"):
-            for rows in parts:
-                total += np.square(rows).T @ rows / float(len(rows)) ** 3
-            if not self.shared and self.models:
-                total += np.diag([float(np.square(psi) @ psi) / float(len(psi)) ** 3 for psi in self.models])
+            for columns in together:
+                n, squares, cubes = len(columns[0]), np.zeros_like(second), np.zeros_like(third)
+                for part in in_blocks(columns):
+                    squares += part @ part.T
+                    cubes += np.square(part) @ part.T
+                second += squares / (n * (n - 1))
+                third += cubes / float(n) ** 3
+            for i, psi in enumerate(alone):
+                n = len(psi)
+                second[i, i] += float(psi @ psi) / (n * (n - 1))
+                third[i, i] += float(np.einsum("i,i,i->", psi, psi, psi)) / float(n) ** 3
+        second.setflags(write=False)
         # Cubes of very large values do not fit into float64: then nothing is known about the skewness.
-        return np.where(np.isfinite(total), total, 0.0)
+        return second, np.where(np.isfinite(third), third, 0.0)
+
+
+def in_blocks(columns: Sequence[Array]) -> Iterator[Array]:
+    """(l, k) parts of l vectors of one length, of as many rows as stay near the processor."""
+    rows, size = len(columns[0]), max(_FEWEST_IN_BLOCK, _BLOCK_NUMBERS // len(columns))
+    return (np.stack([each[start : start + size] for each in columns]) for start in range(0, rows, size))
 
 
 def centred(g: Any) -> Any:
     """``ψ = 2(g − ḡ)`` for row means g."""
-    return 2.0 * (g - g.mean(axis=0))
+    psi = g - g.mean(axis=0)
+    psi *= 2.0
+    return psi
 
 
 def mixed(unit: Array, whole: Array) -> Array:

@@ -23,8 +23,8 @@ from relfit.util.random import stream
 
 # Draws at once: temporaries of a few megabytes, near the processor.
 CHUNK = 2048
-# Draws in a block of normal pairs, and the models from which on threads share the blocks.
-_BLOCK, _MANY_MODELS = 256, 200
+# Draws of normal pairs in a block, at least and of all models, and the models from which on threads share the blocks.
+_BLOCK, _BLOCK_NUMBERS, _MANY_MODELS = 256, 2**14, 200
 # With fewer draws than this beyond it, a quantile is mostly noise.
 FEWEST_BEYOND = 10
 # Draws beyond a statistic that settle its p-value to a thirtieth of itself: at α = .05 that takes all 20,000.
@@ -263,11 +263,11 @@ class NormalPairs:
         g, scale = self.g[order].astype(number), self.scale[np.ix_(order, order)].astype(number)
         cap = None if self.cap is None else self.cap[np.ix_(order, order)].astype(number)
         kept, top = kept[np.ix_(order, order)], np.full((len(models), g.shape[1]), -math.inf, dtype=number)
-        either = kept | kept.T
+        either, size = kept | kept.T, max(_BLOCK, _BLOCK_NUMBERS // len(order))
         others = [place + 1 + np.flatnonzero(either[place, place + 1 :]) for place in range(len(models))]
 
         def block(start: int) -> None:
-            part, best = g[:, start : start + _BLOCK], top[:, start : start + _BLOCK]
+            part, best = g[:, start : start + size], top[:, start : start + size]
             for place, those in enumerate(others):
                 if not len(those):
                     continue
@@ -289,7 +289,7 @@ class NormalPairs:
                     else:
                         best[those[back]] = np.maximum(best[those[back]], -z[back])
 
-        starts = range(0, g.shape[1], _BLOCK)
+        starts = range(0, g.shape[1], size)
         if many:
             with ThreadPoolExecutor(usable_cores()) as pool:
                 list(pool.map(block, starts))
@@ -343,9 +343,10 @@ def kept_pairs(kept: Mask) -> Array:
 
 def _row_maxima(chunk: NormalPairs, offsets: Array, reverse: Array | None, models: Rows, draws: int) -> Array:
     """(k, draws) maxima of k models. A pair of two of them is computed once: Z_ji = −Z_ij."""
-    rest = np.setdiff1d(np.arange(len(offsets)), models)
-    order = np.concatenate([models, rest])
-    if reverse is None and not offsets[np.isfinite(offsets)].any():
+    rest = np.ones(len(offsets), dtype=bool)
+    rest[models] = False
+    order = np.concatenate([models, np.flatnonzero(rest)])
+    if reverse is None and ((offsets == 0.0) | (offsets == -math.inf)).all():
         return chunk.maxima(offsets == 0.0, models, order)
     top = np.full((len(models), draws), -math.inf)
     for place, i in enumerate(models):

@@ -205,7 +205,8 @@ class Test(ABC):
         law, values = joint.close, joint.values
         if law is None or not self.both_parts:
             return joint if law is None else replace(joint, close=None)
-        return replace(joint, covariance=law.covariance(values), third=law.cumulants(values))
+        covariance = law.covariance(values)
+        return replace(joint, covariance=covariance, third=law.cumulants(values, covariance))
 
     def implements(self, method: str) -> bool:
         """True if the test has this optional method: "decide_under_all" or "two_model_power"."""
