@@ -551,9 +551,12 @@ class _RunningJob:
         right, left = ({w: runtime.backend.array(b) for w, b in sides.items()} for sides in (job.right, job.left))
         self.job = replace(job, right=right, left=left)
         self.blocks = plan_blocks(self.job, runtime)
-        self.sums = self.job.zeros()
+        self.sums = self.job.zeros() if len(self.blocks) > 1 else Products({}, {})
 
     def add(self, i: slice, j: slice, products: Products) -> None:
+        if len(self.blocks) == 1:
+            self.sums = products
+            return
         for w, rows in products.rows.items():
             self.sums.rows[w][..., i] += rows
         target = self.sums.rows if self.job.symmetric else self.sums.columns

@@ -141,14 +141,15 @@ def _sums(block: Job, form: Any) -> tuple[Any, Any, Any]:
     n, m = len(block.x), len(block.across)
     layout = layout_of(block.x.rows.shape[1], form.kind)
     left, right = _operands(block.x, block.across, form)
-    rows = torch.zeros(len(left), dtype=torch.int64, device=left.device)
-    columns = rows if block.symmetric else torch.zeros(len(right), dtype=torch.int64, device=left.device)
+    whole = torch.zeros(len(left) + len(right) * (not block.symmetric), dtype=torch.int64, device=left.device)
+    rows, columns = whole[: len(left)], whole[-len(right) :]
     # At most max(n, m) values of size 1 are added to one another: 62 bits hold their sum.
     fixed = 2.0 ** (62 - math.ceil(math.log2(max(n, m) + 1)))
     launch = _launch_held if layout.held else _launch_deep
     squares = launch(block, form, layout, (left, right, rows, columns), fixed)
-    total = squares * form.factor**2 * (2.0 if block.symmetric else 1.0)
-    return rows[:n].double() * (form.factor / fixed), columns[:m].double() * (form.factor / fixed), total
+    total = squares * (form.factor**2 * (2.0 if block.symmetric else 1.0))
+    sums = whole.double() * (form.factor / fixed)
+    return sums[:n], sums[-len(right) :][:m], total
 
 
 def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:
@@ -160,20 +161,19 @@ def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...]
     height, width, warps = SUMS
     n, m = len(block.x), len(block.across)
     matrix = Matrix(n, m, block.symmetric, block.without_diagonal, height, width)
-    total = torch.zeros((), dtype=torch.float64, device=left.device)
-    for units, masked in zip(_units_on(matrix, str(left.device)), (False, True), strict=True):
+    inside, edges = _units_on(matrix, str(left.device))
+    squares = torch.zeros(len(inside) + len(edges), dtype=torch.float64, device=left.device)
+    for units, masked, start in ((inside, False, 0), (edges, True, len(inside))):
         if len(units):
-            squares = torch.zeros(len(units), dtype=torch.float64, device=left.device)
             triton_kernels.sums[(len(units),)](
-                *(left, right, units, rows, columns, squares, n, m, fixed, form.unit, form.offset),
+                *(left, right, units, rows, columns, squares[start:], n, m, fixed, form.unit, form.offset),
                 **form.constants,
                 **{"MASKED": masked, "SYMMETRIC": block.symmetric, "PAIRED": block.without_diagonal},
                 **layout.constants,
                 **{"SQUARES": block.squares, "BM": height, "BN": width, "num_warps": warps},
                 STAGES=3 if layout.columns <= 96 else 2,
             )
-            total += squares.sum()
-    return total
+    return squares.sum()
 
 
 @lru_cache(maxsize=16)

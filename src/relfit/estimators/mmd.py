@@ -86,15 +86,16 @@ def complete(
     spreads = [float(k.mean() - x.mean()) for k, x in zip(diagonals, within, strict=True)]
     ours, *theirs = (spread / size for spread, size in zip(spreads, sizes, strict=True))
     some = shifted(reference[: min(len(reference), _COMPONENT_ROWS)], centre)
+    across = [_square_across(each) for each in cross]
     quadratic = Quadratic(
-        _second_order(*_unbiased_squares(inner, cross), sizes),
+        _second_order(*_unbiased_squares(inner, cross, across), sizes),
         np.maximum(ours + np.array(theirs), 0.0),
         _components(kernel, some),
     )
     return Estimates(
         values,
         psi,
-        _second_order(*_squares(diagonals, inner, cross), sizes),
+        _second_order(_squares(diagonals, inner), across, sizes),
         alignment=np.array(aligned),
         quadratic=quadratic if dependence == "independent" else None,
         yardstick=halves_apart(n * float(diagonals[0].mean()), n, float(mean), n),
@@ -103,6 +104,9 @@ def complete(
 
 def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Any) -> Any:
     """k(x, x) of every row, where the sums are."""
+    if kernel.plain and kernel.variable == "r2":
+        same = float(kernel.phi(np.zeros(1))[0])
+        return np.full(len(x), same) if isinstance(sums, np.ndarray) else sums.new_full((len(x),), same)
     found = [kernel.diagonal(part) for part in in_parts(x, centre)]
     if library(found[0]) is library(sums):
         return library(sums).concatenate(found)
@@ -277,10 +281,8 @@ def _second_order(within: Sequence[float], across: Sequence[float], sizes: Seque
     return reference + np.diag(np.add(models, cross))
 
 
-def _squares(
-    diagonals: Sequence[Array], inner: Sequence[Sums], cross: Sequence[Sums]
-) -> tuple[list[float], list[float]]:
-    """ζ within every sample, the reference first, and across."""
+def _squares(diagonals: Sequence[Array], inner: Sequence[Sums]) -> list[float]:
+    """ζ within every sample, the reference first."""
 
     def within(sums: Sums, diagonal: Array) -> float:
         rows = sums.rows + diagonal
@@ -290,17 +292,20 @@ def _squares(
         on_diagonal = ((diagonal - 2.0 * means + mean) ** 2).sum()
         return max(float(total - on_diagonal), 0.0) / (n * (n - 1))
 
-    return [within(*each) for each in zip(inner, diagonals, strict=True)], [_square_across(sums) for sums in cross]
+    return [within(*each) for each in zip(inner, diagonals, strict=True)]
 
 
 def _square_across(sums: Sums) -> float:
+    """ζ between a model and the reference."""
     rows, columns = sums.rows, columns_of(sums)
     pairs = len(rows) * len(columns)
     centring = rows @ rows / len(columns) + columns @ columns / len(rows)
     return max(float(sums.squares - centring + rows.sum() ** 2 / pairs), 0.0) / pairs
 
 
-def _unbiased_squares(inner: Sequence[Sums], cross: Sequence[Sums]) -> tuple[list[float], list[float]]:
+def _unbiased_squares(
+    inner: Sequence[Sums], cross: Sequence[Sums], squares: Sequence[float]
+) -> tuple[list[float], list[float]]:
     """The same with ζ from sums that leave out the diagonal: unbiased, also where rows resemble only themselves.
 
     Within a sample ``ζ = Σ_{a≠b} k̃_ab²/(n(n−3))`` with
@@ -315,11 +320,11 @@ def _unbiased_squares(inner: Sequence[Sums], cross: Sequence[Sums]) -> tuple[lis
         total = sums.squares - 2.0 * (rows @ rows) / (n - 2) + rows.sum() ** 2 / ((n - 1) * (n - 2))
         return max(float(total), 0.0) / (n * (n - 3))
 
-    def across(sums: Sums) -> float:
+    def across(sums: Sums, square: float) -> float:
         n, m = max(len(columns_of(sums)), 2), max(len(sums.rows), 2)
-        return _square_across(sums) * (n / (n - 1)) * (m / (m - 1))
+        return square * (n / (n - 1)) * (m / (m - 1))
 
-    return [within(sums) for sums in inner], [across(sums) for sums in cross]
+    return [within(sums) for sums in inner], [across(*each) for each in zip(cross, squares, strict=True)]
 
 
 def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence) -> tuple[str, ...]:

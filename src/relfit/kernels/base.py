@@ -137,9 +137,8 @@ class Kernel(ABC):
 
     def diagonal(self, rows: Array) -> Array:
         """k(x, x) for every row."""
-        if self.variable == "dot":
-            return self.phi(library(rows).einsum("ij,ij->i", rows, rows))
-        return rows[:, 0] * 0.0 + float(self.phi(np.zeros(1))[0])
+        dot = self.variable == "dot"
+        return self.phi(library(rows).einsum("ij,ij->i", rows, rows) if dot else np.zeros(len(rows)))
 
     def pairs(self, x: Array, y: Array) -> Array:
         """k(x_a, y_a) row by row."""
