@@ -65,7 +65,7 @@ def test_models_one_after_the_other_are_told_the_right_call():
 
 
 def test_a_folder_of_images_is_told_about_features(tmp_path):
-    refused(lambda: relfit.compare(tmp_path, [A, B]), "got a folder; relfit features")
+    refused(lambda: relfit.compare(tmp_path, [A, B]), "got a folder with nothing in it; relfit features")
 
 
 def test_a_model_that_was_not_fitted():

@@ -179,7 +179,11 @@ def test_folders_and_archives_of_something_else(tmp_path):
     (tmp_path / "empty.zarr").mkdir()
     refused(lambda: read_rows(tmp_path / "empty.zarr"), "empty.zarr: cannot be read")
     (tmp_path / "plain").mkdir()
-    refused(lambda: read_rows(tmp_path / "plain"), "plain: expected a file, got a folder; relfit features ")
+    refused(
+        lambda: read_rows(tmp_path / "plain"),
+        "plain: expected a file, or a folder of Parquet files",
+        "got a folder with nothing in it",
+    )
     for content in (b"", b"PK\x05\x06" + bytes(18), b"text"):
         (tmp_path / "a.zip").write_bytes(content)
         refused(lambda: read_rows(tmp_path / "a.zip"), "a.zip: cannot be read")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import uuid
@@ -200,18 +201,63 @@ def map_offset(array: Any, base: mmap.mmap, offset: int) -> int:
 
 
 def written_rows(blocks: Iterable[NDArray[Any]], folder: Path) -> StoredRows:
-    """Write blocks of rows (·, d), one after the other, to a new file in the folder, as `kept_type` of the first."""
+    """Write blocks of rows (·, d), one after the other, to a new file in the folder, as the widest `kept_type`."""
     path = folder / f"{uuid.uuid4().hex}.rows"
     kind, width, rows = np.dtype(np.float64), 0, 0
+    blocks = iter(blocks)
     with _writing(folder):
         path.touch(exist_ok=False)
     for block in blocks:
+        came = kept_type(block.dtype)
         if not rows:
-            kind, width = kept_type(block.dtype), block.shape[1]
+            kind, width = came, block.shape[1]
+        elif came.itemsize > kind.itemsize:
+            # float64 after float32: write once more, as float64, which is what indexing gives.
+            before = bare_rows(path, kind, (rows, width))
+            wider = written_rows(
+                itertools.chain((before[part] for part in parts(before.shape)), [block], blocks), folder
+            )
+            path.unlink()
+            return wider
         with _writing(folder), np.errstate(over="ignore"), path.open("ab") as stream:
             stream.write(np.ascontiguousarray(block, kind).data)
         rows += len(block)
     return bare_rows(path, kind, (rows, width))
+
+
+def held_rows(blocks: Iterable[NDArray[Any]]) -> Array:
+    """The blocks of rows (·, d), one after the other, in one array that grows: no row is held twice.
+
+    >>> held_rows([np.ones((2, 1)), np.zeros((1, 1), "f4")]).tolist()
+    [[1.0], [1.0], [0.0]]
+    """
+    rows, count = np.empty((0, 0)), 0
+    for block in blocks:
+        if not count:
+            rows = np.empty((0, block.shape[1]))
+        end = count + len(block)
+        if end > len(rows):
+            # The system moves a large array without copying it.
+            rows.resize((max(end, count + count // 8), rows.shape[1]), refcheck=False)
+        rows[count:end] = block
+        count = end
+    rows.resize((count, rows.shape[1]), refcheck=False)
+    return rows
+
+
+def joined(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """The blocks, small ones joined to their neighbours, so that few are written."""
+    waiting: list[NDArray[Any]] = []
+    size = 0
+    for block in blocks:
+        # A copy: whoever yields blocks may use their memory again.
+        waiting.append(np.array(block))
+        size += block.size
+        if size >= PART_NUMBERS:
+            yield np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
+            waiting, size = [], 0
+    if waiting:
+        yield np.concatenate(waiting)
 
 
 def written_columns(blocks: Iterable[NDArray[Any]], folder: Path) -> list[StoredRows]:

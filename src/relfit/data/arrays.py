@@ -8,7 +8,8 @@ memory. `bounded_rows` respects a memory budget: it gives `LazyRows`, of which o
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
-from relfit.compute.rows import CastRows, LazyRows, bare_rows, map_offset, parts, written_rows
+from relfit.compute.rows import CastRows, LazyRows, bare_rows, kept_type, map_offset, parts, written_rows
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
@@ -69,7 +70,27 @@ def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:
         rows = _opened_map(two_dimensional(argument, value), budget)
     elif numeric and type(value) is np.ndarray:
         rows = CastRows(two_dimensional(argument, value))
+    elif isinstance(value, Table):
+        blocks = (value[np.arange(part.start, part.stop)] for part in parts((len(value), len(value.columns))))
+        rows = written_rows((block.numbers() for block in blocks), budget.folder)
     return checked_rows(argument, CastRows(as_rows(argument, value)) if rows is None else rows)
+
+
+def batch_rows(argument: str, value: Any, *, single: bool = False) -> Iterator[NDArray[Any]]:
+    """A batch of rows, or a single one, in blocks: float32 and shorter as they are, other numbers as float64.
+
+    A mapped file is read a part at a time.
+    """
+    if isinstance(value, str | os.PathLike | Mapping):
+        came = "a mapping" if isinstance(value, Mapping) else f"the text {os.fspath(value)!r:.60}"
+        raise InputError(f"{argument}: expected batches of rows, got {came}; yield arrays or data frames")
+    mapped = isinstance(value, np.memmap) and getattr(value, "_mmap", None) is not None and not single
+    array = value if mapped else _array(argument, value)
+    if not (array.ndim or single):
+        raise InputError(f"{argument}: expected batches of rows with the same columns, got single numbers")
+    rows = two_dimensional(argument, array[None] if single else array)
+    for block in _map_parts(rows) if mapped else [rows]:
+        yield block if kept_type(block.dtype) == np.float32 else _float64(argument, block)
 
 
 def resident_rows(argument: str, value: Any, device: str) -> Any:
@@ -216,14 +237,16 @@ def _opened_map(array: Any, budget: Budget) -> LazyRows | None:
         blocks = fortran_parts(array.filename, array.dtype, array.shape, offset, range(array.shape[1]))
         return written_rows(blocks, budget.folder)
 
-    def copied() -> Iterator[NDArray[Any]]:
-        for part in parts(array.shape):
-            yield np.array(array[part])
-            if hasattr(base, "madvise"):
-                # Pages that were read would stay resident; they can be read from the file again.
-                base.madvise(mmap.MADV_DONTNEED)
+    return written_rows(_map_parts(array), budget.folder)
 
-    return written_rows(copied(), budget.folder)
+
+def _map_parts(array: Any) -> Iterator[NDArray[Any]]:
+    """Blocks of the rows of a mapped file, which do not stay resident."""
+    for part in parts(array.shape):
+        yield np.array(array[part])
+        if hasattr(array._mmap, "madvise"):
+            # Pages that were read would stay resident; they can be read from the file again.
+            array._mmap.madvise(mmap.MADV_DONTNEED)
 
 
 def group_labels(argument: str, labels: Any, rows: int) -> NDArray[Any]:

@@ -1,43 +1,95 @@
-"""Rows that arrive in batches: generators, torch's data loaders and data sets, data sets with `to_pandas`."""
+"""Rows that arrive in batches, in memory or, under a budget of memory, in a file that grows with every batch.
+
+Batches come from generators and other objects that can be iterated, from torch's data loaders and data sets, from
+Hugging Face's and pyarrow's data sets. They are arrays or tensors of rows, or data frames, which together are a table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
-from relfit.data.frames import is_tensor, tensor_array
+from relfit.compute.rows import held_rows, joined, written_rows
+from relfit.data.arrays import batch_rows, checked_rows
+from relfit.data.tables import is_table, table_in_parts
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
+from relfit.util.progress import Progress, show_count
+
+# The rows that a data set of another library is asked for at once.
+_BATCH_ROWS = 4096
+# What an object has that is a model, or a value to be computed, even if it can be iterated.
+_OTHERWISE = ("log_prob", "sample", "__call__", "__array__", "__dlpack__", "__dask_graph__")
 
 
-def gathered(argument: str, value: Any) -> tuple[Any, str | None]:
+def gathered(
+    argument: str, value: Any, folder: Path | None = None, progress: Progress | None = None
+) -> tuple[Any, str | None]:
     """The rows of something that yields them, and a note if it yields more; anything else as it is.
 
-    Batches are arrays or tensors of rows. Of tuples, as data sets with labels yield them, the first is taken.
+    Of tuples, as data sets with labels yield them, the first part is taken. With a folder, no more than a batch is
+    held: the rows are `LazyRows` of a file in the folder, those of data frames a `Table` of such.
     """
-    if is_instance(value, "datasets", "Dataset"):
-        return value.to_pandas(), None
-    items: Iterable[Any]
-    if isinstance(value, Iterator) or is_instance(value, "torch.utils.data", "DataLoader"):
-        items, batches = value, True
-    elif is_instance(value, "torch.utils.data", "Dataset"):
-        items, batches = (value[k] for k in range(len(value))), False
-    else:
+    found = _items(value)
+    if found is None:
         return value, None
-    rows, others = [], 0
+    items, single = found
+    most = 1
+
+    def taken() -> Iterator[Any]:
+        nonlocal most
+        for number, item in enumerate(items, 1):
+            if isinstance(item, tuple | list):
+                most, item = max(most, len(item)), item[0] if item else item
+            show_count(progress, f"reading {argument}, {'rows' if single else 'batches'}", number)
+            yield item
+
+    stream = taken()
+    try:
+        first = next(stream)
+    except StopIteration:
+        raise InputError(
+            f"{argument}: expected rows, but {type(value).__name__} yields none; has it been used up? An object with "
+            "__iter__ can be read more than once"
+        ) from None
+    stream = itertools.chain([first], stream)
+    if is_table(argument, first):
+        rows: Any = table_in_parts(argument, stream, folder)
+    else:
+        blocks = _blocks(argument, stream, single)
+        rows = held_rows(blocks) if folder is None else checked_rows(argument, written_rows(joined(blocks), folder))
+    return rows, f"{argument}: the first of the {most} parts of each item was taken as its row" if most > 1 else None
+
+
+def _items(value: Any) -> tuple[Iterable[Any], bool] | None:
+    """What yields the rows, and True if each item is a single row; None for a value that is no source of rows."""
+    if is_instance(value, "datasets", "Dataset", "IterableDataset"):
+        return value.with_format("arrow").iter(_BATCH_ROWS), False
+    if is_instance(value, "pyarrow.dataset", "Dataset"):
+        # As little as possible is read ahead.
+        ahead = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        return value.to_batches(batch_size=_BATCH_ROWS, **ahead), False
+    if is_instance(value, "torch.utils.data", "IterableDataset"):
+        return value, True
+    if is_instance(value, "torch.utils.data", "Dataset"):
+        return (value[k] for k in range(len(value))), True
+    other = isinstance(value, Mapping | Set | bytes | bytearray | type) or any(
+        hasattr(value, name) for name in _OTHERWISE
+    )
+    return (value, False) if isinstance(value, Iterator) or (isinstance(value, Iterable) and not other) else None
+
+
+def _blocks(argument: str, items: Iterable[Any], single: bool) -> Iterator[NDArray[Any]]:
+    """The rows of all items, which must have the same columns."""
+    width: int | None = None
     for item in items:
-        if isinstance(item, tuple | list):
-            others = max(others, len(item) - 1)
-            item = item[0] if item else item
-        array = tensor_array(item) if is_tensor(item) else np.asarray(item)
-        rows.append(array if batches else array[None])
-    if not rows:
-        raise InputError(f"{argument}: expected rows, but {type(value).__name__} yields none; has it been used up?")
-    shapes = {array.shape[1:] for array in rows}
-    if len(shapes) > 1 or rows[0].ndim == 0:
-        came = "single numbers" if rows[0].ndim == 0 else "batches of unlike shapes"
-        raise InputError(f"{argument}: expected batches of rows with the same columns, got {came}")
-    note = f"{argument}: the first of the {others + 1} parts of each item was taken as its row" if others else None
-    return np.concatenate(rows), note
+        for block in batch_rows(argument, item, single=single):
+            if width is not None and block.shape[1] != width:
+                came = f"batches of unlike shapes ({width} columns, then {block.shape[1]})"
+                raise InputError(f"{argument}: expected batches of rows with the same columns, got {came}")
+            width = block.shape[1]
+            yield block

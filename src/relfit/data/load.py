@@ -152,12 +152,12 @@ def load(
     named = _named(models)
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
-    reference, named, taken = _gathered(reference, named)
+    folder = None if budget is None else budget.folder
+    reference, named, taken = _gathered(reference, named, folder, progress)
     reference, named, notes = aligned(reference, named, drop=() if encode is None else encode.drop)
     notes += taken
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    folder = None if budget is None else budget.folder
     tables = None if plain else _tables(values, columns, budget)
     if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
         raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
@@ -221,11 +221,16 @@ def load(
     return _checked(samples, densities, target, tuple(named), notes, device, encoding)
 
 
-def _gathered(reference: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The reference and the models, those that arrive in batches as arrays, and notes about them."""
-    found = {key: gathered(_argument(key), value) for key, value in [(None, reference), *named.items()]}
-    notes = tuple(note for _, note in found.values() if note)
-    return found[None][0], {name: found[name][0] for name in named}, notes
+def _gathered(
+    reference: Any, named: dict[str, Any], folder: Path | None, progress: Progress | None
+) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """The reference and the models, those that arrive in batches as rows, and notes about them."""
+    found: dict[Any, Any] = {}
+    notes: list[str] = []
+    for key, value in [(None, reference), *named.items()]:
+        found[key], note = (value, None) if is_rows(value) else gathered(_argument(key), value, folder, progress)
+        notes += [note] if note else []
+    return found.pop(None), found, tuple(notes)
 
 
 def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from numbers import Real
@@ -19,19 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.compute.rows import LazyRows, parts, some_rows, written_columns, written_rows
+from relfit.compute.rows import LazyRows, held_rows, joined, parts, some_rows, written_columns, written_rows
 from relfit.data.columns import is_missing, raw_columns
 from relfit.data.files import FileRows, as_file, find_file
 from relfit.data.files.base import reading
 from relfit.data.files.text import is_number
+from relfit.data.frames import frame_names
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
-from relfit.util.text import first_line, is_text
+from relfit.util.text import first_line, is_text, listed
 
 # A date of ISO 8601, with a time or without.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?Z?")
-_LONGEST_LEVEL = 200
+_LONGEST_LEVEL, _MOST_NAMES = 200, 8
 # Text with more levels than this is no category. Of a file that is read in parts, all further ones are held as one.
 MOST_HELD, _MORE = 100_000, "(a level beyond those that are held)"
 
@@ -145,18 +146,28 @@ def read_table(argument: str, value: Any, folder: Path | None = None) -> Table |
     if file is not None and folder is not None:
         return _stored(file, folder)
     where, raw = raw_columns(argument, value)
-    if raw is None or not raw or any(_holds_lists(values) for _, values in raw):
+    if not _are_cells(raw):
         return None
     columns = {}
-    for name, values in raw:
+    for name, values in raw or ():
         cells = _read_cells(where, name, values)
         columns[name] = cells if folder is None else cells.stored(folder)
     lengths = sorted({len(cells) for cells in columns.values()})
-    if len(columns) < len(raw) or len(lengths) > 1:
+    if len(lengths) > 1:
         return None
     if not lengths[0]:
         raise InputError(f"{where}: expected at least one row, got a header only")
     return Table(where, columns)
+
+
+def is_table(argument: str, value: Any) -> bool:
+    """True for a data frame whose columns have different names and hold cells, not lists."""
+    return frame_names(value) is not None and _are_cells(raw_columns(argument, value)[1])
+
+
+def _are_cells(raw: Sequence[tuple[str, Any]] | None) -> bool:
+    columns = dict(raw or ())
+    return raw is not None and 0 < len(raw) == len(columns) and not any(map(_holds_lists, columns.values()))
 
 
 def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
@@ -187,16 +198,57 @@ def _stored(file: FileRows, folder: Path) -> Table | None:
             files = written_columns(blocks, folder)
         if not len(files[0]):
             raise InputError(f"{where}: expected at least one row, got a header only")
-        mixed = frozenset(name for name, kind in kinds.items() if len(kind) > 1)
+        mixed = _mixed(kinds)
         if not mixed:
-            kind = {name: next(iter(found), "number") for name, found in kinds.items()}
-            return Table(
-                where,
-                {name: Cells(kind[name], rows, tuple(levels[name])) for name, rows in zip(kind, files, strict=True)},
-            )
+            return _table(where, files, levels, kinds)
         as_text |= mixed
         for rows in files:
             Path(rows.path).unlink()
+
+
+def table_in_parts(where: str, frames: Iterable[Any], folder: Path | None = None) -> Table:
+    """The table whose rows arrive in data frames with the same columns; with a folder, columns are kept in files."""
+    names: list[str] = []
+    levels: dict[str, dict[str, int]] = {}
+    kinds: dict[str, set[str]] = {}
+
+    def blocks() -> Iterator[Array]:
+        for number, frame in enumerate(frames):
+            columns = dict(raw_columns(where, frame)[1] or ())
+            names[:] = names or columns
+            if set(names) != set(columns):
+                shown = listed(list(columns), most=_MOST_NAMES, quote=repr) if columns else type(frame).__name__
+                raise InputError(
+                    f"{where}: expected batches with the columns of the first, got {shown} in batch {number}"
+                )
+            yield _coded(where, [(name, columns[name]) for name in names], levels, kinds, ())
+
+    held: Any = held_rows(blocks()).T if folder is None else written_columns(joined(blocks()), folder)
+    for name in sorted(_mixed(kinds)):
+        raise InputError(
+            f"{where}: expected one type in column {name!r}, got numbers or dates and text; convert it first"
+        )
+    if not len(held[0]):
+        raise InputError(f"{where}: expected at least one row, got none")
+    return _table(where, held, levels, kinds)
+
+
+def _mixed(kinds: Mapping[str, set[str]]) -> frozenset[str]:
+    """The columns of which parts are of different kinds."""
+    return frozenset(name for name, found in kinds.items() if len(found) > 1)
+
+
+def _table(
+    where: str, held: Iterable[Any], levels: Mapping[str, Mapping[str, int]], kinds: Mapping[str, set[str]]
+) -> Table:
+    """The table of columns that `_coded` has made."""
+    columns = {}
+    for (name, found), values in zip(kinds.items(), held, strict=True):
+        kind = next(iter(found), "number")
+        if kind == "text" and not isinstance(values, LazyRows):
+            values = np.where(np.isnan(values), -1.0, values).astype(np.intp)
+        columns[name] = Cells(kind, values, tuple(levels[name]))
+    return Table(where, columns)
 
 
 def _coded(

@@ -11,7 +11,8 @@ from typing import Any
 from relfit.util.errors import InputError
 
 Progress = Callable[[int, int], None]
-_QUIET_SECONDS = 2.0
+# Seconds without a bar, and between two states of it.
+_QUIET_SECONDS, _BETWEEN = 2.0, 0.1
 
 
 @contextmanager
@@ -23,32 +24,47 @@ def reporting(progress: Any, description: str) -> Iterator[Progress | None]:
     if progress is False or (progress is None and not sys.stderr.isatty()):
         yield None
     elif progress is None or progress is True:
-        with _bar(description, 0.0 if progress else _QUIET_SECONDS) as update:
-            yield update
+        bar = _Bar(description, 0.0 if progress else _QUIET_SECONDS)
+        try:
+            yield bar
+        finally:
+            bar.stop()
     elif callable(progress):
         yield progress
     else:
         raise InputError(f"progress: expected None, True, False or a function, got {progress!r}")
 
 
-@contextmanager
-def _bar(description: str, quiet: float) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import Progress as Bar
+def show_count(progress: Progress | None, what: str, count: int) -> None:
+    """Show how far something of unknown length has come; a function of (done, total) is not called without a total."""
+    if isinstance(progress, _Bar):
+        progress.show(f"{what}: {count:,}", None, None)
 
-    started = time.monotonic()
-    bar = Bar(console=Console(stderr=True), transient=True)
-    task = bar.add_task(description, total=None)
 
-    def update(done: int, total: int) -> None:
-        if not bar.live.is_started:
-            if time.monotonic() - started < quiet:
-                return
-            bar.start()
-        bar.update(task, completed=done, total=total)
+class _Bar:
+    """A bar that appears when it is first called after `quiet` seconds."""
 
-    try:
-        yield update
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+    def __init__(self, description: str, quiet: float) -> None:
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+
+        self._description, self._bar = description, Bar(console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(description, total=None)
+        self._next = time.monotonic() + quiet
+
+    def __call__(self, done: int, total: int) -> None:
+        self.show(self._description, done, total)
+
+    def show(self, description: str, done: int | None, total: int | None) -> None:
+        from rich.markup import escape
+
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _BETWEEN
+        self._bar.start()
+        self._bar.update(self._task, description=escape(description), completed=done, total=total)
+
+    def stop(self) -> None:
+        if self._bar.live.is_started:
+            self._bar.stop()

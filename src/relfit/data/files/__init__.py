@@ -22,6 +22,7 @@ from relfit.data.files.text import TEXT
 from relfit.data.files.zarr import ZARR
 from relfit.util.arrays import two_dimensional
 from relfit.util.errors import InputError
+from relfit.util.text import listed
 
 FORMATS: tuple[Format, ...] = (NPY, NPZ, TEXT, PARQUET, ARROW, PT, SAFETENSORS, ZARR)
 SUFFIXES = tuple(suffix for format in FORMATS for suffix in format.suffixes)
@@ -91,8 +92,15 @@ def find_file(source: str | os.PathLike[str], columns: Any = None) -> tuple[Form
     path, key = split_key(source)
     selection = Selection(path, key, parse_columns(columns))
     format = format_of(path) if os.path.exists(path) else None  # noqa: PTH110  (Path.exists raises for long names)
-    if format is None or format.is_folder is None or not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112
         check_plain(path)
+    elif format is None or format.is_folder is None:
+        _, folders, files = next(os.walk(path), ("", [], []))
+        held = listed(sorted([*folders, *files]), most=3, quote=repr) if folders or files else "nothing in it"
+        raise InputError(
+            f"{path}: expected a file, or a folder of Parquet files or of a Zarr array, got a folder with {held}; "
+            f"relfit features {path} makes rows of a folder of images or texts"
+        )
     if format is None:
         ending = repr(path.suffix) if path.suffix else "no ending"
         raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}, got {ending}")

@@ -1,24 +1,26 @@
-"""Parquet, Feather and Arrow files, read by pyarrow."""
+"""Parquet, Feather and Arrow files, and folders of Parquet files, read by pyarrow."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
-from relfit.data.files.base import Format, LabelColumn, Selection, column_positions
+from relfit.data.files.base import Format, LabelColumn, Selection, check_plain, column_positions, reading
 from relfit.data.frames import arrow_parts, arrow_rows, check_row_count, not_numeric, refuse_not_numeric
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded, needed
+from relfit.util.text import first_line, listed
 
 # An open file: its schema, the record batches of the columns at some positions, and its number of rows if it states it.
 Table = tuple[Any, Callable[[list[int]], Iterator[Any]], int | None]
@@ -32,11 +34,19 @@ _BUFFER, _BATCH_ROWS = 2**16, 2**16
 # Files up to this size are mapped instead: pyarrow would allocate a page before it knows that the page exists.
 _SMALL_FILE = 2**24
 _BYTES_PER_LABEL = 100
+_MOST_NAMES = 8
+# How a folder's name says that the value is missing.
+_NO_KEY = "__HIVE_DEFAULT_PARTITION__"
+# Folders of Delta and Hudi tables, which say which of the Parquet files beside them are still part of the table.
+_LOGS = ("_delta_log", ".hoodie")
 
 
 @contextmanager
 def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
     needed(path, "pyarrow", _OLDEST)
+    if path.is_dir():
+        yield _data_set(path, in_parts)
+        return
     # A positive buffer size makes pyarrow read a column a little at a time; a mapped file would become resident.
     mapped = not in_parts or path.stat().st_size <= _SMALL_FILE
     options: dict[str, Any] = {"memory_map": True} if mapped else {"buffer_size": _BUFFER, "pre_buffer": False}
@@ -59,6 +69,106 @@ def _open_parquet(path: Path, in_parts: bool) -> Iterator[Table]:
             return iter(file.iter_batches(batch_size=size, columns=names, use_threads=not in_parts))
 
         yield schema, batches, count
+
+
+def _data_set(folder: Path, in_parts: bool) -> Table:
+    """The Parquet files in a folder as one table; names of folders such as ``year=2024`` are columns (Hive)."""
+    pyarrow, files = loaded("pyarrow"), _parquet_files(folder)
+    schemas, count = [], 0
+    for file in files:
+        with reading(file), _open_parquet(file, in_parts) as (schema, _, rows):
+            schemas.append(schema)
+            count += rows or 0
+        differ = sorted(set(schema.names) ^ set(schemas[0].names))
+        if differ:
+            shown = listed(differ, most=_MOST_NAMES, quote=repr)
+            raise InputError(f"{file}: expected the columns of {files[0]}, but only one of the two has {shown}")
+    try:
+        alike = all(schema == schemas[0] for schema in schemas)
+        stored = schemas[0] if alike else pyarrow.unify_schemas(schemas, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{folder}: expected columns of one type in all files ({first_line(error):.160})") from None
+    keys = {name: keys for name, keys in _folder_keys(folder, files).items() if name not in stored.names}
+    whole = pyarrow.schema([*stored, *(pyarrow.field(name, values.type) for name, values in keys.items())])
+
+    def batches(positions: list[int]) -> Iterator[Any]:
+        fields = [whole.field(k) for k in positions]
+        for number, file in enumerate(files):
+            with reading(file), _open_parquet(file, in_parts) as (schema, read, _):
+                own = {name: k for k, name in enumerate(schema.names)}
+                for batch in read([own[field.name] for field in fields if field.name in own]):
+                    columns = [
+                        pyarrow.repeat(keys[field.name][number], batch.num_rows)
+                        if field.name in keys
+                        else _cast(batch.column(field.name), field.type)
+                        for field in fields
+                    ]
+                    yield pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
+
+    return whole, batches, count
+
+
+def _cast(column: Any, type_: Any) -> Any:
+    if column.type == type_:
+        return column
+    column.validate(full=True)
+    return column.cast(type_)
+
+
+def _folder_keys(folder: Path, files: list[Path]) -> dict[str, Any]:
+    """What names of folders such as ``year=2024`` say of each file: whole numbers if all are, else text."""
+    pyarrow = loaded("pyarrow")
+    found = [dict(part.split("=", 1) for part in file.relative_to(folder).parts[:-1] if "=" in part) for file in files]
+    keys = {}
+    for name in dict.fromkeys(name for some in found for name in some):
+        values = [unquote(some[name]) if some.get(name, _NO_KEY) != _NO_KEY else None for some in found]
+        keys[name] = pyarrow.array(values, pyarrow.string())
+        with suppress(pyarrow.ArrowInvalid):
+            keys[name] = keys[name].cast(pyarrow.int64())
+    return keys
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """The files in a folder and in those inside it, but for hidden ones; any that is no Parquet file is refused."""
+    log = next((log for log in _LOGS if (folder / log).is_dir()), None)
+    if log is not None:
+        advice = f"got a table whose log ({log}) says which files count; write its rows to other Parquet files"
+        raise InputError(f"{folder}: expected a folder of Parquet files only, {advice}")
+    files: list[Path] = []
+    for place, folders, names in _visible(folder):
+        files += [Path(place, name) for name in names]
+        links = [path for name in folders if (path := Path(place, name)).is_symlink()]
+        for other in [*links, *(file for file in files if not _is_parquet(file.name))]:
+            came = f"{os.fspath(other.relative_to(folder))!r}{' (a link)' if other in links else ''}"
+            raise InputError(f"{folder}: expected a folder of Parquet files only, got {came}; move it elsewhere")
+    if not files:
+        raise InputError(f"{folder}: expected a folder of Parquet files, got none in it")
+    for file in files:
+        check_plain(file)
+    return files
+
+
+def _visible(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The folders and files in a folder, sorted, without those that other programs hide (``_SUCCESS``, ``.crc``)."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
+        yield place, folders, sorted(name for name in names if not name.startswith(("_", ".")))
+
+
+def _is_folder(path: Path) -> bool:
+    """True if the first files in a folder, or in the folders in it, are Parquet files."""
+    with suppress(OSError):
+        if path.is_dir():
+            return any(map(_is_parquet, next((names for _, _, names in _visible(path) if names), [])))
+    return False
+
+
+def _is_parquet(name: str) -> bool:
+    return name.lower().endswith(".parquet")
 
 
 @contextmanager
@@ -155,7 +265,7 @@ def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
     return selected, positions
 
 
-def _format(opened: Open, *suffixes: str) -> Format:
+def _format(opened: Open, *suffixes: str, is_folder: Callable[[Path], bool] | None = None) -> Format:
     return Format(
         suffixes,
         partial(_read, opened),
@@ -163,8 +273,9 @@ def _format(opened: Open, *suffixes: str) -> Format:
         parts=partial(_parts, opened),
         label_column=partial(_label_column, opened),
         column_parts=partial(_column_parts, opened),
+        is_folder=is_folder,
     )
 
 
-PARQUET = _format(_open_parquet, ".parquet")
+PARQUET = _format(_open_parquet, ".parquet", is_folder=_is_folder)
 ARROW = _format(_open_arrow, ".feather", ".arrow")
