@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 from refusals import refused
 
 import relfit
+from relfit.compute import rows as stored
+from relfit.compute.rows import StoredRows, held_rows, joined, written_rows
+from relfit.data.batches import gathered
+from relfit.data.tables import Table
+from relfit.report.recall import recall
+from relfit.util import progress as bars
+
+pytestmark = pytest.mark.usefixtures("as_a_fresh_process")
 
 RNG = np.random.default_rng(0)
 DATA, A, B = (RNG.normal(shift, 1.0, (100, 3)) for shift in (0.0, 0.0, 0.4))
@@ -37,13 +52,298 @@ def test_loaders_and_data_sets_of_torch():
     assert "model 'b': the first of the 2 parts of each item was taken as its row" in result.warnings
 
 
+class Again:
+    """Something of one's own that yields batches, as often as it is asked to."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return parts(self.rows)
+
+
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """The temporary folder, in which nothing must be left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("estimator", ["complete", "linear", "landmarks"])
+@pytest.mark.parametrize("memory", [None, "1GB"])
+def test_batches_give_the_bits_of_arrays(estimator, memory, scratch):
+    options = {"estimator": estimator, "rng": 0, "compute": relfit.Compute(memory=memory)}
+    samples = [rows.astype("f4") for rows in (DATA, A, B)]
+    expected = relfit.compare(samples[0], {"a": samples[1], "b": samples[2]}, **options)
+    result = relfit.compare(parts(samples[0]), {"a": Again(samples[1]), "b": parts(samples[2])}, **options)
+    assert np.array_equal(result.estimates, expected.estimates)
+    assert np.array_equal(result.covariance, expected.covariance)
+    assert (result.inputs, result.warnings) == (expected.inputs, expected.warnings)
+
+
+def test_what_can_be_iterated_again_has_panels():
+    """A report reads the data once more, which a generator does not allow."""
+    models = {"a": Again(A), "b": Again(B)}
+    result = relfit.compare(Again(DATA), models, rng=0)
+    assert np.array_equal(recall(result, (Again(DATA), models)).pooled, np.concatenate([DATA, A, B]))
+    used = parts(DATA)
+    list(used)
+    refused(lambda: recall(result, (used, models)), "has it been used up?", "more than once")
+
+
+def test_under_a_budget_single_precision_stays_and_double_wins(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "PART_NUMBERS", 100)
+    single = B.astype("f4")
+    rows, _ = gathered("x", parts(single), tmp_path)
+    assert isinstance(rows, StoredRows)
+    assert (rows.dtype, Path(rows.path).stat().st_size) == ("<f4", single.nbytes)
+    assert np.array_equal(rows[:], single)
+    # What came in single precision is kept as it was, and what came in double is not rounded.
+    mixed = [single[:50], A[:33], single[50:], np.arange(6).reshape(2, 3)]
+    wide, _ = gathered("x", iter(mixed), tmp_path)
+    assert wide.dtype == "<f8"
+    assert np.array_equal(wide[:], np.concatenate(mixed))
+    assert np.array_equal(gathered("x", iter(mixed))[0], np.concatenate(mixed))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(Path(each.path).name for each in (rows, wide))
+
+
+def reusing(rows):
+    """Batches in one piece of memory, which is used again for the next."""
+    buffer = np.empty((10, rows.shape[1]))
+    for k in range(0, len(rows), 10):
+        buffer[:] = rows[k : k + 10]
+        yield buffer
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_batches_in_the_same_memory_are_not_mixed_up(in_folder, tmp_path):
+    rows, _ = gathered("x", reusing(A), tmp_path if in_folder else None)
+    assert np.array_equal(rows[:], A)
+
+
+def test_blocks_are_joined_and_held_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "PART_NUMBERS", 60)
+    sizes = [0, 5, 1, 30, 1, 63]
+    blocks = [A[sum(sizes[:k]) : sum(sizes[: k + 1])] for k in range(len(sizes))]
+    assert [len(block) for block in joined(blocks)] == [36, 64]
+    assert np.array_equal(held_rows(blocks), A)
+    assert np.array_equal(written_rows(joined(blocks), tmp_path)[:], A)
+    assert held_rows([]).shape == (0, 0)
+    assert list(joined([])) == []
+
+
+def test_mapped_files_one_after_the_other(tmp_path):
+    for k, rows in enumerate(parts(A)):
+        np.save(tmp_path / f"{k}.npy", rows)
+    mapped = (np.load(tmp_path / f"{k}.npy", mmap_mode="r") for k in range(4))
+    result = relfit.compare(DATA, {"a": mapped, "b": B}, rng=0, compute=relfit.Compute(memory="1GB"))
+    assert result.inputs == whole().inputs
+
+
+def test_data_sets_of_torch_that_only_iterate():
+    data = pytest.importorskip("torch.utils.data")
+
+    class Items(data.IterableDataset):
+        def __iter__(self):
+            return iter(A)
+
+    assert np.array_equal(gathered("x", Items())[0], A)
+
+
+def frame_of(rows, text=True):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows, columns=["x", "y", "z"])
+    if text:
+        frame["kind"] = np.where(rows[:, 0] > 0.5, "high", np.where(rows[:, 1] > 0, "low", None))
+    frame.loc[frame.index[frame["x"] < -1], "z"] = np.nan
+    return frame
+
+
+def sources(frame):
+    """The ways in which a table may arrive in parts."""
+    pyarrow = pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    batches = table.to_batches(max_chunksize=33)
+    return {
+        "chunks": parts(frame),
+        "reader": pyarrow.RecordBatchReader.from_batches(table.schema, batches),
+        "data set": dataset.dataset(table),
+        "tables": (pyarrow.Table.from_batches([batch]) for batch in batches),
+        "other order": (part[["kind", "z", "x", "y"]] if k else part for k, part in enumerate(parts(frame))),
+    }
+
+
+@pytest.mark.parametrize("memory", [None, "1GB"])
+@pytest.mark.parametrize("way", ["chunks", "reader", "data set", "tables", "other order"])
+def test_frames_in_batches_are_a_table(way, memory, scratch):
+    frames = [frame_of(rows) for rows in (DATA, A, B)]
+    options = {"rng": 0, "compute": relfit.Compute(memory=memory)}
+    expected = relfit.compare(frames[0], {"a": frames[1], "b": frames[2]}, **options)
+    data, *models = (sources(frame)[way] for frame in frames)
+    result = relfit.compare(data, dict(zip("ab", models, strict=True)), **options)
+    assert np.array_equal(result.estimates, expected.estimates)
+    assert (result.encoding, result.inputs, result.warnings) == (
+        expected.encoding,
+        expected.inputs,
+        expected.warnings,
+    )
+
+
+def test_frames_with_densities_or_a_preset_are_rows(scratch):
+    frames = [frame_of(rows, text=False).fillna(0.0) for rows in (DATA, A, B)]
+    options = {"rng": 0, "compute": relfit.Compute(memory="1GB")}
+    densities = {"right": relfit.Density(score=lambda x: -x), "off": relfit.Density(score=lambda x: 0.5 - x)}
+    expected = relfit.compare(frames[0], densities, **options)
+    assert np.array_equal(relfit.compare(parts(frames[0]), densities, **options).estimates, expected.estimates)
+    models = {"a": frames[1], "b": frames[2]}
+    expected = relfit.compare(frames[0], models, preset="kid", **options)
+    result = relfit.compare(parts(frames[0]), {"a": parts(frames[1]), "b": frames[2]}, preset="kid", **options)
+    assert np.array_equal(result.estimates, expected.estimates)
+
+
+def test_frames_of_lists_are_rows():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"embedding": list(A.astype("f4"))})
+    for value in (iter(table.to_batches(max_chunksize=10)), iter([table[:10], table[10:]])):
+        assert np.array_equal(gathered("x", value)[0], A.astype("f4"))
+
+
+def test_data_sets_of_hugging_face(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    frame = frame_of(A)
+    for data in (datasets.Dataset.from_pandas(frame), datasets.Dataset.from_pandas(frame).to_iterable_dataset()):
+        for folder in (None, tmp_path):
+            table, _ = gathered("x", data, folder)
+            assert isinstance(table, Table)
+            assert np.array_equal(table.columns["x"].values, A[:, 0])
+            assert table.columns["kind"].present == {"high", "low"}
+    lists = datasets.Dataset.from_dict({"embedding": A.tolist()})
+    assert np.array_equal(gathered("x", lists)[0], A)
+
+
+def failing(rows):
+    yield rows[:50]
+    raise RuntimeError("the disk is gone")
+
+
 def test_what_is_used_up_or_has_no_rows():
     used = parts(A)
     list(used)
     refused(lambda: relfit.compare(DATA, {"a": used, "b": B}), "model 'a': expected rows, but generator yields none")
-    refused(lambda: relfit.compare(iter([1.0, 2.0]), {"a": A, "b": B}), "reference: expected batches of rows", "single")
-    unlike = iter([np.ones((2, 3)), np.ones((2, 4))])
-    refused(lambda: relfit.compare(unlike, {"a": A, "b": B}), "got batches of unlike shapes")
+
+
+def of_text():
+    frame = frame_of(A, text=False)
+    return frame.assign(x="much")
+
+
+# The batches, and what is said of them.
+BROKEN = {
+    "numbers": (lambda: [1.0, 2.0], "reference: expected batches of rows", "single"),
+    "unlike": (lambda: [A[:50], A[50:, :2]], "got batches of unlike shapes (3 columns, then 2)"),
+    "images": (lambda: [np.ones((2, 3, 4))], "expected rows and columns, got an array of shape (2, 3, 4)"),
+    "text": (lambda: [A, np.array([["a", "b", "c"]])], "reference: expected numbers, got text"),
+    "names": (lambda: ["a.npy", "b.npy"], "expected batches of rows, got the text 'a.npy'; yield arrays"),
+    "mappings": (lambda: [{"x": A}], "expected batches of rows, got a mapping; yield arrays"),
+    "no rows": (lambda: [A[:0], A[:0]], "reference: expected at least one row and one column, got shape (0, 3)"),
+    "empty frames": (lambda: [frame_of(A)[:0]], "reference: expected at least one row, got none"),
+    "not a number": (lambda: [A, A[:1] * np.nan], "got NaN or infinity in 1 of 101 rows (first: row 100)"),
+    "columns": (lambda: [frame_of(A, text=False), frame_of(A)], "with the columns of the first", "'kind' in batch 1"),
+    "frame, then array": (lambda: [frame_of(A), A], "the columns of the first, got ndarray in batch 1"),
+    "array, then frame": (lambda: [A, frame_of(A)], "expected columns of numbers, got 'kind'"),
+    "types": (
+        lambda: [frame_of(A, text=False), of_text()],
+        "expected one type in column 'x', got numbers or dates and",
+    ),
+}
+
+
+@pytest.mark.parametrize("memory", [None, "1GB"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_bad_batches_are_refused_in_one_line(name, memory, scratch):
+    items, *said = BROKEN[name]
+    compute = relfit.Compute(memory=memory)
+    refused(lambda: relfit.compare(iter(items()), {"a": A, "b": B}, compute=compute), *said)
+
+
+@pytest.mark.parametrize("memory", [None, "1GB"])
+def test_an_error_inside_the_generator_is_the_users(memory, scratch):
+    with pytest.raises(RuntimeError, match="the disk is gone"):
+        relfit.compare(DATA, {"a": failing(A), "b": B}, compute=relfit.Compute(memory=memory))
+
+
+def test_what_is_iterable_and_no_source_of_rows():
+    for value in ({"x": [1.0]}, {1.0, 2.0}, b"rows", list, np.ones):
+        assert gathered("x", value) == (value, None)
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+    assert gathered("x", model)[0] is model
+
+
+def test_the_bar_says_what_is_read(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(bars._Bar, "show", lambda self, *now: shown.append(now))
+    relfit.compare(parts(DATA), {"a": Again(A), "[b]": B}, rng=0, progress=True)
+    assert ("reading reference, batches: 4", None, None) in shown
+    assert ("reading model 'a', batches: 4", None, None) in shown
+    counted = []
+    relfit.compare(parts(DATA), {"a": A, "b": B}, rng=0, progress=lambda *now: counted.append(now))
+    assert all(0 < done <= total for done, total in counted)
+
+
+def test_the_bar_appears_after_two_seconds_only(monkeypatch, capsys):
+    now = [time.monotonic()]
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with bars.reporting(None, "comparing") as bar:
+        bars.show_count(bar, "reading model '[b]'", 1)
+        assert not bar._bar.live.is_started
+        now[0] += 2.5
+        bars.show_count(bar, "reading model '[b]'", 1234)
+        assert bar._bar.live.is_started
+        assert "reading model '[b]': 1,234" in "".join(str(cell) for cell in _cells(bar))
+        now[0] += 2.5
+        bar(5, 10)
+        assert (bar._bar.tasks[0].completed, bar._bar.tasks[0].total) == (5, 10)
+        assert "comparing" in "".join(str(cell) for cell in _cells(bar))
+    assert not bar._bar.live.is_started
+
+
+def _cells(bar):
+    return bar._bar.make_tasks_table(bar._bar.tasks).columns[0].cells
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+import numpy as np
+import relfit
+
+def rows(shift, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        yield rng.standard_normal((650, 512), dtype="f4") + np.float32(shift)
+
+compute = relfit.Compute(memory=int(sys.argv[1]))
+result = relfit.compare(rows(0, 1), {"a": rows(0, 2), "b": rows(0.5, 3)}, rng=0, estimator=sys.argv[2], compute=compute)
+assert result.sizes == (65_000, 65_000, 65_000), result.sizes
+print(1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]))
+"""
+
+
+@pytest.mark.parametrize(("estimator", "budget"), [("linear", 200_000_000), ("landmarks", 300_000_000)])
+def test_batches_larger_than_the_budget_stay_below_it(estimator, budget, tmp_path):
+    """400 MB; benchmarks/out_of_core.py has ten times the budget."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("peak memory is read from /proc")
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", PEAK, str(budget), estimator]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert not done.returncode, done.stderr
+    assert int(done.stdout) < budget
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
