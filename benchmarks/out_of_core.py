@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from marks import table, written
 
+import relfit
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +31,8 @@ ABOUT = """`benchmarks/out_of_core.py`: files of {times} times the budget or mor
 2 GB in the last row. Peak is the largest resident size of the process, Python and all libraries included, as the system
 reports it (VmHWM); seconds are those of two cores that had other work too."""
 
+# Landmarks and drawn rows are held whole: so few that 1,000 columns of them are small beside the budget.
+LANDMARKS = {"estimator": relfit.Landmarks(count=300, residual_pairs=300 * 250_000)}
 # name: what it shows, (rows, columns) of every sample, models, ending, arguments of compare
 CASES = {
     "complete": ("MMD, all pairs of rows", (1_000, 5_000), 100, ".npy", {}),
@@ -40,6 +43,8 @@ CASES = {
     "ksd": ("KSD of two densities, incomplete", (1_000_000, 1_000), 0, ".npy", {"estimator": "incomplete"}),
     "parquet": ("MMD, linear, from Parquet", (250_000, 1_000), 3, ".parquet", {"estimator": "linear"}),
     "zarr": ("MMD, linear, from Zarr", (250_000, 1_000), 3, ".zarr", {"estimator": "linear"}),
+    "batches": ("MMD, 300 landmarks, from generators of batches", (250_000, 1_000), 3, "generator", LANDMARKS),
+    "parts": ("the same, from folders of Parquet files", (250_000, 1_000), 3, "folder", LANDMARKS),
     "twenty": ("KSD of two densities, incomplete", (5_000_000, 1_000), 0, ".npy", {"estimator": "incomplete"}),
 }
 BUDGETS = {"twenty": 2_000_000_000}
@@ -89,17 +94,25 @@ def make(name, folder, scale):
     rng = np.random.default_rng(0)
     # The complete estimate works through n² pairs: its files are large by their type instead.
     kind = np.float64 if name in ("complete", "cluster") else np.float32
-    for k in range(1 + models):
-        shift = 0.0 if k < 2 else 0.02 * k / (1 + models)
-        write(folder / f"{k}{ending}", int(scale * rows), columns, kind, shift, rng)
+    for k in range(1 + models) if ending != "generator" else ():
+        write(folder / f"{k}{ending}", int(scale * rows), columns, kind, shift(k, models), rng)
+
+
+def shift(k, models):
+    return 0.0 if k < 2 else 0.02 * k / (1 + models)
+
+
+def drawn(rows, columns, kind, shift, rng, size):
+    return (rng.standard_normal((min(size, rows - a), columns), dtype=kind) + kind(shift) for a in range(0, rows, size))
 
 
 def write(path, rows, columns, kind, shift, rng):
-    size = max(1, BLOCK // columns)
-    blocks = (
-        rng.standard_normal((min(size, rows - a), columns), dtype=kind) + kind(shift) for a in range(0, rows, size)
-    )
-    if path.suffix == ".npy":
+    blocks = drawn(rows, columns, kind, shift, rng, max(1, BLOCK // columns))
+    if path.name.endswith("folder"):
+        path.mkdir()
+        for number, block in enumerate(blocks):
+            write_parquet(path / f"{number}.parquet", columns, [block])
+    elif path.suffix == ".npy":
         out = np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=(rows, columns))
         done = 0
         for block in blocks:
@@ -138,7 +151,9 @@ def run(name, folder, args):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise SystemExit(done.stderr)
-    data = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+    _, (rows, columns), models, _, _ = CASES[name]
+    generated = 4 * int(args.scale * rows) * columns * (1 + models)
+    data = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) or generated
     return {"data": data, **json.loads(done.stdout)}
 
 
@@ -160,18 +175,24 @@ def largest_size():
     return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 
 
-def measured(name, folder, scale):
-    import relfit
+def sample(k, name, folder, scale):
+    """The name of a file or folder, or a generator of batches of 4 MB."""
+    _, (rows, columns), models, ending, _ = CASES[name]
+    if ending != "generator":
+        return str(folder / f"{k}{ending}")
+    return drawn(int(scale * rows), columns, np.float32, shift(k, models), np.random.default_rng(k), 1_000)
 
-    _, _, models, ending, options = CASES[name]
-    files = {f"model {k}": str(folder / f"{k}{ending}") for k in range(1, 1 + models)}
+
+def measured(name, folder, scale):
+    _, _, models, _, options = CASES[name]
+    samples = {f"model {k}": sample(k, name, folder, scale) for k in range(1, 1 + models)}
     if not models:
-        shift = np.float64(0.01)
-        files = {"right": relfit.Density(score=lambda x: -x), "off": relfit.Density(score=lambda x: shift - x)}
+        off = np.float64(0.01)
+        samples = {"right": relfit.Density(score=lambda x: -x), "off": relfit.Density(score=lambda x: off - x)}
     with workers(2 if name == "cluster" else 0) as client:
         start = time.perf_counter()
         compute = relfit.Compute(memory=budget(name), executor=client)
-        result = relfit.compare(str(folder / f"0{ending}"), files, rng=0, compute=compute, **options)
+        result = relfit.compare(sample(0, name, folder, scale), samples, rng=0, compute=compute, **options)
         seconds = time.perf_counter() - start
         peak = max([largest_size(), *(client.run(largest_size).values() if client else ())])
     return {"seconds": seconds, "peak": peak, "worse": int(result.worse.sum()), "models": len(result.names)}

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
+import relfit
+from relfit.cli import main
 from relfit.data.arrays import as_rows
 from relfit.data.files import name_of, read_rows
 from relfit.data.files.zarr import _codec_names
@@ -72,6 +74,33 @@ def test_several_arrays_are_told_apart_by_name(tmp_path):
         group.create_array(name, shape=(3, 2), dtype="f8")[:] = len(name)
     refused(lambda: read_rows(tmp_path / "a.zarr"), "expected one array, got 2 (", "select one as a.zarr:NAME")
     assert name_of(f"{tmp_path / 'a.zarr'}:y") == "a:y"
+    # A folder of another name: what the refusal says is what works.
+    group = zarr.open_group(tmp_path / "store", mode="w")
+    for name in ("x", "deep/y"):
+        group.create_array(name, shape=(3, 2), dtype="f8")[:] = len(name)
+    refused(lambda: read_rows(tmp_path / "store"), "select one as store/NAME")
+    assert (read_rows(tmp_path / "store/deep/y") == 6).all()
+
+
+@pytest.mark.usefixtures("as_a_fresh_process")
+@pytest.mark.parametrize("estimator", ["complete", "linear", "landmarks"])
+def test_arrays_of_a_group_are_compared_like_arrays_in_memory(tmp_path, monkeypatch, estimator):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    samples = {name: rng.normal(shift, 1, (90, 3)) for name, shift in {"data": 0.0, "a": 0.0, "b": 0.8}.items()}
+    group = zarr.open_group("all.zarr", mode="w")
+    for name, rows in samples.items():
+        group.create_array(f"runs/{name}", shape=rows.shape, chunks=(20, 2), dtype="f8")[:] = rows
+    expected = relfit.compare(samples["data"], {"a": samples["a"], "b": samples["b"]}, rng=0, estimator=estimator)
+    names = [f"all.zarr:runs/{name}" for name in samples]
+    for memory in (None, "1GB"):
+        compute = relfit.Compute(memory=memory)
+        models = dict(zip("ab", names[1:], strict=True))
+        result = relfit.compare(names[0], models, rng=0, estimator=estimator, compute=compute)
+        np.testing.assert_allclose(result.estimates, expected.estimates, rtol=0, atol=1e-12)
+        assert result.inputs == expected.inputs
+        options = [] if memory is None else ["--memory", memory]
+        assert main(["compare", *names, "--estimator", estimator, *options]) == 0
 
 
 def test_other_shapes(tmp_path):

@@ -127,7 +127,8 @@ def one_of(path: Path, names: Sequence[str], key: str | None) -> str:
     """The name of the selected array, or of the only one."""
     held = listed(names, most=_MOST_NAMES, quote=str) if names else "none"
     if key is None and len(names) != 1:
-        raise InputError(f"{path}: expected one array, got {len(names)} ({held}); select one as {path.name}:NAME")
+        mark = "/" if path.is_dir() and path.suffix != ".zarr" else ":"
+        raise InputError(f"{path}: expected one array, got {len(names)} ({held}); select one as {path.name}{mark}NAME")
     if key is not None and key not in names:
         raise InputError(f"{path}: expected an array called {key!r}, got {held}")
     return names[0] if key is None else key

@@ -1,0 +1,192 @@
+"""Folders of Parquet files are one table: the rows, names and answers of one file, and one line for anything else."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from refusals import refused
+
+import relfit
+from relfit.cli import main
+from relfit.compute.memory import Budget
+from relfit.data.arrays import open_rows
+from relfit.data.files import FileRows, name_of, read_names, read_rows, split_labels
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow reads Parquet files")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+pytestmark = [pytest.mark.filterwarnings("error"), pytest.mark.usefixtures("as_a_fresh_process")]
+
+RNG = np.random.default_rng(0)
+SAMPLES = {name: RNG.normal(shift, 1.0, (300, 3)) for name, shift in {"data": 0.0, "a": 0.0, "b": 0.5}.items()}
+
+
+def write(path, rows, names=("x", "y", "z")):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = rows if isinstance(rows, dict) else dict(zip(names, rows.T, strict=True))
+    parquet.write_table(pa.table(columns), path, row_group_size=40)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three files of 100 rows, one of them in a folder of its own, and what other programs leave behind."""
+    rows = SAMPLES["data"]
+    for k, place in enumerate(("a.parquet", "b.PARQUET", "more/c.parquet")):
+        write(tmp_path / "parts" / place, rows[100 * k : 100 * k + 100])
+    for hidden in ("_SUCCESS", ".a.parquet.crc", "_metadata", "_temporary/x.bin"):
+        (tmp_path / "parts" / hidden).parent.mkdir(exist_ok=True)
+        (tmp_path / "parts" / hidden).write_bytes(b"?")
+    return tmp_path / "parts"
+
+
+def test_the_rows_and_names_of_all_files(folder, tmp_path):
+    assert np.array_equal(read_rows(folder), SAMPLES["data"])
+    assert np.array_equal(read_rows(f"{folder}/", columns="z,0"), SAMPLES["data"][:, [2, 0]])
+    assert read_names(folder) == ["x", "y", "z"]
+    assert name_of(f"{folder}/") == name_of(folder) == "parts"
+    assert name_of("runs/tuned.parquet") == "tuned"
+    opened = open_rows(FileRows(str(folder), "y"), Budget(10**9, tmp_path))
+    assert np.array_equal(opened[:], SAMPLES["data"][:, 1:2])
+
+
+@pytest.mark.parametrize("memory", [None, "1GB"])
+@pytest.mark.parametrize("estimator", ["complete", "linear", "landmarks"])
+def test_the_answer_of_one_file(memory, estimator, tmp_path):
+    files, folders = {}, {}
+    for name, rows in SAMPLES.items():
+        files[name], folders[name] = str(tmp_path / f"{name}.parquet"), str(tmp_path / name)
+        write(tmp_path / f"{name}.parquet", rows)
+        for k in range(3):
+            # Columns in another order stand under their names.
+            order = [0, 1, 2] if k < 2 else [2, 0, 1]
+            names = np.array(["x", "y", "z"])[order]
+            write(tmp_path / name / f"{k}.parquet", rows[100 * k : 100 * k + 100, order], names)
+    options = {"rng": 0, "estimator": estimator, "compute": relfit.Compute(memory=memory)}
+    one, parts = (relfit.compare(some.pop("data"), some, **options) for some in (files, folders))
+    assert np.array_equal(parts.estimates, one.estimates)
+    assert np.array_equal(parts.covariance, one.covariance)
+    assert (parts.encoding, parts.inputs, parts.warnings) == (one.encoding, one.inputs, one.warnings)
+
+
+def test_names_of_folders_are_columns_as_in_pandas(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = SAMPLES["data"]
+    frame = pandas.DataFrame(rows, columns=["x", "y", "z"])
+    frame["year"] = np.where(rows[:, 0] > 0, 2024, 2025)
+    frame["city"] = np.where(rows[:, 1] > 0, "Aÿ/1", "b")
+    frame.to_parquet(tmp_path / "hive", partition_cols=["year", "city"])
+    assert sorted(read_names(tmp_path / "hive")) == ["city", "x", "y", "year", "z"]
+    assert np.unique(read_rows(tmp_path / "hive", columns="year")).tolist() == [2024, 2025]
+    assert set(split_labels(tmp_path / "hive", "city")[0]) == {"Aÿ/1", "b"}
+    read = pandas.read_parquet(tmp_path / "hive")
+    read = read.assign(year=read["year"].astype(int), city=read["city"].astype(str))
+    models = {"a": read.iloc[::2], "b": read.iloc[1::2]}
+    for memory in (None, "1GB"):
+        compute = relfit.Compute(memory=memory)
+        result = relfit.compare(tmp_path / "hive", models, rng=0, compute=compute)
+        expected = relfit.compare(read, models, rng=0, compute=compute)
+        assert np.array_equal(result.estimates, expected.estimates)
+        assert result.encoding == expected.encoding
+
+
+def test_folders_without_a_value_are_missing_cells(tmp_path):
+    write(tmp_path / "hive" / "k=1" / "a.parquet", SAMPLES["a"])
+    write(tmp_path / "hive" / "k=__HIVE_DEFAULT_PARTITION__" / "a.parquet", SAMPLES["a"])
+    assert split_labels(tmp_path / "hive", "k")[0].tolist() == [1] * 300 + [None] * 300
+    refused(lambda: read_rows(tmp_path / "hive"), "hive: expected complete columns, got nulls: 300 in 'k'")
+    # A column of the file itself counts, not the folder's name.
+    write(tmp_path / "both" / "x=7" / "a.parquet", SAMPLES["a"])
+    assert np.array_equal(read_rows(tmp_path / "both"), SAMPLES["a"])
+
+
+def test_types_that_one_type_holds(tmp_path):
+    single = SAMPLES["a"][:, :1].astype("f4")
+    write(tmp_path / "p" / "0.parquet", {"x": single[:, 0], "n": np.arange(300)})
+    write(tmp_path / "p" / "1.parquet", {"x": SAMPLES["a"][:, 0], "n": np.arange(300) + 0.5})
+    expected = np.concatenate([single.astype(float), SAMPLES["a"][:, :1]])
+    assert np.array_equal(read_rows(tmp_path / "p", columns="x"), expected)
+    assert np.array_equal(open_rows(FileRows(str(tmp_path / "p"), "x"), Budget(10**9, tmp_path))[:], expected)
+    assert read_rows(tmp_path / "p", columns="n")[299:301, 0].tolist() == [299, 0.5]
+    write(tmp_path / "p" / "2.parquet", {"x": ["a"], "n": [1]})
+    refused(lambda: read_rows(tmp_path / "p"), "p: expected columns of one type in all files", "Field x has")
+
+
+def test_embeddings_stay_in_single_precision(tmp_path):
+    rows = SAMPLES["a"].astype("f4")
+    for k in range(3):
+        column = pa.FixedSizeListArray.from_arrays(rows[100 * k : 100 * k + 100].ravel(), 3)
+        write(tmp_path / "e" / f"{k}.parquet", {"embedding": column})
+    opened = open_rows(FileRows(str(tmp_path / "e")), Budget(10**9, tmp_path))
+    assert opened.dtype == "<f4"
+    assert np.array_equal(opened[:], rows)
+    column = pa.FixedSizeListArray.from_arrays(rows[:100].ravel(), 2)
+    write(tmp_path / "e" / "3.parquet", {"embedding": pa.array(column.to_pylist(), pa.list_(pa.float32()))})
+    refused(lambda: read_rows(tmp_path / "e"), "e: expected ")
+
+
+def test_other_columns_are_refused_by_name(folder):
+    write(folder / "d.parquet", {"x": [1.0], "y": [1.0], "zz": [1.0]})
+    refused(lambda: read_rows(folder), "d.parquet: expected the columns of ", "only one of the two has 'z' and 'zz'")
+
+
+def test_what_is_no_parquet_file_is_refused_by_name(folder):
+    (folder / "more" / "notes.txt").write_text("x")
+    refused(lambda: read_rows(folder), "expected a folder of Parquet files only, got 'more/notes.txt'; move it")
+
+
+def test_a_damaged_part_is_named(folder):
+    damaged = folder / "more" / "c.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    refused(lambda: read_rows(folder), "more/c.parquet: cannot be read; it is truncated, damaged")
+    damaged.write_bytes(b"")
+    refused(lambda: read_rows(folder), "more/c.parquet: cannot be read")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links and pipes")
+def test_links_and_pipes_are_not_followed(folder):
+    os.mkfifo(folder / "pipe.parquet")
+    refused(lambda: read_rows(folder), "pipe.parquet: pipes cannot be read")
+    (folder / "pipe.parquet").unlink()
+    (folder / "again").symlink_to(folder)
+    refused(lambda: read_rows(folder), "got 'again' (a link); move it elsewhere")
+    (folder / "again").unlink()
+    (folder / "gone.parquet").symlink_to(folder / "nowhere")
+    refused(lambda: read_rows(folder), "gone.parquet: no such file")
+
+
+@pytest.mark.parametrize("log", ["_delta_log", ".hoodie"])
+def test_a_table_with_a_log_is_not_taken_for_all_of_its_files(folder, log):
+    (folder / log).mkdir()
+    refused(lambda: read_rows(folder), f"got a table whose log ({log}) says which files count")
+
+
+def test_folders_of_something_else(tmp_path):
+    (tmp_path / "empty.parquet").mkdir()
+    refused(lambda: read_rows(tmp_path / "empty.parquet"), "expected a folder of Parquet files, got none in it")
+    (tmp_path / "arrays").mkdir()
+    for k in range(5):
+        np.save(tmp_path / "arrays" / f"{k}.npy", SAMPLES["a"])
+    said = (
+        "or a folder of Parquet files or of a Zarr array, got a folder with '0.npy', '1.npy' and 3 more",
+        "features",
+    )
+    refused(lambda: read_rows(tmp_path / "arrays"), *said)
+
+
+def test_the_command_line(folder, tmp_path, monkeypatch, capsys):
+    for name in "ab":
+        write(tmp_path / name / "0.parquet", SAMPLES[name])
+    monkeypatch.chdir(tmp_path)
+    for memory in ([], ["--memory", "1GB"]):
+        assert main(["compare", "parts/", "a", "b", *memory, "--json", "result.json"]) == 0
+        result = relfit.Comparison.from_json((tmp_path / "result.json").read_text())
+        assert result.names == ("a", "b")
+        assert result.worse.tolist() == [False, True]
+        assert main(["rerun", "result.json"]) == 0
+        assert "Agrees" in capsys.readouterr().out
+    # Nothing is written into an input.
+    assert main(["compare", "parts", "a", "b", "--json", "parts/result.json"]) == 2
+    assert "parts/result.json" in capsys.readouterr().err
+    assert main(["compare", "parts", "a", "parts"]) == 2
+    assert "given both as the reference and as a model" in capsys.readouterr().err
