@@ -27,6 +27,7 @@ from relfit.data.tables import Table
 from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
+from relfit.util.progress import Progress, counted
 
 # Squares of differences, and their quotients by the squared bandwidth, must stay within float64.
 LARGEST_VALUE = 1e152
@@ -53,7 +54,7 @@ def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
     return np.ascontiguousarray(rows)
 
 
-def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:
+def bounded_rows(argument: str, value: Any, budget: Budget, progress: Progress | None = None) -> LazyRows:
     """The value as rows that are read a part at a time; accepts what `as_rows` accepts.
 
     Files and mapped arrays stay where they are or are copied to the budget's folder. Arrays in memory belong to the
@@ -65,7 +66,7 @@ def bounded_rows(argument: str, value: Any, budget: Budget) -> LazyRows:
     file, rows = as_file(value), None
     numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
     if file is not None:
-        rows = open_rows(file, budget)
+        rows = open_rows(file, budget, progress)
     elif numeric and isinstance(value, np.memmap):
         rows = _opened_map(two_dimensional(argument, value), budget)
     elif numeric and type(value) is np.ndarray:
@@ -125,7 +126,7 @@ def device_of(values: Iterable[Any]) -> str | None:
     return None
 
 
-def open_rows(file: FileRows, budget: Budget) -> LazyRows:
+def open_rows(file: FileRows, budget: Budget, progress: Progress | None = None) -> LazyRows:
     """The rows of a file, never held as a whole: read in place where the format allows it, else copied once."""
     format, selection = find_file(file.source, file.columns)
     path = selection.path
@@ -133,7 +134,8 @@ def open_rows(file: FileRows, budget: Budget) -> LazyRows:
         if format.open is not None:
             return format.open(selection, budget.folder)
         if format.parts is not None:
-            return written_rows(format.parts(selection, budget.total // _BUDGET_DIVISOR), budget.folder)
+            blocks = format.parts(selection, budget.total // _BUDGET_DIVISOR)
+            return written_rows(counted(progress, str(path), blocks), budget.folder)
         size = path.stat().st_size if format.unpacked_size is None else format.unpacked_size(path)
         if size > budget.total // _BUDGET_DIVISOR:
             raise InputError(

@@ -18,7 +18,7 @@ from relfit.data.arrays import batch_rows, checked_rows
 from relfit.data.tables import is_table, table_in_parts
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
-from relfit.util.progress import Progress, show_count
+from relfit.util.progress import Progress, counted
 
 # The rows that a data set of another library is asked for at once.
 _BATCH_ROWS = 4096
@@ -42,10 +42,9 @@ def gathered(
 
     def taken() -> Iterator[Any]:
         nonlocal most
-        for number, item in enumerate(items, 1):
+        for item in items:
             if isinstance(item, tuple | list):
                 most, item = max(most, len(item)), item[0] if item else item
-            show_count(progress, f"reading {argument}, {'rows' if single else 'batches'}", number)
             yield item
 
     stream = taken()
@@ -58,9 +57,9 @@ def gathered(
         ) from None
     stream = itertools.chain([first], stream)
     if is_table(argument, first):
-        rows: Any = table_in_parts(argument, stream, folder)
+        rows: Any = table_in_parts(argument, stream, folder, progress)
     else:
-        blocks = _blocks(argument, stream, single)
+        blocks = counted(progress, argument, _blocks(argument, stream, single))
         rows = held_rows(blocks) if folder is None else checked_rows(argument, written_rows(joined(blocks), folder))
     return rows, f"{argument}: the first of the {most} parts of each item was taken as its row" if most > 1 else None
 

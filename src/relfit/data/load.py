@@ -158,7 +158,7 @@ def load(
     notes += taken
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    tables = None if plain else _tables(values, columns, budget)
+    tables = None if plain else _tables(values, columns, budget, progress)
     if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
         raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     if tables is not None:
@@ -175,7 +175,7 @@ def load(
     device = device_of(values.values())
     to_rows: ToRows = as_rows
     if budget is not None:
-        to_rows = cast(ToRows, partial(bounded_rows, budget=budget))
+        to_rows = cast(ToRows, partial(bounded_rows, budget=budget, progress=progress))
     elif in_place and scale is None and device is not None and all(map(is_rows, values.values())):
         to_rows = partial(resident_rows, device=device)
     samples = {key: to_rows(_argument(key), value) for key, value in values.items() if is_rows(value)}
@@ -239,7 +239,7 @@ def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
 
 
 def _tables(
-    values: Mapping[str | None, Any], columns: Names | None, budget: Budget | None
+    values: Mapping[str | None, Any], columns: Names | None, budget: Budget | None, progress: Progress | None
 ) -> dict[str | None, Table] | None:
     """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
     if columns is None or not all(map(is_rows, values.values())):
@@ -247,13 +247,14 @@ def _tables(
     folder: Path | None = None
     to_rows: ToRows = as_rows
     if budget is not None:
-        folder, to_rows = budget.folder, cast(ToRows, partial(bounded_rows, budget=budget))
+        folder, to_rows = budget.folder, cast(ToRows, partial(bounded_rows, budget=budget, progress=progress))
         if len(columns) > _MOST_STORED:
             return None
     tables: dict[str | None, Table] = {}
     for key, value in values.items():
         value = value.x if isinstance(value, Sample) else value
-        table = read_table(_argument(key, value), value, folder) if _columns_of(value) is not None else None
+        where = _argument(key, value)
+        table = None if _columns_of(value) is None else read_table(where, value, folder, progress)
         if table is None and key is None:
             return None
         if table is None:

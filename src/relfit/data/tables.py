@@ -28,6 +28,7 @@ from relfit.data.frames import frame_names
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
+from relfit.util.progress import Progress, counted
 from relfit.util.text import first_line, is_text, listed
 
 # A date of ISO 8601, with a time or without.
@@ -135,7 +136,7 @@ class Table:
         return np.stack([cells.values for cells in self.columns.values()], axis=1)
 
 
-def read_table(argument: str, value: Any, folder: Path | None = None) -> Table | None:
+def read_table(argument: str, value: Any, folder: Path | None = None, progress: Progress | None = None) -> Table | None:
     """The table that a frame or a file is; None for anything without names, and for columns that hold lists.
 
     With a folder, columns are kept in files in it, and a file is never held as a whole.
@@ -144,7 +145,7 @@ def read_table(argument: str, value: Any, folder: Path | None = None) -> Table |
         return value
     file = as_file(value)
     if file is not None and folder is not None:
-        return _stored(file, folder)
+        return _stored(file, folder, progress)
     where, raw = raw_columns(argument, value)
     if not _are_cells(raw):
         return None
@@ -177,7 +178,7 @@ def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
     return Table(source, {str(k): Cells("number", column) for k, column in enumerate(columns)})
 
 
-def _stored(file: FileRows, folder: Path) -> Table | None:
+def _stored(file: FileRows, folder: Path, progress: Progress | None) -> Table | None:
     """The table in a file, read a part at a time: each column goes to a file of its own.
 
     Where some parts of a column are numbers or dates and others are text, all of it is text, and is read again.
@@ -195,7 +196,7 @@ def _stored(file: FileRows, folder: Path) -> Table | None:
             if not first or any(_holds_lists(values) for _, values in first):
                 return None
             blocks = (_coded(where, part, levels, kinds, as_text) for part in itertools.chain([first], read))
-            files = written_columns(blocks, folder)
+            files = written_columns(counted(progress, where, blocks), folder)
         if not len(files[0]):
             raise InputError(f"{where}: expected at least one row, got a header only")
         mixed = _mixed(kinds)
@@ -206,7 +207,9 @@ def _stored(file: FileRows, folder: Path) -> Table | None:
             Path(rows.path).unlink()
 
 
-def table_in_parts(where: str, frames: Iterable[Any], folder: Path | None = None) -> Table:
+def table_in_parts(
+    where: str, frames: Iterable[Any], folder: Path | None = None, progress: Progress | None = None
+) -> Table:
     """The table whose rows arrive in data frames with the same columns; with a folder, columns are kept in files."""
     names: list[str] = []
     levels: dict[str, dict[str, int]] = {}
@@ -223,7 +226,8 @@ def table_in_parts(where: str, frames: Iterable[Any], folder: Path | None = None
                 )
             yield _coded(where, [(name, columns[name]) for name in names], levels, kinds, ())
 
-    held: Any = held_rows(blocks()).T if folder is None else written_columns(joined(blocks()), folder)
+    read = counted(progress, where, blocks())
+    held: Any = held_rows(read).T if folder is None else written_columns(joined(read), folder)
     for name in sorted(_mixed(kinds)):
         raise InputError(
             f"{where}: expected one type in column {name!r}, got numbers or dates and text; convert it first"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from relfit.util.errors import InputError
 
 Progress = Callable[[int, int], None]
+Block = TypeVar("Block", bound=Sized)
 # Seconds without a bar, and between two states of it.
 _QUIET_SECONDS, _BETWEEN = 2.0, 0.1
 
@@ -35,10 +36,14 @@ def reporting(progress: Any, description: str) -> Iterator[Progress | None]:
         raise InputError(f"progress: expected None, True, False or a function, got {progress!r}")
 
 
-def show_count(progress: Progress | None, what: str, count: int) -> None:
-    """Show how far something of unknown length has come; a function of (done, total) is not called without a total."""
-    if isinstance(progress, _Bar):
-        progress.show(f"{what}: {count:,}", None, None)
+def counted(progress: Progress | None, what: str, blocks: Iterable[Block]) -> Iterator[Block]:
+    """Pass blocks of rows on, and show how many rows were read; a function of (done, total) is not called: no total."""
+    done = 0
+    for block in blocks:
+        done += len(block)
+        if isinstance(progress, _Bar):
+            progress.show(f"reading {what}: {done:,} rows", None, None)
+        yield block
 
 
 class _Bar:
