@@ -51,10 +51,12 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
     """Decide which models are worse than the best one, for these data.
 
     Args:
-        reference: the data, an array (n, d) or a file; or a `Density` that samples are compared with.
+        reference: the data, an array (n, d), a file, a folder of Parquet files or batches of rows; or a `Density` that
+            samples are compared with.
         models: mapping of name to model, or a sequence (files are named after themselves, others m1, m2, …). A model
-            is an array (m, d), a file, batches of rows (a generator, a DataLoader), a `Density`, a `Sampler` or an
-            object of another library that an adapter knows; all samples (MMD) or all densities (KSD).
+            is an array (m, d), a file, batches of rows (a generator of arrays or frames, a DataLoader; with
+            `Compute(memory=...)` no more than a batch is held), a `Density`, a `Sampler` or an object of another
+            library that an adapter knows; all samples (MMD) or all densities (KSD).
         test: "best-set" (which models could be the best? controls the false positive rate), "relpsi" (controls it
             given the selected model), "carve" (relpsi with noise in the selection: more powerful, randomised) or
             "relmulti" (data splitting, controls the false discovery rate), or a value such as

@@ -53,7 +53,7 @@ def compare_command(
     """Decide which MODELs are worse than the best one.
 
     REFERENCE holds the data, each MODEL a sample of that model, one row per item: SUFFIXES; file.npz:name is one of
-    several arrays.
+    several arrays. A folder of Parquet files is one table.
 
     Densities, samplers and other Python objects are given as module:object or file.py:object. THIS RUNS THAT CODE:
     name only files you trust. A density as REFERENCE is a target that samples are compared with.
