@@ -113,7 +113,7 @@ def within_budget(data: Data, kind: Kind, settings: EstimateSettings, budget: Bu
     kept = 16 * (n + max(lengths, default=0)) + 8 * contributions
     memory = budget.working(kept, max(design_bytes, _FEWEST_ROWS * row_bytes))
     threads = max(1, min(settings.runtime.threads, memory // (4 * _THREAD)))
-    rows = memory // row_bytes
+    rows = memory // row_bytes // (2 if isinstance(estimator, Landmarks) else 1)  # landmarks are held besides
     # Whole numbers of tiles waste nothing at the edges; with few tiles the last, small one still helps another thread.
     rows = rows // TILE * TILE if rows > 4 * TILE else rows
     runtime = replace(settings.runtime, memory=memory, threads=threads, patch_rows=rows)

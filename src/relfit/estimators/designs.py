@@ -202,8 +202,9 @@ class Landmarks(Estimator):
     numbers_kept: ClassVar[int] = 6
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
-        """The kernel matrix of the landmarks, its eigenvectors and the work of computing them."""
-        return 48 * min(most_landmarks(self), models * rows) ** 2
+        """The kernel matrix of the landmarks, its eigenvectors and the work of computing them; the rows asked for."""
+        asked = min(self.count or 0, rows) + min((self.residual_pairs or 0) // rows, rows)
+        return 48 * min(most_landmarks(self), models * rows) ** 2 + 40 * width * asked
 
     def __post_init__(self) -> None:
         for name, value in (("count", self.count), ("residual_pairs", self.residual_pairs)):

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -198,15 +199,16 @@ def chosen_sizes(
     variances: Array,
     cost: Callable[[int, int], float],
     longest: float,
+    most_drawn: int = MOST_DRAWN,
 ) -> tuple[int, int]:
     """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
 
     `missed` (l,) is the variance of the guard with R = 1, times the `rows` of the smallest sample, and `variances` (l,)
     are those of the estimates, both of models equal to the data. Other models have larger variances, and what landmarks
     miss of their witnesses, which are smooth, is a smaller part of them. J is at most `most`, and less where the
-    landmarks alone would cost as much as `longest`.
+    landmarks alone would cost as much as `longest`; R is at most `most_drawn`.
     """
-    limit = min(rows, MOST_DRAWN)
+    limit = min(rows, most_drawn)
 
     def needed(count: int) -> float:
         parts = np.divide(missed(count), variances, out=np.zeros(len(variances)), where=variances > 0.0)
@@ -232,6 +234,22 @@ def chosen_sizes(
         else:
             best = min(best, (True, drawn, count, limit))
     return best[2], best[3] if given is None else given
+
+
+def _room(settings: EstimateSettings, numbers: int) -> int:
+    """Rows that a third of a budget of memory holds, each with so many numbers of float64; any without a budget."""
+    return sys.maxsize if settings.folder is None else settings.runtime.memory // (24 * numbers)
+
+
+def _most(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tuple[int, int]:
+    """The most landmarks, as many as were asked for or as there is room for, and the most drawn rows.
+
+    A landmark is `held` as so many numbers, and as `passing` ones while landmarks are drawn; a drawn row as `drawn`.
+    """
+    estimator = cast(Landmarks, settings.estimator)
+    room = sys.maxsize if estimator.count is not None else min(_room(settings, held), _room(settings, passing) * 2)
+    most = min(most_landmarks(estimator), max(FEWEST_LANDMARKS, room - TRIAL_ROWS))
+    return most, min(MOST_DRAWN, max(FEWEST_DRAWN, _room(settings, drawn)))
 
 
 def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
@@ -263,11 +281,14 @@ class _Samples:
         self.kernel, self.paired = self.given.moved(self.centre), settings.dependence == "paired"
         # U-statistics leave out pairs of a row with itself; across samples only where row a goes with row a.
         self.own = [size / (size - 1) for size in self.sizes]
+        # All samples at once, in about five copies.
+        room = 2 * _room(settings, 5 * len(self.rows) * data.reference.shape[1])
+        self.pilot_rows = min(PILOT_ROWS, max(FEWEST_DRAWN, room))
         self.across = self.own[0] if self.paired else 1.0
 
     def pilot(self) -> Estimates:
         """The complete estimate of some rows, with the second-order part of all."""
-        some = [host(x[:: -(-len(x) // PILOT_ROWS)]) for x in self.rows]
+        some = [host(x[:: -(-len(x) // self.pilot_rows)]) for x in self.rows]
         runtime = replace(self.runtime, progress=None, checkpoint=None, scheduler=None)
         return mmd.complete(some[0], some[1:], self.given, self.dependence, runtime, self.sizes)
 
@@ -355,8 +376,9 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
 def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
     sizes, models = samples.sizes, len(samples.rows) - 1
-    pilot = samples.pilot()
-    most = most_landmarks(estimator)
+    pilot, columns = samples.pilot(), data.reference.shape[1]
+    # Landmarks are held once for every sample and once more, drawn rows also by themselves.
+    most, most_drawn = _most(settings, *(columns * times for times in (models + 2, 3 * models, 4 * models + 2)))
     orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
     trial = pooled_rows(data, {key: order[::-1].copy() for key, order in orders.items()}, TRIAL_ROWS, settings.seed)
     values = samples.values(trial, trial)
@@ -374,7 +396,8 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
 
     most = len(landmarks(most))
     longest = float(pair_count(sizes[0], sizes[1:]))
-    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, pilot.second_order_variances, cost, longest)
+    limits = longest, most_drawn
+    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, pilot.second_order_variances, cost, *limits)
     points = landmarks(count)
     inverse = samples.inverse(points)
     rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
@@ -458,12 +481,15 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     def cost(count: int, drawn: int) -> float:
         return float(n) * (2 * count + drawn) + FACTORISATION * models * count**3
 
-    some = order[:PILOT_ROWS]
+    held = x.shape[1] * (1 + models)
+    some = order[: min(PILOT_ROWS, max(FEWEST_DRAWN, 2 * _room(settings, 5 * held)))]
     rows = [host(x[some]), *(host(s[some]) for s in scores)]
     plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
     pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
     variances = pilot.second_order_variances * (len(some) / n) ** 2
-    count, drawn = chosen_sizes(estimator, n, min(n, most_landmarks(estimator)), missed, variances, cost, n**2 / 2.0)
+    most, most_drawn = _most(settings, 3 * held, 3 * held, 3 * held)
+    limits = n**2 / 2.0, most_drawn
+    count, drawn = chosen_sizes(estimator, n, min(n, most), missed, variances, cost, *limits)
     guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 
