@@ -23,7 +23,7 @@ from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
 
 # Rows whose column sums are added up in the precision of the tile before they are added to those in double precision,
-# and those that `tile_sums` takes at once: so many that LLVM takes one vector of each, which needs the fewest registers.
+# and those that `tile_sums` takes at once: so many that LLVM takes one vector of each, which spills no registers.
 STRIP, TOGETHER = 60, 6
 F = np.float32
 
