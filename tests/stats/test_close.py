@@ -30,7 +30,7 @@ def law(first, second, *, trace=1.0, components=1e6, third=0.0):
 def outcome(law, values, margin=0.0):
     """p-values and ratios, with so many degrees of freedom that standard errors are known."""
     generators = [np.random.default_rng([7, k]) for k in range(len(values) + 1)]
-    noise = Noise.drawn(generators[1:], generators[0])
+    noise = Noise.drawn(generators[1:], generators[0], law.drawn)
     log_p, ratios = law.test(
         np.asarray(values), ~np.eye(len(values), dtype=bool), margin, -5.0, np.full(len(values), math.inf), noise
     )
@@ -68,13 +68,25 @@ def test_near_copies_keep_the_variance_of_their_difference():
 def test_second_order_draws_have_the_covariance_and_skewness_of_their_components(rng):
     """Three components: a sum of three squares of normal numbers has skewness √(8/3)."""
     second = np.array([[4.0, 1.0], [1.0, 1.0]])
-    noise = Noise.drawn([rng, rng], rng)
-    draws = np.concatenate([law(np.zeros((2, 2)), second, components=3.0)._second(noise) for _ in range(20)], axis=1)
+    three = law(np.zeros((2, 2)), second, components=3.0)
+    draws = np.concatenate([three._second(Noise.drawn([rng, rng], rng, three.drawn)) for _ in range(20)], axis=1)
     np.testing.assert_allclose(np.cov(draws), second, rtol=0.1)
     skewness = np.mean(draws[0] ** 3) / np.mean(draws[0] ** 2) ** 1.5
     assert skewness == pytest.approx(math.sqrt(8.0 / 3.0), rel=0.1)
-    many = law(np.zeros((2, 2)), second, components=1e6)._second(noise)
+    nearly_normal = law(np.zeros((2, 2)), second, components=1e6)
+    many = nearly_normal._second(Noise.drawn([rng, rng], rng, nearly_normal.drawn))
     assert abs(np.mean(many[0] ** 3) / np.mean(many[0] ** 2) ** 1.5) < 0.25
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads_draw_every_models_own_numbers(cores, monkeypatch):
+    """The numbers of a model are those of its stream, in order, whatever draws them and whoever else is there."""
+    monkeypatch.setattr(close, "usable_cores", lambda: cores)
+    generators = [np.random.default_rng(k) for k in range(5)]
+    noise = Noise.drawn(generators[1:], generators[0], 20)
+    own = np.random.default_rng(3).standard_normal((22, close.DRAWS))
+    np.testing.assert_array_equal(np.stack([noise.normal[2], noise.rest[2], *(z[2] for z in noise.components)]), own)
+    np.testing.assert_array_equal(noise.quantiles, np.random.default_rng(0).uniform(size=close.DRAWS))
 
 
 def test_components_of_equal_eigenvalues_are_counted(rng):
