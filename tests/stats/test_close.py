@@ -119,15 +119,17 @@ def test_hall_only_lowers_and_is_inverted():
     np.testing.assert_array_equal(close.reach(np.array([2.0]), np.array([0.3])), [2.0])
 
 
-def test_third_cumulants_are_those_of_the_differences(rng):
-    """κ₃ of D_i − D_j is own_i − own_j − 3(κ_iij − κ_jji); here from the rows themselves."""
-    rows, models = rng.exponential(size=(50, 2)), (rng.exponential(size=30), rng.exponential(size=40))
+@pytest.mark.parametrize("n", [50, 40_000])
+def test_cumulants_are_those_of_the_differences(n, rng):
+    """κ₃ of D_i − D_j is own_i − own_j − 3(κ_iij − κ_jji); here from the rows themselves, in one block and in many."""
+    rows, models = rng.exponential(size=(n, 2)), (rng.exponential(size=30), rng.exponential(size=40))
     rows, models = rows - rows.mean(axis=0), tuple(x - x.mean() for x in models)
-    third = Psi(rows, models).third()
-    direct = (
-        ((rows[:, 0] - rows[:, 1]) ** 3).sum() / 50**3 + (models[0] ** 3).sum() / 30**3 - (models[1] ** 3).sum() / 40**3
-    )
+    psi = Psi(rows, models)
+    third, gap = psi.third(), rows[:, 0] - rows[:, 1]
+    direct = (gap**3).sum() / n**3 + (models[0] ** 3).sum() / 30**3 - (models[1] ** 3).sum() / 40**3
     assert third[0, 0] - third[1, 1] - 3.0 * (third[0, 1] - third[1, 0]) == pytest.approx(direct)
+    own = [(x @ x) / (len(x) * (len(x) - 1)) for x in models]
+    np.testing.assert_allclose(psi.covariance(), np.cov(rows.T) / n + np.diag(own), rtol=1e-12)
 
 
 def test_some_of_the_models_have_their_part_of_the_law():
