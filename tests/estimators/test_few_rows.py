@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 import relfit
 from relfit.estimators import _deciding_rows
@@ -41,3 +42,15 @@ def test_losses_speak_of_items(rng):
     wrong[:3, 0] = 1.0
     (note,) = said(relfit.decide(relfit.from_losses(wrong, ["old", "new"]), rng=0))
     assert note.startswith("only about 3 items decide how old differs from new")
+
+
+@pytest.mark.parametrize("size", [1.0, 1e120, 1e-120])
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_that_decide_are_counted_over_all_samples(shared, size, rng):
+    """Beside the formula on whole arrays; more rows than a block holds, and fourth powers that do not fit."""
+    reference, models = rng.exponential(size=(20_000, 3)), [rng.exponential(size=15_000) for _ in range(3)]
+    found = _deciding_rows(Psi(size * reference, tuple(size * x for x in models), shared=shared), 1)
+    for i in (0, 2):
+        parts = [models[i] - models[1]] if shared else [models[i], models[1]]
+        z = np.concatenate([(reference[:, i] - reference[:, 1]) / 20_000, *(x / 15_000 for x in parts)])
+        assert found[i] == pytest.approx(np.sum(z**2) ** 2 / np.sum(z**4), rel=1e-9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from oracle import dense
 
-from relfit.compute.reduce import Runtime
+from relfit.compute.reduce import Runtime, Sums
 from relfit.estimators import mmd
 from relfit.estimators.base import PairSource
 from relfit.estimators.designs import Linear
@@ -110,3 +110,35 @@ def test_covariances_are_positive_semi_definite_with_more_models_than_rows(rng):
         covariance = mmd.complete(reference, samples, Gaussian(1.0), dependence, RUNTIME).psi.covariance()
         np.testing.assert_array_equal(covariance, covariance.T)
         assert np.linalg.eigvalsh(covariance)[0] > -1e-16
+
+
+@pytest.mark.parametrize("far", [0.0, 1e6])
+def test_components_are_those_of_the_kernel_values_of_pairs(kernel, far, rng):
+    """Far from the centre a product of the rows would lose the digits of their distances."""
+    rows = rng.normal(size=(40, 3))
+    rows[::2] += far if kernel.variable == "r2" else 0.0
+    first, second = np.triu_indices(40, 1)
+    matrix = np.zeros((40, 40))
+    matrix[first, second] = matrix[second, first] = kernel.pairs(rows[first], rows[second])
+    sums = matrix.sum(axis=1)
+    matrix += sums.sum() / (39 * 38) - (sums[:, None] + sums) / 38
+    np.fill_diagonal(matrix, 0.0)
+    square = np.square(matrix).sum() / (40 * 39)
+    cube = np.einsum("ab,bc,ca->", matrix, matrix, matrix) / (40 * 39 * 38)
+    assert mmd._components(kernel, rows) == pytest.approx(square**3 / cube**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_tensors_have_the_components_and_the_alignment_of_arrays(kernel, paired, rng):
+    torch = pytest.importorskip("torch")
+    x, reference = rng.normal(size=(4100, 3)), rng.normal(size=(4100, 3))
+    x += 0.3 * reference
+    centre = reference.mean(axis=0) if kernel.variable == "r2" else 0.0
+    sums = Sums(rng.normal(900.0, 9.0, 4100), rng.normal(900.0, 9.0, 4100))
+    there = Sums(torch.from_numpy(sums.rows), torch.from_numpy(sums.columns))
+    expected = mmd._alignment(kernel, centre, x, reference, sums, paired)
+    tensors = torch.from_numpy(x), torch.from_numpy(reference)
+    for rows, some in ((tensors, sums), (tensors, there), ((x, reference), there)):
+        assert mmd._alignment(kernel, centre, *rows, some, paired) == pytest.approx(expected, rel=1e-9)
+    some = reference[:200] - centre
+    assert mmd._components(kernel, torch.from_numpy(some)) == pytest.approx(mmd._components(kernel, some), rel=1e-9)

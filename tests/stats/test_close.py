@@ -30,7 +30,7 @@ def law(first, second, *, trace=1.0, components=1e6, third=0.0):
 def outcome(law, values, margin=0.0):
     """p-values and ratios, with so many degrees of freedom that standard errors are known."""
     generators = [np.random.default_rng([7, k]) for k in range(len(values) + 1)]
-    noise = Noise.drawn(generators[1:], generators[0])
+    noise = Noise.drawn(generators[1:], generators[0], law.drawn)
     log_p, ratios = law.test(
         np.asarray(values), ~np.eye(len(values), dtype=bool), margin, -5.0, np.full(len(values), math.inf), noise
     )
@@ -68,13 +68,25 @@ def test_near_copies_keep_the_variance_of_their_difference():
 def test_second_order_draws_have_the_covariance_and_skewness_of_their_components(rng):
     """Three components: a sum of three squares of normal numbers has skewness √(8/3)."""
     second = np.array([[4.0, 1.0], [1.0, 1.0]])
-    noise = Noise.drawn([rng, rng], rng)
-    draws = np.concatenate([law(np.zeros((2, 2)), second, components=3.0)._second(noise) for _ in range(20)], axis=1)
+    three = law(np.zeros((2, 2)), second, components=3.0)
+    draws = np.concatenate([three._second(Noise.drawn([rng, rng], rng, three.drawn)) for _ in range(20)], axis=1)
     np.testing.assert_allclose(np.cov(draws), second, rtol=0.1)
     skewness = np.mean(draws[0] ** 3) / np.mean(draws[0] ** 2) ** 1.5
     assert skewness == pytest.approx(math.sqrt(8.0 / 3.0), rel=0.1)
-    many = law(np.zeros((2, 2)), second, components=1e6)._second(noise)
+    nearly_normal = law(np.zeros((2, 2)), second, components=1e6)
+    many = nearly_normal._second(Noise.drawn([rng, rng], rng, nearly_normal.drawn))
     assert abs(np.mean(many[0] ** 3) / np.mean(many[0] ** 2) ** 1.5) < 0.25
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads_draw_every_models_own_numbers(cores, monkeypatch):
+    """The numbers of a model are those of its stream, in order, whatever draws them and whoever else is there."""
+    monkeypatch.setattr(close, "usable_cores", lambda: cores)
+    generators = [np.random.default_rng(k) for k in range(5)]
+    noise = Noise.drawn(generators[1:], generators[0], 20)
+    own = np.random.default_rng(3).standard_normal((22, close.DRAWS))
+    np.testing.assert_array_equal(np.stack([noise.normal[2], noise.rest[2], *(z[2] for z in noise.components)]), own)
+    np.testing.assert_array_equal(noise.quantiles, np.random.default_rng(0).uniform(size=close.DRAWS))
 
 
 def test_components_of_equal_eigenvalues_are_counted(rng):
@@ -107,15 +119,17 @@ def test_hall_only_lowers_and_is_inverted():
     np.testing.assert_array_equal(close.reach(np.array([2.0]), np.array([0.3])), [2.0])
 
 
-def test_third_cumulants_are_those_of_the_differences(rng):
-    """κ₃ of D_i − D_j is own_i − own_j − 3(κ_iij − κ_jji); here from the rows themselves."""
-    rows, models = rng.exponential(size=(50, 2)), (rng.exponential(size=30), rng.exponential(size=40))
+@pytest.mark.parametrize("n", [50, 40_000])
+def test_cumulants_are_those_of_the_differences(n, rng):
+    """κ₃ of D_i − D_j is own_i − own_j − 3(κ_iij − κ_jji); here from the rows themselves, in one block and in many."""
+    rows, models = rng.exponential(size=(n, 2)), (rng.exponential(size=30), rng.exponential(size=40))
     rows, models = rows - rows.mean(axis=0), tuple(x - x.mean() for x in models)
-    third = Psi(rows, models).third()
-    direct = (
-        ((rows[:, 0] - rows[:, 1]) ** 3).sum() / 50**3 + (models[0] ** 3).sum() / 30**3 - (models[1] ** 3).sum() / 40**3
-    )
+    psi = Psi(rows, models)
+    third, gap = psi.third(), rows[:, 0] - rows[:, 1]
+    direct = (gap**3).sum() / n**3 + (models[0] ** 3).sum() / 30**3 - (models[1] ** 3).sum() / 40**3
     assert third[0, 0] - third[1, 1] - 3.0 * (third[0, 1] - third[1, 0]) == pytest.approx(direct)
+    own = [(x @ x) / (len(x) * (len(x) - 1)) for x in models]
+    np.testing.assert_allclose(psi.covariance(), np.cov(rows.T) / n + np.diag(own), rtol=1e-12)
 
 
 def test_some_of_the_models_have_their_part_of_the_law():

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,7 +47,7 @@ _ROUNDS = 4
 # Components of the quadratic part that are drawn; more are nearly normal.
 _MOST_COMPONENTS = 20
 # Random numbers from which on another thread is worth its start.
-_FEWEST_NUMBERS = 2**15
+_FEWEST_NUMBERS = 2**16
 # A difference counts as first order where it is this many times the noise of V − 2·S2.
 _SIGNAL = 2.0
 # Correlation of second-order parts up to which two models err apart: that of independent samples of one size.
@@ -76,6 +77,11 @@ class CloseLaw:
         index = np.asarray(index)
         both = index[:, None], index
         return CloseLaw(self.first[both], self.second[both], self.trace[index], self.components, self.third[both])
+
+    @property
+    def drawn(self) -> int:
+        """The components that are drawn."""
+        return round(min(max(self.components, 1.0), float(_MOST_COMPONENTS)))
 
     @cached_property
     def noise(self) -> Array:
@@ -275,10 +281,10 @@ class CloseLaw:
         correlation = self.second / np.outer(size, size)
         root = _root(np.sqrt(np.clip(correlation, 0.0, 1.0)))
         root = root * _ratio(np.ones(len(root)), np.linalg.norm(root, axis=1))[:, None]
-        count = round(min(max(self.components, 1.0), float(_MOST_COMPONENTS)))
+        count = self.drawn
         part = min((count / self.components) ** (1.0 / 3.0), 1.0)
         draws = np.full((len(root), DRAWS), -float(count))
-        for z in noise.components(count):
+        for z in noise.components[:count]:
             draws += np.square(root @ z)
         draws *= math.sqrt(part / (2.0 * count))
         rest = _root(correlation - part * np.square(root @ root.T)) @ noise.rest
@@ -291,43 +297,33 @@ class Noise:
 
     Attributes:
         normal, rest: (l, draws) standard normal numbers for the first-order parts, and for what the components leave.
-        generators: one for each model, for the components.
+        components: one such array for each component.
         quantiles: (draws,) uniform numbers for the standard errors, which are estimates, too.
     """
 
     normal: Array
     rest: Array
-    generators: tuple[np.random.Generator, ...]
+    components: Sequence[Array]
     quantiles: Array
 
     @classmethod
-    def drawn(cls, models: Sequence[np.random.Generator], reference: np.random.Generator) -> Noise:
-        """Numbers from the generators of the models and of the reference."""
-        normal, rest = _normal(models, 2)
-        return cls(normal, rest, tuple(models), reference.uniform(size=DRAWS))
+    def drawn(cls, models: Sequence[np.random.Generator], reference: np.random.Generator, count: int) -> Noise:
+        """Numbers from the generators of the models and of the reference, for this many components.
 
-    def components(self, count: int) -> Array:
-        """(count, l, draws) standard normal numbers."""
-        return _normal(self.generators, count)
+        Threads fill the rows of generators that are not the same.
+        """
+        numbers = np.empty((len(models), 2 + count, DRAWS))
+        threads = min(usable_cores(), len(set(map(id, models))), numbers.size // _FEWEST_NUMBERS)
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            list((pool.map if pool else map)(lambda rng, row: rng.standard_normal(out=row), models, numbers))
+        normal, rest, *components = numbers.transpose(1, 0, 2)
+        return cls(normal, rest, components, reference.uniform(size=DRAWS))
 
     def chi(self, freedom: Array) -> Array:
         """(k, draws) values of √(χ²/ν) for k degrees of freedom ν: all grow together."""
         # Wilson and Hilferty's cube, within 1% of χ²/ν for ν ≥ 3.
         spread = 2.0 / (9.0 * np.maximum(freedom, 1.0))[:, None]
         return np.asarray(np.maximum(1.0 - spread + ndtri(self.quantiles) * np.sqrt(spread), 0.05) ** 1.5)
-
-
-def _normal(generators: Sequence[np.random.Generator], count: int) -> Array:
-    """(count, l, draws) standard normal numbers. Threads fill the rows of generators that are not the same."""
-    out = np.empty((len(generators), count, DRAWS))
-    threads = min(usable_cores(), len(set(map(id, generators))), out.size // _FEWEST_NUMBERS)
-    if threads > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda rng, row: rng.standard_normal(out=row), generators, out))
-    else:
-        for rng, row in zip(generators, out, strict=True):
-            rng.standard_normal(out=row)
-    return out.transpose(1, 0, 2)
 
 
 def skewed(ratio: Array, skewness: Array) -> Array:

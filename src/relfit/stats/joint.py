@@ -101,7 +101,7 @@ def in_blocks(columns: Sequence[Array]) -> Iterator[Array]:
 
 def centred(g: Any) -> Any:
     """``ψ = 2(g − ḡ)`` for row means g."""
-    psi = g - g.mean(axis=0)
+    psi: Array = g - g.mean(axis=0)
     psi *= 2.0
     return psi
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -154,10 +155,13 @@ def law(joint: JointEstimate, error: Array, source: Source, draws: int, cap: Arr
 
     A pair whose ratio cannot exceed `cap` (l, l) has draws that do not either.
     """
-    generators, root = streams(source, joint.names), covariance_root(joint.covariance)
+
+    @cache
+    def prepared() -> tuple[Array, Sequence[np.random.Generator]]:
+        return covariance_root(joint.covariance), streams(source, joint.names).models
 
     def chunk(count: int) -> NormalPairs:
-        return studentised(normal_draws(root, generators.models, count), error, cap)
+        return studentised(normal_draws(*prepared(), count), error, cap)
 
     return Law(draws, chunk)
 

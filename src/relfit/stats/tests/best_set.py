@@ -189,7 +189,7 @@ def best_set(
     certain_loss, rows = np.asarray(pairs.certain.any(axis=1)), smallest_sample(joint)
     if joint.close is not None and correction != "stepdown":
         generators = streams(rng, joint.names)
-        noise = Noise.drawn(generators.models, generators.reference)
+        noise = Noise.drawn(generators.models, generators.reference, joint.close.drawn)
         log_pvalue, ratio = joint.close.test(
             joint.values, pairs.varies, margin, _lowest_ratio(rows), freedom(joint), noise
         )
