@@ -283,7 +283,7 @@ class _Samples:
         self.own = [size / (size - 1) for size in self.sizes]
         # All samples at once, in about five copies.
         room = 2 * _room(settings, 5 * len(self.rows) * data.reference.shape[1])
-        self.pilot_rows = min(PILOT_ROWS, max(FEWEST_DRAWN, room))
+        self.pilot_rows = min(PILOT_ROWS, max(PILOT_ROWS // 2, room))
         self.across = self.own[0] if self.paired else 1.0
 
     def pilot(self) -> Estimates:
@@ -482,7 +482,7 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
         return float(n) * (2 * count + drawn) + FACTORISATION * models * count**3
 
     held = x.shape[1] * (1 + models)
-    some = order[: min(PILOT_ROWS, max(FEWEST_DRAWN, 2 * _room(settings, 5 * held)))]
+    some = order[: min(PILOT_ROWS, max(PILOT_ROWS // 2, 2 * _room(settings, 5 * held)))]
     rows = [host(x[some]), *(host(s[some]) for s in scores)]
     plain = replace(runtime, progress=None, checkpoint=None, scheduler=None)
     pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
