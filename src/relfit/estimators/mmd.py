@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,51 +67,79 @@ def complete(
     within = [p.rows / (len(p.rows) - 1) for p in inner]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
-    where = library(sums[0].rows)
-    mean = within[0].mean()
-    values = host(
-        where.stack([x.mean() + mean - 2.0 * c.mean() for x, c in zip(within[1:], to_reference, strict=True)])
-    )
+    where, moments = library(sums[0].rows), _moments(sums)
+    apart, between = moments[: len(inner)], moments[len(inner) :]
+    mean, *means = (m.total / (m.rows * (m.rows - 1)) for m in apart)
+    crossed = [m.total / (m.rows * (m.columns - paired)) for m in between]
+    values = np.array([x + mean - 2.0 * c for x, c in zip(means, crossed, strict=True)])
     g = within[0][:, None] - where.stack(from_models, 1)
     f = [x - c for x, c in zip(within[1:], to_reference, strict=True)]
     if paired:
         psi = Psi(host(centred(g + where.stack(f, 1))))
     else:
         psi = Psi(host(centred(g)), tuple(host(centred(row)) for row in f), shared=dependence == "shared")
-    diagonals = [_diagonal(kernel, centre, x, sums[0].rows) for x in (reference, *samples)]
+    of_samples = zip((reference, *samples), inner, apart, strict=True)
+    diagonals = [_diagonal(kernel, centre, *each) for each in of_samples]
     aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
     sizes = [len(x) for x in (reference, *samples)] if sizes is None else sizes
     n = sizes[0]
     # Of every sample, its part of the mean of ‖e‖².
-    spreads = [float(k.mean() - x.mean()) for k, x in zip(diagonals, within, strict=True)]
+    spreads = [k.total / m.rows - x for k, m, x in zip(diagonals, apart, (mean, *means), strict=True)]
     ours, *theirs = (spread / size for spread, size in zip(spreads, sizes, strict=True))
     some = shifted(reference[: min(len(reference), _COMPONENT_ROWS)], centre)
-    across = [_square_across(each) for each in cross]
+    across = [_square_across(each) for each in between]
     quadratic = Quadratic(
-        _second_order(*_unbiased_squares(inner, cross, across), sizes),
+        _second_order(*_unbiased_squares(apart, between), sizes),
         np.maximum(ours + np.array(theirs), 0.0),
         _components(kernel, some),
     )
     return Estimates(
         values,
         psi,
-        _second_order(_squares(diagonals, inner), across, sizes),
+        _second_order([_square_within(*each) for each in zip(apart, diagonals, strict=True)], across, sizes),
         alignment=np.array(aligned),
         quadratic=quadratic if dependence == "independent" else None,
-        yardstick=halves_apart(n * float(diagonals[0].mean()), n, float(mean), n),
+        yardstick=halves_apart(n * diagonals[0].total / apart[0].rows, n, mean, n),
     )
 
 
-def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Any) -> Any:
-    """k(x, x) of every row, where the sums are."""
+class _Moments(NamedTuple):
+    """Of a kernel matrix: its rows and columns, Σk², Σk, and the sums of squares of its row and of its column sums."""
+
+    rows: int
+    columns: int
+    squares: float
+    total: float
+    row_squares: float
+    column_squares: float
+
+
+def _moments(sums: Sequence[Sums]) -> list[_Moments]:
+    """The moments of all matrices, which leave a device together."""
+    where, found = library(sums[0].rows), []
+    for each in sums:
+        sides = [each.rows] if each.columns is None else [each.rows, each.columns]
+        norms = [side @ side for side in sides]
+        found.append(where.stack([where.asarray(each.squares), each.rows.sum(), norms[0], norms[-1]]))
+    numbers = host(where.stack(found)).tolist()
+    shapes = [(len(each.rows), len(each.rows if each.columns is None else each.columns)) for each in sums]
+    return [_Moments(*shape, *each) for shape, each in zip(shapes, numbers, strict=True)]
+
+
+class _Diagonal(NamedTuple):
+    """Σ k(x_a,x_a), Σ k(x_a,x_a)², and Σ_a k(x_a,x_a) Σ_{b≠a} k(x_a,x_b)."""
+
+    total: float
+    squares: float
+    by_rows: float
+
+
+def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Sums, matrix: _Moments) -> _Diagonal:
     if kernel.plain and kernel.variable == "r2":
         same = float(kernel.phi(np.zeros(1))[0])
-        return np.full(len(x), same) if isinstance(sums, np.ndarray) else sums.new_full((len(x),), same)
-    found = [kernel.diagonal(part) for part in in_parts(x, centre)]
-    if library(found[0]) is library(sums):
-        return library(sums).concatenate(found)
-    whole = np.concatenate([host(part) for part in found])
-    return whole if isinstance(sums, np.ndarray) else sums.new_tensor(whole)
+        return _Diagonal(same * len(x), same**2 * len(x), same * matrix.total)
+    values = np.concatenate([host(kernel.diagonal(part)) for part in in_parts(x, centre)])
+    return _Diagonal(float(values.sum()), float(values @ values), float(values @ host(sums.rows)))
 
 
 def _components(kernel: Kernel, rows: Any) -> float:
@@ -281,31 +309,26 @@ def _second_order(within: Sequence[float], across: Sequence[float], sizes: Seque
     return reference + np.diag(np.add(models, cross))
 
 
-def _squares(diagonals: Sequence[Array], inner: Sequence[Sums]) -> list[float]:
-    """ζ within every sample, the reference first."""
-
-    def within(sums: Sums, diagonal: Array) -> float:
-        rows = sums.rows + diagonal
-        n = len(rows)
-        means, mean = rows / n, rows.mean() / n
-        total = sums.squares + diagonal @ diagonal - 2.0 * n * (means @ means) + (n * mean) ** 2
-        on_diagonal = ((diagonal - 2.0 * means + mean) ** 2).sum()
-        return max(float(total - on_diagonal), 0.0) / (n * (n - 1))
-
-    return [within(*each) for each in zip(inner, diagonals, strict=True)]
+def _square_within(matrix: _Moments, diagonal: _Diagonal) -> float:
+    """ζ within a sample: of the matrix with its diagonal, without the squares of the centred diagonal."""
+    n = matrix.rows
+    rows = matrix.row_squares + 2.0 * diagonal.by_rows + diagonal.squares
+    mean = (matrix.total + diagonal.total) / n**2
+    total = matrix.squares + diagonal.squares - 2.0 * rows / n + (n * mean) ** 2
+    # Σ_a (k_aa − 2 mean_b k_ab + mean k)², multiplied out.
+    on_diagonal = diagonal.squares - 4.0 * (diagonal.by_rows + diagonal.squares) / n + 4.0 * rows / n**2
+    on_diagonal += 2.0 * mean * diagonal.total - 3.0 * n * mean**2
+    return max(total - on_diagonal, 0.0) / (n * (n - 1))
 
 
-def _square_across(sums: Sums) -> float:
+def _square_across(matrix: _Moments) -> float:
     """ζ between a model and the reference."""
-    rows, columns = sums.rows, columns_of(sums)
-    pairs = len(rows) * len(columns)
-    centring = rows @ rows / len(columns) + columns @ columns / len(rows)
-    return max(float(sums.squares - centring + rows.sum() ** 2 / pairs), 0.0) / pairs
+    pairs = matrix.rows * matrix.columns
+    centring = matrix.row_squares / matrix.columns + matrix.column_squares / matrix.rows
+    return max(matrix.squares - centring + matrix.total**2 / pairs, 0.0) / pairs
 
 
-def _unbiased_squares(
-    inner: Sequence[Sums], cross: Sequence[Sums], squares: Sequence[float]
-) -> tuple[list[float], list[float]]:
+def _unbiased_squares(inner: Sequence[_Moments], cross: Sequence[_Moments]) -> tuple[list[float], list[float]]:
     """The same with ζ from sums that leave out the diagonal: unbiased, also where rows resemble only themselves.
 
     Within a sample ``ζ = Σ_{a≠b} k̃_ab²/(n(n−3))`` with
@@ -313,18 +336,18 @@ def _unbiased_squares(
     across, centring by rows and by columns takes a degree of freedom each.
     """
 
-    def within(sums: Sums) -> float:
-        rows, n = sums.rows, len(sums.rows)
+    def within(matrix: _Moments) -> float:
+        n = matrix.rows
         if n < 4:
             return 0.0
-        total = sums.squares - 2.0 * (rows @ rows) / (n - 2) + rows.sum() ** 2 / ((n - 1) * (n - 2))
-        return max(float(total), 0.0) / (n * (n - 3))
+        total = matrix.squares - 2.0 * matrix.row_squares / (n - 2) + matrix.total**2 / ((n - 1) * (n - 2))
+        return max(total, 0.0) / (n * (n - 3))
 
-    def across(sums: Sums, square: float) -> float:
-        n, m = max(len(columns_of(sums)), 2), max(len(sums.rows), 2)
-        return square * (n / (n - 1)) * (m / (m - 1))
+    def across(matrix: _Moments) -> float:
+        n, m = max(matrix.columns, 2), max(matrix.rows, 2)
+        return _square_across(matrix) * (n / (n - 1)) * (m / (m - 1))
 
-    return [within(sums) for sums in inner], [across(*each) for each in zip(cross, squares, strict=True)]
+    return [within(matrix) for matrix in inner], [across(matrix) for matrix in cross]
 
 
 def _alignment_notes(data: Data, alignment: Array | None, dependence: Dependence) -> tuple[str, ...]:
