@@ -120,7 +120,9 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
             if name == "numpy" and _fits_torch_exp(workload, cast(Precision, precision)):
                 return TorchExpBackend(cast(Precision, precision)), ()
         else:
-            name = "triton" if precision == "single" and _has("triton") and fits_fused(workload) else "torch"
+            if precision == "single" and _has("triton") and has_cuda() and fits_fused(workload):
+                return _tensor_backend(device, fused=True), ()
+            name = "torch"
     if name == "numpy":
         return NumpyBackend(cast(Precision, precision)), ()
     if name == "numba":
@@ -172,6 +174,7 @@ def fits_fused(workload: Workload) -> bool:
     return fits(workload.kernel, ("phi",), workload.largest(), workload.dim, sides=workload.sides)
 
 
+@cache
 def _has(library: str) -> bool:
     return find_spec(library) is not None
 
