@@ -15,7 +15,7 @@ from relfit.settings import Compute
 torch = pytest.importorskip("torch")
 
 from relfit.compute import torch_backend  # noqa: E402
-from relfit.compute.torch_backend import TorchBackend  # noqa: E402
+from relfit.compute.torch_backend import TorchBackend, all_ones  # noqa: E402
 
 KERNELS = {
     "gaussian": Gaussian(1.5),
@@ -161,3 +161,14 @@ def test_the_choice_of_an_exponential_is_measured_once():
     torch_exp_is_faster.cache_clear()
     assert torch_exp_is_faster("double") is torch_exp_is_faster("double")
     assert torch_exp_is_faster.cache_info().misses == 1
+
+
+def test_ones_are_known_without_looking_at_them():
+    """Also if they are handed over twice; other numbers are not taken for ones, whatever their stride."""
+    backend = TorchBackend()
+    ones = backend.array(np.ones(5))
+    assert all_ones(ones)
+    assert all_ones(backend.array(ones))
+    assert ones.tolist() == [1.0] * 5
+    for other in (np.full(5, 2.0), np.broadcast_to(0.5, 5), np.ones((5, 1)), torch.full((5,), 0.5)):
+        assert not all_ones(backend.array(other))

@@ -38,9 +38,11 @@ class TorchBackend:
         """The values as a float64 tensor on the device; one that is already there is not copied. Ones take no room."""
         import torch
 
-        if isinstance(values, np.ndarray) and values.ndim == 1 and (values == 1.0).all():
-            return torch.ones(1, dtype=torch.float64, device=self.device).expand(len(values))
-        return torch.as_tensor(values, dtype=torch.float64, device=self.device).contiguous()
+        if isinstance(values, np.ndarray) and values.ndim == 1:
+            if (values == 1.0).all():
+                return torch.ones(1, dtype=torch.float64, device=self.device).expand(len(values))
+            values = np.ascontiguousarray(values)
+        return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
     def block_rows(self, longest: int, sides: int, memory: int) -> int:
         return max(longest, 1)  # The whole matrix, which is cut into tiles only.

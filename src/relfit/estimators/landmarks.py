@@ -45,7 +45,9 @@ from relfit.util.random import stream
 SMALLEST, SMALLEST_SINGLE = 1e-10, 1e-5
 # Rows of each sample whose pairs measure the second-order part, and rows on which the numbers of landmarks are tried.
 PILOT_ROWS, TRIAL_ROWS = 1000, 400
-FEWEST_LANDMARKS, FEWEST_DRAWN, MOST_DRAWN = 50, 100, 3000
+FEWEST_LANDMARKS, FEWEST_DRAWN = 50, 100
+# The most rows of the guard, or one row in so many if that is more: the variance falls faster than what landmarks miss.
+MOST_DRAWN, ONE_IN = 3000, 1000
 # The time to factorise a J × J matrix, in units of J³ kernel values.
 FACTORISATION = 0.2
 # The guard's part of the variance: what is promised, and what is aimed at.
@@ -199,7 +201,7 @@ def chosen_sizes(
     variances: Array,
     cost: Callable[[int, int], float],
     longest: float,
-    most_drawn: int = MOST_DRAWN,
+    most_drawn: int = sys.maxsize,
 ) -> tuple[int, int]:
     """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
 
@@ -208,7 +210,7 @@ def chosen_sizes(
     miss of their witnesses, which are smooth, is a smaller part of them. J is at most `most`, and less where the
     landmarks alone would cost as much as `longest`; R is at most `most_drawn`.
     """
-    limit = min(rows, most_drawn)
+    limit = min(rows, most_drawn, max(MOST_DRAWN, rows // ONE_IN))
 
     def needed(count: int) -> float:
         parts = np.divide(missed(count), variances, out=np.zeros(len(variances)), where=variances > 0.0)
@@ -249,7 +251,7 @@ def _most(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tu
     estimator = cast(Landmarks, settings.estimator)
     room = sys.maxsize if estimator.count is not None else min(_room(settings, held), _room(settings, passing) * 2)
     most = min(most_landmarks(estimator), max(FEWEST_LANDMARKS, room - TRIAL_ROWS))
-    return most, min(MOST_DRAWN, max(FEWEST_DRAWN, _room(settings, drawn)))
+    return most, max(FEWEST_DRAWN, _room(settings, drawn))
 
 
 def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
