@@ -235,11 +235,13 @@ class NumpyBackend:
         if kernel.variable == "dot":
             return Points(rows, rows, np.ascontiguousarray(rows.T), by_differences=False)
         unit, rate = length_unit(kernel)
-        rows = rows / unit
-        norms = np.einsum("ij,ij->i", rows, rows)[:, None]
-        ones = np.ones_like(norms)
-        left = np.hstack([-2.0 * rate * rows, rate * norms, ones])
-        right = np.ascontiguousarray(np.hstack([rows, ones, rate * norms]).T)
+        rows, (n, d) = rows / unit, rows.shape
+        norms = np.einsum("ij,ij->i", rows, rows)
+        left, right = np.empty((n, d + 2)), np.empty((d + 2, n))
+        np.multiply(rows, -2.0 * rate, out=left[:, :d])
+        left[:, d] = right[d + 1] = rate * norms
+        left[:, d + 1] = right[d] = 1.0
+        right[:d] = rows.T
         far = not float(norms.max(initial=0.0)) <= LARGEST_PRODUCT_RATIO * (kernel.length / unit) ** 2
         # Here and not for every block; what does not fit into float32 is computed in double precision.
         with np.errstate(over="ignore"):
@@ -526,8 +528,8 @@ def _fits_single(block: Job) -> bool:
     if kernel.unit_rate is None and not SINGLE_LENGTHS[0] < kernel.length < SINGLE_LENGTHS[1]:
         return False
     unit, rate = length_unit(kernel)
-    # The last column but one of the prepared rows is q‖x‖².
-    norm = max(float(np.abs(points.left[:, -2]).max(initial=0.0)) for points in (block.x, block.across))
+    # The last row of the prepared columns is q‖x‖².
+    norm = max(float(np.abs(points.right[-1]).max(initial=0.0)) for points in (block.x, block.across))
     ratio = LARGEST_SINGLE_RATIO if all((side == 1.0).all() for side in block.sides) else LARGEST_WITH_SIDES
     return norm <= ratio * abs(rate) * (kernel.length / unit) ** 2
 
