@@ -6,6 +6,8 @@ Needs `goodpoints` (0.6.3) from PyPI. Everything runs in one thread: set OPENBLA
 """
 
 import math
+import os
+import platform
 import time
 from statistics import median
 
@@ -64,15 +66,19 @@ def trial(setting, seed):
         pairs = Incomplete(min(LAGS, (setting["n"] - 1) // 2) * setting["n"])
         add(name, *gap_of(*samples, pairs if name == "incomplete" else name, seed))
     start = time.process_time()
-    gaps, variance = fourier(*samples, np.random.default_rng([5, seed]))
-    noise = float(np.var(gaps, ddof=1)) / WAVES
+    by_wave, parts = fourier(*samples, np.random.default_rng([5, seed]))
+    gaps, variance = by_wave[1] - by_wave[0], gap_variances(parts, len(reference)).sum()
     add("Fourier", float(gaps.mean()), math.sqrt(variance))
+    noise = float(np.var(gaps, ddof=1)) / WAVES
     add("Fourier, noise counted", float(gaps.mean()), math.sqrt(variance + noise))
     start = time.process_time()
     cores = [compressed(x, [7, seed, k]) for k, x in enumerate(samples)]
     taken = time.process_time() - start
     start = time.process_time()
-    add("compressed, over bins", *over_bins(*cores), before=taken)
+    values, parts = over_bins(*cores)
+    shares = gap_variances(parts, len(cores[0]))
+    freedom = shares.sum() ** 2 / np.square(shares).sum() * (len(cores[0]) - 1)
+    add("compressed, over bins", values[1] - values[0], math.sqrt(shares.sum()), freedom, before=taken)
     start = time.process_time()
     rows = (core.reshape(-1, core.shape[2]) for core in cores)
     add("compressed, as samples", *gap_of(*rows, "complete", seed), before=taken)
@@ -88,22 +94,32 @@ def gap_of(reference, first, second, estimator, seed):
     return float(joint.values[1] - joint.values[0]), math.sqrt(v[0, 0] + v[1, 1] - 2.0 * v[0, 1])
 
 
-def fourier(reference, first, second, rng):
-    """D₂ − D₁ for every frequency ω ~ N(0, I/b²) of k ≈ mean_ω cos(ω·(x − y)), and the variance of their mean.
+def gap_variances(parts, n):
+    """The variances of D₂ − D₁ that come from the reference (rows (·, l)), the first and the second model."""
+    reference, first, second, *_ = parts
+    return np.array([np.var(x, ddof=1) / n for x in (reference[:, 1] - reference[:, 0], first, second)])
 
-    The sum of cos² and sin² is 1, so that the pairs of a row with itself are known. The variance is that of
-    2τ(x₂)·(m₂ − r), 2τ(x₁)·(m₁ − r) and 2τ(x_r)·(m₂ − m₁) over the rows.
+
+def fourier(reference, *models_and_rng):
+    """The MMD² of each model at every frequency ω ~ N(0, I/b²) of k ≈ mean_ω cos(ω·(x − y)), and its ψ rows.
+
+    cos² + sin² is 1, so that the pairs of a row with itself are known. The ψ rows are 2τ(x)·(r − m) for the reference
+    and 2τ(x)·(m − r) for a model, with the means r and m of the features τ; here those of the first rows only.
     """
+    *models, rng = models_and_rng
     waves = rng.standard_normal((reference.shape[1], WAVES)) / BANDWIDTH
-    samples = (reference, first, second)
-    r, m1, m2 = (sum(tau.sum(axis=0) for tau in features(x, waves)) / len(x) for x in samples)
-    within = [(len(x) * m**2 - 0.5) / (len(x) - 1) for x, m in ((first, m1), (second, m2))]
-    each = within[1] - within[0] - 2.0 * r * (m2 - m1)
-    variance = 0.0
-    for x, w in zip(samples, (m1 - m2, r - m1, m2 - r), strict=True):
-        values = np.concatenate([tau @ w for tau in features(x[:VARIANCE_ROWS], waves)]) * (2.0 / WAVES)
-        variance += float(np.var(values, ddof=1)) / len(x)
-    return each[:WAVES] + each[WAVES:], variance
+    r, *means = (sum(tau.sum(axis=0) for tau in features(x, waves)) / len(x) for x in (reference, *models))
+    within = [(len(x) * m**2 - 0.5) / (len(x) - 1) for x, m in zip((reference, *models), (r, *means), strict=True)]
+    each = np.array([within[0] + own - 2.0 * r * m for own, m in zip(within[1:], means, strict=True)])
+    weights = np.array(means) - r
+    parts = [projected(reference, waves, -weights.T)]
+    parts += [projected(x, waves, w) for x, w in zip(models, weights, strict=True)]
+    return each[:, :WAVES] + each[:, WAVES:], parts
+
+
+def projected(x, waves, weights):
+    """The ψ rows of the first rows of x."""
+    return np.concatenate([tau @ weights for tau in features(x[:VARIANCE_ROWS], waves)]) * (2.0 / WAVES)
 
 
 def features(x, waves):
@@ -134,25 +150,22 @@ def compressed(x, seed):
     return x[kept].reshape(bins, -1, x.shape[1])
 
 
-def over_bins(reference, first, second):
-    """The relative test with bins in the place of rows: D₂ − D₁, its standard error and degrees of freedom.
+def over_bins(reference, *models):
+    """The MMD² of each model but for a constant, with bins in the place of rows, and its ψ rows.
 
     Bins are independent, and a coin decides which half of a bin's rows is kept. So a mean of kernel values over
     different bins is unbiased for that over the rows themselves.
     """
-    others, crosses = [], []
-    for model in (first, second):
+    values, to_reference, parts = [], [], []
+    for model in models:
         own = np.zeros((len(model), len(model)))
         for i in range(len(model) - 1):
             own[i, i + 1 :] = bin_means(model[i : i + 1], model[i + 1 :])[0]
-        others.append((own + own.T).sum(axis=1) / (len(model) - 1))
-        crosses.append(bin_means(model, reference))
-    gap = others[1].mean() - others[0].mean() - 2.0 * (crosses[1].mean() - crosses[0].mean())
-    parts = [2.0 * (other - cross.mean(axis=1)) for other, cross in zip(others, crosses, strict=True)]
-    parts.append(2.0 * (crosses[1].mean(axis=0) - crosses[0].mean(axis=0)))
-    shares = np.array([np.var(part, ddof=1) / len(part) for part in parts])
-    freedom = shares.sum() ** 2 / sum(s**2 / (len(p) - 1) for s, p in zip(shares, parts, strict=True))
-    return float(gap), math.sqrt(shares.sum()), float(freedom)
+        others, cross = (own + own.T).sum(axis=1) / (len(model) - 1), bin_means(model, reference)
+        values.append(float(others.mean() - 2.0 * cross.mean()))
+        to_reference.append(-2.0 * cross.mean(axis=0))
+        parts.append(2.0 * (others - cross.mean(axis=1)))
+    return values, [np.array(to_reference).T, *parts]
 
 
 def bin_means(x, y):
@@ -224,6 +237,8 @@ def write(docs, results):
     write_page(
         docs,
         "calibration/rivals.md",
+        machine=f"{os.cpu_count()} cores ({platform.machine()})",
+        goodpoints="0.6.3",
         many=markdown_table(many),
         fewer=markdown_table([row for row in every if row not in many]),
         differences=markdown_table(differences(results)),
