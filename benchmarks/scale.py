@@ -157,7 +157,7 @@ def measure():
             command = [sys.executable, __file__, "--cell", way, str(n)]
             runs = [
                 json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
-                for _ in range(3 if n <= 10**5 and way != "complete" or n <= 10**4 else 1)
+                for _ in range(3 if n <= (10**4 if way == "complete" else 10**5) else 1)
             ]
             cells.append(min(runs, key=lambda run: run["s"]))
             print(cells[-1], flush=True)
@@ -186,39 +186,44 @@ def on_the_device(runs, key):
     return {run["n"]: run for run in sorted(wanted, key=lambda run: -run["s"])}
 
 
-def device_cell(runs, n, forecast):
-    """Seconds on one device: measured, or a forecast for sizes above those measured, or nothing."""
-    if n in runs:
-        return in_words(runs[n]["s"])
-    seconds = forecast(n) if n > max(runs, default=10**5) else None
-    return "" if seconds is None else marked(in_words(seconds), False)
-
-
 def time_table(cells, gpu):
-    """Times of every way and machine."""
+    """Times of every way and machine, and the memory of landmarks."""
     seconds = {way: {c["n"]: c["s"] for c in cells if c["way"] == way} for way in LARGEST}
+    peaks = {c["n"]: c["GB"] for c in cells if c["way"] == "landmarks"}
+    (before, low), (last, high) = sorted(peaks.items())[-2:]
     landmarks, complete = on_the_device(gpu, "landmarks"), on_the_device(gpu, "compare")
-    last = max(landmarks, default=None)
-    speed, _ = device_speed()
-    titles = ["n", "landmarks", f"on {WORKERS} workers", "on an H200"]
-    titles += ["complete", f"on {WORKERS} workers", "on an H200", *list(LARGEST)[2:]]
+    speed, busy = device_speed()[0], WORKERS * CORES_EACH * EFFICIENCY
+    # What landmarks take whatever the rows are.
+    fixed = seconds["landmarks"][ALL_SIZES[0]]
+    others = list(LARGEST)[2:]
+    titles = ["n", "landmarks", "GB", "Dask", "H200", "complete", "Dask", "H200", *others]
     rows = []
     for n in ALL_SIZES:
         own = {way: grown(of, n, 2.0 if way == "complete" else None) for way, of in seconds.items()}
         shown = {way: marked(in_words(value), known) for way, (value, known) in own.items()}
-        fixed, busy = seconds["landmarks"][min(ALL_SIZES)], WORKERS * CORES_EACH * EFFICIENCY
-        spread = {
-            "landmarks": fixed + max(0.0, own["landmarks"][0] - fixed) / busy,
-            "complete": own["complete"][0] / busy,
-        }
-        workers = {way: marked(in_words(s), False) if n >= 10**5 else "" for way, s in spread.items()}
-        devices = {
-            "landmarks": device_cell(landmarks, n, lambda n: None if last is None else landmarks[last]["s"] * n / last),
-            "complete": device_cell(complete, n, lambda n: pairs_of(n) / speed),
-        }
-        row = [x for way in ("landmarks", "complete") for x in (shown[way], workers[way], devices[way])]
-        rows.append((f"{n:,}", *row, *(shown[way] for way in list(LARGEST)[2:])))
+        spread = (fixed + (own["landmarks"][0] - fixed) / busy, own["complete"][0] / busy)
+        workers = [marked(in_words(s), False) if n >= 10**5 else "" for s in spread]
+        peak = peaks.get(n, high + (high - low) / (last - before) * (n - last))
+        row = [shown["landmarks"], marked(_digits(peak), n in peaks), workers[0], device_cell(landmarks, n, None)]
+        row += [shown["complete"], workers[1], device_cell(complete, n, speed), *(shown[way] for way in others)]
+        rows.append((f"{n:,}", *row))
     return table(titles, rows)
+
+
+def device_cell(runs, n, speed):
+    """Seconds and GB on one device: measured, or a forecast for sizes above those measured, or nothing."""
+    if n in runs:
+        memory = runs[n].get("GB", runs[n].get("GB, data included"))
+        return in_words(runs[n]["s"]) + ("" if memory is None else f", {_digits(memory)} GB")
+    last = max(runs, default=10**5)
+    if n <= last or (speed is None and not runs):
+        return ""
+    return marked(in_words(runs[last]["s"] * n / last if speed is None else pairs_of(n) / speed), False)
+
+
+def _digits(value):
+    """Two digits, as many as a reader needs of gigabytes."""
+    return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
 
 
 def powers(text):
@@ -236,19 +241,10 @@ def powers(text):
     return found
 
 
-def memory_table(cells, gpu, rates):
-    """Memory of landmarks, and the power of every way."""
-    peaks = {c["n"]: c["GB"] for c in cells if c["way"] == "landmarks"}
-    landmarks = on_the_device(gpu, "landmarks")
-    (before, low), (last, high) = sorted(peaks.items())[-2:]
-    titles = ["n", "GB, landmarks", "GB, on an H200", *(f"found by {way}" for way in IN_STUDY)]
-    rows = []
-    for n in ALL_SIZES:
-        peak = peaks.get(n, high + (high - low) / (last - before) * (n - last))
-        device = f"{_number(landmarks[n]['GB'])}" if n in landmarks else ""
-        rates_here = (rates.get((n, way), "") for way in IN_STUDY)
-        rows.append((f"{n:,}", marked(f"{peak:.2g}", n in peaks), device, *rates_here))
-    return table(titles, rows)
+def power_table(rates):
+    """How often each way finds the worse model, at the sizes of the study."""
+    sizes = sorted({n for n, _ in rates})
+    return table(["n", *IN_STUDY], [(f"{n:,}", *(rates.get((n, way), "") for way in IN_STUDY)) for n in sizes])
 
 
 def write_table():
@@ -257,7 +253,7 @@ def write_table():
     gpu = json.loads((ROOT / "benchmarks" / "results-gpu.json").read_text(encoding="utf-8"))
     parts = {
         "times": time_table(cells, gpu),
-        "power": memory_table(cells, gpu, powers(POWER.read_text(encoding="utf-8"))),
+        "power": power_table(powers(POWER.read_text(encoding="utf-8"))),
     }
     write_text_atomic(GUIDE, written(GUIDE.read_text(encoding="utf-8"), parts))
 

@@ -17,7 +17,7 @@ from scipy.stats import norm, t
 from relfit import Compute, Gaussian, Incomplete, estimate
 from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.problems import draw, mean_shift
-from studies.study import ALPHA, Part, Study, level, main, rows_of, write_page
+from studies.study import ALPHA, Part, Study, level, main, write_page
 
 BANDWIDTH, NEAR = 4.4, 0.1
 # What all pairs find in about half of the samples of MANY rows; with fewer or more rows the gap is larger or smaller.
