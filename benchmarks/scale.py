@@ -88,7 +88,7 @@ def in_words(seconds):
     for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{_number(seconds / size)} {unit}"
-    return f"{seconds:.2g} s"
+    return f"{_digits(seconds)} s"
 
 
 def _number(value):
@@ -222,7 +222,7 @@ def device_cell(runs, n, speed):
 
 
 def _digits(value):
-    """Two digits, as many as a reader needs of gigabytes."""
+    """Two digits, and no powers of ten."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.2g}"
 
 

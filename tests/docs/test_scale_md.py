@@ -52,6 +52,12 @@ def test_values_grow_from_the_largest_that_was_measured(scale):
     assert scale.grown({10: 1.0, 100: 2.0}, 1000, 2.0) == (pytest.approx(200.0), False)
 
 
+def test_times_are_written_without_powers_of_ten(scale):
+    times = {0.0214: "0.021 s", 4.0: "4 s", 110.0: "110 s", 120.0: "2 min", 7_500.0: "2.08 h"}
+    assert {seconds: scale.in_words(seconds) for seconds in times} == times
+    assert "e+" not in _between("times")
+
+
 def test_what_the_device_did_is_shown_and_larger_sizes_are_forecast(scale):
     runs = [
         {"n": 10**6, "d": 16, "l": 5, "s": 0.7, "GB": 3.21, "backend": "torch", "where": "device"},
