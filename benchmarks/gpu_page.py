@@ -47,7 +47,9 @@ precision on the same rows.
 {compare}
 ### Whole calls with landmarks
 
-The same with `estimator="landmarks"`, in single precision. The last column is the largest resident size of the process.
+The same with `estimator="landmarks"`, in single precision; GB of the host is the largest resident size of the process.
+These and the whole calls above were measured after the other tables of this section, by the same script. Since then up to
+one row in a thousand may be drawn, so that ten million rows and more take longer and have a smaller share of noise.
 
 {landmarks}
 ### Growth
