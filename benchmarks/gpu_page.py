@@ -48,8 +48,8 @@ precision on the same rows.
 ### Whole calls with landmarks
 
 The same with `estimator="landmarks"`, in single precision; GB of the host is the largest resident size of the process.
-These and the whole calls above were measured after the other tables of this section, by the same script. Since then up to
-one row in a thousand may be drawn, so that ten million rows and more take longer and have a smaller share of noise.
+These and the whole calls above were measured after the other tables of this section, by the same script. Since then up
+to one row in a thousand may be drawn: ten million rows and more take longer, and less noise is added.
 
 {landmarks}
 ### Growth
