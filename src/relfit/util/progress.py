@@ -63,8 +63,8 @@ class _Bar:
     def show(self, description: str, done: int | None, total: int | None) -> None:
         from rich.markup import escape
 
-        now = time.monotonic()
-        if now < self._next:
+        now, last = time.monotonic(), self._bar.live.is_started and done is not None and done == total
+        if now < self._next and not last:
             return
         self._next = now + _BETWEEN
         self._bar.start()
