@@ -450,9 +450,8 @@ def _local_sums(work: Work, runtime: Runtime, progress: _Progress) -> Generator[
         return reduction.jobs(x, y, patch), partial(reduction.finish, x, y)
 
     if not runtime.backend.threads and len(sides) <= kept:
-        for (
-            each
-        ) in sides:  # First, since a side's size is asked for, and a device answers only when it has no other work.
+        # First, since a side's size is asked for, and a device answers only when it has no other work.
+        for each in sides:
             side(*each)
     # Rows in files are read one patch at a time: blocks of later patches would hold their rows already.
     together = [work.patches] if in_memory else [(patch,) for patch in work.patches]

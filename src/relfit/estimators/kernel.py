@@ -29,7 +29,7 @@ MOST_HELD = 2000
 # A column with more than this fraction of the variance within samples outweighs the others.
 OUTWEIGHS, BARELY = 0.95, "of the variance, so the other columns barely affect the kernel"
 # Numbers of a tensor that are worked on at once.
-DEVICE_NUMBERS = 2**27
+_TENSOR_NUMBERS = 2**27
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
 _NUMBERS, _MOST_ROWS, _FEWEST_ROWS = 2**18, 1000, 20
 
@@ -163,7 +163,7 @@ def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
     """All rows, shifted: at once if they are an array, otherwise a part at a time."""
     if isinstance(x, np.ndarray):
         return iter([shifted(x, centre)])
-    return (shifted(x[part], centre) for part in parts(x.shape, None if isinstance(x, LazyRows) else DEVICE_NUMBERS))
+    return (shifted(x[part], centre) for part in parts(x.shape, None if isinstance(x, LazyRows) else _TENSOR_NUMBERS))
 
 
 def largest_norm(data: Data, kernel: Kernel) -> float:
