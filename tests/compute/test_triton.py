@@ -143,6 +143,23 @@ def test_exponentials_shared_between_units(backend, monkeypatch, rng):
     check(backend, Gaussian(1.0), x)
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_masks_for_all_units_change_nothing(backend, symmetric, monkeypatch, rng):
+    """Small matrices are computed by one launch, with masks; larger ones by two."""
+    monkeypatch.setattr(triton_backend, "SUMS", (16, 32, 4))
+    x, y = rng.normal(size=(2, 75, 3))
+    found = []
+    for few in (0, 10_000):
+        monkeypatch.setattr(triton_backend, "FEW_UNITS", few)
+        triton_backend._units_on.cache_clear()
+        ones = {"phi": np.ones(75)}
+        job = job_of(backend, Gaussian(1.0), x, None if symmetric else y, ones, {} if symmetric else ones, squares=True)
+        found.append(kernel_products([job], Runtime(backend))[0])
+    triton_backend._units_on.cache_clear()
+    np.testing.assert_array_equal(found[0].rows["phi"], found[1].rows["phi"])
+    assert found[0].squares == pytest.approx(found[1].squares, rel=1e-12)
+
+
 def test_paired_sums_leave_out_equal_rows(backend, rng):
     x, y = rng.normal(size=(2, 75, 2))
     check(backend, Gaussian(1.0), x, y, diagonal=False)

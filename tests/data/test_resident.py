@@ -9,7 +9,7 @@ from relfit.data import load as data_module
 from relfit.data.arrays import device_of, resident_rows
 from relfit.data.load import load
 from relfit.data.models import Density
-from relfit.data.overlap import fingerprint
+from relfit.data.overlap import fingerprint, fingerprints
 from relfit.settings import Compute
 
 torch = pytest.importorskip("torch")
@@ -39,6 +39,11 @@ def test_keys_are_those_of_the_host(rng):
     np.testing.assert_array_equal(there.keys, here.keys)
     np.testing.assert_array_equal(there.ordered, here.ordered)
     assert there.keys[5] == there.keys[6]
+    samples = {None: x, "a": x[:120] + 1.0, "b": x[7:]}
+    together = fingerprints({name: torch.as_tensor(rows) for name, rows in samples.items()})
+    for name, apart in fingerprints(samples).items():
+        np.testing.assert_array_equal(together[name].ordered, apart.ordered)
+        assert together[name].digest == apart.digest
 
 
 def test_tensors_are_kept_and_not_copied(rng):

@@ -136,9 +136,15 @@ def test_tensors_have_the_components_and_the_alignment_of_arrays(kernel, paired,
     centre = reference.mean(axis=0) if kernel.variable == "r2" else 0.0
     sums = Sums(rng.normal(900.0, 9.0, 4100), rng.normal(900.0, 9.0, 4100))
     there = Sums(torch.from_numpy(sums.rows), torch.from_numpy(sums.columns))
-    expected = mmd._alignment(kernel, centre, x, reference, sums, paired)
     tensors = torch.from_numpy(x), torch.from_numpy(reference)
+
+    def alignment(x, reference, sums):
+        return mmd._alignments(kernel, centre, [x, x[:50], x], reference, [sums] * 3, paired)
+
+    expected = alignment(x, reference, sums)
+    assert expected[0] == expected[2] > 5.0
+    assert np.isnan(expected[1])
     for rows, some in ((tensors, sums), (tensors, there), ((x, reference), there)):
-        assert mmd._alignment(kernel, centre, *rows, some, paired) == pytest.approx(expected, rel=1e-9)
+        np.testing.assert_allclose(alignment(*rows, some), expected, rtol=1e-9)
     some = reference[:200] - centre
     assert mmd._components(kernel, torch.from_numpy(some)) == pytest.approx(mmd._components(kernel, some), rel=1e-9)

@@ -67,6 +67,8 @@ LONGEST_RUN = 256
 SHORTEST_RUN = 16
 # Enough units that the last ones do not leave a large device idle.
 WANTED_UNITS = 16_384
+# With so few units a second launch takes longer than masks for all of them.
+FEW_UNITS = 4096
 # Column tiles that work on the same rows at a time, and so find them in the cache.
 NEIGHBOURS = 16
 
@@ -180,7 +182,10 @@ def _launch_held(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...]
 def _units_on(matrix: Matrix, device: str) -> tuple[Any, ...]:
     import torch
 
-    return tuple(torch.as_tensor(units, device=device) for units in units_of(matrix))
+    inside, edges = units_of(matrix)
+    if len(inside) + len(edges) <= FEW_UNITS:
+        inside, edges = inside[:0], np.concatenate([inside, edges])
+    return tuple(torch.as_tensor(units, device=device) for units in (inside, edges))
 
 
 def _launch_deep(block: Job, form: Form, layout: Layout, arrays: tuple[Any, ...], fixed: float) -> Any:

@@ -24,7 +24,7 @@ from relfit.data.files.npy import fortran_parts
 from relfit.data.frames import computed, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
 from relfit.data.tables import Table
-from relfit.util.arrays import Array, host, numeric_rows, two_dimensional
+from relfit.util.arrays import Array, extremes, host, numeric_rows, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 from relfit.util.progress import Progress, counted
@@ -160,7 +160,8 @@ def checked_rows(argument: str, rows: _Rows) -> _Rows:
     for part in parts(blocks.shape) if isinstance(blocks, np.ndarray | LazyRows) else [slice(0, len(blocks))]:
         block = blocks[part]
         # The usual case, without a temporary array; NaN fails both comparisons.
-        if block.min() > -LARGEST_VALUE and block.max() < LARGEST_VALUE:
+        low, high = extremes(block)
+        if low > -LARGEST_VALUE and high < LARGEST_VALUE:
             continue
         sizes = abs(block)
         infinite.append(part.start + np.flatnonzero(host(~(sizes < np.inf).all(axis=1))))

@@ -33,7 +33,7 @@ from relfit.data.likelihoods import (
     unseen_heights,
 )
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
-from relfit.data.overlap import fingerprint, reordered_copies, rows_in_common, sample_copies
+from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import Table, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
@@ -340,7 +340,7 @@ def _checked(
     first = next(iter(samples.values()))[:1]
     if all((x[part] == first).all() for x in samples.values() for part in parts(x.shape)):
         raise InputError("reference and models: expected at least two distinct rows, but all pooled rows coincide")
-    prints = {name: fingerprint(x) for name, x in samples.items()}
+    prints = fingerprints(samples)
     copies = sample_copies(rows, prints)
     if densities:
         copies |= score_copies(samples[None], densities)

@@ -22,8 +22,8 @@ Keys = NDArray[np.int64]
 
 # The number of values hashed at once, so that temporary arrays stay in the processor's cache.
 _VALUES_AT_ONCE = 2**16
-# The number of rows hashed at once on a device.
-_DEVICE_ROWS = 2**20
+# The number of rows hashed at once on a device, and of numbers in samples that are hashed together.
+_DEVICE_ROWS, _DEVICE_NUMBERS = 2**20, 2**24
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,31 @@ Prints = Mapping[str | None, Fingerprint]
 
 def fingerprint(rows: Array) -> Fingerprint:
     """The keys of all rows of an array, of `LazyRows` or of a tensor."""
-    # An odd factor for every column.
-    factors = np.random.default_rng(0).integers(2**62, size=rows.shape[1]) * 2 + 1
     if not isinstance(rows, np.ndarray | LazyRows):
-        return _device_fingerprint(rows, factors)
-    keys = np.empty(len(rows), np.int64)
+        return _sorted(_device_keys(rows))
+    keys, factors = np.empty(len(rows), np.int64), _factors(rows.shape[1])
     for part in parts(rows.shape, _VALUES_AT_ONCE):
         keys[part] = _keys((rows[part] + 0.0).view(np.int64), factors)
-    return Fingerprint(keys, np.sort(keys))
+    return _sorted(keys)
+
+
+def fingerprints(samples: Mapping[str | None, Array]) -> Prints:
+    """The keys of every sample; those of small tensors at once, since a device is slow to start."""
+    first, sizes = next(iter(samples.values())), [len(rows) for rows in samples.values()]
+    if isinstance(first, np.ndarray | LazyRows) or sum(sizes) * first.shape[1] > _DEVICE_NUMBERS:
+        return {name: fingerprint(rows) for name, rows in samples.items()}
+    keys = _device_keys(library(first).cat(list(samples.values())))
+    return {name: _sorted(part) for name, part in zip(samples, keys.split(sizes), strict=True)}
+
+
+def _sorted(keys: Any) -> Fingerprint:
+    ordered = library(keys).sort(keys)
+    return Fingerprint(keys, ordered if isinstance(keys, np.ndarray) else ordered.values)
+
+
+def _factors(width: int) -> NDArray[np.int64]:
+    """An odd factor for every column."""
+    return np.random.default_rng(0).integers(2**62, size=width) * 2 + 1
 
 
 def sample_copies(samples: Mapping[str, Array], prints: Prints) -> dict[str, str]:
@@ -113,11 +130,10 @@ def _keys(bits: Any, factors: Any) -> Any:
     return mixed.sum(axis=1)
 
 
-def _device_fingerprint(rows: Any, factors: NDArray[np.int64]) -> Fingerprint:
+def _device_keys(rows: Any) -> Any:
     """The same keys for the rows of a tensor."""
     import torch
 
-    on_device = torch.as_tensor(factors, device=rows.device)
+    factors = torch.as_tensor(_factors(rows.shape[1]), device=rows.device)
     blocks = (rows[start : start + _DEVICE_ROWS].double() + 0.0 for start in range(0, len(rows), _DEVICE_ROWS))
-    keys: Any = torch.cat([_keys(block.contiguous().view(torch.int64), on_device) for block in blocks])
-    return Fingerprint(keys, torch.sort(keys).values)
+    return torch.cat([_keys(block.contiguous().view(torch.int64), factors) for block in blocks])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,15 @@ def shifted(x: Any, centre: Array | float) -> Any:
     if isinstance(x, np.ndarray):
         return x - centre
     there = x.double()
-    return there if isinstance(centre, float) else there - there.new_tensor(centre)
+    return there if isinstance(centre, float) else there - _tensor(centre.tobytes(), str(there.device))
+
+
+@lru_cache(maxsize=4)
+def _tensor(numbers: bytes, device: str) -> Any:
+    """Float64 numbers on a device: every copy to it waits for what it does."""
+    import torch
+
+    return torch.as_tensor(np.frombuffer(numbers).copy(), device=device)
 
 
 def in_parts(x: Any, centre: Array | float) -> Iterator[Any]:
@@ -182,8 +191,9 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     if kernel.variable != "r2" or data.reference.shape[1] < 2:
         return ()
     samples = list(samples_of(data).values())
-    unit = float(np.abs(_evenly_spaced(samples[0])).max()) or 1.0
-    some = [_evenly_spaced(rows) / unit for rows in samples]
+    some = [_evenly_spaced(rows) for rows in samples]
+    unit = float(np.abs(some[0]).max()) or 1.0
+    some = [rows / unit for rows in some]
     with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
         variance = np.mean([rows.var(axis=0) for rows in some], axis=0)
     first, total = int(np.argmax(variance)), float(variance.sum())

@@ -80,7 +80,7 @@ def complete(
         psi = Psi(host(centred(g)), tuple(host(centred(row)) for row in f), shared=dependence == "shared")
     of_samples = zip((reference, *samples), inner, apart, strict=True)
     diagonals = [_diagonal(kernel, centre, *each) for each in of_samples]
-    aligned = [_alignment(kernel, centre, x, reference, p, paired) for x, p in zip(samples, cross, strict=True)]
+    aligned = _alignments(kernel, centre, samples, reference, cross, paired)
     sizes = [len(x) for x in (reference, *samples)] if sizes is None else sizes
     n = sizes[0]
     # Of every sample, its part of the mean of ‖e‖².
@@ -97,7 +97,7 @@ def complete(
         values,
         psi,
         _second_order([_square_within(*each) for each in zip(apart, diagonals, strict=True)], across, sizes),
-        alignment=np.array(aligned),
+        alignment=aligned,
         quadratic=quadratic if dependence == "independent" else None,
         yardstick=halves_apart(n * diagonals[0].total / apart[0].rows, n, mean, n),
     )
@@ -169,30 +169,44 @@ def _components(kernel: Kernel, rows: Any) -> float:
     return components(matrix[None])
 
 
-def _alignment(kernel: Kernel, centre: Array | float, x: Any, reference: Any, sums: Sums, paired: bool) -> float:
-    """The mean over some rows a of k(x_a, r_a), centred by row and column means over b ≠ a, in standard errors of it.
+def _alignments(
+    kernel: Kernel,
+    centre: Array | float,
+    samples: Sequence[Any],
+    reference: Any,
+    cross: Sequence[Sums],
+    paired: bool,
+) -> Array:
+    """(l,) the mean over some rows a of k(x_a, r_a), centred by row and column means over b ≠ a, in standard errors.
 
     ``c_a = k(x_a,r_a) − mean_b k(x_a,r_b) − mean_b k(x_b,r_a) + mean k`` has mean 0 if the two samples are independent,
     and the trace of their cross-covariance if row a of one goes with row a of the other. The cross mean of D would then
-    hold n terms that are larger than the others.
+    hold n terms that are larger than the others. Samples of another size than the reference have NaN.
     """
-    n = len(reference)
-    if len(x) != n:
-        return math.nan
+    n, found = len(reference), np.full(len(samples), math.nan)
+    same = [k for k, x in enumerate(samples) if len(x) == n]
+    if not same:
+        return found
     step = -(-n // _ALIGNMENT_ROWS)
     some = [slice(part.start * step, part.stop * step, step) for part in parts((-(-n // step), reference.shape[1]))]
-    found = [_matching_pairs(kernel, x[part], reference[part], centre) for part in some]
-    rows, columns, total = sums.rows[::step], columns_of(sums)[::step], sums.rows.sum()
-    if library(found[0]) is not library(rows):
-        found, rows, columns, total = [host(each) for each in found], host(rows), host(columns), float(total)
-    pairs = library(rows).concatenate(found)
+    values = [[_matching_pairs(kernel, samples[k][part], reference[part], centre) for part in some] for k in same]
+    # All models at once, since a device is slow to start.
+    pairs: Any = [library(each[0]).concatenate(each) for each in values]
+    there: Any = library(cross[0].rows)
+    sums = [[cross[k].rows[::step] for k in same], [columns_of(cross[k])[::step] for k in same]]
+    sums.append([there.asarray(cross[k].rows.sum()) for k in same])
+    if library(pairs[0]) is not there:
+        pairs, *sums = ([host(each) for each in some] for some in (pairs, *sums))
+    where = library(pairs[0])
+    pairs, rows, columns, total = map(where.stack, (pairs, *sums))
     if not paired:
-        rows, columns, total = rows - pairs, columns - pairs, total - n * pairs.mean()
-    centred_pairs = pairs - (rows + columns - total / n) / (n - 1)
-    mean = centred_pairs.mean()
-    # Together, since a device is waited for each time.
-    average, variance = host(library(rows).stack([mean, ((centred_pairs - mean) ** 2).mean()])).tolist()
-    return average / math.sqrt(variance / len(pairs)) if variance > 0.0 else 0.0
+        rows, columns, total = rows - pairs, columns - pairs, total - n * pairs.mean(axis=1)
+    centred_pairs = pairs - (rows + columns - total[:, None] / n) / (n - 1)
+    means = centred_pairs.mean(axis=1)
+    average, variance = host(where.stack([means, ((centred_pairs - means[:, None]) ** 2).mean(axis=1)]))
+    errors = np.sqrt(variance / pairs.shape[1])
+    found[same] = np.divide(average, errors, out=np.zeros(len(same)), where=errors > 0.0)
+    return found
 
 
 def _matching_pairs(kernel: Kernel, x: Any, r: Any, centre: Array | float) -> Any:
@@ -253,7 +267,7 @@ class KernelSums:
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
         x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
         if tilt is None:
-            return _Side(backend.points(plain, x), np.ones(len(x)))
+            return _Side(backend.points(plain, x), backend.array(np.ones(len(x))))
         return _Side(backend.points(plain, x), tilt.weights(host(x)), backend.points(Squared(plain), x))
 
     def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:

@@ -44,6 +44,18 @@ def medians(rows: Any) -> Any:
     return (ordered[(len(rows) - 1) // 2] + ordered[len(rows) // 2]) / 2.0
 
 
+def extremes(array: Any) -> tuple[float, float]:
+    """The smallest and the largest number; a device is asked once.
+
+    >>> extremes(np.array([3.0, 1.0, 2.0]))
+    (1.0, 3.0)
+    """
+    if isinstance(array, np.ndarray):
+        return float(array.min()), float(array.max())
+    low, high = library(array).stack(array.aminmax()).tolist()
+    return low, high
+
+
 def two_dimensional(where: object, array: Any) -> Any:
     """The array as rows and columns; a 1-d array is n × 1, arrays of more dimensions are refused."""
     if array.ndim == 1:
