@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -376,7 +377,8 @@ class _Scratch(threading.local):
         needed = sum(sizes) * np.dtype(dtype).itemsize
         if needed > len(self.memory):
             self.memory = np.empty(needed, np.uint8)
-        return np.split(self.memory[:needed].view(dtype), np.cumsum(sizes)[:-1])
+        memory = self.memory[:needed].view(dtype)
+        return [memory[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 _scratch = _Scratch()
