@@ -192,13 +192,17 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
         return ()
     samples = list(samples_of(data).values())
     some = [_evenly_spaced(rows) for rows in samples]
-    unit = float(np.abs(some[0]).max()) or 1.0
+    unit = float(abs(some[0]).max()) or 1.0
     some = [rows / unit for rows in some]
     with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
-        variance = np.mean([rows.var(axis=0) for rows in some], axis=0)
+        variance = host(library(some[0]).stack([((rows - rows.mean(axis=0)) ** 2).mean(axis=0) for rows in some]))
+    variance = variance.mean(axis=0)
     first, total = int(np.argmax(variance)), float(variance.sum())
     fraction = float(variance[first]) / total if 0.0 < total < math.inf else 0.0
-    if fraction <= OUTWEIGHS or np.any([rows.min(axis=0) < rows.max(axis=0) for rows in some], axis=0).sum() < 2:
+    if fraction <= OUTWEIGHS:
+        return ()
+    some = [host(rows) for rows in some]
+    if np.any([rows.min(axis=0) < rows.max(axis=0) for rows in some], axis=0).sum() < 2:
         return ()
     with np.errstate(over="ignore", invalid="ignore"):
         between = np.mean([np.subtract(*np.quantile(rows, (0.75, 0.25), axis=0)) ** 2 for rows in some], axis=0)
@@ -211,6 +215,6 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     return (f"{name} holds {math.floor(1000.0 * fraction) / 10.0:g}% {BARELY}; if the units differ, {advice}",)
 
 
-def _evenly_spaced(rows: Any) -> Array:
+def _evenly_spaced(rows: Any) -> Any:
     count = min(_MOST_ROWS, max(_FEWEST_ROWS, _NUMBERS // rows.shape[1]))
-    return np.asarray(host(rows[:: max(1, len(rows) // count)]), dtype=np.float64)
+    return shifted(rows[:: max(1, len(rows) // count)], 0.0)
