@@ -51,6 +51,11 @@ def median_time(function, repeats):
     return statistics.median(times)
 
 
+def repeats_for(seconds):
+    """Short calls are repeated most, since the processor beside the device is shared."""
+    return 1 if seconds > 5.0 else 3 if seconds > 1.0 else 25
+
+
 def measured(function, repeats):
     """Median seconds, and the peak of device memory beyond what was there, in GB."""
     function()
@@ -250,7 +255,7 @@ def compare_times(sizes):
         seconds = time.perf_counter() - start
         peak = torch.cuda.max_memory_allocated() / 1e9
         if seconds < 20.0:
-            seconds = min(seconds, median_time(call, 1 if seconds > 5.0 else 3))
+            seconds = min(seconds, median_time(call, repeats_for(seconds)))
         known = exact.setdefault((n, d, l), result) if precision == "double" else exact.get((n, d, l))
         off = None
         if precision == "single" and known is not None:
@@ -290,7 +295,7 @@ def landmark_times(sizes):
         result = call()
         seconds = time.perf_counter() - start
         if seconds < 20.0:
-            seconds = min(seconds, median_time(call, 1 if seconds > 5.0 else 3))
+            seconds = min(seconds, median_time(call, repeats_for(seconds)))
         rows.append(
             {
                 "n": n,

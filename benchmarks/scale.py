@@ -1,7 +1,7 @@
 """What sizes beyond this machine would take, reckoned from measured speeds. Writes into docs/evidence/scale.md.
 
 python benchmarks/scale.py [--dollars 4.0] [--link 1.25]
-python benchmarks/scale.py --measure        # the ways of the table of docs/scale.md; needs goodpoints, ten minutes
+python benchmarks/scale.py --measure        # the table of docs/scale.md; needs goodpoints, 12 GB and half an hour
 python benchmarks/scale.py --table          # that table, from what is measured
 
 Speeds of cores are measured here and now; that of the CUDA device is the one in benchmarks/results-gpu.json. What
@@ -23,6 +23,7 @@ from marks import table, written
 
 import relfit
 from relfit.compute.reduce import DEVICE_SCALE, PATCH_ROWS
+from relfit.estimators.cost import landmark_values
 from relfit.util.files import write_text_atomic
 from relfit.util.libraries import usable_cores
 
@@ -40,7 +41,7 @@ GUIDE, POWER = ROOT / "docs" / "scale.md", ROOT / "docs" / "evidence" / "calibra
 MEASURED = ROOT / "benchmarks" / "results-scale.json"
 ALL_SIZES = tuple(10**k for k in range(3, 9))
 LARGEST = {
-    "landmarks": 10**6,
+    "landmarks": 10**7,
     "complete": 10**5,
     "incomplete": 10**6,
     "random features": 10**6,
@@ -165,14 +166,21 @@ def measure():
     write_text_atomic(MEASURED, json.dumps(what, indent=2) + "\n")
 
 
-def grown(measured, n, exponent=None):
-    """The value at n rows, and whether it was measured; otherwise it grows from the largest like the last two."""
+def grown(measured, n, values=None):
+    """The value at n rows, and whether it was measured.
+
+    Otherwise it grows from the largest like the kernel `values`, or like the last two.
+    """
     if n in measured:
         return measured[n], True
     before, last = sorted(measured)[-2:]
-    if exponent is None:
-        exponent = max(1.0, math.log(measured[last] / measured[before]) / math.log(last / before))
+    if values is not None:
+        return measured[last] * values(n) / values(last), False
+    exponent = max(1.0, math.log(measured[last] / measured[before]) / math.log(last / before))
     return measured[last] * (n / last) ** exponent, False
+
+
+KERNEL_VALUES = {"complete": pairs_of, "landmarks": lambda n: landmark_values(n, [n] * MODELS)}
 
 
 def marked(text, measured):
@@ -199,7 +207,7 @@ def time_table(cells, gpu):
     titles = ["n", "landmarks", "GB", "Dask", "H200", "complete", "Dask", "H200", *others]
     rows = []
     for n in ALL_SIZES:
-        own = {way: grown(of, n, 2.0 if way == "complete" else None) for way, of in seconds.items()}
+        own = {way: grown(of, n, KERNEL_VALUES.get(way)) for way, of in seconds.items()}
         shown = {way: marked(in_words(value), known) for way, (value, known) in own.items()}
         spread = (fixed + (own["landmarks"][0] - fixed) / busy, own["complete"][0] / busy)
         workers = [marked(in_words(s), False) if n >= 10**5 else "" for s in spread]

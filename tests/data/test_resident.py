@@ -5,6 +5,7 @@ import pytest
 from refusals import refused
 
 from relfit.api import compare
+from relfit.compute import reduce
 from relfit.data import load as data_module
 from relfit.data.arrays import device_of, resident_rows
 from relfit.data.load import load
@@ -84,6 +85,18 @@ def test_the_pipeline_on_tensors_gives_what_arrays_give(dtype, test, rng):
     assert other.kernel.length == pytest.approx(plain.kernel.length, rel=1e-12)
     np.testing.assert_allclose(other.discrepancy, plain.discrepancy, atol=1e-13)
     np.testing.assert_allclose(other.pvalue, plain.pvalue, rtol=1e-8)
+
+
+@pytest.mark.usefixtures("resident")
+@pytest.mark.parametrize("estimator", ["complete", "landmarks"])
+def test_some_samples_may_be_too_long_for_one_patch(estimator, monkeypatch, rng):
+    x, long, short = (torch.as_tensor(rng.normal(size=(n, 5))) for n in (300, 900, 300))
+    given, options = (x, {"a": long, "b": short}), {"estimator": estimator, "compute": Compute(backend="torch")}
+    whole = compare(*given, rng=0, **options)
+    monkeypatch.setattr(reduce, "DEVICE_NUMBERS", 400 * 6)
+    cut = compare(*given, rng=0, **options)
+    np.testing.assert_allclose(cut.discrepancy, whole.discrepancy, atol=1e-13)
+    np.testing.assert_allclose(cut.pvalue, whole.pvalue, rtol=1e-8)
 
 
 @pytest.mark.usefixtures("resident")

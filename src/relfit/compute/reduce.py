@@ -321,7 +321,7 @@ def matrix_sums(
 ) -> list[Sums]:
     """The sums of whole kernel matrices, each between two of the samples, or of one sample with itself.
 
-    Arrays are where the backend computes if a matrix is a single patch, on the host otherwise.
+    Arrays are where the backend computes if every matrix is a single patch, on the host otherwise.
     """
     size = patch_rows(reduction.width(sources), runtime)
     shapes = [(len(sources[x]), len(sources[y])) for x, y in matrices]
@@ -330,7 +330,8 @@ def matrix_sums(
     totals: list[Sums | None] = [None] * len(matrices)
     for (k, patch), sums in zip(cut, _patch_sums(work, runtime), strict=True):
         totals[k] = _added(totals[k], patch, sums, shapes[k])
-    return [total for total in totals if total is not None]
+    found = [total for total in totals if total is not None]
+    return found if len(cut) == len(matrices) else [total.on_host() for total in found]
 
 
 def patch_rows(width: int, runtime: Runtime) -> int:

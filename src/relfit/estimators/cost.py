@@ -9,7 +9,7 @@ from relfit.compute.backend import TILE
 from relfit.compute.memory import Budget
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
-from relfit.estimators.designs import Complete, Landmarks
+from relfit.estimators.designs import MOST_LANDMARKS, Complete, Landmarks
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
@@ -49,7 +49,9 @@ def landmark_seconds(rows: int, lengths: Sequence[int], columns: int, right_hand
 
 def landmark_values(rows: int, lengths: Sequence[int]) -> int:
     """The kernel values of the estimate by landmarks, with as many as are usually chosen for a Gaussian kernel."""
-    landmarks, drawn = 15.0 * max([rows, *lengths]) ** 0.27, 150
+    longest = max([rows, *lengths])
+    # Beyond ten million rows there are no more landmarks, and more rows of the guard instead.
+    landmarks, drawn = min(15.0 * longest**0.27, MOST_LANDMARKS), max(150, longest // 20_000)
     return int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
 
 

@@ -196,7 +196,7 @@ def _alignments(
     sums = [[cross[k].rows[::step] for k in same], [columns_of(cross[k])[::step] for k in same]]
     sums.append([there.asarray(cross[k].rows.sum()) for k in same])
     if library(pairs[0]) is not there:
-        pairs, *sums = ([host(each) for each in some] for some in (pairs, *sums))
+        pairs, *sums = ([host(each) for each in arrays] for arrays in (pairs, *sums))
     where = library(pairs[0])
     pairs, rows, columns, total = map(where.stack, (pairs, *sums))
     if not paired:
