@@ -49,7 +49,7 @@ def test_values_grow_from_the_largest_that_was_measured(scale):
     assert scale.grown({10: 1.0, 100: 10.0}, 100) == (10.0, True)
     assert scale.grown({10: 1.0, 100: 100.0}, 1000) == (pytest.approx(1e4), False)
     assert scale.grown({10: 1.0, 100: 2.0}, 1000) == (pytest.approx(20.0), False)
-    assert scale.grown({10: 1.0, 100: 2.0}, 1000, 2.0) == (pytest.approx(200.0), False)
+    assert scale.grown({10: 1.0, 100: 2.0}, 1000, lambda n: n**2) == (pytest.approx(200.0), False)
 
 
 def test_times_are_written_without_powers_of_ten(scale):
