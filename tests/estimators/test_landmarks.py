@@ -237,6 +237,10 @@ def test_stopped_runs_resume(share, rng, tmp_path):
         plain = relfit.compare(
             *data, estimator="landmarks", rng=0, progress=lambda done, total, seen=totals: seen.append((done, total))
         )
+        # Both passes are one piece of work.
+        assert [done for done, _ in totals] == sorted(done for done, _ in totals)
+        assert len({total for _, total in totals}) == 1
+        assert totals[-1][0] == totals[-1][1]
         stop_at = int(share * len(totals))
 
         def progress(done, total, calls=calls, stop_at=stop_at):

@@ -36,19 +36,22 @@ class Budget:
     folder: Path
     given: int | str | None = None
 
-    def working(self, kept: int, fewest: int) -> int:
+    def working(self, kept: int, fewest: int, later: int = 0) -> int:
         """The bytes that the work itself may use, besides `kept` ones; refused if they are fewer than `fewest`.
 
+        The line that refuses them names a budget that is enough `later`, too, when so many bytes are kept.
         They are a half, a quarter, … of the budget: the sizes of patches and blocks follow from them, and must be the
         same when a call resumes from a checkpoint in an interpreter that holds a few more pages.
         """
         held = resident()
         available = int(_USABLE * (self.total - held - kept))
         if available < fewest:
-            smallest = held + kept + int(fewest / _USABLE)
+            kept = max(kept, later)
+            # A twentieth more: another process with the same libraries may hold some more pages.
+            enough = int(1.05 * (held + kept + fewest / _USABLE))
             got = repr(self.given) if isinstance(self.given, str) else f"{self.total} bytes"
             raise InputError(
-                f"memory: expected at least {in_words(smallest)} for these sizes (the process itself holds "
+                f"memory: expected at least {in_words(enough)} for these sizes (the process itself holds "
                 f"{in_words(held)}, numbers for every row take {in_words(kept)}), got {got}"
             )
         return max(fewest, next(self.total >> k for k in range(1, 64) if self.total >> k <= available))

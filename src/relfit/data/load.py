@@ -234,8 +234,13 @@ def _gathered(
 
 
 def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
-    """Refuse a budget too small for the checks: two keys for every row, and the rows for the median distance."""
-    budget.working(24 * sum(rows for rows, _ in shapes), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1])
+    """Refuse a budget too small for the checks: two keys for every row, and the rows for the median distance.
+
+    What is kept later, by the complete estimate of samples, is known in detail when the estimator is.
+    """
+    n, *lengths = (rows for rows, _ in shapes)
+    later = 16 * (n + max(lengths, default=0)) + 48 * (len(lengths) * n + sum(lengths))
+    budget.working(24 * (n + sum(lengths)), _CHECK_BYTES + _MEDIAN_ROWS * 8 * shapes[0][1], later)
 
 
 def _tables(

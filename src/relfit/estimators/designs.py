@@ -199,7 +199,7 @@ class Landmarks(Estimator):
     residual_pairs: int | None = None
 
     name: ClassVar[str] = "landmarks"
-    numbers_kept: ClassVar[int] = 6
+    numbers_kept: ClassVar[int] = 4
 
     def fewest_bytes(self, rows: int, models: int, width: int) -> int:
         """The kernel matrix of the landmarks, its eigenvectors and the work of computing them; the rows asked for."""

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from relfit.compute.backend import Backend, Job, Points, Products
-from relfit.compute.reduce import Patch, Sums, described, matrix_sums
+from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
@@ -39,6 +39,7 @@ from relfit.estimators.locations import kernel_values, pooled_rows, without_used
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows, host
+from relfit.util.progress import Progress, in_turn
 from relfit.util.random import stream
 
 # Eigenvalues of the landmarks' kernel matrix below this fraction of the largest count as 0.
@@ -264,13 +265,18 @@ def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
         x = data.reference
         scores = [ksd.all_scores(name, density, x, settings) for name, density in data.densities.items()]
         return _ksd(x, scores, orders[None], settings)
+    reports = in_turn(settings.runtime.progress, *map(len, data.samples.values()))
     each = [
-        _ksd(x, [ksd.target_scores(name, x, data, settings)], orders[name], settings)
-        for name, x in data.samples.items()
+        _ksd(x, [ksd.target_scores(name, x, data, settings)], orders[name], _reporting(settings, report))
+        for (name, x), report in zip(data.samples.items(), reports, strict=True)
     ]
     shared = settings.dependence == "shared"
     estimates = ksd.side_by_side(each, shared=shared)
     return ksd.Target().with_second_order(data, settings, estimates) if shared else estimates
+
+
+def _reporting(settings: EstimateSettings, progress: Progress | None) -> EstimateSettings:
+    return replace(settings, runtime=replace(settings.runtime, progress=progress))
 
 
 class _Samples:
@@ -301,11 +307,17 @@ class _Samples:
     def inverse(self, points: Array) -> Inverse:
         return Inverse.of(self.values(points, points), self.smallest)
 
-    def means(self, points: Sequence[Array]) -> list[Array]:
+    def passes(self, points: Sequence[Array], landmarks: int) -> list[Runtime]:
+        """The runtimes of both passes, which report their progress as one."""
+        first = sum(size * len(some) for size, some in zip(self.sizes, points, strict=True))
+        reports = in_turn(self.runtime.progress, first, sum(self.sizes) * landmarks)
+        return [replace(self.runtime, progress=report) for report in reports]
+
+    def means(self, points: Sequence[Array], runtime: Runtime) -> list[Array]:
         """The mean of k(x_a, z_j) over the rows of each sample, at points of its own (J,)."""
         count, reduction = len(self.rows), PointSums(self.kernel, self.centre)
         matrices = [(count + k, k) for k in range(count)]
-        sums = matrix_sums(reduction, (*self.rows, *points), matrices, self.runtime)
+        sums = matrix_sums(reduction, (*self.rows, *points), matrices, runtime)
         return [host(each.rows) / size for each, size in zip(sums, self.sizes, strict=True)]
 
     def of_reference(self, ours: Array, theirs: Sequence[Array]) -> Array:
@@ -316,13 +328,13 @@ class _Samples:
         """(J, 1) contributions of rows of sample i at some points."""
         return (self.own[i] * theirs - self.across * ours)[:, None]
 
-    def contributions(self, points: Array, inverse: Inverse, means: Sequence[Array]) -> list[Array]:
+    def contributions(self, points: Array, inverse: Inverse, means: Sequence[Array], runtime: Runtime) -> list[Array]:
         """k_a · w of every row and model, from the samples' means at the landmarks: (n, l), then (m, 1) each."""
         ours, *theirs = means
         directions = [self.of_reference(ours, theirs), *(self.of_model(i, ours, x) for i, x in enumerate(theirs, 1))]
         reduction = PointSums(self.kernel, self.centre, {k: inverse @ w for k, w in enumerate(directions)})
         matrices = [(k, len(self.rows)) for k in range(len(self.rows))]
-        return [host(each.rows) for each in matrix_sums(reduction, (*self.rows, points), matrices, self.runtime)]
+        return [host(each.rows) for each in matrix_sums(reduction, (*self.rows, points), matrices, runtime)]
 
     def own_pairs(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> list[Array]:
         """What pairs of a row with itself, or with its partner, add to contributions; of at most `most` rows each."""
@@ -363,8 +375,10 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
         a, b = (inverse.whitened(kernel_values(samples.kernel, rows, at)) for rows in (x, y))
         return np.asarray(np.einsum("ij,ij->i", a, b))
 
-    means = samples.means([points] * len(samples.rows))
-    contributions, own = samples.contributions(points, inverse, means), samples.own_pairs(pairs, DIAGONAL_ROWS)
+    everywhere = [points] * len(samples.rows)
+    passes = samples.passes(everywhere, len(points))
+    contributions = samples.contributions(points, inverse, samples.means(everywhere, passes[0]), passes[1])
+    own = samples.own_pairs(pairs, DIAGONAL_ROWS)
     # Of each row where there are few, otherwise their mean: the difference is 1/n of a contribution.
     pairs_of = [y if len(y) == len(x) else y.mean(axis=0) for x, y in zip(contributions, own, strict=True)]
     estimates = samples.estimates([x - y for x, y in zip(contributions, pairs_of, strict=True)])
@@ -407,8 +421,9 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     # Each sample is summed at the landmarks, at the drawn rows of the reference, and at those of the models it meets.
     where = [np.concatenate([points, at_reference, *at_models])]
     where += [np.concatenate([points, at_reference, x]) for x in at_models]
-    means = samples.means(where)
-    passed = samples.contributions(points, inverse, [mean[: len(points)] for mean in means])
+    first, second = samples.passes(where, count)
+    means = samples.means(where, first)
+    passed = samples.contributions(points, inverse, [mean[:count] for mean in means], second)
     itself = samples.own_pairs(samples.kernel.pairs)
     contributions = [np.subtract(x, y, out=x) for x, y in zip(passed, itself, strict=True)]
     estimates = samples.estimates(contributions)
@@ -495,16 +510,17 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 
-    def sums(rows: Rows, weights: Array | None) -> Array:
+    def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
         """Σ_a u_i(z_j, x_a) of points and all rows, or of every row with weighted points."""
         sources = (x, *scores, host(x[rows]), *(host(s[rows]) for s in scores))
         matrix, columns = ((1 + models, 0), 0) if weights is None else ((0, 1 + models), 1 + models)
         reduction = ksd.SteinSums(kernel, centre, models, columns=columns, weights=weights)
-        return host(matrix_sums(reduction, sources, [matrix], runtime)[0].rows)
+        return host(matrix_sums(reduction, sources, [matrix], replace(runtime, progress=report))[0].rows)
 
-    means = sums(both, None) / (n - 1)  # with the factor n/(n−1) of U-statistics
+    first, second = in_turn(runtime.progress, len(both), count)
+    means = sums(both, None, first) / (n - 1)  # with the factor n/(n−1) of U-statistics
     directions = zip(inverses(at(landmarks)), means[:count].T, strict=True)
-    g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1))
+    g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1), second)
     # Pairs of a row with itself.
     diagonal = np.empty((n, models))
     for part in parts(x.shape):

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from relfit.util.errors import InputError
@@ -44,6 +45,22 @@ def counted(progress: Progress | None, what: str, blocks: Iterable[Block]) -> It
         if isinstance(progress, _Bar):
             progress.show(f"reading {what}: {done:,} rows", None, None)
         yield block
+
+
+def in_turn(progress: Progress | None, *sizes: int) -> list[Progress | None]:
+    """For each of several pieces of work of these sizes, the function that reports it as a part of the whole.
+
+    >>> first, second = in_turn(lambda done, total: print(done, "of", total), 10, 30)
+    >>> first(1, 2), second(1, 2)
+    5 of 40
+    25 of 40
+    (None, None)
+    """
+
+    def part(before: int, size: int) -> Progress | None:
+        return progress and (lambda done, total: progress(before + size * done // max(total, 1), sum(sizes)))
+
+    return [part(end - size, size) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
 class _Bar:
