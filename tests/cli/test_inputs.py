@@ -201,9 +201,9 @@ def test_sizes_are_told_where_asked_for(data, capsys):
 def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(cli_inputs, "LONG_RUN", 0.0)
-    assert _sizes(capsys, "--no-progress") == SIZES + "relfit: the complete estimate takes about 1 s or less\n"
+    assert _sizes(capsys, "--no-progress") == SIZES + "relfit: the complete estimate takes about a second\n"
     landmarks = _sizes(capsys, "--no-progress", "--estimator", "landmarks")
-    assert landmarks == SIZES + "relfit: the landmarks estimate takes about 1 s or less\n"
+    assert landmarks == SIZES + "relfit: the landmarks estimate takes about a second\n"
     assert _sizes(capsys, "--no-progress", "--quiet") == ""
     monkeypatch.setattr(cli_inputs, "LONG_RUN", 2.0)
     assert _sizes(capsys, "--no-progress") == ""
@@ -212,7 +212,7 @@ def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatc
 def test_landmarks_are_suggested_where_all_pairs_take_long(data, capsys, monkeypatch):
     monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
     line = (
-        "all pairs of rows take about 1 s or less; --estimator landmarks takes about 1 s or less, with nearly the same"
+        "the complete estimate takes about a second; --estimator landmarks takes about a second, with nearly the same"
     )
     assert _sizes(capsys) == f"relfit: {line} power\n"
     for options in (["--quiet"], ["--estimator", "landmarks"], ["--estimator", "auto"], ["--discrepancy", "ume"]):

@@ -26,6 +26,12 @@ SMOOTH = ["gaussian", "imq", "multiscale", "tilted"]
 SIZES = {"independent": (60, 45, 70), "shared": (60, 50, 50), "paired": (60, 60, 60)}
 
 
+@pytest.fixture(autouse=True)
+def landmarks_for_few_pairs(monkeypatch):
+    """Landmarks also where all pairs take a moment."""
+    monkeypatch.setattr(landmarks, "FEW_PAIRS", 0)
+
+
 def sampled(rng, sizes, d=3, shift=0.3):
     reference, *models = (rng.normal(shift * i, 1.0, (m, d)) for i, m in enumerate(sizes))
     return reference, {f"m{i}": x for i, x in enumerate(models, start=1)}
@@ -321,3 +327,66 @@ def test_the_pseudo_inverse_leaves_out_rounding(rng):
     assert len(inverse.values) == 3
     np.testing.assert_allclose(inverse @ np.eye(10), np.linalg.pinv(x @ x.T, rcond=1e-10), atol=1e-10)
     np.testing.assert_allclose(inverse.whitened(x @ x.T) @ inverse.whitened(x @ x.T).T, x @ x.T, atol=1e-10)
+
+
+def test_few_pairs_are_all_used(monkeypatch, rng):
+    monkeypatch.setattr(landmarks, "FEW_PAIRS", 20_000_000)
+    reference, models = sampled(rng, (300, 250, 300))
+    target = relfit.Density(score=lambda x: -x)
+    for data in ((reference, models), (reference, densities(3)), (target, models)):
+        found, complete = (relfit.compare(*data, estimator=name, rng=0) for name in ("landmarks", "complete"))
+        assert found.warnings == (landmarks.ALL_PAIRS, *complete.warnings)
+        np.testing.assert_array_equal(found.pvalue, complete.pvalue)
+    given = relfit.compare(reference, models, estimator=relfit.Landmarks(60), rng=0)
+    assert given.warnings[0].startswith("landmarks estimator: 60 landmarks")
+
+
+def test_all_pairs_are_used_where_landmarks_cost_as_much(rng):
+    """Rows of 300 columns are far from all landmarks."""
+    reference, models = sampled(rng, (400, 400, 400), d=300)
+    found, complete = (relfit.compare(reference, models, estimator=e, rng=0) for e in ("landmarks", "complete"))
+    assert found.warnings[0] == landmarks.ALL_PAIRS
+    np.testing.assert_array_equal(found.pvalue, complete.pvalue)
+
+
+def test_samples_of_a_target_that_belong_together_keep_their_covariances(rng):
+    z = rng.normal(size=(2000, 3))
+    models = {"a": z + 0.1, "b": z + 0.15, "c": z + 0.12}
+    target = relfit.Density(score=lambda x: -x)
+    found, complete = (
+        relfit.estimate(target, models, dependence="shared", estimator=e, rng=0) for e in ("landmarks", "complete")
+    )
+    np.testing.assert_allclose(found.covariance, complete.covariance, rtol=0.1)
+    contrast = np.array([1.0, -1.0, 0.0])
+    assert contrast @ found.covariance @ contrast == pytest.approx(contrast @ complete.covariance @ contrast, rel=0.2)
+
+
+def test_a_small_sample_takes_no_precision_from_the_others(rng):
+    reference, models = sampled(rng, (5000, 5000, 5000), d=10, shift=0.0)
+    few = models | {"few": rng.normal(size=(100, 10))}
+    alone, beside = (
+        relfit.estimate(reference, each, kernel="matern12", estimator="landmarks", rng=0) for each in (models, few)
+    )
+    np.testing.assert_allclose(beside.standard_error[:2], alone.standard_error, rtol=0.1)
+
+
+def test_models_of_a_target_have_notes_of_their_own(rng):
+    far = rng.normal(size=(1500, 2)) * np.where(rng.random((1500, 1)) < 0.02, 10.0, 1.0)
+    models = {"a": rng.normal(size=(1500, 2)), "b": far}
+    found = relfit.estimate(relfit.Density(score=lambda x: -x), models, estimator=relfit.Landmarks(60), rng=0)
+    assert [note.split(": landmarks")[0] for note in found.notes[:2]] == ["'a'", "'b'"]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0002, "less than 0.1%"), (0.0123, "1.2%"), (0.31, "31%"), (10.85, "1085%")]
+)
+def test_shares_are_written_without_powers_of_ten(share, text):
+    assert landmarks._percent(share) == text
+
+
+def test_a_kernel_with_one_value_tells_nothing_apart(rng):
+    reference, models = sampled(rng, (400, 431, 462), d=3)
+    tiny = {name: 1e-30 * x for name, x in models.items()}
+    found = relfit.compare(1e-30 * reference, tiny, kernel=IMQ(1.0), estimator=relfit.Landmarks(60), rng=0)
+    np.testing.assert_array_equal(found.pvalue, 1.0)
+    assert any("takes one value" in note for note in found.warnings)

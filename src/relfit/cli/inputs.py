@@ -100,14 +100,18 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
             elif isinstance(x, np.ndarray) and x.ndim:
                 size = f"{len(x)} rows × {x[:1].size} columns, {x.dtype}, {x.nbytes / 1e6:.3g} MB"
                 complain(f"relfit: {sample}: {size}")
-        if seconds > LONG_RUN and params["estimator"] != "auto":
-            complain(f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}")
+    where = "" if params.get("cluster") is None else " on this machine alone"
+    checkpoint = params.get("checkpoint")
+    if checkpoint is not None and Path(checkpoint).exists():
+        where += f", less what {checkpoint} holds already"
     if seconds > SUGGESTED and _takes_landmarks(inputs, params):
         shorter = duration(expected_seconds(inputs, "landmarks"))
         complain(
-            f"relfit: all pairs of rows take about {duration(seconds)}; --estimator landmarks takes about {shorter}, "
-            "with nearly the same power"
+            f"relfit: the complete estimate takes about {duration(seconds)}{where}; --estimator landmarks takes about "
+            f"{shorter}, with nearly the same power"
         )
+    elif verbose and seconds > LONG_RUN and params["estimator"] != "auto":
+        complain(f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}{where}")
 
 
 def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
@@ -115,7 +119,7 @@ def _takes_landmarks(inputs: Inputs, params: Mapping[str, Any]) -> bool:
     measures = params.get("discrepancy") or "auto"
     pairs = set((measures,) if isinstance(measures, str) else measures) <= {"auto", "mmd", "ksd"}
     apart = inputs.groups is None and params.get("dependence") != "chain"
-    return params["estimator"] == "complete" and pairs and apart and params.get("cluster") is None
+    return params["estimator"] == "complete" and pairs and apart
 
 
 def table_options(params: Mapping[str, Any]) -> Encode:

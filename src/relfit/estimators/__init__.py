@@ -38,7 +38,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             at = nystroem_estimates if settings.locations.whitened else at_locations
             estimates = at(data, settings, settings.locations)
         elif isinstance(estimator, Landmarks):
-            estimates = landmark_estimates(data, settings)
+            estimates = landmark_estimates(data, settings, kind)
         elif groups is not None:
             estimates = kind.grouped(data, settings, groups)
         else:

@@ -87,7 +87,7 @@ def automatic_estimator(
 def duration(seconds: float) -> str:
     """A rough time in words."""
     if seconds < 1.0:
-        return "1 s or less"
+        return "a second"
     if seconds < 120.0:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200.0 else f"{seconds / 3600:.0f} h"

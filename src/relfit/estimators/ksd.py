@@ -600,14 +600,16 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
         components = float(np.mean([part.components**-0.5 for part in parts])) ** -2.0
         trace = np.concatenate([part.trace for part in parts])
         together = Quadratic(block_diag(*(part.covariance for part in parts)), trace, components)
-    return Estimates(
-        np.concatenate([e.values for e in each]),
-        Psi(None, rows, shared=shared),
-        block_diag(*second) if second else None,
-        each[0].notes,
-        block_diag(*covariances) if covariances else None,
-        quadratic=together,
-    )
+    psi, covariance = Psi(None, rows, shared=shared), block_diag(*covariances) if covariances else None
+    if shared and covariance is not None and len(covariances) > 1:
+        # What the models have in common is that of the ψ rows; the rest of each variance is the model's own.
+        plain, variances = psi.covariance(), np.diag(covariance)
+        limits = np.minimum(np.diag(plain), variances)
+        scale = np.sqrt(np.divide(limits, np.diag(plain), out=np.zeros(len(each)), where=np.diag(plain) > 0.0))
+        covariance = np.outer(scale, scale) * plain + np.diag(variances - limits)
+    values = np.concatenate([e.values for e in each])
+    second_order = block_diag(*second) if second else None
+    return Estimates(values, psi, second_order, each[0].notes, covariance, quadratic=together)
 
 
 def _chains(data: Data, settings: EstimateSettings) -> Estimates:

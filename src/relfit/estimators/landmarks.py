@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from relfit.compute.backend import Backend, Job, Points, Products
@@ -32,8 +33,8 @@ from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
-from relfit.estimators.base import Estimates, EstimateSettings, Locations, pair_count, samples_of
-from relfit.estimators.designs import Landmarks, most_landmarks
+from relfit.estimators.base import Estimates, EstimateSettings, Kind, Locations, pair_count, samples_of
+from relfit.estimators.designs import Complete, Landmarks, most_landmarks
 from relfit.estimators.kernel import centre_for, centre_of, shifted
 from relfit.estimators.locations import kernel_values, pooled_rows, without_used_rows
 from relfit.kernels.base import Kernel
@@ -53,6 +54,9 @@ MOST_DRAWN, ONE_IN = 3000, 1000
 FACTORISATION = 0.2
 # The guard's part of the variance: what is promised, and what is aimed at.
 SHARE, AIM = 0.05, 0.02
+# Pairs of rows that take a moment, so that landmarks gain nothing.
+FEW_PAIRS = 20_000_000
+ALL_PAIRS = "landmarks estimator: all pairs of rows take no longer here, and were used instead"
 # The stream that the rows of the guard are drawn from.
 GUARD = "landmarks: guard"
 # Rows on which the diagonal of the Nyström kernel is evaluated.
@@ -176,7 +180,7 @@ def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> 
     whole = positive_part(plain + missing, mixed(plain + noise, plain)) + noise
     # V holds the second-order part twice, and is noisy where it holds nothing else.
     second = estimates.second_order_variances
-    variances = np.maximum(np.diag(whole) - second, second)
+    variances = np.maximum(np.diag(whole - noise) - second, second)
     share = float(np.divide(np.diag(noise), variances, out=np.zeros(count), where=variances > 0.0).max())
     rows = sorted({len(each.errors) for each in strata})
     drawn = f"{rows[0]:,}" if len(rows) == 1 else f"{rows[0]:,} to {rows[-1]:,}"
@@ -191,38 +195,42 @@ def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> 
 
 
 def _percent(share: float) -> str:
-    return "less than 0.1%" if share < 0.001 else f"{100.0 * share:.2g}%"
+    return "less than 0.1%" if share < 0.001 else f"{100.0 * share:.2g}%" if share < 0.1 else f"{share:.0%}"
 
 
 def chosen_sizes(
     estimator: Landmarks,
-    rows: int,
+    smallest: NDArray[np.integer],
     most: int,
     missed: Callable[[int], Array],
     variances: Array,
     cost: Callable[[int, int], float],
     longest: float,
+    rows: int,
     most_drawn: int = sys.maxsize,
 ) -> tuple[int, int]:
     """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
 
-    `missed` (l,) is the variance of the guard with R = 1, times the `rows` of the smallest sample, and `variances` (l,)
-    are those of the estimates, both of models equal to the data. Other models have larger variances, and what landmarks
-    miss of their witnesses, which are smooth, is a smaller part of them. J is at most `most`, and less where the
-    landmarks alone would cost as much as `longest`; R is at most `most_drawn`.
+    `missed` (l,) is the variance of the guard with R = 1, times the rows of the `smallest` sample that a model meets,
+    and `variances` (l,) are those of the estimates, both of models equal to the data. Other models have larger
+    variances, and what landmarks miss of their witnesses, which are smooth, is a smaller part of them. J is at most
+    `most`, and less where the landmarks alone would cost as much as `longest`; R is at most the `rows` of the largest
+    sample, with which nothing is left to chance, and at most `most_drawn`.
     """
     limit = min(rows, most_drawn, max(MOST_DRAWN, rows // ONE_IN))
 
     def needed(count: int) -> float:
         parts = np.divide(missed(count), variances, out=np.zeros(len(variances)), where=variances > 0.0)
-        return max(float(FEWEST_DRAWN), float(parts.max()) / (AIM * rows))
+        return max(float(FEWEST_DRAWN), float((parts / smallest).max()) / AIM)
 
     if estimator.count is not None:
         counts = [min(estimator.count, most)]
     else:
         steps = math.log(max(most / FEWEST_LANDMARKS, 1.0), 1.5)
         counts = [min(round(FEWEST_LANDMARKS * 1.5**k), most) for k in range(math.ceil(steps) + 1)]
-    given = None if estimator.residual_pairs is None else max(2, math.ceil(estimator.residual_pairs / rows))
+    given = (
+        None if estimator.residual_pairs is None else max(2, math.ceil(estimator.residual_pairs / int(smallest.min())))
+    )
     if given is not None and len(counts) == 1:
         return counts[0], given
     # Candidates: whether the guard's part is too large, its price (or the part, if it is), J and R.
@@ -255,8 +263,26 @@ def _most(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tu
     return most, max(FEWEST_DRAWN, _room(settings, drawn))
 
 
-def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
-    """The estimate by landmarks, with the guard."""
+def landmark_estimates(data: Data, settings: EstimateSettings, kind: Kind) -> Estimates:
+    """The estimate by landmarks, with the guard; that of all pairs where it takes no longer."""
+    found = None if _few_pairs(data, settings) else _by_landmarks(data, settings)
+    if found is not None:
+        return found
+    estimates = kind.estimate(data, replace(settings, estimator=Complete()))
+    return replace(estimates, notes=(ALL_PAIRS, *estimates.notes))
+
+
+def _few_pairs(data: Data, settings: EstimateSettings) -> bool:
+    """True if all pairs of rows take a moment, and the numbers of landmarks and pairs were not given."""
+    sizes = [len(x) for x in data.samples.values()]
+    pairs = (
+        pair_count(len(data.reference), sizes) if data.kind == "samples" else max([len(data.reference), *sizes]) ** 2
+    )
+    return settings.estimator == Landmarks() and pairs <= FEW_PAIRS
+
+
+def _by_landmarks(data: Data, settings: EstimateSettings) -> Estimates | None:
+    """The estimate by landmarks; None if the best numbers of landmarks and drawn rows cost as much as all pairs."""
     if data.kind == "samples":
         return _mmd(data, settings)
     most = most_landmarks(cast(Landmarks, settings.estimator)) + max(TRIAL_ROWS, PILOT_ROWS)
@@ -270,8 +296,14 @@ def landmark_estimates(data: Data, settings: EstimateSettings) -> Estimates:
         _ksd(x, [ksd.target_scores(name, x, data, settings)], orders[name], _reporting(settings, report))
         for (name, x), report in zip(data.samples.items(), reports, strict=True)
     ]
+    known = [estimates for estimates in each if estimates is not None]
+    if len(known) < len(each):
+        return None
     shared = settings.dependence == "shared"
-    estimates = ksd.side_by_side(each, shared=shared)
+    estimates = ksd.side_by_side(known, shared=shared)
+    if len({one.notes for one in known}) > 1:
+        notes = (f"{name!r}: {note}" for name, one in zip(data.samples, known, strict=True) for note in one.notes)
+        estimates = replace(estimates, notes=tuple(notes))
     return ksd.Target().with_second_order(data, settings, estimates) if shared else estimates
 
 
@@ -389,7 +421,7 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
     return replace(estimates, second_order=second, notes=(locations.note,))
 
 
-def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
+def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
     samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
     sizes, models = samples.sizes, len(samples.rows) - 1
     pilot, columns = samples.pilot(), data.reference.shape[1]
@@ -412,8 +444,11 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
 
     most = len(landmarks(most))
     longest = float(pair_count(sizes[0], sizes[1:]))
-    limits = longest, most_drawn
-    count, drawn = chosen_sizes(estimator, min(sizes), most, missed, pilot.second_order_variances, cost, *limits)
+    smallest = np.minimum(sizes[0], sizes[1:])
+    variances, limits = pilot.second_order_variances, (longest, max(sizes), most_drawn)
+    count, drawn = chosen_sizes(estimator, smallest, most, missed, variances, cost, *limits)
+    if estimator == Landmarks() and cost(count, drawn) >= longest:
+        return None
     points = landmarks(count)
     inverse = samples.inverse(points)
     rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
@@ -434,8 +469,12 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates:
     found = [x[each] for x, each in zip(contributions, rows, strict=True)]
     exact = [x - y[each] for x, y, each in zip(exact, itself, rows, strict=True)]
     strata = _strata(sizes, found, exact, settings.dependence)
-    kept = replace(pilot, values=estimates.values, psi=estimates.psi)
-    return mmd.Samples().with_second_order(data, settings, guarded(kept, strata, count))
+    whole = guarded(replace(pilot, values=estimates.values, psi=estimates.psi), strata, count)
+    # Of a kernel with one value rounding is left, which would be a certain difference.
+    rounding = 1e-14 * max(float(np.abs(mean).max()) for mean in means)
+    if max(np.abs(whole.values).max(), math.sqrt(whole.projection.max())) <= rounding:
+        whole = replace(whole, values=np.zeros(models), covariance=np.zeros((models, models)))
+    return mmd.Samples().with_second_order(data, settings, whole)
 
 
 def _strata(sizes: Sequence[int], found: Sequence[Array], exact: Sequence[Array], dependence: str) -> list[Stratum]:
@@ -473,7 +512,7 @@ def _smallest(settings: EstimateSettings) -> float:
     return SMALLEST_SINGLE if "float32" in name or name.startswith("triton") else SMALLEST
 
 
-def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates:
+def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
     """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
     n, centre, models, runtime = len(x), centre_of(x), len(scores), settings.runtime
     kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
@@ -505,8 +544,10 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
     variances = pilot.second_order_variances * (len(some) / n) ** 2
     most, most_drawn = _most(settings, 3 * held, 3 * held, 3 * held)
-    limits = n**2 / 2.0, most_drawn
-    count, drawn = chosen_sizes(estimator, n, min(n, most), missed, variances, cost, *limits)
+    limits = n**2 / 2.0, n, most_drawn
+    count, drawn = chosen_sizes(estimator, np.array([n]), min(n, most), missed, variances, cost, *limits)
+    if estimator == Landmarks() and cost(count, drawn) >= limits[0]:
+        return None
     guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 
