@@ -271,3 +271,10 @@ def test_the_estimate_counts_pairs(monkeypatch):
     monkeypatch.setattr(cost, "usable_cores", lambda: 4)
     assert expected_seconds(inputs, "complete") == pytest.approx(1.7e-9 / 4 * 3.5e8, rel=1e-3)
     assert expected_seconds(Inputs(len, {"a": len}, ()), "complete") == 0.0
+
+
+def test_files_under_a_budget_are_announced_too(data, capsys, monkeypatch):
+    monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
+    said = _sizes(capsys, "--memory", "1GB", "--verbose")
+    assert said.startswith(SIZES)
+    assert "--estimator landmarks takes about a second" in said

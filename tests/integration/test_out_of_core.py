@@ -53,7 +53,7 @@ def files(samples, tmp_path):
 def small_parts(monkeypatch):
     """Every check and every patch sees a few rows only, so that seams are everywhere."""
     monkeypatch.setattr(stored, "PART_NUMBERS", 200)
-    monkeypatch.setattr(Budget, "working", lambda self, kept, fewest: 100_000)
+    monkeypatch.setattr(Budget, "working", lambda self, kept, fewest, later=0: 100_000)
 
 
 def both(reference, models, **options):

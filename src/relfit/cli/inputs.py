@@ -66,7 +66,11 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
     opened = {name: _opened(source, columns) for name, source in models.items()}
     if in_parts:
         # The files themselves, which are opened under the budget of memory.
-        return Inputs(_opened(reference, columns), opened)
+        inputs = Inputs(_opened(reference, columns), opened)
+        sizes = Inputs(_mapped(inputs.reference), {name: _mapped(model) for name, model in opened.items()})
+        if params["verbose"] is not False and all(map(_count, (sizes.reference, *sizes.models.values()))):
+            _announce(sizes, params)
+        return inputs
     drop = table_options(params).drop
     first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {}, drop)
     # A preset takes rows of numbers as they are.
@@ -192,6 +196,12 @@ def _opened(source: Any, columns: str | None) -> Any:
     if isinstance(source, str) and names_object(source):
         return load_object(source)
     return FileRows(source, columns) if isinstance(source, str) else source
+
+
+def _mapped(source: Any) -> Any:
+    """The rows of a .npy file, of which nothing is read yet; anything else as it is."""
+    known = isinstance(source, FileRows) and source.columns is None and str(source.source).endswith(".npy")
+    return read_rows(source.source) if known else source
 
 
 def _read(source: Any, plain: bool) -> Any:

@@ -145,6 +145,7 @@ class Stratum:
         found, errors: (R, c) contributions of the drawn rows by the landmarks, and what they miss of them.
         places: the c models that they belong to.
         jackknife: the factor of the ψ rows.
+        weights: (R,) of the drawn rows in means, if they were drawn with unequal probabilities and replacement.
     """
 
     size: int
@@ -152,19 +153,27 @@ class Stratum:
     errors: Array
     places: Rows
     jackknife: float = 1.0
+    weights: Array | None = None
+
+    def mean(self) -> Array:
+        """(c,) the mean error of all rows, as the drawn ones estimate it."""
+        return self.errors.mean(axis=0) if self.weights is None else self.weights @ self.errors
 
     def noise(self) -> Array:
-        """(c, c) the covariance of the mean error of rows that are drawn without replacement."""
+        """(c, c) the covariance of that mean."""
         count = len(self.errors)
+        if self.weights is not None:
+            return _covariance(self.weights[:, None] * self.errors) * count
         return _covariance(self.errors) * ((1.0 - count / self.size) / count)
 
     def missing(self) -> Array:
         """(c, c) by how much the variance of the mean of all rows' contributions exceeds that by the landmarks."""
-        return (_covariance(self.found + self.errors) - _covariance(self.found)) * (4.0 / self.size * self.jackknife**2)
+        both = (_covariance(rows, self.weights) for rows in (self.found + self.errors, self.found))
+        return np.subtract(*both) * (4.0 / self.size * self.jackknife**2)
 
 
-def _covariance(rows: Array) -> Array:
-    return np.atleast_2d(np.cov(rows.T))
+def _covariance(rows: Array, weights: Array | None = None) -> Array:
+    return np.atleast_2d(np.cov(rows.T, aweights=weights))
 
 
 def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> Estimates:
@@ -172,7 +181,7 @@ def guarded(estimates: Estimates, strata: Sequence[Stratum], landmarks: int) -> 
     values, count = estimates.values.copy(), len(estimates.values)
     noise, missing = np.zeros((count, count)), np.zeros((count, count))
     for each in strata:
-        values[each.places] += each.errors.mean(axis=0)
+        values[each.places] += each.mean()
         both = np.ix_(each.places, each.places)
         noise[both] += each.noise()
         missing[both] += each.missing()
@@ -548,7 +557,12 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     count, drawn = chosen_sizes(estimator, np.array([n]), min(n, most), missed, variances, cost, *limits)
     if estimator == Landmarks() and cost(count, drawn) >= limits[0]:
         return None
-    guard = stream(settings.seed, GUARD, "reference").choice(n, min(drawn, n), replace=False)
+    # Pairs of a row with itself.
+    diagonal = np.empty((n, models))
+    for part in parts(x.shape):
+        same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
+        diagonal[part] = ksd.pair_values(kernel, same, same)
+    guard, weights = _by_size(diagonal, drawn, stream(settings.seed, GUARD, "reference"))
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 
     def sums(rows: Rows, weights: Array | None, report: Progress | None) -> Array:
@@ -562,13 +576,22 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     means = sums(both, None, first) / (n - 1)  # with the factor n/(n−1) of U-statistics
     directions = zip(inverses(at(landmarks)), means[:count].T, strict=True)
     g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1), second)
-    # Pairs of a row with itself.
-    diagonal = np.empty((n, models))
-    for part in parts(x.shape):
-        same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
-        diagonal[part] = ksd.pair_values(kernel, same, same)
     g = g - diagonal / (n - 1)
     found, exact, jackknife = g[guard], means[count:] - diagonal[guard] / (n - 1), (n - 1) / (n - 2)
-    stratum = Stratum(n, found, exact - found, np.arange(models), jackknife)
+    stratum = Stratum(n, found, exact - found, np.arange(models), jackknife, weights)
     arguments = settings.seed, g.mean(axis=0), Psi(centred(g) * jackknife), diagonal.sum(axis=0)
     return guarded(ksd.with_second_order(x, scores, kernel, centre, *arguments), [stratum], count)
+
+
+def _by_size(diagonal: Array, count: int, rng: np.random.Generator) -> tuple[Rows, Array | None]:
+    """Rows for the guard and their weights: half of the probability goes with u_i(x,x).
+
+    Landmarks miss most of rows far away, of which some hundred rows drawn alike would hold none or too many.
+    """
+    n = len(diagonal)
+    if count >= n:
+        return rng.permutation(n), None
+    size = (diagonal / diagonal.mean(axis=0)).mean(axis=1)
+    probabilities = (1.0 + size) / (2.0 * n)
+    rows = rng.choice(n, count, p=probabilities / probabilities.sum())
+    return rows, 1.0 / (count * n * probabilities[rows])
