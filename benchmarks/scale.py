@@ -314,13 +314,15 @@ def costs(here, gpu, dollars, link):
                 in_words(on_devices(n, 64, device)),
             )
         )
-    return f"""Measured on {cores} cores (float64): the complete estimate with {taken["complete"]}, landmarks
+    return f"""Taken as measured on {cores} cores (float64, see above): the complete estimate with {
+        taken["complete"]
+    }, landmarks
 with {taken["landmarks"]}, "incomplete" with {LAGS} pairs a row and {taken["incomplete"]}. On one H200:
 {device / 1e9:,.0f} billion (10⁹) pairs a second in a whole comparison ({how},
 `Compute(precision="single")`), and landmarks at each size of the table. **≈ marks a forecast.** With several devices,
-no more of them are at work than there are parts, and they do {
-        EFFICIENCY:g} of what perfect sharing would give, which was measured
-with two workers. An hour of a device costs {dollars:g} dollars, idle or not (put your own price). Landmarks use workers
+no more of them are at work than there are parts, and they do {EFFICIENCY:g} of what perfect sharing would give, as
+measured with two workers. An hour of a device costs {
+        dollars:g} dollars, idle or not (put your own price). Landmarks use workers
 and devices as the complete estimate does. "incomplete" runs in the process that makes the call and uses no device.
 
 {table(["n", *titles], times)}
