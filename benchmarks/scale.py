@@ -4,8 +4,9 @@ python benchmarks/scale.py [--dollars 4.0] [--link 1.25]
 python benchmarks/scale.py --measure        # the table of docs/scale.md; needs goodpoints, 12 GB and half an hour
 python benchmarks/scale.py --table          # that table, from what is measured
 
-Speeds of cores are measured here and now; that of the CUDA device is the one in benchmarks/results-gpu.json. What
---measure finds is kept in benchmarks/results-scale.json. Power is that of docs/evidence/calibration/rivals.md.
+What --measure finds is kept in benchmarks/results-scale.json: processor seconds, which are divided by the number of
+cores wherever they are shown. What a CUDA device takes is in benchmarks/results-gpu.json. Both pages reckon with these
+alone. Power is that of docs/evidence/calibration/rivals.md.
 """
 
 import argparse
@@ -39,6 +40,7 @@ SIDE = PATCH_ROWS * DEVICE_SCALE
 # The table of docs/scale.md: the sizes, and for each way the largest that is measured here.
 GUIDE, POWER = ROOT / "docs" / "scale.md", ROOT / "docs" / "evidence" / "calibration" / "rivals.md"
 MEASURED = ROOT / "benchmarks" / "results-scale.json"
+ON_DEVICE = ROOT / "benchmarks" / "results-gpu.json"
 ALL_SIZES = tuple(10**k for k in range(3, 9))
 LARGEST = {
     "landmarks": 10**7,
@@ -55,7 +57,8 @@ IN_STUDY = {
     "random features": "Fourier, noise counted",
     "compress-then-test": "compressed, over bins",
 }
-WORKERS, CORES_EACH = 32, 2
+# Workers with as many cores each as were measured, and the shortest time that is forecast for them.
+WORKERS, SHORTEST = 32, 10.0
 
 
 def pairs_of(n):
@@ -63,23 +66,14 @@ def pairs_of(n):
     return (1 + MODELS) * n * (n - 1) // 2 + MODELS * n * n
 
 
-def seconds_here(estimator, n):
-    """The best of three on this machine."""
-    rng = np.random.default_rng(0)
-    rows = [rng.normal(0.01 * k, 1, (n, DIM)) for k in range(1 + MODELS)]
-    models = {f"m{k}": x for k, x in enumerate(rows[1:])}
-    taken = []
-    for _ in range(3):
-        start = time.perf_counter()
-        relfit.estimate(rows[0], models, kernel=relfit.Gaussian(4.0), estimator=estimator, rng=0)
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+def measured_here_and_there():
+    """What is in the files of results: that of the cores, and that of the device."""
+    return tuple(json.loads(path.read_text(encoding="utf-8")) for path in (MEASURED, ON_DEVICE))
 
 
-def device_speed():
+def device_speed(gpu):
     """Pairs a second of the largest comparison measured on the device, and what it was."""
-    runs = json.loads((ROOT / "benchmarks" / "results-gpu.json").read_text(encoding="utf-8"))
-    fused = [run for run in runs["compare"] if run["backend"].startswith("triton")]
+    fused = [run for run in gpu["compare"] if run["backend"].startswith("triton")]
     largest = max(fused, key=lambda run: run["n"])
     return largest["G pairs/s"] * 1e9, f"n = {largest['n']:,}, d = {largest['d']}, l = {largest['l']}"
 
@@ -108,20 +102,10 @@ def on_devices(n, k, speed):
     return pairs_of(n) / (speed * busy * (EFFICIENCY if busy > 1 else 1.0))
 
 
-def priced(seconds, devices, dollars):
-    """A time, and what so many devices cost meanwhile."""
+def priced(seconds, devices, dollars, measured=False):
+    """A time, marked if it is a forecast, and what so many devices cost meanwhile."""
     price = devices * seconds / 3600 * dollars
-    return f"{in_words(seconds)}, {f'{price:,.2f}' if price >= 0.01 else '< 0.01'} $"
-
-
-def speeds():
-    """Pairs, or rows, a second on the cores here."""
-    n = {"complete": 12_000, "incomplete": 200_000, "linear": 1_000_000}
-    return (
-        pairs_of(n["complete"]) / seconds_here("complete", n["complete"]),
-        n["incomplete"] / seconds_here("incomplete", n["incomplete"]),
-        n["linear"] / seconds_here("linear", n["linear"]),
-    )
+    return f"{marked(in_words(seconds), measured)}, {f'{price:,.2f}' if price >= 0.01 else '< 0.01'} $"
 
 
 def cell(way, n):
@@ -194,23 +178,32 @@ def on_the_device(runs, key):
     return {run["n"]: run for run in sorted(wanted, key=lambda run: -run["s"])}
 
 
-def time_table(cells, gpu):
+def by_the_clock(here):
+    """{way: {n: seconds}} that the cores take together."""
+    return {way: {c["n"]: c["s"] / here["cores"] for c in here["cells"] if c["way"] == way} for way in LARGEST}
+
+
+def on_cores(seconds, way, n):
+    """The time of one way by the clock, and whether it was measured."""
+    return grown(seconds[way], n, KERNEL_VALUES.get(way))
+
+
+def time_table(here, gpu):
     """Times of every way and machine, and the memory of landmarks."""
-    seconds = {way: {c["n"]: c["s"] for c in cells if c["way"] == way} for way in LARGEST}
-    peaks = {c["n"]: c["GB"] for c in cells if c["way"] == "landmarks"}
+    seconds = by_the_clock(here)
+    peaks = {c["n"]: c["GB"] for c in here["cells"] if c["way"] == "landmarks"}
     (before, low), (last, high) = sorted(peaks.items())[-2:]
     landmarks, complete = on_the_device(gpu, "landmarks"), on_the_device(gpu, "compare")
-    speed, busy = device_speed()[0], WORKERS * CORES_EACH * EFFICIENCY
-    # What landmarks take whatever the rows are.
-    fixed = seconds["landmarks"][ALL_SIZES[0]]
-    others = list(LARGEST)[2:]
-    titles = ["n", "landmarks", "GB", "Dask", "H200", "complete", "Dask", "H200", *others]
+    speed, others = device_speed(gpu)[0], list(LARGEST)[2:]
+    places = ("Dask", "H200")
+    titles = ["n", "landmarks", "GB", *(f"landmarks, {place}" for place in places)]
+    titles += ["complete", *(f"complete, {place}" for place in places), *others]
     rows = []
     for n in ALL_SIZES:
-        own = {way: grown(of, n, KERNEL_VALUES.get(way)) for way, of in seconds.items()}
+        own = {way: on_cores(seconds, way, n) for way in seconds}
         shown = {way: marked(in_words(value), known) for way, (value, known) in own.items()}
-        spread = (fixed + (own["landmarks"][0] - fixed) / busy, own["complete"][0] / busy)
-        workers = [marked(in_words(s), False) if n >= 10**5 else "" for s in spread]
+        spread = [own[way][0] / (WORKERS * EFFICIENCY) for way in ("landmarks", "complete")]
+        workers = [marked(in_words(s), False) if s >= SHORTEST else "" for s in spread]
         peak = peaks.get(n, high + (high - low) / (last - before) * (n - last))
         row = [shown["landmarks"], marked(_digits(peak), n in peaks), workers[0], device_cell(landmarks, n, None)]
         row += [shown["complete"], workers[1], device_cell(complete, n, speed), *(shown[way] for way in others)]
@@ -257,10 +250,8 @@ def power_table(rates):
 
 def write_table():
     """Both tables of docs/scale.md."""
-    cells = json.loads(MEASURED.read_text(encoding="utf-8"))["cells"]
-    gpu = json.loads((ROOT / "benchmarks" / "results-gpu.json").read_text(encoding="utf-8"))
     parts = {
-        "times": time_table(cells, gpu),
+        "times": time_table(*measured_here_and_there()),
         "power": power_table(powers(POWER.read_text(encoding="utf-8"))),
     }
     write_text_atomic(GUIDE, written(GUIDE.read_text(encoding="utf-8"), parts))
@@ -287,60 +278,64 @@ def main():
 
 def forecast(options):
     """The tables of what it would cost."""
-    complete, incomplete, linear = speeds()
-    device, how = device_speed()
-    cores = usable_cores()
-    times = [
-        (
-            f"{n:,}",
-            in_words(pairs_of(n) / complete),
-            *(priced(on_devices(n, k, device), k, options.dollars) for k in DEVICES),
-            priced(n / incomplete, 1, options.dollars),
-            priced(n / linear, 1, options.dollars),
-        )
-        for n in SIZES
-    ]
+    text = costs(*measured_here_and_there(), options.dollars, options.link)
+    print(text)
+    write_text_atomic(PAGE, written(PAGE.read_text(encoding="utf-8"), {"forecast": text}))
+
+
+def costs(here, gpu, dollars, link):
+    """What the ways of docs/scale.md take and cost, and where something else becomes the limit."""
+    cores, seconds, (device, how) = here["cores"], by_the_clock(here), device_speed(gpu)
+    landmarks = on_the_device(gpu, "landmarks")
+    times = []
+    for n in SIZES:
+        alone = [marked(in_words(s), known) for s, known in (on_cores(seconds, way, n) for way in list(LARGEST)[:3])]
+        spread = [priced(on_devices(n, k, device), k, dollars) for k in DEVICES]
+        one = priced(landmarks[n]["s"], 1, dollars, measured=True) if n in landmarks else ""
+        times.append((f"{n:,}", alone[1], *spread, alone[0], one, alone[2]))
+    titles = [f"complete, {cores} cores", *(f"complete, {k} × H200" for k in DEVICES)]
+    titles += [f"landmarks, {cores} cores", "landmarks, 1 × H200", f"incomplete, {cores} cores"]
+    largest = {way: max(of) for way, of in seconds.items()}
+    taken = {way: f"{largest[way]:,} rows in {in_words(of[largest[way]])}" for way, of in seconds.items()}
     limits = []
     for n in SIZES:
         patches = patches_of(n)
         rows = (1 + MODELS) * n * DIM * 8
         back = 16.0 * pairs_of(n) / min(SIDE, n)
-        seconds = on_devices(n, 64, device)
         limits.append(
             (
                 f"{n:,}",
                 f"{patches:,}",
                 f"{_number(rows / 1e9)} GB",
-                in_words(64 * rows / (options.link * 1e9)),
+                in_words(64 * rows / (link * 1e9)),
                 f"{_number(back / 1e9)} GB",
-                in_words(back / (options.link * 1e9)),
+                in_words(back / (link * 1e9)),
                 in_words(patches / SCHEDULER_TASKS),
-                in_words(seconds),
+                in_words(on_devices(n, 64, device)),
             )
         )
-    text = f"""Measured: {complete / 1e9:.2f} thousand million pairs a second on {cores} cores (float64), {
-        device / 1e9:,.0f} on one H200
-(whole comparison, {how}, `Compute(precision="single")`); "incomplete" with {LAGS} pairs a row {
-        incomplete / 1e3:,.0f} thousand rows a second
-and "linear" {linear / 1e3:,.0f} thousand, both on {
-        cores
-    } cores. Everything else is division: no more devices at work than there
-are patches, {EFFICIENCY:g} of perfect with several (measured with two workers), {options.dollars:g} dollars
-for an hour of a device, idle or not (put your own price). Estimators that are not complete run where the call is made
-and use no device: theirs is the time and the price of one machine with {cores} cores, however many devices there are.
+    return f"""Taken as measured on {cores} cores (float64, see above): the complete estimate with {
+        taken["complete"]
+    }, landmarks
+with {taken["landmarks"]}, "incomplete" with {LAGS} pairs a row and {taken["incomplete"]}. On one H200:
+{device / 1e9:,.0f} billion (10⁹) pairs a second in a whole comparison ({how},
+`Compute(precision="single")`), and landmarks at each size of the table. **≈ marks a forecast.** With several devices,
+no more of them are at work than there are parts, and they do {EFFICIENCY:g} of what perfect sharing would give, as
+measured with two workers. An hour of a device costs {
+        dollars:g} dollars, idle or not (put your own price). Landmarks use workers
+and devices as the complete estimate does. "incomplete" runs in the process that makes the call and uses no device.
 
-{table(["n", f"complete, {cores} cores", *(f"complete, {k} × H200" for k in DEVICES), "incomplete", "linear"], times)}
+{table(["n", *titles], times)}
 
-Where something else becomes the limit, for 64 devices, patches of {SIDE:,} rows and a network of {
-        options.link:g} GB/s at the
-client. Rows are sent to every worker once, sums come back for both sides of every patch (16 bytes times pairs
-divided by the patch's rows), and a scheduler hands out about {SCHEDULER_TASKS:,.0f} tasks a second.
+Where something else becomes the limit, for 64 devices, parts of {SIDE:,} rows and a network of {link:g} GB/s at the
+client. Rows are sent to every worker once, sums come back for both sides of every part (16 bytes times pairs
+divided by the part's rows), and a scheduler hands out about {SCHEDULER_TASKS:,.0f} tasks a second.
 
 {
         table(
             [
                 "n",
-                "patches",
+                "parts",
                 "rows",
                 "sent to 64 workers by the client",
                 "sums",
@@ -354,11 +349,9 @@ divided by the patch's rows), and a scheduler hands out about {SCHEDULER_TASKS:,
 
 Sending the rows to 64 workers over one such link takes longer than the work itself at each of these sizes: let them
 read a folder they share. The sums are the limit from {
-        options.link * 1e9 * SIDE / 16.0 / device:,.0f} devices on: they come back
+        link * 1e9 * SIDE / 16.0 / device:,.0f} devices on: they come back
 faster than the client's network takes them. The scheduler is not the limit at any of
 these sizes. No run with more than one device was made."""
-    print(text)
-    write_text_atomic(PAGE, written(PAGE.read_text(encoding="utf-8"), {"forecast": text}))
 
 
 if __name__ == "__main__":

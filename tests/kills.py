@@ -190,7 +190,7 @@ def main():
     for estimator in options.estimators:
         with tempfile.TemporaryDirectory() as name, running(name, 2) as (cluster, client):
             rows += kill_all(estimator, options, cluster, client, Path(name), random.Random(options.seed))
-    columns = ["estimator", "killed", "kills", "runs that ended", "with the same bits"]
+    columns = ["estimator", "killed", "kills", "comparisons that ended", "with the same bits"]
     text = table([*columns, "finished parts lost", "finished parts computed again"], rows)
     print(text)
     if not has_cuda():

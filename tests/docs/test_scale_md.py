@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md are those that benchmarks/scale.py makes of what was measured, with forecasts marked."""
+"""The tables of both pages about scale are those that benchmarks/scale.py makes of what was measured."""
 
 import importlib
 import json
@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
-CELLS = json.loads((ROOT / "benchmarks" / "results-scale.json").read_text(encoding="utf-8"))["cells"]
+EVIDENCE = (ROOT / "docs" / "evidence" / "scale.md").read_text(encoding="utf-8")
+HERE = json.loads((ROOT / "benchmarks" / "results-scale.json").read_text(encoding="utf-8"))
 GPU = json.loads((ROOT / "benchmarks" / "results-gpu.json").read_text(encoding="utf-8"))
 
 
@@ -19,8 +20,8 @@ def scale(monkeypatch):
     return importlib.import_module("scale")
 
 
-def _between(name):
-    return re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end of {name} -->", PAGE, flags=re.DOTALL)[1]
+def _between(name, page=PAGE):
+    return re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end of {name} -->", page, flags=re.DOTALL)[1]
 
 
 def _rows(text):
@@ -28,7 +29,7 @@ def _rows(text):
 
 
 def test_the_page_has_the_tables_of_what_was_measured(scale):
-    assert _between("times") == scale.time_table(CELLS, GPU), "run python benchmarks/scale.py --table"
+    assert _between("times") == scale.time_table(HERE, GPU), "run python benchmarks/scale.py --table"
     rates = scale.powers(scale.POWER.read_text(encoding="utf-8"))
     assert _between("power") == scale.power_table(rates), "run python benchmarks/scale.py --table"
 
@@ -37,12 +38,41 @@ def test_sizes_reach_from_a_thousand_to_a_hundred_million_and_forecasts_are_mark
     rows = _rows(_between("times"))
     assert [row[0] for row in rows] == [f"{10**k:,}" for k in range(3, 9)]
     places = {"landmarks": 1, "complete": 5, "incomplete": 8, "random features": 9, "compress-then-test": 10}
-    measured = {(c["way"], f"{c['n']:,}") for c in CELLS}
+    measured = {(c["way"], f"{c['n']:,}") for c in HERE["cells"]}
     for way, place in places.items():
         for row in rows:
             assert row[place].startswith("≈") != ((way, row[0]) in measured)
-    # Nothing was run on 32 workers.
+    # Nothing was run on 32 workers, and what takes them less than ten seconds is not forecast.
     assert all(row[place].startswith("≈") or not row[place] for row in rows for place in (3, 6))
+
+    assert [row[3] for row in rows][:5] == [""] * 5
+    assert [row[6] for row in rows][:3] == [""] * 3
+
+
+def test_every_column_says_what_it_is(scale):
+    titles = [title.strip() for title in _between("times").splitlines()[0].strip("|").split("|")]
+    assert len(set(titles)) == len(titles)
+    assert {"landmarks, Dask", "landmarks, H200", "complete, Dask", "complete, H200"} < set(titles)
+
+
+def test_times_of_cores_are_by_the_clock(scale):
+    # 100,000 rows of the complete estimate took 147.96 seconds of two cores together.
+    assert HERE["cores"] == 2
+    assert scale.by_the_clock(HERE)["complete"][10**5] == pytest.approx(73.98, abs=0.01)
+    assert _rows(_between("times"))[2][5] == "74 s"
+    halves = scale.by_the_clock({**HERE, "cores": 4})
+    assert halves["landmarks"][10**7] == pytest.approx(scale.by_the_clock(HERE)["landmarks"][10**7] / 2)
+
+
+def test_both_pages_forecast_the_same(scale):
+    forecast = _between("forecast", EVIDENCE)
+    assert forecast == scale.costs(HERE, GPU, 4.0, 1.25), "run python benchmarks/scale.py"
+    costs = re.search(r"^\| n \| complete.*?\n\n", forecast, flags=re.DOTALL | re.MULTILINE)[0].strip()
+    times = {row[0]: row for row in _rows(_between("times"))}
+    for row in _rows(costs):
+        n, cores, device, *_, landmarks, landmarks_device, incomplete = row
+        assert [cores, landmarks, incomplete] == [times[n][k] for k in (5, 1, 8)]
+        assert [device.split(",")[0], landmarks_device.split(",")[0]] == [times[n][k].split(",")[0] for k in (7, 4)]
 
 
 def test_values_grow_from_the_largest_that_was_measured(scale):
@@ -64,9 +94,9 @@ def test_what_the_device_did_is_shown_and_larger_sizes_are_forecast(scale):
         {"n": 10**6, "d": 16, "l": 5, "s": 0.5, "GB": 1.21, "backend": "triton", "where": "device"},
         {"n": 10**7, "d": 10, "l": 5, "s": 0.1, "GB": 1.0, "backend": "triton", "where": "device"},
     ]
-    rows = _rows(scale.time_table(CELLS, {**GPU, "landmarks": runs}))
+    rows = _rows(scale.time_table(HERE, {**GPU, "landmarks": runs}))
     assert [row[4] for row in rows] == ["", "", "", "0.5 s, 1.2 GB", "≈ 5 s", "≈ 50 s"]
-    rows = _rows(scale.time_table(CELLS, {**GPU, "landmarks": []}))
+    rows = _rows(scale.time_table(HERE, {**GPU, "landmarks": []}))
     assert {row[4] for row in rows} == {""}
 
 
