@@ -160,7 +160,7 @@ def test_a_gate_that_cannot_see_is_no_verdict(data, capsys):
     for gate in (["--gate", "gpt"], ["--gate", "claude"], ["--gate", "gpt", "--gate-against", "claude"]):
         assert main([*files, *gate, "--bandwidth", "1e-9", "--junit", "gate.xml"]) == 2
         out, err = capsys.readouterr()
-        assert err.startswith("relfit: error: kernel: expected one that can tell ")
+        assert err.startswith("relfit: error: --kernel: expected one that can tell ")
         assert len(err.splitlines()) == 1
         assert "The models cannot be told apart with this kernel" in out
         assert "Gate passed" not in out
@@ -286,7 +286,7 @@ def test_refused_before_computing(data, capsys, monkeypatch):
     ("error", "status", "said"),
     [
         (MemoryError("Unable to allocate 7 TiB"), 2, "relfit: error: not enough memory (Unable to allocate 7 TiB)"),
-        (relfit.BackendUnavailable("backend: no GPU"), 2, "relfit: error: backend: no GPU"),
+        (relfit.BackendUnavailable("backend: no GPU"), 2, "relfit: error: --backend: no GPU"),
         (PermissionError(13, "Permission denied", "human.npy"), 2, "relfit: error: human.npy: Permission denied"),
         (KeyboardInterrupt(), 130, "relfit: interrupted"),
     ],
@@ -303,6 +303,26 @@ def test_failures_without_traceback(data, capsys, monkeypatch, error, status, sa
     assert len(err.split("\n")) <= 3
     assert "Traceback" not in err
     assert not (data / "a.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "said"),
+    [
+        (["--workers", "2"], "executor: a worker: gone", "--workers: a worker: gone"),
+        (["--landmarks", "9", "--estimator", "landmarks"], "count: too many", "--landmarks: too many"),
+        ([], "residual_pairs: too few", "--residual-pairs: too few"),
+        ([], "models: too few", "models: too few"),
+        ([], "memory is short", "memory is short"),
+        (["--name", "memory", "--name", "gpt"], "memory: too few rows", "memory: too few rows"),
+    ],
+)
+def test_errors_name_the_option_that_was_typed(data, capsys, monkeypatch, options, message, said):
+    def fail(*_args, **_settings):
+        raise relfit.InputError(message)
+
+    monkeypatch.setattr(compare_file, "compare", fail)
+    assert main(["compare", "human.npy", "gpt.npy", "claude.npy", *options]) == 2
+    assert capsys.readouterr().err == f"relfit: error: {said}\n"
 
 
 def test_a_crash_does_not_look_like_a_failed_gate(data, capsys, monkeypatch):

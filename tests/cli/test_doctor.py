@@ -65,6 +65,21 @@ def test_a_wrong_verdict_is_said(monkeypatch):
     assert doctor.self_test().state == "broken"
 
 
+@pytest.mark.parametrize(
+    ("machine", "found", "said"),
+    [
+        ("x86_64", ["X86_V2", "X86_V3"], "x86_64 without AVX-512"),
+        ("AMD64", ["X86_V2", "X86_V3", "X86_V4", "AVX512_ICL"], "AMD64 with AVX-512"),
+        ("x86_64", ["SSE", "AVX512F"], "x86_64 with AVX-512"),
+        ("aarch64", ["NEON"], "aarch64"),
+    ],
+)
+def test_the_processor_in_plain_words(monkeypatch, machine, found, said):
+    monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
+    monkeypatch.setattr(doctor, "instruction_sets", lambda: found)
+    assert str(doctor.processor()) == f"ok      processor       {said}"
+
+
 def test_what_is_absent_is_optional(monkeypatch, capsys):
     there = doctor.find_spec
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name in ("torch", "pandas") else there(name))

@@ -121,7 +121,7 @@ def test_names_of_ones_own(capsys):
             "--name: expected different names, got one of them twice",
         ),
         ([LOGS, "--gate", "huge"], "--gate: expected the name of a model (large, medium or small), got 'huge'"),
-        ([LOGS, "--task", "mmlu"], "task: expected 'doubles' or 'sums', got 'mmlu'"),
+        ([LOGS, "--task", "mmlu"], "--task: expected 'doubles' or 'sums', got 'mmlu'"),
         (["nowhere"], "nowhere: no such file"),
     ],
 )

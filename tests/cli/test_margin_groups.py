@@ -70,7 +70,7 @@ def test_margin_of_a_pair(folder, capsys):
 
 def test_a_bad_margin_is_one_line(folder, capsys):
     assert main(["compare", *data(folder), "--margin", "-1"]) == 2
-    assert capsys.readouterr().err.startswith("relfit: error: margin: expected a number of at least 0")
+    assert capsys.readouterr().err.startswith("relfit: error: --margin: expected a number of at least 0")
 
 
 def test_groups_by_a_column_of_every_table(folder, capsys):

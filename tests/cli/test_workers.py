@@ -73,12 +73,12 @@ def test_processes_once_there_is_enough_to_do(files, monkeypatch):
 
 def test_a_failure_here_is_that_of_the_work(files, monkeypatch, capsys):
     def broken(*_):
-        raise InputError("rows: no longer what they were")
+        raise InputError("part: no longer what they were")
 
     monkeypatch.setattr(cli_workers, "patch_sums", broken)
     monkeypatch.setattr(reduce, "patch_sums", broken)
     assert cli.main(["compare", *files, "--workers", "2"]) == 2
-    assert capsys.readouterr().err == "relfit: error: rows: no longer what they were\n"
+    assert capsys.readouterr().err == "relfit: error: part: no longer what they were\n"
 
 
 def test_both_is_refused(files, capsys):

@@ -411,7 +411,8 @@ def test_what_needs_all_rows_is_refused(files, options, what):
 
 def test_large_files_that_must_be_read_whole_are_refused(samples, tmp_path):
     np.savez_compressed(tmp_path / "x.npz", rows=np.zeros((200_000, 10)))
-    refused(lambda: open_rows(FileRows(str(tmp_path / "x.npz")), Budget(10**8, tmp_path)), "read whole", ".parquet")
+    rule = "read whole, and its 17 MB are more than an eighth of memory=100 MB"
+    refused(lambda: open_rows(FileRows(str(tmp_path / "x.npz")), Budget(10**8, tmp_path)), rule, ".parquet")
 
 
 def test_the_folder_is_removed_whatever_happens(samples, files, tmp_path, monkeypatch):

@@ -214,7 +214,7 @@ def test_damaged_store_is_refused(path):
     assert len(data) > 16_384
     data[4096:16_384] = b"\xa5" * (16_384 - 4096)
     path.write_bytes(data)
-    refusal(path)
+    assert refusal(path).endswith("is damaged; restore a copy or give a new file name")
 
 
 def test_cut_off_store_is_refused(path):

@@ -10,9 +10,12 @@ from refusals import refused
 
 import relfit
 from relfit.compute.memory import budget_of
+from relfit.data.encode import Column
 from relfit.data.load import load
 from relfit.report.checks import bandwidth_sensitivity
-from relfit.report.recall import MOST_ROWS, recall
+from relfit.report.columns import _centre
+from relfit.report.page import render_report
+from relfit.report.recall import MOST_ROWS, Moments, recall
 from relfit.report.witness import differing_rows
 
 
@@ -55,6 +58,39 @@ def test_rows_in_a_file_are_read_as_far_as_they_are_shown(two, tmp_path):
         recalled = recall(result, load(*files, budget=budget), most=20)
     assert isinstance(recalled.data.samples["a"], np.ndarray)
     np.testing.assert_array_equal(recalled.data.samples["a"], models["a"].astype(np.float32)[recalled.rows["a"]])
+
+
+def test_columns_are_summed_up_over_all_rows(rng, tmp_path, monkeypatch):
+    """Files in parts of 100 numbers, far from 0: the moments are those of NumPy over all rows, and the page says so."""
+    monkeypatch.setattr("relfit.compute.rows.PART_NUMBERS", 100)
+    samples = {"x": rng.normal(1e6, 1.0, (3000, 2)), "a": rng.normal(1e6, 1.5, (2500, 2))}
+    samples["b"] = rng.normal((1e6 + 0.25, 1e6), 1.0, (1200, 2))
+    for name, rows in samples.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+    files = str(tmp_path / "x.npy"), {name: str(tmp_path / f"{name}.npy") for name in "ab"}
+    result = relfit.compare(*files, rng=0)
+    with budget_of("100GB") as budget:
+        recalled = recall(result, load(*files, budget=budget), most=20)
+    for key, name in ((None, "x"), ("a", "a"), ("b", "b")):
+        np.testing.assert_allclose(recalled.moments[key].mean, samples[name].mean(axis=0), rtol=1e-14)
+        np.testing.assert_allclose(recalled.moments[key].spread, samples[name].std(axis=0), rtol=1e-9)
+    page = render_report(result, files)
+    spread = samples["x"].std(axis=0)
+    for name in "ab":
+        moved = (samples[name].mean(axis=0) - samples["x"].mean(axis=0)) / spread
+        for shift, wide in zip(moved, samples[name].std(axis=0) / spread, strict=True):
+            assert f"mean {shift:+.2f} s.d., spread ×{wide:.2f}".replace("-", "−") in page
+    assert "come from at most 1,000 rows of each sample; means, spreads and percentages come from all rows." in page
+    assert "Shares come from at most 400 rows of each sample." in page
+
+
+def test_gaps_do_not_count_in_means_and_spreads():
+    """0, 0 and 6 beside two gaps: mean 2 and spread √8; equal numbers have none."""
+    column, rows = Column("x", missing=True), np.array([[0.0, 0], [0, 0], [6, 0], [0, 1], [0, 1]])
+    assert _centre(column, slice(0, 2), Moments.of([rows])) == pytest.approx((2.0, 8**0.5, 0.4))
+    rows[:3, 0] = 0.1
+    assert _centre(column, slice(0, 2), Moments.of([rows])) == (pytest.approx(0.1), 0.0, 0.4)
+    assert _centre(column, slice(0, 2), Moments.of([rows[3:]])) == (0.0, 0.0, 1.0)
 
 
 def test_generators_are_drawn_from_alike(rng):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from rich.cells import cell_len
 import relfit
 from relfit.report.display import styled
 from relfit.report.text import number_format, short_names, show_pvalue, table
-from relfit.report.words import alone_words, error_words, header, question, summary
+from relfit.report.words import alone_words, error_words, header, question, reference_words, summary
 from relfit.util.text import listed, visible
 
 
@@ -23,7 +24,7 @@ def test_looks_as_documented(make):
     shown = str(make([0.10, 0.12, 5.10], kernel=relfit.Gaussian(1.118), bandwidth_rule="median", sizes=(1000,) * 4))
     lines = shown.splitlines()
     assert lines[0] == (
-        "RelPSI · score (smaller is better) · Gaussian kernel, bandwidth 1.12 (median) · n = 1000 · α = 0.05"
+        "RelPSI · score (smaller is better) · Gaussian kernel, bandwidth 1.12 (median) · n = 1,000 · α = 0.05"
     )
     assert lines[1] == "model  score  s.e.  Δ to best  p-value  verdict"
     assert lines[2] == "m1     0.10   0.10  —          —        best of the sample"
@@ -269,3 +270,15 @@ def test_the_table_agrees_with_the_rows(result):
             decisive = shown[-2]
             assert decisive.startswith("<") or float(decisive) <= result.alpha
             assert float(shown[3]) > 0.0
+
+
+def test_counts_of_rows_have_separators():
+    """In the header, the reference and the halves; what programs read stays as it is."""
+    joint = relfit.JointEstimate(
+        ("a", "b"), [0.1, 0.9], [[0.01, 0], [0, 0.01]], (200_000, 1500, 30_000), yardstick=0.04
+    )
+    result = relfit.decide(joint)
+    assert "n = 200,000 reference rows, 1,500 to 30,000 model rows" in str(result)
+    assert "(100,000 rows each)" in str(result)
+    assert reference_words(result) == ("Items", "200,000 items")
+    assert json.loads(result.to_json())["sizes"] == [200_000, 1500, 30_000]

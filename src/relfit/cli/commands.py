@@ -78,7 +78,7 @@ def run(args: Sequence[str] | None = None) -> int:
         hint = "" if context is None else f" (see {context.command_path} --help)"
         return _refuse(f"{' '.join(error.format_message().split())}{hint}")
     except RelfitError as error:
-        return _refuse(str(error))
+        return _refuse(_with_option(str(error), _typed(args)))
     except MemoryError as error:
         advice = "use --memory 2GB (rows stay on disk), --rows 20000 or --estimator auto"
         return _refuse(f"not enough memory ({str(error) or 'none left'}); {advice}")
@@ -90,6 +90,17 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def _typed(args: Sequence[str] | None) -> list[str]:
     return list(sys.argv[1:] if args is None else args)
+
+
+def _with_option(message: str, typed: Sequence[str]) -> str:
+    """An error of the library, with the option that was typed in the place of the argument that it begins with."""
+    argument, command = message.partition(":")[0], cli.get_command(click.Context(cli), next(iter(typed), ""))
+    if command is None or argument in typed:  # a file can be called like an argument
+        return message
+    options = {str(each.name): each.opts[-1] for each in command.params if isinstance(each, click.Option)}
+    clustered = any(word.startswith("--cluster") for word in typed)
+    options["executor"] = "--cluster" if clustered else options.get("workers", "executor")
+    return options.get(argument, argument) + message.removeprefix(argument)
 
 
 def _refuse(message: str) -> int:

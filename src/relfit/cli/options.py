@@ -192,8 +192,8 @@ data_options = together(
         ),
         opt(
             "--residual-pairs NUMBER",
-            "With landmarks, the pairs of rows that measure what the landmarks miss.  [default: so many that they add "
-            "less than 5% to the variance]",
+            "With landmarks, the pairs of rows that measure what the landmarks miss, rounded up to a whole "
+            "number for each row, at least 2.  [default: so many that they add less than 5% to the variance]",
             type=int,
         ),
         _setting(

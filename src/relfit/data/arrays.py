@@ -139,8 +139,8 @@ def open_rows(file: FileRows, budget: Budget, progress: Progress | None = None) 
         size = path.stat().st_size if format.unpacked_size is None else format.unpacked_size(path)
         if size > budget.total // _BUDGET_DIVISOR:
             raise InputError(
-                f"{path}: {path.suffix} files are read whole, and its {in_words(size)} are too large for memory="
-                f"{in_words(budget.total)}; save it as .npy, .parquet or .zarr"
+                f"{path}: {path.suffix} files are read whole, and its {in_words(size)} are more than an "
+                f"eighth of memory={in_words(budget.total)}; save it as .npy, .parquet or .zarr"
             )
         return CastRows(numeric_rows(path, format.read(selection)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +12,15 @@ from scipy.stats import wasserstein_distance
 
 from relfit.data.encode import Column, Encoding
 from relfit.kernels.base import Kernel
-from relfit.report.recall import Recalled
+from relfit.report.recall import MOST_COLUMNS, Moments, Recalled
 from relfit.report.witness import kernel_values, pictured
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
 from relfit.util.text import visible
 
-# Beyond so many columns there is no panel: those of features of images and texts mean nothing by themselves. Columns
-# without names have one up to fewer.
-MOST_COLUMNS, MOST_NAMELESS = 60, 12
+# Columns without names have a panel up to so many.
+MOST_NAMELESS = 12
 # Rows of each sample for the shares, the most kernel matrices, and the most permutations of a column.
 _ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 2
 # Splits of the data into halves, for the noise of a distance.
@@ -69,6 +69,7 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
         for name, rows in samples.items()
     }
     rows: list[dict[str, Any]] = []
+    of_all = recalled.moments
     for k, (column, at) in enumerate(zip(encoding.columns, encoding.slices, strict=True)):
         of_data, of_models = data.reference[:, at], [sample[:, at] for sample in samples.values()]
         drawn = _drawings(column, of_data, of_models)
@@ -76,7 +77,8 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
         for name, cells, paths in zip(names, of_models, drawn, strict=True):
             known = shares[name]
             share = None if known is None else known[k]
-            parts.append(Part(distance(column, cells, of_data), share, _says(column, cells, of_data), paths))
+            says = _says(column, at, of_all[data.copies.get(name, name)], of_all[None])
+            parts.append(Part(distance(column, cells, of_data), share, says, paths))
         rows.append(
             {"name": visible(column.name), "kind": column.kind, "noise": noise(column, of_data), "parts": parts}
         )
@@ -87,7 +89,19 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
             rows[k][key] = place
     left_out = {} if data.encoding is None else data.encoding.left_out
     shared = any(shares[name] is not None for name in names)
-    return {"names": names, "rows": rows, "left_out": left_out, "shares": shared, "width": WIDTH, "height": HEIGHT}
+    shown = {"shares": shared, "source": _source(recalled, shared), "width": WIDTH, "height": HEIGHT}
+    return {"names": names, "rows": rows, "left_out": left_out, **shown}
+
+
+def _source(recalled: Recalled, shared: bool) -> str:
+    """How many rows the panel's numbers come from, where these are not all rows."""
+    sentences = []
+    if not recalled.complete:
+        used = f"Drawings, distances and noise come from at most {recalled.most_rows:,} rows of each sample"
+        sentences.append(f"{used}; means, spreads and percentages come from all rows.")
+    if shared and recalled.most_rows > _ROWS:
+        sentences.append(f"Shares come from at most {_ROWS} rows of each sample.")
+    return " ".join(sentences)
 
 
 def distance(column: Column, cells: Array, reference: Array) -> float:
@@ -153,20 +167,31 @@ def _numbers(column: Column, cells: Array) -> tuple[Array, float]:
     return cells[~gaps, 0], float(gaps.mean())
 
 
-def _says(column: Column, cells: Array, reference: Array) -> str:
+def _says(column: Column, at: slice, model: Moments, data: Moments) -> str:
     """The difference in a few words: the level that differs most, or how mean and spread differ."""
     if column.kind == "category":
-        here, there = _levels(cells), _levels(reference)
+        here, there = model.positive[at], data.positive[at]
         k = int(np.abs(here - there).argmax())
         label = column.labels[k].removeprefix(f"{column.name} ").removeprefix("= ")
         return f"{visible(label)[:24]}: {100 * here[k]:.0f}% (data {100 * there[k]:.0f}%)"
-    (a, gaps_a), (b, gaps_b) = _numbers(column, cells), _numbers(column, reference)
-    spread = float(b.std()) if len(b) else 0.0
-    if not len(a) or spread == 0.0:
+    (mean_a, spread_a, gaps_a), (mean_b, spread_b, gaps_b) = (_centre(column, at, each) for each in (model, data))
+    if gaps_a == 1.0 or spread_b == 0.0:
         return f"missing: {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)"
-    moved = f"{round((a.mean() - b.mean()) / spread, 2) + 0.0:+.2f}".replace("-", "−")
+    moved = f"{round((mean_a - mean_b) / spread_b, 2) + 0.0:+.2f}".replace("-", "−")
     gaps = f", missing {100 * gaps_a:.0f}% (data {100 * gaps_b:.0f}%)" if gaps_a or gaps_b else ""
-    return f"mean {moved} s.d., spread ×{a.std() / spread:.2f}{gaps}"
+    return f"mean {moved} s.d., spread ×{spread_a / spread_b:.2f}{gaps}"
+
+
+def _centre(column: Column, at: slice, of_all: Moments) -> tuple[float, float, float]:
+    """Mean and spread of the numbers that are there, and the fraction of rows without; these hold 0."""
+    mean, spread = float(of_all.mean[at.start]), float(of_all.spread[at.start])
+    gaps = float(of_all.positive[at.stop - 1]) if column.missing else 0.0
+    if gaps in (0.0, 1.0):
+        return mean, spread if gaps == 0.0 else 0.0, gaps
+    there = mean / (1.0 - gaps)
+    variance = (spread**2 + mean**2) / (1.0 - gaps) - there**2
+    # Of equal numbers there is a rest from rounding.
+    return there, math.sqrt(variance) if variance > 1e-12 * there**2 else 0.0, gaps
 
 
 def _drawings(column: Column, reference: Array, samples: Sequence[Array]) -> list[tuple[str, str]]:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from relfit.data.encode import Encoding
-from relfit.report.columns import MOST_COLUMNS
-from relfit.report.recall import Recalled
+from relfit.report.recall import MOST_COLUMNS, Recalled
 from relfit.report.witness import Differing, Side, strongest
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError

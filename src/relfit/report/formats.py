@@ -282,12 +282,12 @@ def _rows(comparison: Comparison) -> str:
     reference, *models = comparison.sizes
     drawn = range_words(models or [reference])
     if measure_of(comparison).kind == "values" and not models:
-        return f" on {reference} items{group_words(comparison)}"
+        return f" on {reference:,} items{group_words(comparison)}"
     if not reference:
         return f", each given by {drawn} draws, against a target density"
     test = TESTS[comparison.test].words
     source = f"each given by a sample of {drawn}" if models else "given by their densities"
-    return f", {source}, against {reference} observations" + (f" used {test.rows}" if test.rows else "")
+    return f", {source}, against {reference:,} observations" + (f" used {test.rows}" if test.rows else "")
 
 
 def _kernel(comparison: Comparison) -> str:

@@ -7,7 +7,7 @@ panel is made from. Whoever holds the loaded data already passes them, and nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +17,7 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from relfit.compute.memory import Budget, budget_of
+from relfit.compute.rows import parts
 from relfit.data.load import Data, is_rows, load
 from relfit.data.models import Density
 from relfit.data.presets import PRESETS
@@ -34,6 +35,8 @@ from relfit.util.text import listed, visible
 
 # Panels are made from at most so many rows of a sample, and from fewer where rows are long or models many.
 MOST_ROWS, FEWEST_ROWS = 1000, 100
+# Beyond so many columns, those of features of images and texts, single columns mean nothing by themselves.
+MOST_COLUMNS = 60
 # Numbers that may be worked through for one page.
 _BUDGET = 3.6e9
 # A kernel value costs about as much as so many columns.
@@ -45,6 +48,30 @@ _EXACT, _ITERATIONS = 200, 12
 
 
 @dataclass(frozen=True)
+class Moments:
+    """(d,) mean and standard deviation of each number over all rows of a sample, and the part of rows where it is > 0.
+
+    >>> Moments.of([np.array([[1.0], [2.0]]), np.array([[6.0]])])
+    Moments(mean=array([3.]), spread=array([2.1602469]), positive=array([1.]))
+    """
+
+    mean: Array
+    spread: Array
+    positive: Array
+
+    @classmethod
+    def of(cls, blocks: Iterable[Array]) -> Moments:
+        count, mean, squares, positive = 0, np.zeros(1), np.zeros(1), np.zeros(1)
+        for block in blocks:
+            # Sums of squares about the means of parts are added up without loss of digits.
+            own, before, count = block.mean(axis=0), count, count + len(block)
+            squares = squares + np.square(block - own).sum(axis=0) + before * len(block) / count * (own - mean) ** 2
+            mean = mean + len(block) / count * (own - mean)
+            positive = positive + (block > 0.0).sum(axis=0)
+        return cls(mean, np.sqrt(squares / count), positive / count)
+
+
+@dataclass(frozen=True)
 class Recalled:
     """The rows of a comparison that its panels are made from.
 
@@ -53,12 +80,14 @@ class Recalled:
         kernel: the comparison's kernel.
         rows: for the reference (key None) and every sample the numbers of the chosen rows, ascending.
         sizes: for the same keys the numbers of all rows.
+        moments: for the same keys those of all rows; none for densities and very many columns.
     """
 
     data: Data
     kernel: Kernel
     rows: dict[str | None, Rows]
     sizes: dict[str | None, int]
+    moments: dict[str | None, Moments]
 
     @property
     def complete(self) -> bool:
@@ -120,7 +149,7 @@ def recall(comparison: Comparison, data: Any, *, most: int | None = None) -> Rec
             dependence: Any = comparison.dependence or "independent"
             orders = row_orders(loaded, dependence, comparison.seed or 0, "pictures")
             rows = {key: np.sort(order[:most]) for key, order in orders.items()}
-        return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes)
+        return Recalled(_taken(comparison, loaded, rows), comparison.kernel, rows, sizes, _moments(comparison, loaded))
 
 
 def _load(comparison: Comparison, data: Any, budget: Budget | None) -> tuple[Data, set[str | None]]:
@@ -166,15 +195,31 @@ def _check_same_data(
 
 def _taken(comparison: Comparison, data: Data, rows: Mapping[str | None, Rows]) -> Data:
     """The data with these rows only, in memory, and prepared as the result's preset does it: once more does no harm."""
-    preset = None if comparison.preset is None else PRESETS[comparison.preset]
 
     def some(name: str | None, sample: Array) -> Array:
-        taken = np.asarray(host(sample[rows[name]]), dtype=np.float64)
-        return taken if preset is None else preset.prepare("data", taken)
+        return _prepared(comparison, sample[rows[name]])
 
     models = {name: model if isinstance(model, Density) else some(name, model) for name, model in data.models.items()}
     rows_taken = replace(data, reference=some(None, data.reference), models=models, device=None)
     return rows_taken if data.kind == "samples" else replace(rows_taken, encoding=comparison.encoding)
+
+
+def _prepared(comparison: Comparison, rows: Any) -> Array:
+    """These rows in memory, as the result's preset prepares them."""
+    taken = np.asarray(host(rows), dtype=np.float64)
+    return taken if comparison.preset is None else PRESETS[comparison.preset].prepare("data", taken)
+
+
+def _moments(comparison: Comparison, data: Data) -> dict[str | None, Moments]:
+    """Those of the reference and of every sample, read a part at a time."""
+    columns = data.reference.shape[1] if data.encoding is None else len(data.encoding.columns)
+    if data.kind != "samples" or columns > MOST_COLUMNS:
+        return {}
+    samples = [(None, data.reference), *data.samples.items()]
+    return {
+        name: Moments.of(_prepared(comparison, rows[part]) for part in parts(tuple(rows.shape)))
+        for name, rows in samples
+    }
 
 
 @dataclass(frozen=True)

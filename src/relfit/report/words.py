@@ -157,13 +157,13 @@ def header(result: Comparison | PairComparison) -> str:
 
 
 def reference_words(comparison: Comparison) -> tuple[str, str] | None:
-    """What the models were compared on, and how much of it there is: ("Reference", "human.npy, 1000 rows")."""
+    """What the models were compared on, and how much of it there is: ("Reference", "human.npy, 1,000 rows")."""
     scored, rows = measure_of(comparison).kind == "values", (comparison.sizes or (0,))[0]
     name = None if comparison.reference is None else visible(comparison.reference)
     if not rows:
         return ("Reference", name or "a target density") if comparison.sizes or name else None
-    size = f"{rows} {'items' if scored else 'rows'} {TESTS[comparison.test].words.rows}".rstrip()
-    size += f" in {comparison.groups[0]} groups" if comparison.groups else ""
+    size = f"{rows:,} {'items' if scored else 'rows'} {TESTS[comparison.test].words.rows}".rstrip()
+    size += f" in {comparison.groups[0]:,} groups" if comparison.groups else ""
     return "Items" if scored else "Reference", f"{name}, {size}" if name else size
 
 
@@ -181,10 +181,10 @@ def size_words(result: Comparison | PairComparison | JointEstimate) -> str | Non
         return None
     reference, *models = result.sizes
     drawn = range_words(models or [reference])
-    words = f"n = {reference}"
+    words = f"n = {reference:,}"
     if not reference:
         words = f"n = {drawn} against a target density"
-    elif drawn != str(reference):
+    elif drawn != f"{reference:,}":
         words += f" reference rows, {drawn} model rows"
     test = TESTS.get("" if isinstance(result, JointEstimate) else result.test)
     rows = "" if test is None else test.words.rows
@@ -210,9 +210,9 @@ def group_words(result: Comparison | PairComparison | JointEstimate) -> str:
 
 
 def range_words(counts: Sequence[int]) -> str:
-    """The counts as one number, or from the smallest to the largest: "50 to 70"."""
+    """The counts as one number, or from the smallest to the largest: "50 to 1,200"."""
     low, high = min(counts), max(counts)
-    return f"{low}" if low == high else f"{low} to {high}"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def summary(comparison: Comparison, labels: Mapping[str, str] | None = None) -> str:
@@ -384,7 +384,7 @@ above leave out; the margin is 0.5 times that.
         return None
     counts, what = (result.groups, "groups") if result.groups else (result.sizes, "rows")
     part = TESTS[result.test].words.rows if result.test in TESTS else ""
-    halves = f" ({counts[0] // 2} {what} each{f' of those {part}' if part else ''})" if counts else ""
+    halves = f" ({counts[0] // 2:,} {what} each{f' of those {part}' if part else ''})" if counts else ""
     size = f"{result.yardstick:.2g} in {measure_of(result).name}"
     margin = f"; the margin is {result.margin / result.yardstick:.2g} times that" if result.margin else ""
     return (

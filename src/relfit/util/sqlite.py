@@ -121,9 +121,9 @@ class Database:
             raise self._refusal(
                 f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit that wrote it or a new file"
             )
-        fault = str(self._pragma("quick_check(1)")).strip()
-        if fault != "ok":
-            raise self._refusal(f"{self.path!r} is damaged ({fault}); restore a copy or give a new file name")
+        # What SQLite says of a fault, such as numbers of pages, helps nobody to mend it.
+        if self._pragma("quick_check(1)") != "ok":
+            raise self._refusal(f"{self.path!r} is damaged; restore a copy or give a new file name")
         if self.form.wal:
             self._use_wal()
 
