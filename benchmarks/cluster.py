@@ -84,8 +84,8 @@ def main():
     one, two = runs[1], runs[2]
     same = np.array_equal(one[0].covariance, two[0].covariance) and np.array_equal(one[0].values, two[0].values)
     lines = [
-        f"MMD, complete, n = {rows:,}, d = {DIM}, l = {MODELS}: {pairs / 1e9:.1f} thousand million pairs in {one[4]} "
-        f"patches; rows of {sum(x.nbytes for x in (samples[0], *samples[1].values())) / 1e6:.0f} MB.",
+        f"MMD, complete, n = {rows:,}, d = {DIM}, l = {MODELS}: {pairs / 1e9:.1f} billion (10⁹) pairs in {one[4]} "
+        f"parts; rows of {sum(x.nbytes for x in (samples[0], *samples[1].values())) / 1e6:.0f} MB.",
         "",
         table(
             ["workers", "seconds", "G pairs/s", "workers busy", "traffic, MB"],

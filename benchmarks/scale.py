@@ -4,9 +4,8 @@ python benchmarks/scale.py [--dollars 4.0] [--link 1.25]
 python benchmarks/scale.py --measure        # the table of docs/scale.md; needs goodpoints, 12 GB and half an hour
 python benchmarks/scale.py --table          # that table, from what is measured
 
-What --measure finds is kept in benchmarks/results-scale.json: processor seconds, which are divided by the number of
-cores wherever they are shown. What a CUDA device takes is in benchmarks/results-gpu.json. Both pages reckon with these
-alone. Power is that of docs/evidence/calibration/rivals.md.
+What --measure finds is kept in benchmarks/results-scale.json, in processor seconds. What a CUDA device takes is in
+benchmarks/results-gpu.json. Both pages reckon with these alone. Power is that of docs/evidence/calibration/rivals.md.
 """
 
 import argparse
@@ -178,19 +177,19 @@ def on_the_device(runs, key):
     return {run["n"]: run for run in sorted(wanted, key=lambda run: -run["s"])}
 
 
-def by_the_clock(here):
-    """{way: {n: seconds}} that the cores take together."""
-    return {way: {c["n"]: c["s"] / here["cores"] for c in here["cells"] if c["way"] == way} for way in LARGEST}
+def processor_times(here):
+    """{way: {n: seconds}} of all cores together."""
+    return {way: {c["n"]: c["s"] for c in here["cells"] if c["way"] == way} for way in LARGEST}
 
 
 def on_cores(seconds, way, n):
-    """The time of one way by the clock, and whether it was measured."""
+    """The processor time of one way, and whether it was measured."""
     return grown(seconds[way], n, KERNEL_VALUES.get(way))
 
 
 def time_table(here, gpu):
     """Times of every way and machine, and the memory of landmarks."""
-    seconds = by_the_clock(here)
+    seconds = processor_times(here)
     peaks = {c["n"]: c["GB"] for c in here["cells"] if c["way"] == "landmarks"}
     (before, low), (last, high) = sorted(peaks.items())[-2:]
     landmarks, complete = on_the_device(gpu, "landmarks"), on_the_device(gpu, "compare")
@@ -202,7 +201,7 @@ def time_table(here, gpu):
     for n in ALL_SIZES:
         own = {way: on_cores(seconds, way, n) for way in seconds}
         shown = {way: marked(in_words(value), known) for way, (value, known) in own.items()}
-        spread = [own[way][0] / (WORKERS * EFFICIENCY) for way in ("landmarks", "complete")]
+        spread = [own[way][0] / (WORKERS * here["cores"] * EFFICIENCY) for way in ("landmarks", "complete")]
         workers = [marked(in_words(s), False) if s >= SHORTEST else "" for s in spread]
         peak = peaks.get(n, high + (high - low) / (last - before) * (n - last))
         row = [shown["landmarks"], marked(_digits(peak), n in peaks), workers[0], device_cell(landmarks, n, None)]
@@ -285,7 +284,7 @@ def forecast(options):
 
 def costs(here, gpu, dollars, link):
     """What the ways of docs/scale.md take and cost, and where something else becomes the limit."""
-    cores, seconds, (device, how) = here["cores"], by_the_clock(here), device_speed(gpu)
+    cores, seconds, (device, how) = here["cores"], processor_times(here), device_speed(gpu)
     landmarks = on_the_device(gpu, "landmarks")
     times = []
     for n in SIZES:
@@ -293,8 +292,8 @@ def costs(here, gpu, dollars, link):
         spread = [priced(on_devices(n, k, device), k, dollars) for k in DEVICES]
         one = priced(landmarks[n]["s"], 1, dollars, measured=True) if n in landmarks else ""
         times.append((f"{n:,}", alone[1], *spread, alone[0], one, alone[2]))
-    titles = [f"complete, {cores} cores", *(f"complete, {k} × H200" for k in DEVICES)]
-    titles += [f"landmarks, {cores} cores", "landmarks, 1 × H200", f"incomplete, {cores} cores"]
+    titles = ["complete, processor time", *(f"complete, {k} × H200" for k in DEVICES)]
+    titles += ["landmarks, processor time", "landmarks, 1 × H200", "incomplete, processor time"]
     largest = {way: max(of) for way, of in seconds.items()}
     taken = {way: f"{largest[way]:,} rows in {in_words(of[largest[way]])}" for way, of in seconds.items()}
     limits = []
@@ -314,7 +313,7 @@ def costs(here, gpu, dollars, link):
                 in_words(on_devices(n, 64, device)),
             )
         )
-    return f"""Taken as measured on {cores} cores (float64, see above): the complete estimate with {
+    return f"""Processor times were measured on {cores} cores (float64): the complete estimate with {
         taken["complete"]
     }, landmarks
 with {taken["landmarks"]}, "incomplete" with {LAGS} pairs a row and {taken["incomplete"]}. On one H200:

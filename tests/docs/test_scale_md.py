@@ -55,13 +55,9 @@ def test_every_column_says_what_it_is(scale):
     assert {"landmarks, Dask", "landmarks, H200", "complete, Dask", "complete, H200"} < set(titles)
 
 
-def test_times_of_cores_are_by_the_clock(scale):
-    # 100,000 rows of the complete estimate took 147.96 seconds of two cores together.
-    assert HERE["cores"] == 2
-    assert scale.by_the_clock(HERE)["complete"][10**5] == pytest.approx(73.98, abs=0.01)
-    assert _rows(_between("times"))[2][5] == "74 s"
-    halves = scale.by_the_clock({**HERE, "cores": 4})
-    assert halves["landmarks"][10**7] == pytest.approx(scale.by_the_clock(HERE)["landmarks"][10**7] / 2)
+def test_times_of_cores_are_processor_times(scale):
+    assert scale.processor_times(HERE)["complete"][10**5] == pytest.approx(147.96, abs=0.01)
+    assert _rows(_between("times"))[2][5] == "2.47 min"
 
 
 def test_both_pages_forecast_the_same(scale):

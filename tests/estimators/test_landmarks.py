@@ -390,3 +390,22 @@ def test_a_kernel_with_one_value_tells_nothing_apart(rng):
     found = relfit.compare(1e-30 * reference, tiny, kernel=IMQ(1.0), estimator=relfit.Landmarks(60), rng=0)
     np.testing.assert_array_equal(found.pvalue, 1.0)
     assert any("takes one value" in note for note in found.warnings)
+
+
+def test_the_guard_of_ksd_knows_its_noise_where_rows_are_far_away(rng):
+    """Given the data, over draws of landmarks and of the guard's rows."""
+    x = rng.normal(size=(300, 2)) * np.where(np.arange(300) % 100 == 0, 10.0, 1.0)[:, None]
+    kernel, models = Gaussian(1.5), densities(2)
+    complete, plain = (relfit.estimate(x, models, kernel=kernel, estimator=e, rng=0) for e in ("complete", "landmarks"))
+    draws = [
+        relfit.estimate(x, models, kernel=kernel, estimator=relfit.Landmarks(25, 40 * 300), rng=k) for k in range(150)
+    ]
+    found = np.array([each.values for each in draws])
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - complete.values) < 3.5 * error).all()
+    shares = [float(each.notes[0].split("adds ")[1].split("%")[0].removeprefix("less than ")) for each in draws]
+    variance = complete.standard_error**2 - np.diag(complete.close.second)
+    # About 1 if the noise is known; rows drawn alike give thousands, from draws without a row far away.
+    squares = (found - complete.values) ** 2 / (np.array(shares)[:, None] / 100.0 * variance)
+    assert squares.mean(axis=0).max() < 5.0
+    assert plain.notes[0] == landmarks.ALL_PAIRS
