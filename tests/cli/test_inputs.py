@@ -275,6 +275,6 @@ def test_the_estimate_counts_pairs(monkeypatch):
 
 def test_files_under_a_budget_are_announced_too(data, capsys, monkeypatch):
     monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
-    said = _sizes(capsys, "--memory", "1GB", "--verbose")
+    said = _sizes(capsys, "--memory", "16GB", "--verbose")
     assert said.startswith(SIZES)
     assert "--estimator landmarks takes about a second" in said

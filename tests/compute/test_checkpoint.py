@@ -210,7 +210,7 @@ def test_a_second_process_is_told_of_the_first(files):
     first.send_signal(signal.SIGCONT)
     assert second.returncode == 2
     assert re.fullmatch(
-        r"relfit: error: checkpoint: cannot use '.*' \(another process is writing it\); wait for that process, .*\n",
+        r"relfit: error: --checkpoint: cannot use '.*' \(another process is writing it\); wait for that process, .*\n",
         second.stderr,
     )
     first.communicate(timeout=120)
@@ -293,7 +293,7 @@ def test_full_disk_keeps_what_is_there(files):
         command(files), capture_output=True, text=True, timeout=120, check=False, preexec_fn=small_files
     )
     assert process.returncode == 2
-    assert process.stderr.startswith("relfit: error: checkpoint: cannot")
+    assert process.stderr.startswith("relfit: error: --checkpoint: cannot")
     assert "Traceback" not in process.stderr
     assert (files / "run.sqlite").exists()
     again = subprocess.run(command(files), capture_output=True, text=True, timeout=120, check=False)
