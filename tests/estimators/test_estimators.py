@@ -436,7 +436,7 @@ def test_command_line_options_reach_the_estimate(files, capsys):
 
 def test_command_line_refuses_in_one_line(files, capsys):
     assert main([*files, "--estimator", "block", "--blocks", "7"]) == 2
-    assert capsys.readouterr().err == ("relfit: error: --blocks: expected at least 15 (5 for each of 3 models), got 7\n")
+    assert capsys.readouterr().err == "relfit: error: --blocks: expected at least 15 (5 for each of 3 models), got 7\n"
 
 
 @pytest.mark.parametrize(
