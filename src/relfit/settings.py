@@ -341,9 +341,12 @@ def _check_locations(settings: Settings) -> None:
         came = f"backend={compute.backend!r}, precision={compute.precision!r}"
         raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
     if compute.checkpoint is not None:
-        raise InputError(
-            f"checkpoint: keeps the complete estimate and the one by landmarks; {name} is quick, so leave it out"
-        )
+        raise _no_checkpoint(name)
+
+
+def _no_checkpoint(name: str) -> InputError:
+    reason = "keeps the complete estimate and the one by landmarks"
+    return InputError(f"checkpoint: {reason}; {name} is quick, so leave it out")
 
 
 def _check_likelihood(settings: Settings) -> None:
@@ -620,9 +623,7 @@ def _checkpoint(path: str | os.PathLike[str], plan: Plan) -> Checkpoint:
     data, estimate = plan.data, plan.estimate
     if isinstance(estimate.estimator, PairDesign):
         name = estimate.estimator.name
-        raise InputError(
-            f"checkpoint: keeps the complete estimate and the one by landmarks; {name} is quick, so leave it out"
-        )
+        raise _no_checkpoint(name)
     inputs_and_settings = {
         "relfit": __version__,
         "reference": data.digests.get(None) or "a density",

@@ -107,7 +107,7 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
     where = "" if params.get("cluster") is None else " on this machine alone"
     checkpoint = params.get("checkpoint")
     if checkpoint is not None and Path(checkpoint).exists():
-        where += f", less what {checkpoint} holds already"
+        where += f", less what {quoted(str(checkpoint))} holds already"
     if seconds > SUGGESTED and _takes_landmarks(inputs, params):
         shorter = duration(expected_seconds(inputs, "landmarks"))
         complain(

@@ -553,9 +553,10 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
     variances = pilot.second_order_variances * (len(some) / n) ** 2
     most, most_drawn = _most(settings, 3 * held, 3 * held, 3 * held)
-    limits = n**2 / 2.0, n, most_drawn
+    longest = n**2 / 2.0
+    limits = longest, n, most_drawn
     count, drawn = chosen_sizes(estimator, np.array([n]), min(n, most), missed, variances, cost, *limits)
-    if estimator == Landmarks() and cost(count, drawn) >= limits[0]:
+    if estimator == Landmarks() and cost(count, drawn) >= longest:
         return None
     # Pairs of a row with itself.
     diagonal = np.empty((n, models))
@@ -591,7 +592,8 @@ def _by_size(diagonal: Array, count: int, rng: np.random.Generator) -> tuple[Row
     n = len(diagonal)
     if count >= n:
         return rng.permutation(n), None
-    size = (diagonal / diagonal.mean(axis=0)).mean(axis=1)
+    means = diagonal.mean(axis=0)
+    size = (np.maximum(diagonal, 0.0) / np.where(means > 0.0, means, 1.0)).mean(axis=1)
     probabilities = (1.0 + size) / (2.0 * n)
     rows = rng.choice(n, count, p=probabilities / probabilities.sum())
     return rows, 1.0 / (count * n * probabilities[rows])
