@@ -155,7 +155,7 @@ def test_other_names_are_refused_with_a_few_of_them(folder, capsys):
     _csv(folder / "good.csv", arrays["good"], ["a", "height", "b"])
     assert _refused(capsys, *_files("csv")).endswith(
         "good.csv: expected the reference's columns, got 'age' and 'pulse' missing, 'a' and 'b' extra; rename them, "
-        "select columns (--columns, columns=), or save without names"
+        "or leave them out (--drop age,pulse,a,b)"
     )
     found = _json(capsys, *_files("csv"), "--columns", "0-2")
     _same(found, _expected())
@@ -224,7 +224,7 @@ def test_frames_are_matched_by_name(library, wrap):
     assert data.warnings[0] == NOTE
     other = {"good": make(arrays["good"], ["age", "height", "size"]), "meh": arrays["meh"]}
     said = "model 'good': expected the reference's columns, got 'pulse' missing, 'size' extra; rename them"
-    refused(lambda: load(make(arrays["real"], NAMES), other), said, "or give plain arrays")
+    refused(lambda: load(make(arrays["real"], NAMES), other), said, "or leave them out (encode=relfit.Encode(drop=")
 
 
 def test_frames_and_files_are_matched_with_each_other(folder):
@@ -281,3 +281,57 @@ def test_a_frame_that_needs_no_change_is_not_copied():
     assert models["a"] is frame
     assert models["b"] == 3
     assert notes == ()
+
+
+def _flights(seed, n=60):
+    """Delays with a tail number that hardly repeats, as a frame of pandas."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {"delay": rng.normal(size=n), "tailnum": [f"N{seed}{k}" for k in range(n)], "month": 1.0 * seed}
+    )
+
+
+@pytest.mark.parametrize("memory", [None, "8GB"])
+@pytest.mark.parametrize("source", ["csv", "frame", "command line"])
+def test_a_column_that_is_left_out_anyway_may_be_missing_in_a_model(folder, capsys, source, memory):
+    """A synthesizer need not make ids: only a column that is compared must be there."""
+    real, tvae = _flights(0), _flights(1)
+    ctgan = _flights(2).drop(columns=["tailnum", "month"])
+    tables = {"real": real, "tvae": tvae, "ctgan": ctgan}
+    for name, table in tables.items():
+        table.to_csv(f"{name}.csv", index=False)
+    if source == "command line":
+        options = [] if memory is None else ["--memory", memory]
+        warnings = _json(capsys, "real.csv", "tvae.csv", "ctgan.csv", *options)["warnings"]
+    else:
+        files = tables if source == "frame" else {name: f"{name}.csv" for name in tables}
+        with relfit.computing(memory=memory):
+            warnings = relfit.compare(files.pop("real"), files, rng=0).warnings
+    assert "'month' is missing in 'ctgan', and left out of all (constant in the reference)" in warnings
+    said = "'tailnum' is missing in 'ctgan', and left out of all (free text or an id: 60 different values in 60 cells)"
+    assert said in warnings
+    ctgan.drop(columns="delay").assign(tailnum="N").to_csv("ctgan.csv", index=False)
+    line = _refused(capsys, "real.csv", "tvae.csv", "ctgan.csv")
+    assert "got 'delay' missing; rename them, or leave them out (--drop delay" in line
+
+
+def test_row_numbers_under_no_name_are_left_out(folder, capsys):
+    """`frame.to_csv(path)` writes row numbers under an empty name, `to_parquet` those of chosen rows under its own."""
+    for seed, name in enumerate(("real", "good", "meh")):
+        chosen = _flights(seed).drop(columns="tailnum").sample(30, random_state=1)
+        chosen.to_csv(f"{name}.csv")
+        chosen.to_csv(f"{name}.tsv", sep="\t", index=False)
+        chosen.to_parquet(f"{name}.parquet")
+    expected = _json(capsys, *_files("tsv"))
+    for kind, called in (("csv", "Unnamed: 0"), ("parquet", "__index_level_0__")):
+        found = _json(capsys, *_files(kind))
+        assert any(f"'{called}' (row numbers)" in note for note in found["warnings"])
+        assert found["discrepancy"] == expected["discrepancy"]
+        mixed = _json(capsys, "real.tsv", f"good.{kind}", "meh.tsv")
+        assert f"'{called}' of 'good' not in the reference, and left out" in mixed["warnings"]
+        mixed = _json(capsys, f"real.{kind}", f"good.{kind}", "meh.tsv")
+        assert f"'{called}' is missing in 'meh', and left out of all (row numbers)" in mixed["warnings"]
+        assert mixed["discrepancy"] == expected["discrepancy"]
+    # Rows of numbers as they are would count them as data.
+    assert "are these row numbers?" in _refused(capsys, *_files("csv"), "--preset", "kid")

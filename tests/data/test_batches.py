@@ -16,6 +16,7 @@ from refusals import refused
 
 import relfit
 from relfit.compute import rows as stored
+from relfit.compute.memory import Budget
 from relfit.compute.rows import StoredRows, held_rows, joined, written_rows
 from relfit.data.batches import gathered
 from relfit.data.tables import Table
@@ -96,13 +97,13 @@ def test_what_can_be_iterated_again_has_panels():
 def test_under_a_budget_single_precision_stays_and_double_wins(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "PART_NUMBERS", 100)
     single = B.astype("f4")
-    rows, _ = gathered("x", parts(single), tmp_path)
+    rows, _ = gathered("x", parts(single), Budget(10**9, tmp_path))
     assert isinstance(rows, StoredRows)
     assert (rows.dtype, Path(rows.path).stat().st_size) == ("<f4", single.nbytes)
     assert np.array_equal(rows[:], single)
     # What came in single precision is kept as it was, and what came in double is not rounded.
     mixed = [single[:50], A[:33], single[50:], np.arange(6).reshape(2, 3)]
-    wide, _ = gathered("x", iter(mixed), tmp_path)
+    wide, _ = gathered("x", iter(mixed), Budget(10**9, tmp_path))
     assert wide.dtype == "<f8"
     assert np.array_equal(wide[:], np.concatenate(mixed))
     assert np.array_equal(gathered("x", iter(mixed))[0], np.concatenate(mixed))
@@ -119,7 +120,7 @@ def reusing(rows):
 
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_batches_in_the_same_memory_are_not_mixed_up(in_folder, tmp_path):
-    rows, _ = gathered("x", reusing(A), tmp_path if in_folder else None)
+    rows, _ = gathered("x", reusing(A), Budget(10**9, tmp_path) if in_folder else None)
     assert np.array_equal(rows[:], A)
 
 

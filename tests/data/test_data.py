@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 from refusals import refused
 
+import relfit
 from relfit.data.load import check_pair_names, load, require_rows
 from relfit.data.models import Density, Sample, scores_of
 
@@ -61,7 +63,7 @@ def test_files_of_one_name_are_not_told_apart_by_guessing(reference, sample, tmp
     refused(lambda: load(reference, [sample, tmp_path / "m1.npy"]), "two are called 'm1'")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "\n", 1, None, ("a",), b"a"])
+@pytest.mark.parametrize("name", ["", "  ", "\n", True, None, ("a",), b"a"])
 def test_names_that_are_no_names_are_refused(reference, sample, name):
     refused(lambda: load(reference, {"a": sample, name: sample}), "models: expected names that are non-empty text")
 
@@ -71,10 +73,44 @@ def test_what_is_neither_mapping_nor_sequence_is_refused(reference, models):
     refused(lambda: load(reference, models), "models: expected a mapping", type(models).__name__)
 
 
-@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("a", 1), None, 5, ("a", "b", "c")])
+@pytest.mark.parametrize("names", ["ab", ("a",), ("a", "a"), ("a", ""), ("a", " "), ("1", 1), None, 5, ("a", "b", "c")])
 def test_a_pair_needs_two_names(names):
     refused(lambda: check_pair_names(names), "names: expected two different names, got ")
-    check_pair_names(["a", "b"])
+    assert check_pair_names(["a", 1]) == ("a", "1")
+
+
+def test_numbers_are_names_such_as_those_of_checkpoints(reference, sample):
+    """The keys of checkpoints are whole numbers, and were refused."""
+    result = relfit.compare(reference, {1000: sample, np.int64(2000): sample + 1.0, 0.5: sample + 2.0}, rng=0)
+    assert result.names == ("1000", "2000", "0.5")
+    assert relfit.compare_pair(reference, sample, sample + 1.0, names=(1000, 2000)).names == ("1000", "2000")
+    refused(lambda: load(reference, {1000: sample, "1000": sample}), "models: two are called '1000'")
+
+
+def test_the_reference_comes_first(reference, sample):
+    """Arguments the wrong way round were told about the type of the models only."""
+    models = {"a": sample, "b": sample}
+    refused(lambda: relfit.compare(models, reference), "the reference comes first, as in relfit.compare(reference")
+    refused(
+        lambda: relfit.compare(models, models), "reference: expected data or a density, got a mapping; the reference"
+    )
+
+
+@pytest.mark.parametrize("form", ["csr_matrix", "coo_matrix", "csr_array", "dok_array", "lil_array"])
+def test_sparse_matrices_are_told_to_be_converted(reference, sample, form):
+    """Text features are sparse, and were taken for batches of single numbers."""
+    sparse = getattr(scipy.sparse, form)(np.where(reference > 0.5, reference, 0.0))
+    said = f"expected an array, got a sparse {form}; convert it by .toarray()"
+    refused(lambda: load(sparse, [sample, sample]), f"reference: {said}")
+    refused(lambda: load(reference, {"a": sparse, "b": sample}), f"model 'a': {said}")
+
+
+def test_batches_of_single_rows_are_blamed_where_they_are(reference, sample):
+    """A generator of rows is a generator of batches of one column: the reference is wrong then, not the models."""
+    said = "expected batches of rows with 3 columns, got batches whose numbers are rows of one column"
+    refused(lambda: load(iter(reference), {"a": sample, "b": sample}), f"reference: {said}", "shape (n, 3)")
+    refused(lambda: load(reference, {"a": iter(sample), "b": sample}), f"model 'a': {said}")
+    load(iter(reference), {"a": iter(sample), "b": sample[:, 0]})
 
 
 @pytest.mark.parametrize("models", [[], {}, ()])

@@ -220,6 +220,37 @@ def test_plain_arrays_stay_as_they_are_and_can_be_scaled():
     assert same.discrepancy.tolist() == relfit.compare(rows[0], models, rng=0).discrepancy.tolist()
 
 
+def test_the_first_line_says_whether_columns_were_standardised(tmp_path):
+    """The same numbers as .npy and .csv give different tables, and only one of them said what was done."""
+    rng = np.random.default_rng(0)
+    samples = {name: rng.normal(0.0, [1.0, 3.0, 9.0], (60, 3)) for name in ("data", "a", "b")}
+    for name, rows in samples.items():
+        np.save(tmp_path / f"{name}.npy", rows)
+        pd.DataFrame(rows, columns=list("xyz")).to_csv(tmp_path / f"{name}.csv", index=False)
+
+    def line(form, **options):
+        files = {name: tmp_path / f"{name}.{form}" for name in samples}
+        result = relfit.compare(files.pop("data"), files, rng=0, **options)
+        assert relfit.Comparison.from_json(result.to_json()).unscaled == result.unscaled
+        pair = relfit.compare_pair(tmp_path / f"data.{form}", *files.values(), rng=0, **options)
+        lines = {str(each).splitlines()[0].split(" · ", 1)[1].replace("RelMMD · ", "") for each in (result, pair)}
+        assert len({each.split(" · α")[0] for each in lines}) == 1
+        return lines.pop()
+
+    assert "n = 60 · 3 columns not standardised · α" in line("npy")
+    assert "n = 60 · 3 columns standardised · α" in line("csv")
+    assert "n = 60 · 3 columns standardised · α" in line("npy", scale="auto")
+    assert "n = 60 · 3 columns not standardised · α" in line("csv", scale="none")
+    with relfit.computing(memory="8GB"):
+        assert "n = 60 · 3 columns not standardised · α" in line("npy")
+    # A preset says what is done, and columns of one spread would not change much.
+    assert "standardised" not in line("npy", preset="kid")
+    even = {name: rows / [1.0, 3.0, 9.0] for name, rows in samples.items()}
+    result = relfit.compare(even.pop("data"), even, rng=0)
+    assert "standardised" not in str(result)
+    assert result.unscaled is None
+
+
 def test_one_heavy_column_is_said_in_the_first_line_under_the_table(tables):
     data, models = tables
     result = relfit.compare(data, models, scale="none", rng=0)
@@ -393,6 +424,7 @@ def test_a_level_that_is_named_but_never_used_is_no_new_level():
         ([1.7e308, -1.7e308, 0.0], "expected finite numbers in column 'x', got 2 others"),
         ([{}, {}, {}], "expected numbers, dates or text in column 'x', got other objects"),
         (["a", "\ud800"], "expected valid text in column 'x'"),
+        (["a", "b\0c"], "expected valid text in column 'x', got 'b\\x00c'"),
     ],
 )
 def test_mixed_and_broken_columns_are_refused_by_name(values, said):
@@ -509,6 +541,106 @@ def test_rows_groups_and_selected_columns(folder, capsys, tables):
     assert result.groups is not None
 
 
+def _ways(frame, tmp_path, name):
+    """One table in every form in which it may come."""
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    frame.to_parquet(tmp_path / f"{name}.parquet", index=False)
+    batches = [frame[:40], frame[40:]]
+    files = {"csv": tmp_path / f"{name}.csv", "parquet": tmp_path / f"{name}.parquet"}
+    return {**files, "pandas": frame, "polars": pl.from_pandas(frame), "arrow": pa.table(frame), "batches": batches}
+
+
+@pytest.mark.parametrize("memory", [None, "8GB"])
+@pytest.mark.parametrize("way", ["csv", "parquet", "pandas", "polars", "arrow", "batches"])
+def test_whole_numbers_that_float64_cannot_tell_apart_are_refused(tmp_path, way, memory):
+    """2^60 + {0 … 99} became one number, and the column was said to be constant; as levels, too."""
+
+    def table(seed, start):
+        keys = start + np.random.default_rng(seed).integers(0, 100, 80)
+        return _ways(drawn(seed, 80)[["weight"]].assign(key=keys), tmp_path, seed)[way]
+
+    def compared(start, **options):
+        tables = [iter(each) if way == "batches" else each for each in (table(k, start) for k in range(3))]
+        return relfit.compare(tables[0], {"a": tables[1], "b": tables[2]}, rng=0, **options)
+
+    with relfit.computing(memory=memory):
+        refused(lambda: compared(2**60), "float64 can tell apart in column 'key', got whole numbers from 11529215046")
+        refused(lambda: compared(2**60, encode=Encode(categorical="key")), "expected levels that float64 can tell")
+        assert "key" in compared(2**40).encoding.names
+
+
+def test_whole_numbers_of_arrays_that_float64_cannot_tell_apart_are_refused(tmp_path):
+    """An array has the rule of tables, in memory and in a file; a large range loses nothing that matters."""
+    rng = np.random.default_rng(0)
+    data, a, b = (np.stack([2**60 + rng.integers(0, 100, 50), rng.integers(0, 100, 50)], axis=1) for _ in range(3))
+    np.save(tmp_path / "data.npy", data)
+    for reference in (data, str(tmp_path / "data.npy"), np.load(tmp_path / "data.npy", mmap_mode="r")):
+        for memory in (None, "8GB"):
+            with relfit.computing(memory=memory):
+                refused(lambda x=reference: relfit.compare(x, {"a": a, "b": b}), "reference: expected numbers that")
+    relfit.compare(data * 2**20, {"a": a * 2**20, "b": b * 2**20})
+
+
+def test_a_constant_key_and_times_in_nanoseconds_are_no_loss(tmp_path):
+    """Rounding matters only where it makes different numbers equal."""
+    rng = np.random.default_rng(0)
+    stamps = [1_700_000_000_000_000_000 + rng.integers(0, 10**12, 80) for _ in range(3)]
+    frames = [drawn(k, 80)[["weight"]].assign(key=2**60 + 1, at=at) for k, at in enumerate(stamps)]
+    for way in ("csv", "parquet", "pandas", "polars", "arrow"):
+        tables = [_ways(frame, tmp_path, k)[way] for k, frame in enumerate(frames)]
+        encoding = load(tables[0], {"a": tables[1], "b": tables[2]}).encoding
+        assert encoding.left_out == {"key": "constant in the reference"}
+        assert encoding.names == ("weight", "at")
+
+
+def test_a_column_of_lists_in_pandas_is_one_line():
+    """pyarrow raised an error of its own."""
+    pa = pytest.importorskip("pyarrow")
+    lists = pd.Series([[1.0, 2.0]] * 9, dtype=pd.ArrowDtype(pa.list_(pa.float64())))
+    frame = pd.DataFrame({"x": np.arange(9.0) ** 2, "e": lists})
+    said = "expected numbers, dates or text in column 'e', got list<item: double>[pyarrow]"
+    refused(lambda: load(frame, {"a": frame, "b": frame}), said)
+    refused(lambda: load(iter([frame]), {"a": iter([frame]), "b": frame}), said)
+
+
+def test_truth_values_are_the_same_levels_in_every_form(tmp_path):
+    """pandas writes True, polars true and R TRUE: they were different levels, and a frame has a type of its own."""
+    tables = [drawn(k)[["weight", "sold"]] for k in range(3)]
+    whole = load(tables[0], {"a": tables[1], "b": tables[2]})
+    for k, case in enumerate((str.capitalize, str.lower, str.upper)):
+        tables[k].assign(sold=[case(str(cell)) for cell in tables[k]["sold"]]).to_csv(
+            tmp_path / f"{k}.csv", index=False
+        )
+    files = [str(tmp_path / f"{k}.csv") for k in range(3)]
+    read = load(files[0], {"a": files[1], "b": files[2]})
+    assert read.encoding == whole.encoding
+    assert read.encoding.columns[1].levels == ("False", "True")
+    assert np.array_equal(read.models["b"], whole.models["b"])
+
+
+def test_durations_and_categories_are_the_same_in_every_library(tmp_path):
+    """Durations were text, and categories written as numbers were numbers, outside pandas."""
+    rng = np.random.default_rng(0)
+    frames = [
+        pd.DataFrame(
+            {
+                "took": pd.to_timedelta(rng.integers(0, 10**6, 80), unit="s"),
+                "code": pd.Categorical(rng.choice(["1", "2", "3"], 80)),
+                "at": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 10**15, 80), unit="ns"),
+            }
+        )
+        for _ in range(3)
+    ]
+    kinds = {}
+    for way in ("parquet", "pandas", "polars", "arrow"):
+        tables = [_ways(frame, tmp_path, k)[way] for k, frame in enumerate(frames)]
+        data = load(tables[0], {"a": tables[1], "b": tables[2]})
+        kinds[way] = [column.kind for column in data.encoding.columns]
+        np.testing.assert_allclose(data.reference[:, 0].std(), 1.0)
+    assert set(map(tuple, kinds.values())) == {("number", "category", "date")}
+
+
 def _awkward(table, seed):
     """With gaps, text that looks like numbers or like dates at first, an empty column and a key."""
     rng, n = np.random.default_rng(seed), len(table)
@@ -558,6 +690,113 @@ def test_out_of_core_every_number_is_the_same_as_in_memory(tmp_path, monkeypatch
     assert inside.inputs == whole.inputs
     assert inside.warnings == whole.warnings
     np.testing.assert_allclose(inside.discrepancy, whole.discrepancy, rtol=1e-9)
+
+
+def _many_levels(seed, last, n=101_000):
+    """More levels than are held of a column that is left out, then one that only some tables have."""
+    levels = [f"u{k}" for k in range(n)] + [last] * n
+    return pd.DataFrame({"x": np.random.default_rng(seed).normal(size=2 * n), "c": levels})
+
+
+def _batches(table, size):
+    return (table[k : k + size] for k in range(0, len(table), size))
+
+
+def test_more_levels_than_a_left_out_column_holds_are_told_apart_in_parts(tmp_path, monkeypatch, capsys):
+    """Levels beyond 100,000 counted as one in parts, so that a gate that fails in memory passed with --memory."""
+    monkeypatch.chdir(tmp_path)
+    tables = {"data": _many_levels(0, "A"), "good": _many_levels(1, "A"), "bad": _many_levels(2, "B")}
+    for name, table in tables.items():
+        table.to_parquet(f"{name}.parquet")
+    command = ["compare", "data.parquet", "good.parquet", "bad.parquet", "--categorical", "c", "--estimator", "linear"]
+    assert main([*command, "--gate", "bad", "--memory", "8GB", "--json", "parts.json"]) == 1
+    assert main([*command, "--gate", "bad", "--json", "whole.json"]) == 1
+    parts, whole = (relfit.Comparison.from_json(Path(f"{name}.json").read_text()) for name in ("parts", "whole"))
+    batches = {name: _batches(table, 50_500) for name, table in tables.items()}
+    encode = Encode(categorical="c")
+    batch = relfit.compare(batches.pop("data"), batches, encode=encode, estimator="linear", rng=whole.seed)
+    for result in (parts, batch):
+        assert result.encoding == whole.encoding
+        assert result.warnings == whole.warnings
+        np.testing.assert_allclose(result.discrepancy, whole.discrepancy, rtol=1e-9)
+
+
+def test_levels_that_do_not_fit_into_the_memory_limit_are_one_line(monkeypatch):
+    """Levels are held in memory: where they do not fit, the column is named rather than cut short."""
+    monkeypatch.setattr(relfit.data.tables, "MOST_HELD", 50)
+    monkeypatch.setattr(relfit.data.tables, "_BYTES_PER_LEVEL", 10**9)
+    data = drawn(1).assign(cut=[f"c{k}" for k in range(150)])
+    with relfit.computing(memory="8GB"):
+        models = {"a": iter([data]), "b": iter([data[::-1]])}
+        encode = Encode(categorical="cut")
+        said = "column 'cut' has more than 50 different values"
+        refused(lambda: relfit.compare(iter([data]), models, encode=encode), said)
+
+
+@pytest.mark.parametrize("form", ["batches", "csv", "parquet"])
+def test_ids_and_levels_of_models_are_the_same_in_parts(tmp_path, monkeypatch, form):
+    """Of an id the levels are not held; of a column that the reference keeps, a model's levels all are."""
+    for module in (relfit.data.tables, relfit.data.encode, relfit.data.load):
+        monkeypatch.setattr(module, "MOST_HELD", 20)
+    monkeypatch.setattr(text_files, "_LABELS_BETWEEN_CHECKS", 64)
+    monkeypatch.setattr(arrow_files, "PART_NUMBERS", 640)
+    rng = np.random.default_rng(0)
+    tables = {name: drawn(k, 300).assign(key=[f"{k}-{j}" for j in range(300)]) for k, name in enumerate("dab")}
+    # A level of the reference that comes last among many others.
+    tables["b"]["cut"] = [*(f"new {k}" for k in rng.integers(0, 200, 200)), *["ideal"] * 100]
+    whole = relfit.compare(tables["d"], {name: tables[name] for name in "ab"}, rng=0)
+
+    def stored(name, table):
+        if form == "batches":
+            return _batches(table, 64)
+        path = tmp_path / f"{name}.{form}"
+        table.to_csv(path, index=False) if form == "csv" else table.to_parquet(path)
+        return path
+
+    with relfit.computing(memory="8GB"):
+        parts = {name: stored(name, table) for name, table in tables.items()}
+        result = relfit.compare(parts.pop("d"), parts, rng=0)
+    assert "key" in result.encoding.left_out
+    assert result.encoding == whole.encoding
+    assert result.warnings == whole.warnings
+    np.testing.assert_allclose(result.discrepancy, whole.discrepancy, rtol=1e-9)
+
+
+def test_dates_that_metadata_describe_are_read_in_parts_however_many(tmp_path, monkeypatch):
+    """Dates in a form of their own are text until they are encoded, and were cut off at the most levels of text."""
+    monkeypatch.setattr(relfit.data.tables, "MOST_HELD", 20)
+    monkeypatch.setattr(text_files, "_LABELS_BETWEEN_CHECKS", 64)
+    metadata = {"columns": {"day": {"sdtype": "datetime", "datetime_format": "%d.%m.%Y"}}}
+    for k in range(3):
+        table = drawn(k, 300)[["weight", "day"]]
+        table.assign(day=table["day"].dt.strftime("%d.%m.%Y")).to_csv(tmp_path / f"{k}.csv", index=False)
+    files = [str(tmp_path / f"{k}.csv") for k in range(3)]
+    encode = Encode(metadata=metadata)
+    whole = relfit.compare(files[0], files[1:], encode=encode, rng=0)
+    with relfit.computing(memory="8GB"):
+        parts = relfit.compare(files[0], files[1:], encode=encode, rng=0)
+    assert [column.kind for column in parts.encoding.columns] == ["number", "date"]
+    assert parts.encoding == whole.encoding
+    np.testing.assert_allclose(parts.discrepancy, whole.discrepancy, rtol=1e-9)
+
+
+def test_a_column_left_out_stays_left_out_when_rows_are_dropped(tmp_path):
+    """With missing="drop" the encoding is fitted again: fewer rows must not make a category of an id."""
+    rng = np.random.default_rng(0)
+    tables = [drawn(k, 100).assign(key=[f"k{j}" for j in rng.integers(0, 90, 100)]) for k in range(3)]
+    tables[0].loc[10:, "weight"] = np.where(np.arange(90) % 2, np.nan, tables[0].loc[10:, "weight"])
+    encoding = load(tables[0], tables[1:], encode=Encode(missing="drop")).encoding
+    assert list(encoding.left_out) == ["key"]
+    assert tables[0]["key"][tables[0]["weight"].notna()].nunique() <= 50
+
+
+def test_levels_that_are_never_used_make_no_id():
+    """A Parquet file keeps the categories of a frame that its rows do not have; pandas counts those of the rows."""
+    pyarrow = pytest.importorskip("pyarrow")
+    levels = [f"c{k}" for k in range(60)]
+    frames = [drawn(k, 100).assign(cut=pd.Categorical(["c1", "c2"] * 50, categories=levels)) for k in range(3)]
+    arrow = [pyarrow.Table.from_pandas(frame) for frame in frames]
+    assert load(frames[0], frames[1:]).encoding == load(arrow[0], arrow[1:]).encoding
 
 
 def test_out_of_core_on_the_command_line_repeats_and_plans(folder, capsys, tables):
@@ -676,6 +915,7 @@ def test_dates_of_every_kind_are_the_same_seconds():
     for values in (
         [at, at + dt.timedelta(days=1)],
         ["2024-03-01 10:00:00", "2024-03-02T10:00:00Z"],
+        ["2024-03-01 12:00:00+02:00", "2024-03-02T05:30-0430"],
         pd.Series(pd.to_datetime([at, at + dt.timedelta(days=1)])),
         np.array(["2024-03-01T10", "2024-03-02T10"], dtype="datetime64[h]").astype(object),
     ):

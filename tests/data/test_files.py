@@ -132,7 +132,7 @@ def test_one_column_of_text(write):
         ("column numbers on top.csv", "0,1,2\n1.5,2.5,3.5\n", ("counts 0, 1, 2", "save without a header")),
         ("missing in the first row.csv", "1,\n3,4\n", ("names only or of numbers only", "''")),
         ("text in the first row.csv", "1,two\n3,4\n", ("names only or of numbers only", "'two'")),
-        ("row index.csv", ",x,y\n0,1,2\n1,3,4\n", ("names only or of numbers only", "row index")),
+        ("row index.csv", ",x,y\n0,1,2\n1,3,4\n", ("got none over the first; are these row numbers?",)),
         ("semicolons.csv", "1;2\n3;4\n", ("got '3;4' in row 0, column '1;2'",)),
         ("decimal commas.csv", "1,5;2,5\n3,5;4,5\n", ("names only or of numbers only",)),
         ("latin.csv", "für,y\n1,2\n".encode("latin-1"), ("expected UTF-8 text",)),

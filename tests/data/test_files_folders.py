@@ -155,6 +155,18 @@ def test_links_and_pipes_are_not_followed(folder):
     refused(lambda: read_rows(folder), "gone.parquet: no such file")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs links")
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_to_a_part_does_not_double_its_rows(folder, tmp_path, link):
+    """Rows of a part that a second name leads to were counted twice; a link to a file elsewhere is an ordinary part."""
+    link(folder / "a.parquet", folder / "more" / "z.parquet")
+    refused(lambda: read_rows(folder), "expected each file once, got 'a.parquet' and a link to it, 'more/z.parquet'")
+    (folder / "more" / "z.parquet").unlink()
+    (folder / "a.parquet").rename(tmp_path / "blob")
+    link(tmp_path / "blob", folder / "a.parquet")
+    assert np.array_equal(read_rows(folder), SAMPLES["data"])
+
+
 @pytest.mark.parametrize("log", ["_delta_log", ".hoodie"])
 def test_a_table_with_a_log_is_not_taken_for_all_of_its_files(folder, log):
     (folder / log).mkdir()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 
 import relfit
@@ -136,3 +137,14 @@ def test_torch_distributions_leave_the_global_state_alone():
     two = relfit.draw({"t": normal_2d}, 100, rng=0)["t"]
     np.testing.assert_array_equal(one, two)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_function_of_the_number_of_rows_can_be_a_sampler(reference):
+    """`lambda n: …` was told to be a density, and failed in a Sampler when it was called."""
+    own = np.random.default_rng(5)
+    refused(
+        lambda: relfit.compare(reference, {"f": lambda n: own.normal(size=(n, 2)), "g": normal}), "relfit.Sampler(f)"
+    )
+    sampler = relfit.Sampler(lambda n: own.normal(size=(n, 2)))
+    assert relfit.compare(reference, {"f": sampler, "g": normal}, rng=0).sizes == (200, 200, 200)
+    refused(lambda: relfit.Sampler(lambda: 1), "Sampler: expected a function of (n, rng) or of n")

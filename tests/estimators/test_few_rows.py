@@ -11,7 +11,7 @@ from relfit.stats.joint import Psi
 
 
 def said(result):
-    return [note for note in result.warnings if "decide how" in note]
+    return [note for note in result.warnings if "decide how" in note or "decides how" in note]
 
 
 def test_equal_rows_count_in_full():
@@ -42,6 +42,9 @@ def test_losses_speak_of_items(rng):
     wrong[:3, 0] = 1.0
     (note,) = said(relfit.decide(relfit.from_losses(wrong, ["old", "new"]), rng=0))
     assert note.startswith("only about 3 items decide how old differs from new")
+    wrong[1:3, 0] = 0.0
+    (note,) = said(relfit.decide(relfit.from_losses(wrong, ["old", "new"]), rng=0))
+    assert note.startswith("only about 1 item decides how old differs from new")
 
 
 @pytest.mark.parametrize("size", [1.0, 1e120, 1e-120])

@@ -105,3 +105,10 @@ def test_numbers_of_any_size(unlike):
     for scale in (1e-150, 1e140):
         data, *models = unlike * scale
         assert len(said(data, models)) == 1
+
+
+@pytest.mark.parametrize("discrepancy", ["mmd", "ume", "nystroem"])
+def test_samples_of_sizes_whose_quotient_is_no_number(rng, discrepancy):
+    """A model 1e350 times as large as the reference: a verdict, and no warning of NumPy on standard error."""
+    data, model, other = rng.normal(size=(3, 60, 2))
+    assert said(data * 1e-200, [model * 1e150, other * 1e-200], discrepancy=discrepancy) == []

@@ -20,6 +20,7 @@ from relfit.compute import rows as stored
 from relfit.compute.backend import NumpyBackend
 from relfit.compute.memory import Budget, parse_memory
 from relfit.compute.rows import CastRows, LazyRows, SomeRows, bare_rows, written_rows
+from relfit.data import load as data_load
 from relfit.data.arrays import open_rows
 from relfit.data.files import FileRows
 from relfit.data.models import Density
@@ -538,3 +539,42 @@ def test_wide_rows_stay_within_the_budget(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 300e6
+
+
+def test_robust_scales_take_some_columns_at_a_time(tmp_path):
+    """Medians of all columns at once would need the rows in memory, several times over; the answer is the same."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(rng.normal(size=120), 1.0, (80_001, 120)).astype("f4")
+    rows[:, 3] = np.arange(80_001) == 7
+    np.save(tmp_path / "r.npy", rows)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(50, 120)))
+    models = {name: str(tmp_path / f"{name}.npy") for name in "ab"}
+    options = {"discrepancy": "ume", "scale": "robust", "rng": 0}
+    tracemalloc.start()
+    try:
+        inside = relfit.compare(str(tmp_path / "r.npy"), models, **options, compute=relfit.Compute(memory="1GB"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    whole = relfit.compare(rows, models, **options)
+    assert peak < 8 * rows.size
+    np.testing.assert_array_equal(inside.encoding.centres, whole.encoding.centres)
+    np.testing.assert_array_equal(inside.encoding.centres, np.median(rows, axis=0))
+    # The deviation of column 3 is a sum over parts, of another size.
+    np.testing.assert_allclose(inside.encoding.scales, whole.encoding.scales, rtol=1e-12)
+    np.testing.assert_array_equal(inside.worse, whole.worse)
+
+
+def test_a_budget_too_small_for_any_table_is_refused_before_a_row_is_read(tmp_path, monkeypatch):
+    """What is read first would take more than the budget."""
+    for name in "rab":
+        (tmp_path / f"{name}.csv").write_text("x,y\n1,2\n3,5\n2,9\n")
+
+    def read(*arguments):
+        pytest.fail("a table was read")
+
+    monkeypatch.setattr(data_load, "read_table", read)
+    files = [str(tmp_path / f"{name}.csv") for name in "rab"]
+    small = relfit.Compute(memory="130MB")
+    refused(lambda: relfit.compare(files[0], files[1:], compute=small), "memory: expected at least", "got '130MB'")

@@ -36,6 +36,10 @@ class Budget:
     folder: Path
     given: int | str | None = None
 
+    def holds(self, more: int) -> bool:
+        """True if so many bytes more than the process holds now are within the budget."""
+        return resident() + more <= self.total
+
     def working(self, kept: int, fewest: int, later: int = 0) -> int:
         """The bytes that the work itself may use, besides `kept` ones; refused if they are fewer than `fewest`.
 
@@ -106,7 +110,7 @@ def _peak() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def require_room(path: object, size: float) -> None:
+def require_room(path: object, size: float, remedy: str = "split or saved as .npy, which is read in place") -> None:
     """Refuse a file that needs more bytes than are free: the system would kill this process, or others, half-way.
 
     >>> require_room("a.npz", 10**6)
@@ -115,7 +119,7 @@ def require_room(path: object, size: float) -> None:
     if size > free:
         raise InputError(
             f"{path}: expected what fits into memory ({free / 1e9:.3g} GB free), got {size / 1e9:.3g} GB once "
-            "unpacked; the file is damaged, or has to be split or saved as .npy, which is read in place"
+            f"unpacked; the file is damaged, or has to be {remedy}"
         )
 
 

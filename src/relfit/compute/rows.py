@@ -260,18 +260,22 @@ def joined(blocks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
         yield np.concatenate(waiting)
 
 
-def written_columns(blocks: Iterable[NDArray[Any]], folder: Path) -> list[StoredRows]:
-    """Write each column of blocks of rows (·, d), one block after the other, to a new file of its own in the folder."""
+def written_columns(blocks: Iterable[NDArray[Any]], folder: Path, width: int = 1) -> list[StoredRows]:
+    """Write blocks of rows (·, d), one after the other, to new files, one for each `width` columns."""
     paths: list[Path] = []
+    columns: list[slice] = []
     count = 0
     for block in blocks:
-        paths = paths or [folder / f"{uuid.uuid4().hex}.rows" for _ in block.T]
+        columns = list(cuts(block.shape[1], width))
+        paths = paths or [folder / f"{uuid.uuid4().hex}.rows" for _ in columns]
         with _writing(folder):
-            for path, column in zip(paths, np.ascontiguousarray(block.T, np.float64), strict=True):
+            for path, some in zip(paths, columns, strict=True):
                 with path.open("ab") as stream:
-                    stream.write(column.data)
+                    stream.write(np.ascontiguousarray(block[:, some], np.float64).data)
         count += len(block)
-    return [bare_rows(path, np.float64, (count, 1)) for path in paths]
+    return [
+        bare_rows(path, np.float64, (count, some.stop - some.start)) for path, some in zip(paths, columns, strict=True)
+    ]
 
 
 @contextmanager

@@ -7,6 +7,7 @@ memory. `bounded_rows` respects a memory budget: it gives `LazyRows`, of which o
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget, in_words
-from relfit.compute.rows import CastRows, LazyRows, bare_rows, kept_type, map_offset, parts, written_rows
+from relfit.compute.rows import CastRows, LazyRows, StoredRows, bare_rows, kept_type, map_offset, parts, written_rows
 from relfit.data.files import FileRows, as_file, find_file, read_rows
 from relfit.data.files.base import reading
 from relfit.data.files.npy import fortran_parts
 from relfit.data.frames import computed, frame_array, is_tensor, tensor_array
 from relfit.data.models import Sample
 from relfit.data.tables import Table
-from relfit.util.arrays import Array, extremes, host, numeric_rows, two_dimensional
+from relfit.util.arrays import Array, extremes, host, numeric_rows, rounds_coarsely, two_dimensional
 from relfit.util.errors import InputError
 from relfit.util.libraries import loaded
 from relfit.util.progress import Progress, counted
@@ -44,13 +45,16 @@ def as_rows(argument: str, value: Any, *, missing: bool = False) -> Array:
 
     Accepts arrays, nested lists, data frames of numbers, tensors of other libraries, `Sample` and file names. An array
     that is float64 and C-ordered already, such as a memory-mapped file, is not copied, and stays read-only if it was.
-    `LazyRows` were checked when they were opened, and are returned unchanged. With `missing`, NaN is allowed.
+    `LazyRows` were checked when they were opened, and are returned unchanged. With `missing`, NaN and finite numbers of
+    any size are allowed.
     """
     if isinstance(value, LazyRows):
         return cast(Array, value)
     array = _float64(argument, _array(argument, _unwrapped(value)))
     rows = two_dimensional(argument, array)
-    checked_rows(argument, np.where(np.isnan(rows), 0.0, rows) if missing else rows)
+    gone = np.isnan(rows) if missing else None
+    known = rows if gone is None or not gone.any() else np.where(gone, 0.0, rows)
+    checked_rows(argument, known, math.inf if missing else LARGEST_VALUE)
     return np.ascontiguousarray(rows)
 
 
@@ -70,10 +74,13 @@ def bounded_rows(argument: str, value: Any, budget: Budget, progress: Progress |
     elif numeric and isinstance(value, np.memmap):
         rows = _opened_map(two_dimensional(argument, value), budget)
     elif numeric and type(value) is np.ndarray:
+        _refuse_rounded(argument, value)
         rows = CastRows(two_dimensional(argument, value))
     elif isinstance(value, Table):
         blocks = (value[np.arange(part.start, part.stop)] for part in parts((len(value), len(value.columns))))
         rows = written_rows((block.numbers() for block in blocks), budget.folder)
+    if isinstance(rows, StoredRows) and np.dtype(rows.dtype).kind in "iu" and 0 not in rows.shape:
+        _refuse_rounded(argument, np.memmap(rows.path, rows.dtype, "r", rows.offset, rows.shape))
     return checked_rows(argument, CastRows(as_rows(argument, value)) if rows is None else rows)
 
 
@@ -149,7 +156,7 @@ def _unwrapped(value: Any) -> Any:
     return value.x if isinstance(value, Sample) else value
 
 
-def checked_rows(argument: str, rows: _Rows) -> _Rows:
+def checked_rows(argument: str, rows: _Rows, largest: float = LARGEST_VALUE) -> _Rows:
     """The rows (an array, `LazyRows` or a tensor), refused if they are empty, not finite or too large."""
     blocks: Any = rows
     if 0 in blocks.shape:
@@ -161,14 +168,14 @@ def checked_rows(argument: str, rows: _Rows) -> _Rows:
         block = blocks[part]
         # The usual case, without a temporary array; NaN fails both comparisons.
         low, high = extremes(block)
-        if low > -LARGEST_VALUE and high < LARGEST_VALUE:
+        if low > -largest and high < largest:
             continue
         sizes = abs(block)
         infinite.append(part.start + np.flatnonzero(host(~(sizes < np.inf).all(axis=1))))
-        too_large.append(part.start + np.flatnonzero(host((sizes >= LARGEST_VALUE).any(axis=1))))
+        too_large.append(part.start + np.flatnonzero(host((sizes >= largest).any(axis=1))))
     for numbers, expected, got, advice in (
         (infinite, "finite numbers", "NaN or infinity", ""),
-        (too_large, f"numbers below {LARGEST_VALUE:g} in size", "larger ones", "; rescale the data or drop these rows"),
+        (too_large, f"numbers below {largest:g} in size", "larger ones", "; rescale the data or drop these rows"),
     ):
         count = sum(map(len, numbers))
         if count:
@@ -220,12 +227,27 @@ def _float64(argument: str, array: NDArray[Any]) -> Array:
     dtype = array.dtype
     added = dtype.kind == "V" and dtype.names is None and dtype.name.lstrip("bu").startswith(("int", "float"))
     if dtype.kind in "biuf" or added:
+        _refuse_rounded(argument, array)
         # What overflows, or is a signalling NaN, is refused by the check of the values.
         with np.errstate(over="ignore", invalid="ignore"):
             return array.astype(np.float64, copy=False)
     kinds = {"O": "Python objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations"}
     kind = kinds.get(dtype.kind, "records")
     raise InputError(f"{argument}: expected numbers, got {kind} (dtype {dtype}); convert to float first")
+
+
+def _refuse_rounded(argument: str, array: NDArray[Any]) -> None:
+    """Refuse columns of whole numbers beyond 2^53 of which different ones become equal in float64."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or not array.size or array.ndim not in (1, 2):
+        return
+    blocks = _map_parts(array) if isinstance(array, np.memmap) else [array]
+    ends = np.array([(block.min(axis=0), block.max(axis=0)) for block in blocks]).reshape(-1, 2, array[0].size)
+    for low, high in zip(ends[:, 0].min(axis=0).tolist(), ends[:, 1].max(axis=0).tolist(), strict=True):
+        if low < high and rounds_coarsely(low, high):
+            raise InputError(
+                f"{argument}: expected numbers that float64 can tell apart, got whole numbers from {low} to {high} in "
+                "one column; subtract a constant"
+            )
 
 
 def _opened_map(array: Any, budget: Budget) -> LazyRows | None:

@@ -7,12 +7,12 @@ Hugging Face's and pyarrow's data sets. They are arrays or tensors of rows, or d
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Set
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from numpy.typing import NDArray
 
+from relfit.compute.memory import Budget
 from relfit.compute.rows import held_rows, joined, written_rows
 from relfit.data.arrays import batch_rows, checked_rows
 from relfit.data.tables import is_table, table_in_parts
@@ -27,13 +27,22 @@ _OTHERWISE = ("log_prob", "sample", "__call__", "__array__", "__dlpack__", "__da
 
 
 def gathered(
-    argument: str, value: Any, folder: Path | None = None, progress: Progress | None = None
+    argument: str,
+    value: Any,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    needed: Collection[str] | None = None,
 ) -> tuple[Any, str | None]:
     """The rows of something that yields them, and a note if it yields more; anything else as it is.
 
-    Of tuples, as data sets with labels yield them, the first part is taken. With a folder, no more than a batch is
-    held: the rows are `LazyRows` of a file in the folder, those of data frames a `Table` of such.
+    Of tuples, as data sets with labels yield them, the first part is taken. With a budget of memory, no more than a
+    batch is held: the rows are `LazyRows` of a file in its folder, those of data frames a `Table` of such, of which
+    `needed` columns hold all levels.
     """
+    if is_instance(value, "scipy.sparse", "spmatrix", "sparray"):
+        raise InputError(
+            f"{argument}: expected an array, got a sparse {type(value).__name__}; convert it by .toarray()"
+        )
     found = _items(value)
     if found is None:
         return value, None
@@ -57,10 +66,13 @@ def gathered(
         ) from None
     stream = itertools.chain([first], stream)
     if is_table(argument, first):
-        rows: Any = table_in_parts(argument, stream, folder, progress)
+        rows: Any = table_in_parts(argument, stream, budget, progress, needed)
     else:
         blocks = counted(progress, argument, _blocks(argument, stream, single))
-        rows = held_rows(blocks) if folder is None else checked_rows(argument, written_rows(joined(blocks), folder))
+        if budget is None:
+            rows = held_rows(blocks)
+        else:
+            rows = checked_rows(argument, written_rows(joined(blocks), budget.folder))
     return rows, f"{argument}: the first of the {most} parts of each item was taken as its row" if most > 1 else None
 
 

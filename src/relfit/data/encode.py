@@ -15,7 +15,7 @@ import json
 import math
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, reduce
 from pathlib import Path
@@ -25,13 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from relfit.compute.rows import LazyRows, cuts, parts, written_rows
+from relfit.compute.rows import LazyRows, cuts, parts, written_columns, written_rows
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.base import check_plain
-from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, parsed_dates
-from relfit.util.arrays import Array, Rows
+from relfit.data.files.text import UNNAMED
+from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, drop_option, parsed_dates
+from relfit.util.arrays import Array, Rows, host, medians, rounds_coarsely
 from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError
+from relfit.util.files import temporary_folder
 from relfit.util.text import is_text, listed
 
 # "whiten" is for densities: the score must be transformed with the rows.
@@ -42,14 +44,18 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
+# What pandas calls row numbers in the files that it writes.
+ROW_NUMBERS = (UNNAMED, "__index_level_0__")
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 4096, 2**16
+# The rows, and the numbers, by which the spreads of columns are compared.
+_SPREAD_ROWS, _SPREAD_NUMBERS = 1000, 2**18
 # How far a missing number is from the centre: as far as two cells are from each other, in the mean square.
 _GAP = math.sqrt(2.0)
 _CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
 _KINDS = {"number": "numbers", "date": "dates", "text": "text"}
-# Medians are taken over at most so many rows, evenly spaced. The MAD of a normal law times this is its standard
-# deviation.
-_MEDIAN_ROWS, _MAD = 1_000_000, 1.482602218505602
+# Medians are taken over at most so many rows, evenly spaced, and of so many numbers at once. The
+# MAD of a normal law times this is its standard deviation.
+_MEDIAN_ROWS, _MEDIAN_NUMBERS, _MAD = 1_000_000, 2**21, 1.482602218505602
 
 # Differences of larger numbers overflow.
 _LARGEST = 1e307
@@ -181,7 +187,7 @@ class Column:
     def found(self, source: str, cells: Cells) -> Array:
         """(n,) the place of each cell's level among the numbers that it becomes; of a number or a date its value."""
         if self.kind == "category":
-            return self._places(source, cells.as_text())
+            return self._places(source, _as_levels(source, self.name, cells))
         values = self.numbers(source, cells)
         gaps = 0 if self.missing else int(np.isnan(values).sum())
         if gaps:
@@ -221,6 +227,16 @@ class Column:
             f"{source}: expected {expected} in column {self.name!r}, got {got}; fix them, or name the column in "
             "categorical or drop"
         )
+
+
+def _as_levels(source: str, name: str, cells: Cells) -> Cells:
+    """The cells of a category as text; whole numbers that float64 rounds are refused."""
+    if cells.whole is not None:
+        raise InputError(
+            f"{source}: expected levels that float64 can tell apart in column {name!r}, got whole numbers up to "
+            f"{cells.whole[1]}; write them as text, with a letter in front"
+        )
+    return cells.as_text()
 
 
 def _parsed(text: str, kind: str, form: str | None = None) -> float | None:
@@ -438,12 +454,55 @@ def moments(rows: Any) -> tuple[Array, Array]:
     return first + unit * mean, np.where(largest > 0.0, unit * np.sqrt(squares), 1.0)
 
 
+def uneven_columns(rows: Any) -> int | None:
+    """The number of columns of rows (n, d) if their standard deviations differ by more than a factor of 2, else None.
+
+    Constant columns do not count. About a thousand evenly spaced rows are enough, and may be tensors.
+
+    >>> uneven_columns(np.array([[0.0, 5.0], [4.0, 6.0]])), uneven_columns(np.array([[0.0, 5.0], [1.0, 6.0]]))
+    (2, None)
+    """
+    count = min(_SPREAD_ROWS, max(20, _SPREAD_NUMBERS // rows.shape[1]))
+    some = host(rows[:: max(1, len(rows) // count)]).astype(np.float64)
+    some = some / (np.abs(some).max() or 1.0)
+    variance = some.var(axis=0)
+    variance = variance[variance > 0.0]
+    return int(rows.shape[1]) if len(variance) > 1 and variance.max() > 4.0 * variance.min() else None
+
+
 def robust(rows: Any) -> tuple[Array, Array]:
     """(d,) the median of each column and its scaled median absolute deviation (where that is 0, the standard one)."""
-    some = rows[:: max(1, -(-len(rows) // _MEDIAN_ROWS))]
-    centre = np.median(some, axis=0)
-    spread = _MAD * np.median(np.abs(some - centre), axis=0)
-    return centre, np.where(spread > 0.0, spread, moments(rows)[1])
+    centres: list[Array] = []
+    spreads: list[Array] = []
+    for columns in _some_columns(rows, max(1, -(-len(rows) // _MEDIAN_ROWS))):
+        centre = medians(columns)
+        centres.append(centre)
+        spreads.append(_MAD * medians(np.abs(columns - centre)))
+    spread = np.concatenate(spreads)
+    known = spread > 0.0
+    if not known.all():
+        spread = np.where(known, spread, moments(rows)[1])
+    return np.concatenate(centres), spread
+
+
+def _some_columns(rows: Any, step: int) -> Iterator[Array]:
+    """All columns of every `step`-th row, at most _MEDIAN_NUMBERS numbers or one column at a time.
+
+    Those of `LazyRows` are written to temporary files first, so that the rows are read once.
+    """
+    count = -(-len(rows) // step)
+    width = rows.shape[1]
+    fewer = max(1, _MEDIAN_NUMBERS // count)
+    if fewer >= width:
+        yield rows[::step]
+    elif not isinstance(rows, LazyRows):
+        for some in cuts(width, fewer):
+            yield rows[::step, some]
+    else:
+        with temporary_folder() as folder:
+            blocks = (rows[part.start * step : part.stop * step : step] for part in parts((count, width)))
+            for file in written_columns(blocks, folder, fewer):
+                yield file[:]
 
 
 def _over(rows: Any, each: Callable[[Array], Array], join: Callable[[Array, Array], Array]) -> Array:
@@ -479,7 +538,7 @@ def encoded_tables(
         empty = next((table.source for table in tables.values() if not len(table)), None)
         if empty is not None:
             raise InputError(f'{empty}: every row has a missing cell; use missing="flag", or drop a column')
-        fitted = encoding or fit_table(tables[None], scale, encode)
+        fitted = encoding or fit_table(tables[None], scale, encode, fitted.left_out)
     if encoding is None:
         columns = tuple(_widened(column, tables, fitted.missing, notes) for column in fitted.columns)
         fitted = replace(fitted, columns=columns)
@@ -489,24 +548,37 @@ def encoded_tables(
     return fitted, {key: fitted.apply(table, folder) for key, table in tables.items()}, tuple(notes)
 
 
-def fit_table(reference: Table, scale: Scale, encode: Encode) -> Encoding:
+def fit_table(
+    reference: Table, scale: Scale, encode: Encode, already_left_out: Mapping[str, str] | None = None
+) -> Encoding:
     """The encoding of a table's columns; those that say nothing of a distribution are left out."""
-    kinds, given = encode.kinds(reference.names), scale if isinstance(scale, Mapping) else {}
+    given = scale if isinstance(scale, Mapping) else {}
     _check_names("scale", given, reference.names)
-    columns, left_out = [], {}
     if len(reference) < 2:
         # Every column of a single row is constant, which is not what is wrong with it.
         raise InputError(f"{reference.source}: expected at least 2 rows, got {len(reference)}")
-    for name, cells in reference.columns.items():
-        fitted = _fitted(reference.source, name, cells, scale, *kinds.get(name, (None, None)))
-        if isinstance(fitted, Column):
-            columns.append(fitted)
-        else:
-            left_out[name] = fitted
+    kinds, before = encode.kinds(reference.names), already_left_out or {}
+    rest = reference.select([k for k, name in enumerate(reference.names) if name not in before])
+    columns, left_out = fitted_columns(rest, scale, kinds)
+    left_out = {name: {**before, **left_out}[name] for name in reference.names if name in before or name in left_out}
     if not columns:
         reasons = listed([f"{name!r} ({why})" for name, why in left_out.items()], quote=str)
         raise InputError(f"{reference.source}: no column is left to compare; left out: {reasons}")
     return Encoding("given" if given else str(scale), tuple(columns), left_out, encode.missing)
+
+
+def fitted_columns(
+    table: Table, scale: Scale, kinds: Mapping[str, tuple[str, str | None]]
+) -> tuple[list[Column], dict[str, str]]:
+    """The columns of the reference that are compared, and the others with the reason; `kinds` are those known."""
+    columns, left_out = [], {}
+    for name, cells in table.columns.items():
+        fitted = _fitted(table.source, name, cells, scale, *kinds.get(name, (None, None)))
+        if isinstance(fitted, Column):
+            columns.append(fitted)
+        else:
+            left_out[name] = fitted
+    return columns, left_out
 
 
 def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None, form: str | None) -> Column | str:
@@ -519,15 +591,16 @@ def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None
     if not count:
         return _EMPTY
     if kind == "category" or (kind is None and cells.kind == "text"):
-        text = cells.as_text()
+        text = _as_levels(source, name, cells)
         counts = text.counts
+        differ = np.count_nonzero(counts)
         if kind is None:
             _refuse_mixed(source, name, text, counts)
-            if len(counts) > MOST_HELD:
+            if differ > MOST_HELD:
                 return f"free text or an id: more than {MOST_HELD} different values"
-            if len(counts) > _MOST_FREE and len(counts) > _FREE * count:
-                return f"free text or an id: {len(counts)} different values in {count} cells"
-        if np.count_nonzero(counts) == 1 and there.all():
+            if differ > _MOST_FREE and differ > _FREE * count:
+                return f"free text or an id: {differ} different values in {count} cells"
+        if differ == 1 and there.all():
             return _CONSTANT
         # The most frequent levels; of equally frequent ones the first by name, whatever their order in the table.
         kept = sorted((k for k in range(len(counts)) if counts[k]), key=lambda k: (-counts[k], text.levels[k]))
@@ -544,15 +617,28 @@ def _fitted(source: str, name: str, cells: Cells, scale: Scale, kind: str | None
     if not -_LARGEST < low <= high < _LARGEST:
         others = int((~(np.abs(values) < _LARGEST)).sum())
         raise InputError(f"{source}: expected finite numbers in column {name!r}, got {others} others")
+    if cells.whole is not None and cells.whole[0] < cells.whole[1] and rounds_coarsely(low, high):
+        raise InputError(
+            f"{source}: expected numbers that float64 can tell apart in column {name!r}, got whole numbers from "
+            f"{cells.whole[0]} to {cells.whole[1]}; subtract a constant, or leave the column out "
+            f"({drop_option([name])})"
+        )
     if low == high and count == len(cells):
         return _CONSTANT
-    numbered = column.kind == "number" and len(values) >= _FEWEST_NUMBERED
-    if numbered and all((np.diff(some) == 1.0).all() for some in (values[:_FEWEST_NUMBERED], values)):
+    if column.kind == "number" and _are_row_numbers(name, values):
         return "row numbers"
     if scale == "none":
         return column
     (centre,), (spread,) = (robust if scale == "robust" else moments)(values[:, None])
     return replace(column, centre=float(centre), scale=float(spread if given is None else given))
+
+
+def _are_row_numbers(name: str, values: Array) -> bool:
+    """True for numbers that count the rows, and for whole numbers that never repeat under a name for row numbers."""
+    if name in ROW_NUMBERS:
+        return bool((values == np.rint(values)).all()) and len(np.unique(values)) == len(values)
+    enough = len(values) >= _FEWEST_NUMBERED
+    return enough and all(bool((np.diff(some) == 1.0).all()) for some in (values[:_FEWEST_NUMBERED], values))
 
 
 def _refuse_mixed(source: str, name: str, text: Cells, counts: NDArray[np.intp]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -21,7 +22,16 @@ from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
 from relfit.data.batches import gathered
-from relfit.data.encode import Encode, Encoding, Scale, encoded_tables, fit_rows
+from relfit.data.encode import (
+    ROW_NUMBERS,
+    Encode,
+    Encoding,
+    Scale,
+    encoded_tables,
+    fit_rows,
+    fitted_columns,
+    uneven_columns,
+)
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.frames import frame_columns, frame_names
@@ -35,7 +45,7 @@ from relfit.data.likelihoods import (
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
-from relfit.data.tables import Table, read_table, table_of
+from relfit.data.tables import MOST_HELD, Table, drop_option, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
@@ -51,6 +61,7 @@ Positions = Sequence[int]
 _CHECK_BYTES, _MEDIAN_ROWS = 40_000_000, 4_000
 # Wider tables than this are rows of numbers where memory is bounded: every column has a file of its own for a while.
 _MOST_STORED = 256
+_REFERENCE_FIRST = "the reference comes first, as in relfit.compare(reference, models)"
 # The most names of columns in an error, and the most letters of each.
 _MOST_NAMES, _LONGEST_NAME = 4, 40
 
@@ -65,7 +76,8 @@ class Data:
     in common say nothing. `likelihood`: the models are compared by their log densities; `impossible` are those that are
     not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
     many columns, the last ones of the reference. `encoding` says how the rows were made from columns, where they were;
-    the rows of densities are as they were given, until `encoded` applies it.
+    the rows of densities are as they were given, until `encoded` applies it. `unscaled`: the number of columns of plain
+    samples whose spreads differ.
     """
 
     reference: Array
@@ -82,6 +94,7 @@ class Data:
     impossible: dict[str, int] = field(default_factory=dict)
     covariates: int = 0
     encoding: Encoding | None = None
+    unscaled: int | None = None
 
     @property
     def kind(self) -> Kind:
@@ -153,12 +166,16 @@ def load(
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
     folder = None if budget is None else budget.folder
-    reference, named, taken = _gathered(reference, named, folder, progress)
-    reference, named, notes = aligned(reference, named, drop=() if encode is None else encode.drop)
+    before: dict[str | None, Any] = dict([(None, reference), *named.items()])
+    reference, named, taken = _gathered(reference, named, budget, progress, _declared(None, encode, encoding))
+    in_batches = [key for key, value in ((None, reference), *named.items()) if value is not before[key]]
+    if isinstance(reference, Mapping):
+        raise InputError(f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}")
+    reference, named, notes = aligned(reference, named, encode=encode, budget=budget)
     notes += taken
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
-    tables = None if plain else _tables(values, columns, budget, progress)
+    tables = None if plain else _tables(values, columns, budget, progress, _declared(columns, encode, encoding))
     if scale == "whiten" and (tables is not None or all(map(is_rows, values.values()))):
         raise InputError('scale="whiten": belongs to densities, got samples; use "auto" or "robust"')
     if tables is not None:
@@ -196,6 +213,7 @@ def load(
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
+    _refuse_flat({key: samples[key] for key in in_batches if key in samples}, samples)
     if budget is not None:
         _check_budget(budget, [x.shape for x in samples.values()])
     covariates = None if given is None else as_rows("given", given)
@@ -218,19 +236,46 @@ def load(
     if encoding is not None:
         _check_width(samples, len(encoding.columns))
         samples = {key: checked_rows(_argument(key), encoding.apply(rows)) for key, rows in samples.items()}
-    return _checked(samples, densities, target, tuple(named), notes, device, encoding)
+    data = _checked(samples, densities, target, tuple(named), notes, device, encoding)
+    return data if plain or encoding is not None else replace(data, unscaled=uneven_columns(data.reference))
 
 
 def _gathered(
-    reference: Any, named: dict[str, Any], folder: Path | None, progress: Progress | None
+    reference: Any,
+    named: dict[str, Any],
+    budget: Budget | None,
+    progress: Progress | None,
+    declared: Collection[str] | None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
     """The reference and the models, those that arrive in batches as rows, and notes about them."""
     found: dict[Any, Any] = {}
     notes: list[str] = []
+    needed = declared
     for key, value in [(None, reference), *named.items()]:
-        found[key], note = (value, None) if is_rows(value) else gathered(_argument(key), value, folder, progress)
-        notes += [note] if note else []
+        found[key] = value
+        if not is_rows(value):
+            found[key], note = gathered(_argument(key), value, budget, progress, needed)
+            notes += [note] if note else []
+        if key is None:
+            needed = _needed(found[key], declared)
     return found.pop(None), found, tuple(notes)
+
+
+def _declared(names: Names | None, encode: Encode | None, encoding: Encoding | None) -> Collection[str] | None:
+    """The columns that are in use however many levels they have; None if the names are needed to tell."""
+    if encoding is not None:
+        return encoding.names
+    if encode is None or encode.metadata is None:
+        return () if encode is None else encode.categorical
+    return None if names is None else [name for name, (kind, _) in encode.kinds(names).items() if kind != "id"]
+
+
+def _needed(reference: Any, declared: Collection[str] | None) -> Collection[str] | None:
+    """The columns of which models must hold all levels: those that the reference does not leave out for having many."""
+    if declared is None or not isinstance(reference, Table):
+        return None
+    columns = reference.columns.items()
+    return [name for name, cells in columns if name in declared or len(cells.levels) <= MOST_HELD]
 
 
 def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
@@ -244,7 +289,11 @@ def _check_budget(budget: Budget, shapes: Sequence[tuple[int, int]]) -> None:
 
 
 def _tables(
-    values: Mapping[str | None, Any], columns: Names | None, budget: Budget | None, progress: Progress | None
+    values: Mapping[str | None, Any],
+    columns: Names | None,
+    budget: Budget | None,
+    progress: Progress | None,
+    declared: Collection[str] | None,
 ) -> dict[str | None, Table] | None:
     """The reference and the models as tables, if the reference is one and no model has to be drawn from first."""
     if columns is None or not all(map(is_rows, values.values())):
@@ -255,11 +304,19 @@ def _tables(
         folder, to_rows = budget.folder, cast(ToRows, partial(bounded_rows, budget=budget, progress=progress))
         if len(columns) > _MOST_STORED:
             return None
+        # What is too little for any number of rows is refused before they are read.
+        _check_budget(budget, [(0, len(columns))])
     tables: dict[str | None, Table] = {}
+    needed = declared
     for key, value in values.items():
         value = value.x if isinstance(value, Sample) else value
-        where = _argument(key, value)
-        table = None if _columns_of(value) is None else read_table(where, value, folder, progress)
+        where, own = _argument(key, value), _columns_of(value)
+        table = None
+        if own is not None:
+            # By position: a model may call its columns otherwise.
+            both = zip(own, columns, strict=False)
+            theirs = None if needed is None else [name for name, column in both if column in needed]
+            table = read_table(where, value, budget, progress, theirs)
         if table is None and key is None:
             return None
         if table is None:
@@ -268,6 +325,7 @@ def _tables(
             came = f"expected {len(columns)} columns like the reference, got {len(table.columns)}"
             raise InputError(f"{table.source}: {came}")
         tables[key] = table.renamed(columns)
+        needed = _needed(tables[None], declared)
     return tables
 
 
@@ -383,6 +441,16 @@ def _check_width(samples: Mapping[Any, Array], width: int) -> None:
             raise InputError(f"{_argument(key)}: expected {width} columns like the reference, got {x.shape[1]}")
 
 
+def _refuse_flat(batches: Mapping[Any, Array], samples: Mapping[Any, Array]) -> None:
+    """Refuse a sample from batches of one dimension, of which every number is a row, where others have columns."""
+    width = max(x.shape[1] for x in samples.values())
+    for key in (key for key, x in batches.items() if x.shape[1] == 1 < width):
+        raise InputError(
+            f"{_argument(key)}: expected batches of rows with {width} columns, got batches whose numbers are rows of "
+            f"one column; yield arrays of shape (n, {width})"
+        )
+
+
 def is_rows(value: Any) -> bool:
     """True for a sample (rows or a file of rows), and not for something from which rows are drawn."""
     types = (np.ndarray, str, os.PathLike, list, tuple, Sample, LazyRows, FileRows, Table)
@@ -395,22 +463,37 @@ def require_rows(what: str, count: int, fewest: int, why: str) -> None:
         raise InputError(f"{what}: expected at least {fewest} rows ({why}), got {count}")
 
 
-def check_pair_names(names: Any) -> None:
-    """Refuse anything but two different names."""
+def check_pair_names(names: Any) -> tuple[str, str]:
+    """The two names; anything but two different ones is refused."""
     is_pair = isinstance(names, Sequence) and not isinstance(names, str) and len(names) == 2
-    if not is_pair or not all(is_text(name) and name.strip() for name in names) or names[0] == names[1]:
+    found = [_as_name(name) for name in names] if is_pair else []
+    if None in found or len(set(found)) != 2:
         raise InputError(f"names: expected two different names, got {reprlib.repr(names)}")
+    return str(found[0]), str(found[1])
+
+
+def _as_name(name: Any) -> str | None:
+    """A model's name: text, or a number, such as that of a checkpoint, as text; None for anything else."""
+    if isinstance(name, Real) and not isinstance(name, bool | np.bool_):
+        return str(name)
+    return name if is_text(name) and name.strip() else None
 
 
 def _named(models: Any) -> dict[str, Any]:
     if isinstance(models, Mapping):
-        wrong = [name for name in models if not is_text(name) or not name.strip()]
-        if wrong:
-            raise InputError(f"models: expected names that are non-empty text, got {wrong[0]!r}")
-        return dict(models)
+        found: dict[str, Any] = {}
+        for key, model in models.items():
+            name = _as_name(key)
+            if name is None:
+                raise InputError(f"models: expected names that are non-empty text, got {key!r}")
+            if name in found:
+                raise InputError(f"models: two are called {name!r}; give them different names")
+            found[name] = model
+        return found
     if isinstance(models, str | bytes | np.ndarray) or not isinstance(models, Sequence):
         came = type(models).__name__
-        raise InputError(f"models: expected a mapping of names to models, or a list of models, got {came}")
+        expected = "a mapping of names to models, or a list of models"
+        raise InputError(f"models: expected {expected}, got {came}; {_REFERENCE_FIRST}")
     named: dict[str, Any] = {}
     for k, model in enumerate(models, 1):
         file = as_file(model)
@@ -466,40 +549,83 @@ def aligned(
     reference: Any,
     models: Mapping[str, Any],
     columns: Mapping[str | None, Positions] | None = None,
-    drop: Sequence[str] = (),
+    encode: Encode | None = None,
+    budget: Budget | None = None,
 ) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
-    """The reference and the models with columns of the same name in the same position, and a note if any were moved.
+    """The reference and the models with columns of the same name in the same position, and notes on what was changed.
 
     Data frames have names, and so have files with a header unless columns of them were selected. Anything else is
     matched by position, and so are names that only count. `columns` gives, for some files (the reference under None),
-    the positions of the columns to use. Columns called as in `drop` are left out of all of them.
+    the positions of the columns to use. Columns called as in `encode.drop` are left out of all of them, and so are
+    columns that a model lacks and that say nothing of a distribution.
     """
     values: dict[str | None, Any] = dict([(None, reference), *models.items()])
     if all(isinstance(value, np.ndarray) for value in values.values()):
         return reference, dict(models), ()
+    encode = encode or Encode()
     columns = {**(columns or {})}
     names = {key: _names(value, columns.get(key)) for key, value in values.items()}
-    if drop:
-        unknown = next((name for name in drop if not any(name in some for some in names.values() if some)), None)
-        if unknown is not None:
-            reason = "which no sample has, or not beside a choice of columns"
-            raise InputError(f"drop: expected the name of a column, got {unknown!r}, {reason}")
+    unknown = next((name for name in encode.drop if not any(name in some for some in names.values() if some)), None)
+    if unknown is not None:
+        reason = "which no sample has, or not beside a choice of columns"
+        raise InputError(f"drop: expected the name of a column, got {unknown!r}, {reason}")
+
+    def leave_out(left: Collection[str]) -> None:
         for key, some in names.items():
-            kept = [k for k, name in enumerate(some or ()) if name not in drop]
+            kept = [k for k, name in enumerate(some or ()) if name not in left]
             if some is not None and len(kept) < len(some):
                 before = columns.get(key)
                 columns[key] = kept if before is None else [before[k] for k in kept]
                 names[key] = [some[k] for k in kept]
+
+    leave_out(encode.drop)
+    left, notes = _unmatched(values, names, columns.get(None), encode, budget)
+    leave_out(left)
     if names[None] is None:
         _refuse_two_orders(values, names)
     orders = {key: _order(key, value, names[key], names[None]) for key, value in values.items()}
     taken = {key: _taken(value, columns.get(key), orders[key]) for key, value in values.items()}
     moved = [str(key) for key, order in orders.items() if order is not None]
     reference, models = taken[None], {name: taken[name] for name in models}
-    if not moved:
-        return reference, models, ()
-    shown = listed(moved, most=8, quote=repr)
-    return reference, models, (f"columns of {shown} were matched to those of the reference by name, not by position",)
+    if moved:
+        shown = listed(moved, most=8, quote=repr)
+        notes = (f"columns of {shown} were matched to those of the reference by name, not by position", *notes)
+    return reference, models, notes
+
+
+def _unmatched(
+    values: Mapping[str | None, Any],
+    names: Mapping[str | None, Names | None],
+    columns: Positions | None,
+    encode: Encode,
+    budget: Budget | None,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that only some samples have and that no comparison needs, and notes about them.
+
+    These are row numbers that only a model has, and what a model lacks of the columns that the reference leaves out.
+    """
+    expected = names[None] or []
+    only: dict[str, list[str]] = {}
+    lacking: dict[str, list[str]] = {}
+    for key, own in names.items():
+        if key is None or own is None or not set(own).difference(expected) <= set(ROW_NUMBERS):
+            continue
+        for name in set(own).symmetric_difference(expected):
+            (only if name in own else lacking).setdefault(name, []).append(key)
+    if names[None] is None or not (only or lacking):
+        return (), ()
+    notes = []
+    for name, some in sorted(only.items()):
+        notes.append(f"{name!r} of {listed(some, quote=repr)} not in the reference, and left out")
+    reasons: dict[str, str] = {}
+    reference = _taken(values[None], columns, [k for k, name in enumerate(expected) if name in lacking])
+    if lacking:
+        reference = reference.x if isinstance(reference, Sample) else reference
+        table = read_table(_argument(None, reference), reference, budget, None, ())
+        reasons = {} if table is None else fitted_columns(table, "auto", encode.kinds(expected))[1]
+    for name, why in reasons.items():
+        notes.append(f"{name!r} is missing in {listed(lacking[name], quote=repr)}, and left out of all ({why})")
+    return (*only, *reasons), tuple(notes)
 
 
 def _names(value: Any, columns: Positions | None) -> Names | None:
@@ -536,9 +662,9 @@ def _order(key: str | None, value: Any, names: Names | None, expected: Names | N
         if some
     )
     hint = separator_hint(names) or separator_hint(expected)
-    advice = "select columns (--columns, columns=), or save without names" if as_file(value) else "or give plain arrays"
     raise InputError(
-        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, {advice}"
+        f"{_argument(key, value)}: expected the reference's columns, got {differences}{hint}; rename them, or leave "
+        f"them out ({drop_option([*missing, *extra])})"
     )
 
 

@@ -17,6 +17,7 @@ from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import Progress
 from relfit.util.random import Seed, make_seed, stream
+from relfit.util.text import listed
 
 # The number of rows drawn at once: large enough for any generator's own batches, small enough to show progress.
 DRAW_BATCH = 4096
@@ -28,6 +29,8 @@ DEFAULT_ROWS = 1000
 class Sampler:
     """A model given by a function ``draw(n, rng)`` that returns n new rows, from a numpy Generator.
 
+    A function of n alone is taken, too; its random numbers are its own, and the seed does not reach them.
+
     >>> normal = Sampler(lambda n, rng: rng.normal(size=(n, 2)))
     >>> normal.draw(3, np.random.default_rng(0)).shape
     (3, 2)
@@ -38,6 +41,22 @@ class Sampler:
     def __post_init__(self) -> None:
         if not callable(self.draw):
             raise InputError(f"Sampler: expected a function of (n, rng), got {type(self.draw).__name__}")
+        function, takes = self.draw, [count for count in (1, 2) if _accepts(self.draw, count)]
+        if not takes:
+            raise InputError("Sampler: expected a function of (n, rng) or of n, got one of other arguments")
+        if takes == [1]:
+            object.__setattr__(self, "draw", lambda n, _rng: function(n))  # type: ignore[call-arg]
+
+
+def _accepts(function: Any, count: int) -> bool:
+    """True if the function can be called with so many arguments, or does not tell."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def draw(models: Mapping[str, Any], n: int, *, rng: Seed = None) -> dict[str, NDArray[Any]]:
@@ -62,23 +81,31 @@ def recognised_models(
     Generators are drawn from. A density remains one unless all models must be samples: because MMD was asked for,
     because the reference is a density, or because another model is a generator or a sample (`any_rows`).
     """
-    recognised = {name: _recognised(name, value, dim) for name, value in models.items()}
+    reasons: dict[str, str] = {}
+    recognised = {name: _recognised(name, value, dim, reasons) for name, value in models.items()}
     densities = {name: model for name, model in recognised.items() if isinstance(model, Density)}
     samplers = {name: model for name, model in recognised.items() if isinstance(model, Sampler)}
     has_rows = any_rows or len(densities) + len(samplers) < len(models)
     mixed = has_rows + bool(densities) + bool(samplers) > 1
+    unusable = "; ".join(
+        f"no density of {listed([name for name in reasons if reasons[name] == reason], quote=repr)} is used ({reason})"
+        for reason in dict.fromkeys(reasons.values())
+    )
     for name in densities if mixed else ():
         if sampler_of(models[name]) is None:
+            advice = unusable or "MMD and KSD values cannot be compared, so give rows drawn from it"
             raise InputError(
                 f"models: expected all samples or all densities, got both, and {name!r} is a density that cannot be "
-                "sampled; MMD and KSD values cannot be compared, so give rows drawn from it"
+                f"sampled; {advice}"
             )
     drawn_names = [name for name in models if name in samplers or (name in densities and (mixed or all_samples))]
     if not drawn_names:
         return densities, {name: models[name] for name in models if name not in densities}, ()
     drawn = {name: _draw(name, models[name], n, seed, progress) for name in drawn_names}
     note = f"drew {n} rows from {', '.join(map(repr, drawn_names))} (seed {seed})"
-    if densities:
+    if unusable and not all_samples and not has_rows:
+        note += f"; {unusable}"
+    elif densities:
         note += "; densities are compared by their samples here, as samples and densities cannot be mixed"
     return {}, {name: drawn.get(name, models[name]) for name in models}, (note,)
 
@@ -128,8 +155,11 @@ def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -
     return draw_rows(name, sampler, n, stream(seed, "draw", name), progress)
 
 
-def _recognised(name: str, value: Any, dim: int) -> Density | Sampler | None:
-    """The value as a density or a sampler; None if it can only be rows."""
+def _recognised(name: str, value: Any, dim: int, reasons: dict[str, str]) -> Density | Sampler | None:
+    """The value as a density or a sampler; None if it can only be rows.
+
+    Why something with a density is a sampler here is added to the reasons.
+    """
     sampler = sampler_of(value)
     if isinstance(value, Sampler) or (inspect.isroutine(value) and _function(value) is not None):
         return sampler
@@ -138,13 +168,14 @@ def _recognised(name: str, value: Any, dim: int) -> Density | Sampler | None:
     except InputError as error:
         if sampler is None:
             raise InputError(f"model {name!r}: {error}") from None
+        reasons[name] = str(error)
         return sampler
     if density is not None:
         return density
     if sampler is None and (value is None or callable(value)):
         raise InputError(
-            f"model {name!r}: expected an array, a file or a Density, got {type(value).__name__}; "
-            "wrap a function as Density(score=...) or Density(log_prob=...)"
+            f"model {name!r}: expected an array, a file or a model, got {type(value).__name__}; wrap a function as "
+            "relfit.Density(score=...) or relfit.Density(log_prob=...); if f(n, rng) draws n rows, as relfit.Sampler(f)"
         )
     return sampler
 

@@ -10,7 +10,7 @@ import datetime
 import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
@@ -19,23 +19,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.compute.memory import Budget, in_words
 from relfit.compute.rows import LazyRows, held_rows, joined, parts, some_rows, written_columns, written_rows
 from relfit.data.columns import is_missing, raw_columns
 from relfit.data.files import FileRows, as_file, find_file
 from relfit.data.files.base import reading
-from relfit.data.files.text import is_number
+from relfit.data.files.text import is_long_key, is_number
 from relfit.data.frames import frame_names
 from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.libraries import is_instance, loaded
 from relfit.util.progress import Progress, counted
 from relfit.util.text import first_line, is_text, listed
 
-# A date of ISO 8601, with a time or without.
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?Z?")
+# A date of ISO 8601, with a time or without; a time may have an offset from UTC.
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}(Z|[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_OFFSET = re.compile(r"(.*:.*)([+-])(\d{2}):?(\d{2})")
 _LONGEST_LEVEL, _MOST_NAMES = 200, 8
-# Text with more levels than this is no category. Of a file that is read in parts, all further ones are held as one.
-MOST_HELD, _MORE = 100_000, "(a level beyond those that are held)"
+# Text with more levels than this is no category unless it is called one. Of a column that is left out for that reason,
+# a table read in parts holds all further levels as one. About the bytes that a level takes while tables are encoded.
+MOST_HELD, _MORE, _BYTES_PER_LEVEL = 100_000, "(a level beyond those that are held)", 250
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +50,13 @@ class Cells:
         held: float64 with NaN where a cell is missing; of text the places of its level, −1 where it is missing. Or rows
             (n, 1) in a file, with NaN for missing text too.
         levels: of text, the values that differ.
+        whole: of whole numbers of which float64 rounds some, the exact range.
     """
 
     kind: str
     held: NDArray[Any] | LazyRows
     levels: tuple[str, ...] = ()
+    whole: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.held)
@@ -136,23 +141,30 @@ class Table:
         return np.stack([cells.values for cells in self.columns.values()], axis=1)
 
 
-def read_table(argument: str, value: Any, folder: Path | None = None, progress: Progress | None = None) -> Table | None:
+def read_table(
+    argument: str,
+    value: Any,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    needed: Collection[str] | None = None,
+) -> Table | None:
     """The table that a frame or a file is; None for anything without names, and for columns that hold lists.
 
-    With a folder, columns are kept in files in it, and a file is never held as a whole.
+    With a budget of memory, columns are kept in files in its folder, and a file is never held as a whole. All levels of
+    the `needed` columns (None: of every column) are told apart then, and the first `MOST_HELD` of the others.
     """
     if isinstance(value, Table):
         return value
     file = as_file(value)
-    if file is not None and folder is not None:
-        return _stored(file, folder, progress)
+    if file is not None and budget is not None:
+        return _stored(file, budget, progress, needed)
     where, raw = raw_columns(argument, value)
     if not _are_cells(raw):
         return None
     columns = {}
     for name, values in raw or ():
         cells = _read_cells(where, name, values)
-        columns[name] = cells if folder is None else cells.stored(folder)
+        columns[name] = cells if budget is None else cells.stored(budget.folder)
     lengths = sorted({len(cells) for cells in columns.values()})
     if len(lengths) > 1:
         return None
@@ -178,7 +190,7 @@ def table_of(source: str, rows: Any, folder: Path | None = None) -> Table:
     return Table(source, {str(k): Cells("number", column) for k, column in enumerate(columns)})
 
 
-def _stored(file: FileRows, folder: Path, progress: Progress | None) -> Table | None:
+def _stored(file: FileRows, budget: Budget, progress: Progress | None, needed: Collection[str] | None) -> Table | None:
     """The table in a file, read a part at a time: each column goes to a file of its own.
 
     Where some parts of a column are numbers or dates and others are text, all of it is text, and is read again.
@@ -188,32 +200,36 @@ def _stored(file: FileRows, folder: Path, progress: Progress | None) -> Table | 
         return None
     where, as_text = file.source, frozenset[str]()
     while True:
-        levels: dict[str, dict[str, int]] = {}
-        kinds: dict[str, set[str]] = {}
+        found: dict[str, _Found] = {}
         with reading(selection.path):
             read = format.column_parts(selection, as_text)
             first = next(read, ())
             if not first or any(_holds_lists(values) for _, values in first):
                 return None
-            blocks = (_coded(where, part, levels, kinds, as_text) for part in itertools.chain([first], read))
-            files = written_columns(counted(progress, where, blocks), folder)
+            # What is text in some parts only may be refused, which takes all of its levels.
+            whole = None if needed is None else {*needed, *as_text}
+            blocks = (_coded(where, part, found, as_text, budget, whole) for part in itertools.chain([first], read))
+            files = written_columns(counted(progress, where, blocks), budget.folder)
         if not len(files[0]):
             raise InputError(f"{where}: expected at least one row, got a header only")
-        mixed = _mixed(kinds)
+        mixed = _mixed(found)
         if not mixed:
-            return _table(where, files, levels, kinds)
+            return _table(where, files, found)
         as_text |= mixed
         for rows in files:
             Path(rows.path).unlink()
 
 
 def table_in_parts(
-    where: str, frames: Iterable[Any], folder: Path | None = None, progress: Progress | None = None
+    where: str,
+    frames: Iterable[Any],
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    needed: Collection[str] | None = None,
 ) -> Table:
-    """The table whose rows arrive in data frames with the same columns; with a folder, columns are kept in files."""
+    """The table whose rows arrive in data frames with the same columns; budget and `needed` as in `read_table`."""
     names: list[str] = []
-    levels: dict[str, dict[str, int]] = {}
-    kinds: dict[str, set[str]] = {}
+    found: dict[str, _Found] = {}
 
     def blocks() -> Iterator[Array]:
         for number, frame in enumerate(frames):
@@ -224,68 +240,96 @@ def table_in_parts(
                 raise InputError(
                     f"{where}: expected batches with the columns of the first, got {shown} in batch {number}"
                 )
-            yield _coded(where, [(name, columns[name]) for name in names], levels, kinds, ())
+            yield _coded(where, [(name, columns[name]) for name in names], found, (), budget, needed)
 
     read = counted(progress, where, blocks())
-    held: Any = held_rows(read).T if folder is None else written_columns(joined(read), folder)
-    for name in sorted(_mixed(kinds)):
+    held: Any = held_rows(read).T if budget is None else written_columns(joined(read), budget.folder)
+    for name in sorted(_mixed(found)):
         raise InputError(
             f"{where}: expected one type in column {name!r}, got numbers or dates and text; convert it first"
         )
     if not len(held[0]):
         raise InputError(f"{where}: expected at least one row, got none")
-    return _table(where, held, levels, kinds)
+    return _table(where, held, found)
 
 
-def _mixed(kinds: Mapping[str, set[str]]) -> frozenset[str]:
+@dataclass
+class _Found:
+    """What the parts of a column that were read so far hold."""
+
+    kinds: set[str] = field(default_factory=set)
+    levels: dict[str, int] = field(default_factory=dict)
+    whole: tuple[int, int] | None = None
+
+
+def _mixed(found: Mapping[str, _Found]) -> frozenset[str]:
     """The columns of which parts are of different kinds."""
-    return frozenset(name for name, found in kinds.items() if len(found) > 1)
+    return frozenset(name for name, column in found.items() if len(column.kinds) > 1)
 
 
-def _table(
-    where: str, held: Iterable[Any], levels: Mapping[str, Mapping[str, int]], kinds: Mapping[str, set[str]]
-) -> Table:
+def _table(where: str, held: Iterable[Any], found: Mapping[str, _Found]) -> Table:
     """The table of columns that `_coded` has made."""
     columns = {}
-    for (name, found), values in zip(kinds.items(), held, strict=True):
-        kind = next(iter(found), "number")
+    for (name, column), values in zip(found.items(), held, strict=True):
+        kind = next(iter(column.kinds), "number")
         if kind == "text" and not isinstance(values, LazyRows):
             values = np.where(np.isnan(values), -1.0, values).astype(np.intp)
-        columns[name] = Cells(kind, values, tuple(levels[name]))
+        columns[name] = Cells(kind, values, tuple(column.levels), column.whole)
     return Table(where, columns)
 
 
 def _coded(
     where: str,
     part: Sequence[tuple[str, Any]],
-    levels: dict[str, dict[str, int]],
-    kinds: dict[str, set[str]],
+    found: dict[str, _Found],
     as_text: Collection[str],
+    budget: Budget | None,
+    needed: Collection[str] | None,
 ) -> Array:
     """(m, d) the cells of some rows, of text the numbers of the levels, which are added to those of earlier parts."""
     columns = []
     for name, values in part:
         cells = _read_cells(where, name, values, as_text=name in as_text)
-        known = levels.setdefault(name, {})
-        kinds.setdefault(name, set()).update(() if cells.missing.all() else (cells.kind,))
-        if cells.kind == "text":
-            held = [level if level in known or len(known) < MOST_HELD else _MORE for level in cells.levels]
-            if name in as_text and _MORE in held:
-                raise InputError(
-                    f"{where}: column {name!r} holds numbers or dates and text, and more than {MOST_HELD} different "
-                    "values; fix it, or drop it"
-                )
-            places = np.array([*(known.setdefault(level, len(known)) for level in held), np.nan])
-            columns.append(places[cells.values])
-        else:
+        column = found.setdefault(name, _Found())
+        column.kinds.update(() if cells.missing.all() else (cells.kind,))
+        ends = [*(column.whole or ()), *(cells.whole or ())]
+        column.whole = (min(ends), max(ends)) if ends else None
+        known = column.levels
+        if cells.kind != "text":
             columns.append(cells.values)
+            continue
+        all_apart = budget is None or needed is None or name in needed
+        places = np.full(len(cells.levels) + 1, np.nan)
+        for k in np.flatnonzero(cells.counts).tolist():
+            level = cells.levels[k]
+            if not all_apart and len(known) >= MOST_HELD and level not in known and not _is_number_or_date(level):
+                level = _MORE
+            places[k] = known.setdefault(level, len(known))
+        if budget is not None and len(known) > MOST_HELD and not budget.holds(len(known) * _BYTES_PER_LEVEL):
+            raise InputError(
+                f"{where}: column {name!r} has more than {MOST_HELD:,} different values, which do not fit into the "
+                f"memory limit of {in_words(budget.total)}; leave it out ({drop_option([name])}), or raise the limit"
+            )
+        columns.append(places[cells.values])
     return np.stack(columns, axis=1)
+
+
+def _is_number_or_date(level: str) -> bool:
+    """True for a number or a date: where most levels are such, the others are refused as mistakes."""
+    return is_number(level) or DATE.fullmatch(level) is not None
+
+
+def drop_option(names: Sequence[str]) -> str:
+    """How columns are left out."""
+    if len(names) > _MOST_NAMES or not all(name.isidentifier() for name in names):
+        return way("--drop NAMES", "encode=relfit.Encode(drop=[...])")
+    return way(f"--drop {','.join(names)}", f"encode=relfit.Encode(drop={list(names)!r})")
 
 
 def _read_cells(where: str, name: str, values: Any, *, as_text: bool = False) -> Cells:
     try:
         return cells_of(where, name, values, as_text=as_text)
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except (ArithmeticError, NotImplementedError, TypeError, ValueError) as error:
         # Other libraries raise errors of their own, such as for dates out of range.
         if isinstance(error, InputError):
             raise
@@ -305,13 +349,16 @@ def cells_of(where: str, name: str, values: Any, *, as_text: bool = False) -> Ce
     if is_instance(values, "polars", "Series"):
         polars = loaded("polars")
         if values.dtype.is_numeric():
-            return Cells("number", np.array(values.cast(polars.Float64).to_numpy(), dtype=np.float64))
+            ends = (values.min(), values.max()) if values.dtype.is_integer() else ()
+            return _numbers(np.array(values.cast(polars.Float64).to_numpy(), dtype=np.float64), ends)
         if values.dtype in (polars.Date, polars.Datetime):
             micros = values.cast(polars.Datetime("us")).to_physical().cast(polars.Float64)
             return Cells("date", np.array(micros.to_numpy(), dtype=np.float64) / 1e6)
+        as_text = as_text or values.dtype in (polars.Categorical, polars.Enum)
         values = values.to_list()
     if isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and values.ndim == 1:
-        return Cells("number", values.astype(np.float64))
+        ends = (values.min(), values.max()) if len(values) and values.dtype.kind != "f" else ()
+        return _numbers(values.astype(np.float64), ends)
     known: dict[Any, int] = {}
     try:
         codes = (-1 if is_missing(cell) else known.setdefault(cell, len(known)) for cell in values)
@@ -325,7 +372,8 @@ def _pandas(where: str, name: str, series: Any) -> Cells:
     dtype = series.dtype
     kind = getattr(dtype, "kind", "O")
     if kind in "iuf":
-        return Cells("number", np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan)))
+        ends = () if kind == "f" else (series.min(), series.max())
+        return _numbers(np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan)), ends)
     if kind == "M":
         if getattr(dtype, "tz", None) is not None:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -334,8 +382,9 @@ def _pandas(where: str, name: str, series: Any) -> Cells:
         return Cells("number", _seconds(series.to_numpy(dtype="timedelta64[us]")))
     try:
         codes, differ = loaded("pandas").factorize(series)
-    except TypeError:
-        raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got other objects") from None
+    except (NotImplementedError, TypeError):
+        came = "other objects" if kind == "O" and str(dtype) == "object" else str(dtype)
+        raise InputError(f"{where}: expected numbers, dates or text in column {name!r}, got {came}") from None
     return _classified(where, name, codes, differ.tolist(), known=str(dtype) == "category")
 
 
@@ -343,11 +392,12 @@ def _arrow(where: str, name: str, column: Any, as_text: bool) -> Cells:
     pyarrow = loaded("pyarrow")
     types, type_ = pyarrow.types, column.type
     if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
-        return Cells(
-            "number", np.array(column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-        )
+        whole = column.drop_null().to_numpy(zero_copy_only=False) if types.is_integer(type_) else np.empty(0)
+        # Not `safe`: that refuses every whole number beyond 2^53, and times that are no whole microseconds.
+        numbers = column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return _numbers(np.array(numbers, dtype=np.float64), (whole.min(), whole.max()) if len(whole) else ())
     if types.is_date(type_) or types.is_timestamp(type_):
-        micros = column.cast(pyarrow.timestamp("us")).cast(pyarrow.int64()).cast(pyarrow.float64())
+        micros = column.cast(pyarrow.timestamp("us"), safe=False).cast(pyarrow.int64()).cast(pyarrow.float64())
         return Cells("date", np.asarray(micros.to_numpy(zero_copy_only=False), dtype=np.float64) / 1e6)
     if hasattr(column, "combine_chunks"):
         column = column.combine_chunks()
@@ -361,22 +411,36 @@ def _arrow(where: str, name: str, column: Any, as_text: bool) -> Cells:
     return cells_of(where, name, column.to_pylist(), as_text=as_text)
 
 
+def _numbers(values: Array, ends: Iterable[Any] = ()) -> Cells:
+    """Cells of numbers; of whole ones, `ends` are the smallest and the largest, missing if all cells are."""
+    exact = [int(end) for end in ends if not is_missing(end)]
+    beyond = any(abs(end) > 2**53 for end in exact)
+    return Cells("number", values, whole=(min(exact), max(exact)) if beyond else None)
+
+
 def _classified(where: str, name: str, places: NDArray[Any], differ: list[Any], *, known: bool = False) -> Cells:
     """Cells by their places among values that differ: numbers, dates, or text; text if these are `known` as levels."""
-    values: Array | None = None
-    kind = "text"
+    numbers: list[float] | None = None
+    whole: list[Any] = []
+    dates: Array | None = None
     if known:
         pass
     elif all(isinstance(each, Real | Decimal) and not isinstance(each, bool | np.bool_) for each in differ):
-        kind, values = "number", np.array([float(each) for each in differ])
+        numbers = [float(each) for each in differ]
+        whole = [each for each in differ if isinstance(each, int | np.integer)]
+    elif all(isinstance(each, datetime.timedelta) for each in differ):
+        numbers = [each.total_seconds() for each in differ]
     elif all(isinstance(each, datetime.date) for each in differ):
-        kind, values = "date", parsed_dates([_plain_date(each) for each in differ])
+        dates = parsed_dates([_plain_date(each) for each in differ])
     elif all(isinstance(each, str) and is_number(each) for each in differ):
-        kind, values = "number", np.array([float(each) for each in differ])
-    elif all(isinstance(each, str) and len(each) < 30 and DATE.fullmatch(each) for each in differ):
-        kind, values = "date", parsed_dates(differ)
-    if values is not None:
-        return Cells(kind, np.append(values, np.nan)[places])
+        numbers = [float(each) for each in differ]
+        whole = [each for each in differ if is_long_key(each)]
+    elif all(isinstance(each, str) and len(each) < 36 and DATE.fullmatch(each) for each in differ):
+        dates = parsed_dates(differ)
+    if numbers is not None:
+        return _numbers(np.array([*numbers, np.nan])[places], map(int, whole))
+    if dates is not None:
+        return Cells("date", np.append(dates, np.nan)[places])
     # Different values may look the same in text, such as 1 and "1".
     found: dict[str, int] = {}
     renamed = [found.setdefault(_level(where, name, each), len(found)) for each in differ]
@@ -390,9 +454,20 @@ def parsed_dates(texts: Sequence[str], form: str | None = None) -> Array | None:
             zone = datetime.UTC
             each = [datetime.datetime.strptime(text, form) for text in texts]
             return np.array([(at if at.tzinfo else at.replace(tzinfo=zone)).timestamp() for at in each])
-        return _seconds(np.array([text.removesuffix("Z") for text in texts], dtype="datetime64[us]"))
+        ahead = [_ahead(text) for text in texts]
+        local = np.array([text.removesuffix("Z") for text, _ in ahead], dtype="datetime64[us]")
+        return _seconds(local) - np.array([seconds for _, seconds in ahead], dtype=np.float64)
     except (ValueError, OverflowError):
         return None
+
+
+def _ahead(text: str) -> tuple[str, float]:
+    """A date without its offset from UTC, and that offset in seconds."""
+    found = _OFFSET.fullmatch(text)
+    if found is None:
+        return text, 0.0
+    seconds = 3600.0 * int(found[3]) + 60.0 * int(found[4])
+    return found[1], -seconds if found[2] == "-" else seconds
 
 
 def _plain_date(date: datetime.date) -> str:
@@ -407,10 +482,13 @@ def _seconds(times: NDArray[Any]) -> Array:
 
 def _level(where: str, name: str, value: Any) -> str:
     if isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_):
-        return _number_level(float(value))
+        return str(int(value)) if isinstance(value, int | np.integer) else _number_level(float(value))
     text = value if isinstance(value, str) else str(value)
-    if not is_text(text):
-        raise InputError(f"{where}: expected valid text in column {name!r}, got {text!a:.60}")
+    # Libraries write truth values in different ways.
+    if len(text) < 6 and text.lower() in ("true", "false"):
+        return text.capitalize()
+    if not is_text(text) or "\0" in text:
+        raise InputError(f"{where}: expected valid text in column {name!r}, got {text!a:.60}; save it as UTF-8")
     # A level is shown in notes and kept in results; the ends of a long one tell it from others.
     half = _LONGEST_LEVEL // 2
     return text if len(text) <= _LONGEST_LEVEL else f"{text[:half]}…{text[-half:]} ({len(text)} letters)"

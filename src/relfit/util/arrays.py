@@ -56,6 +56,16 @@ def extremes(array: Any) -> tuple[float, float]:
     return low, high
 
 
+def rounds_coarsely(low: float, high: float) -> bool:
+    """True if float64 has fewer than 1024 whole numbers from `low` to `high`, and must round others to these.
+
+    >>> rounds_coarsely(2**60, 2**60 + 99), rounds_coarsely(0, 2**60), rounds_coarsely(0, 99)
+    (True, False, False)
+    """
+    largest = float(max(abs(low), abs(high)))
+    return largest > 2**53 and high - low < 1024 * float(np.spacing(largest))
+
+
 def two_dimensional(where: object, array: Any) -> Any:
     """The array as rows and columns; a 1-d array is n × 1, arrays of more dimensions are refused."""
     if array.ndim == 1:

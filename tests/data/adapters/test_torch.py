@@ -76,6 +76,14 @@ def test_distributions_that_are_no_density_on_these_columns_are_refused():
     refused(lambda: adapt(several, 2), "batch shape (2,)", "Independent(distribution, 1)")
     assert adapt(D.Independent(several, 1), 2).dim == 2
     refused(lambda: adapt(D.Normal(0.0, 1.0), 2), "expected one distribution of 2 columns")
+    # Beside a density it was sampled, and the note spoke of samples that nobody had given.
+    whole = D.MultivariateNormal(torch.zeros(2), torch.eye(2))
+    (note,) = load(np.eye(2).repeat(30, 0), {"a": several, "b": whole}).warnings[:1]
+    assert note.startswith("drew 60 rows from 'a', 'b'")
+    assert "no density of 'a' is used (Normal: " in note
+    assert "wrap it as torch.distributions.Independent(distribution, 1)" in note
+    score_only = {"a": several, "b": Density(score=lambda x: -x)}
+    refused(lambda: load(np.eye(2).repeat(30, 0), score_only), "no density of 'a' is used", "wrap it as")
     refused(lambda: adapt(D.MultivariateNormal(torch.zeros(3), torch.eye(3)), 2), "2 columns", "event shape (3,)")
 
 

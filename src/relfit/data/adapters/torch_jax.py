@@ -100,7 +100,7 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
     single = not event and batch in ((), (1,)) and dim == 1
     if not single and (batch or event != (dim,)):
         wrapper = "torch" if library == "torch" else "numpyro"
-        independent = f"; {wrapper}.distributions.Independent(distribution, 1) makes the columns independent"
+        independent = f"; wrap it as {wrapper}.distributions.Independent(distribution, 1)"
         raise InputError(
             f"{name}: expected one distribution of {dim} columns like the data, got batch shape {batch} and event "
             f"shape {event}{independent if batch and not event else ''}"

@@ -87,8 +87,13 @@ def split_labels(source: str | os.PathLike[str], column: str) -> tuple[NDArray[A
     return labels, [k for k in range(count) if k != position]
 
 
-def find_file(source: str | os.PathLike[str], columns: Any = None) -> tuple[Format, Selection]:
-    """The format of an existing file and what to read from it; a file of no known format is refused."""
+def find_file(
+    source: str | os.PathLike[str], columns: Any = None, others: tuple[str, ...] = ()
+) -> tuple[Format, Selection]:
+    """The format of an existing file and what to read from it; a file of no known format is refused.
+
+    `others` are endings that the caller reads itself, for the message.
+    """
     path, key = split_key(source)
     selection = Selection(path, key, parse_columns(columns))
     format = format_of(path) if os.path.exists(path) else None  # noqa: PTH110  (Path.exists raises for long names)
@@ -103,7 +108,7 @@ def find_file(source: str | os.PathLike[str], columns: Any = None) -> tuple[Form
         )
     if format is None:
         ending = repr(path.suffix) if path.suffix else "no ending"
-        raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}, got {ending}")
+        raise InputError(f"{path}: expected a file ending in {', '.join((*SUFFIXES, *others))}, got {ending}")
     return format, selection
 
 

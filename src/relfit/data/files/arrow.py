@@ -143,8 +143,16 @@ def _parquet_files(folder: Path) -> list[Path]:
             raise InputError(f"{folder}: expected a folder of Parquet files only, got {came}; move it elsewhere")
     if not files:
         raise InputError(f"{folder}: expected a folder of Parquet files, got none in it")
+    first: dict[tuple[int, int], Path] = {}
     for file in files:
         check_plain(file)
+        status = file.stat()
+        before = first.setdefault((status.st_dev, status.st_ino), file)
+        if before != file:
+            same = (
+                f"{os.fspath(before.relative_to(folder))!r} and a link to it, {os.fspath(file.relative_to(folder))!r}"
+            )
+            raise InputError(f"{folder}: expected each file once, got {same}; remove one of the two")
     return files
 
 
@@ -245,6 +253,7 @@ def _column_parts(opened: Open, selection: Selection, _text: Collection[str]) ->
             count += batch.num_rows
             yield [(name, batch.column(name)) for name in names]
         check_row_count(path, count, expected)
+    loaded("pyarrow").default_memory_pool().release_unused()
 
 
 def _positions(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:

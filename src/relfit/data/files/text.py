@@ -35,6 +35,8 @@ _LABELS_BETWEEN_CHECKS = 4096
 _BYTES_PER_LABEL = 100
 # Texts that are held once each.
 _MOST_KNOWN = 100_000
+# What pandas calls a first column without a name.
+UNNAMED = "Unnamed: 0"
 # What stands for a missing cell in a table whose cells may be missing.
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 # After a first line that counts, the most rows that are searched for one like it, and the fewest that must follow
@@ -63,7 +65,7 @@ def _read(selection: Selection) -> Array:
 
 def _names(path: Path) -> Fields | None:
     with _open_fields(path) as lines:
-        first = next(lines, [])
+        first = _first(lines)
     return first if first and _is_header(path, first) else None
 
 
@@ -87,7 +89,7 @@ def _text_column(path: Path, column: str | None) -> tuple[Fields, Fields, int]:
     values: Fields = []
     with _open_fields(path) as fields:
         lines = (line for line in fields if line)
-        first = next(lines, [])
+        first = _first(lines)
         if not first:
             raise InputError(f"{path}: expected one label per line, got an empty file")
         position = 0
@@ -111,7 +113,7 @@ def _column_parts(selection: Selection, text: Collection[str]) -> Iterator[list[
     path = selection.path
     known: dict[str, str | None] = {}
     with _open_fields(path) as lines:
-        first = next(lines, [])
+        first = _first(lines)
         if not first or all(map(is_number, first)):
             return
         positions, rows = column_positions(selection, first, len(first)), _rows(path, lines, first)
@@ -145,8 +147,7 @@ def _as_text(field: str) -> str | None:
 
 
 def _as_number(field: str) -> float:
-    # Whole numbers of 16 digits and more are keys, which float64 would round.
-    if len(field) > 15 and field.strip().lstrip("-").isdecimal():
+    if is_long_key(field):
         raise ValueError
     try:
         # float() reads 1_000 as a number; in a table it is a name or a typing error.
@@ -159,7 +160,7 @@ def _as_number(field: str) -> float:
 
 def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fields], Sequence[int], Fields | None]:
     """The rows of a table, the positions of the selected fields, and the names of all fields if it has a header."""
-    path, first = selection.path, next(lines, [])
+    path, first = selection.path, _first(lines)
     if not first:
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
     if len(first) > 2 and first == [str(k) for k in range(len(first))]:
@@ -170,6 +171,11 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
     selected = {choice.strip() for choice in selection.columns or () if isinstance(choice, str)}
     named = selected & {field.strip() for field in first} - {str(k) for k in range(len(first))}
     names = first if named or _is_header(path, first) else None
+    if first[0] == UNNAMED and selection.columns is None:
+        raise InputError(
+            f"{path}: expected a name over every column of numbers, got none over the first; are these row numbers? "
+            "Save without them (index=False), or select columns (columns=, --columns)"
+        )
     positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
     rows = _rows(path, lines if names else itertools.chain([first], lines), first)
     if names is None and len(first) > 1 and all(map(_is_whole, first)):
@@ -177,6 +183,14 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
         if list(map(int, first)) == list(range(start, start + len(first))):
             rows = _refuse_counting_header(path, rows)
     return rows, positions, names
+
+
+def _first(lines: Iterator[Fields]) -> Fields:
+    """The fields of the first line; a missing name over the first column, as pandas saves row numbers, is `UNNAMED`."""
+    first = next(lines, [])
+    others = first[1:]
+    named = all(field.strip() and not is_number(field) for field in others)
+    return [UNNAMED, *others] if others and named and not first[0].strip() else first
 
 
 def _is_header(path: Path, first: Fields) -> bool:
@@ -258,6 +272,11 @@ def _values(
             hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
             raise InputError(f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}") from None
     return values
+
+
+def is_long_key(field: str) -> bool:
+    """True for a whole number of 16 digits or more, a key that float64 would round."""
+    return len(field) > 15 and field.strip().lstrip("+-").isdecimal()
 
 
 def is_number(field: str) -> bool:
