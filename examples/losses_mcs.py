@@ -58,7 +58,7 @@ def model_confidence_set(losses, seed=0, block_size=1):
 def example():
     """relfit's table, and the models that each procedure keeps."""
     losses = held_out_losses()
-    result = relfit.compare_losses(losses, alpha=ALPHA, rng=0)
+    result = relfit.compare_losses(losses, higher_is_better=False, alpha=ALPHA, rng=0)
     kept = model_confidence_set(np.column_stack(list(losses.values())))
     lines = [
         str(result),

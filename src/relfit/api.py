@@ -13,7 +13,8 @@ from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
 from relfit.data.load import check_pair_names
-from relfit.data.losses import loss_table
+from relfit.data.losses import MAX_MISSING, direction, loss_table
+from relfit.data.metrics import direction_needed
 from relfit.data.models import Density, at_level
 from relfit.data.presets import apply_preset
 from relfit.estimators import estimate_notes, joint_estimate, size_notes
@@ -31,7 +32,7 @@ from relfit.results.plan import Plan as SizePlan
 from relfit.results.serial import VERSIONS
 from relfit.settings import Options, Plan, Settings, resolved, shows_options
 from relfit.stats.decision import CORRECTIONS, check_scale
-from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.joint import JointEstimate, Psi, binary_step
 from relfit.stats.pairs import PAIR_TESTS, impossible_pair, relative_z
 from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, check_power
 from relfit.stats.tests import TESTS, as_test
@@ -229,6 +230,8 @@ def _recorded(plan: Plan, settings: Settings) -> dict[str, Any]:
         "backend": estimate.runtime.backend.name,
         "preset": settings.preset,
         "encoding": data.encoding,
+        # A preset defines the units of its features.
+        "unscaled": None if settings.preset else data.unscaled,
         "plan": {"memory": estimate.runtime.memory, "patch_rows": estimate.runtime.patch_rows or PATCH_ROWS},
     }
 
@@ -270,7 +273,8 @@ def decide(
     """Decide from any joint estimate: names, values (smaller is better) and their covariance.
 
     `test` is "best-set" (also "auto"), "relpsi" or "carve"; the first and last draw random numbers from `rng`. With a
-    `margin` δ the question is which models are worse by more than δ, and which are equivalent within δ.
+    `margin` δ the question is which models are worse by more than δ, and which are equivalent within δ. It is on the
+    scale of the scores: of an estimate in a `unit`, values and the result's margin are divided by that unit.
 
     >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]])
     >>> decide(joint).worse.tolist()
@@ -285,6 +289,8 @@ def decide(
     if test.split is not None:
         raise InputError(f'test="{test.name}": needs the data to split; use compare(), or another test here')
     joint = test.prepared(joint_estimate)
+    if settings.margin:
+        settings = replace(settings, margin=settings.margin / joint.unit)
     check_scale(joint, settings.margin)
     decision = test.decide(joint, settings.criteria)
     notes = (*joint.notes, *size_notes(joint), *decision.notes)
@@ -309,6 +315,9 @@ def compare_losses(
     score: str | None = None,
     stratum: str | None = None,
     group: str | None = None,
+    columns: Any = None,
+    drop: Any = None,
+    max_missing: float = MAX_MISSING,
     test: str | Test = "best-set",
     correction: str | None = None,
     alpha: float = 0.05,
@@ -318,22 +327,28 @@ def compare_losses(
     """Decide which models are worse than the best one, from their scores on the same items.
 
     The scores are the losses of models on held-out rows, answers to benchmark questions, forecasts: an array (items ×
-    models), a mapping, a data frame or a file, wide or long. `relfit.from_losses` describes the data's options. Others
-    are as in `decide`; `correction` is "stepdown" for the best set unless another one is given: with probability
-    1 − alpha no model is declared worse that is truly among the best.
+    models), a mapping, a data frame or a file, wide or long, or what `relfit.read_evals` returned. `higher_is_better`
+    is needed unless the name of the column `score` or an evaluation log tells the direction ("accuracy", "val_loss").
+    In a wide table `columns` names the models, or `drop` the columns to leave out. A gate raises an error if a
+    model lacks more than the fraction `max_missing` of the items. `relfit.from_losses` describes the other options of
+    the data. The rest is as in `decide`; `correction` is "stepdown" for the best set unless another one is given: with
+    probability 1 − alpha no model is declared worse that is truly among the best.
 
     >>> rows = {"item": [*range(30)] * 2, "model": ["old"] * 30 + ["new"] * 30, "right": [0, 1] * 15 + [1] * 30}
     >>> result = compare_losses(rows, item="item", model="model", score="right", higher_is_better=True, rng=0)
     >>> [(row["name"], row["discrepancy"], row["verdict"]) for row in result.rows()]
     [('new', 1.0, 'best of the sample'), ('old', 0.5, 'clearly worse')]
     """
-    columns: dict[str, Any] = dict(item=item, model=model, score=score, stratum=stratum, group=group)
-    data: dict[str, Any] = dict(groups=groups, strata=strata, labels=labels)
+    roles: dict[str, Any] = dict(item=item, model=model, score=score, stratum=stratum, group=group)
+    data: dict[str, Any] = dict(groups=groups, strata=strata, labels=labels, columns=columns, drop=drop)
     how: dict[str, Any] = dict(higher_is_better=higher_is_better, dependence=dependence, lags=lags)
     test = as_test(test)
     if correction is None and test.steps_down:
         correction = "stepdown"
-    table = loss_table(losses, names=names, **data, **columns)
+    table = loss_table(losses, names=names, max_missing=max_missing, **data, **roles)
+    better, why = direction(table, higher_is_better)
+    if better is None:
+        raise direction_needed(why)
     joint = from_losses(table, weights=weights, **how)
     result = decide(joint, test=test, alpha=alpha, correction=correction, margin=margin, rng=rng)
     return replace(result, inputs={"reference": table.digest(), "models": {}})
@@ -349,7 +364,7 @@ def compare_pair(
     does not and has more power. With a `margin` δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
     """
     decided, name = PAIR_TESTS[check_choice("test", options.pop("test", "auto"), PAIR_TESTS)]
-    check_pair_names(names)
+    names = check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
@@ -374,6 +389,7 @@ def compare_pair(
         alpha=settings.alpha,
         test=name.format(measure=plan.measure),
         warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),
+        doubts=joint.doubts,
         sizes=joint.sizes,
         groups=joint.groups,
         versions=dict(VERSIONS),
@@ -439,7 +455,11 @@ def plan(
     settled = (curves > 0.995).all(axis=(0, 1))
     shown = int(np.argmax(settled)) + 1 if settled.any() else curves.shape[2]
     forecasts = tuple(cells[c] for c in range(len(planning.models)) for cells, _ in outcomes)
-    names, closed = planning.pilot.joint.names, planning.in_closed_form
+    joint, closed = planning.pilot.joint, planning.in_closed_form
+    names = joint.names
+    more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
+    if correction == "stepdown":
+        more.append('correction="stepdown" was planned as Holm, which finds a little less')
     return SizePlan(
         names=names,
         best=names[planning.pilot.best],
@@ -459,12 +479,10 @@ def plan(
         method="closed forms" if closed else "simulation",
         trials=0 if closed else planning.trials,
         seed=None if closed else seed,
-        notes=(*planning.notes(forecasts), *(_STEPDOWN_NOTE if correction == "stepdown" else ())),
-        **{key: getattr(planning.pilot.joint, key) for key in ("measure", "higher_is_better", "binary", "yardstick")},
+        notes=(*planning.notes(forecasts), *more),
+        binary=joint.binary and math.isclose(binary_step(joint), 1.0),
+        **{key: getattr(joint, key) for key in ("measure", "higher_is_better", "yardstick")},
     )
-
-
-_STEPDOWN_NOTE = ('correction="stepdown" was planned as Holm, which finds a little less',)
 
 
 def _planning(pilot: Any, power: Any, alpha: Any, tests: Any, n: Any, correction: str | None, trials: Any) -> Planning:

@@ -88,8 +88,9 @@ class Compute:
             estimate; None uses threads. The bits do not depend on it.
         checkpoint: a file that holds finished parts of the complete estimate: after a crash or an interrupt the same
             call resumes from there. It is refused for other inputs or settings, and is safe to delete.
-        memory: a budget for the whole process, in bytes or such as "2GB": larger files are read a part at a time. None
-            reads everything but .npy files into memory.
+        memory: a limit for the whole process, in bytes or such as "2GB": larger files are read a part at a time, with
+            the same answer. What must be held and does not fit, such as the levels of a column with very many, raises
+            an error. None reads everything but .npy files into memory.
         threads: the number of threads; None uses every core.
     """
 

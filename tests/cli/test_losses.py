@@ -8,6 +8,8 @@ import pytest
 
 import relfit
 from relfit.cli import main
+from relfit.cli.losses import losses_command
+from relfit.cli.sections import in_options
 
 NAMES = ("old", "new", "small")
 
@@ -44,6 +46,21 @@ def test_the_table_is_that_of_python(folder, capsys, right):
     assert "step-down" in out
 
 
+@pytest.mark.parametrize("words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE")])
+def test_truth_values_of_a_text_file_are_numbers(folder, capsys, right, words):
+    """pandas writes truth values as words, which were refused as text; other forms of file have them as numbers."""
+    lines = [",".join(words[0] if cell else words[1] for cell in row) for row in right]
+    lines[0] = lines[0].replace(words[1], "", 1)
+    (folder / "words.csv").write_text("\n".join(["old,new,small", *lines]))
+    (folder / "numbers.csv").write_text(
+        "\n".join(["old,new,small", *(line.replace(words[0], "1").replace(words[1], "0") for line in lines)])
+    )
+    for file in ("words.csv", "numbers.csv"):
+        assert main(["losses", file, "--higher-is-better", "--seed", "4", "--json", f"{file}.json"]) == 0
+    results = [relfit.Comparison.from_json((folder / f"{name}.csv.json").read_text()) for name in ("words", "numbers")]
+    assert results[0].discrepancy.tolist() == results[1].discrepancy.tolist()
+
+
 def test_every_output(folder, capsys, right):
     outputs = ["--json", "r.json", "--html", "r.html", "--junit", "r.xml", "--show", "ranks", "--show", "pairs"]
     assert main(["losses", *LONG, "--gate", "small", *outputs]) == 1
@@ -54,7 +71,7 @@ def test_every_output(folder, capsys, right):
     means = (right[:45].mean(0) + right[45:].mean(0)) / 2
     np.testing.assert_allclose([result.discrepancy[result.names.index(name)] for name in NAMES], means)
     assert result.design == "macro average over 2 strata"
-    assert json.loads((folder / "r.json").read_text())["gate"]["verdict"] == "failed"
+    assert json.loads((folder / "r.json").read_text())["gate"]["verdict"] == "worse"
     page = (folder / "r.html").read_text()
     assert "mean score (larger is better)" in page
     assert "relfit losses long.jsonl" in page
@@ -84,24 +101,127 @@ def test_results_can_be_repeated(folder, capsys):
     assert "below best" in capsys.readouterr().out
 
 
+def test_no_direction_no_answer(folder, capsys):
+    """Scores from 0 to 100 were taken for losses: the worst model passed the gate."""
+    text = (folder / "long.jsonl").read_text()
+    columns = ["--item", "doc", "--model", "model", "--stratum", "task"]
+    for name, direction in (("accuracy", "larger"), ("error", "smaller"), ("rating_error", None), ("marks", None)):
+        (folder / "t.jsonl").write_text(text.replace('"acc": 1', f'"{name}": 100').replace('"acc": 0', f'"{name}": 0'))
+        status = main(["losses", "t.jsonl", *columns, "--score", name, "--gate", "small"])
+        out, err = capsys.readouterr()
+        if direction is None:
+            assert (status, out) == (2, "")
+            assert f"the name '{name}' does not tell which scores are better; pass --higher-is-better if" in err
+        else:
+            assert status == int(direction == "larger")
+            assert f"({direction} is better)" in out
+            assert f"Note: {name}: {'higher' if direction == 'larger' else 'lower'} is better, by its name\n" in out
+
+
+def test_a_column_that_is_no_model(folder, capsys, right):
+    """The number of tokens won, and a gate on it passed; the table had to be edited."""
+    lines = [f"{k + 300},{','.join(map(str, row))}" for k, row in enumerate(right[:, [1, 0, 2]])]
+    (folder / "t.csv").write_text(
+        "\n".join(["n_tokens,new,old,small", *[line.replace("300,", "310,") for line in lines]])
+    )
+    assert main(["losses", "t.csv", "--higher-is-better", "--gate", "n_tokens"]) == 2
+    out, err = capsys.readouterr()
+    assert "Note: 'n_tokens' is on another scale than the other columns" in out
+    assert "leave out such columns with --drop, or name the models with --columns" in err
+    for chosen in (["--drop", "n_tokens"], ["--columns", "old,new,small"]):
+        assert main(["losses", "t.csv", "--higher-is-better", *chosen, "--gate", "small", "--json", "r.json"]) == 1
+        result = relfit.Comparison.from_json((folder / "r.json").read_text())
+        assert set(result.names) == set(NAMES)
+        assert main(["report", "r.json", "t.csv", "--html", "again.html"]) == 0
+
+
+def test_a_run_that_crashed_does_not_pass_the_gate(folder, capsys, right):
+    """A model with 40% of the items passed."""
+    lines = [f"{a},{'' if k > 35 else b},{c}" for k, (a, b, c) in enumerate(right)]
+    (folder / "t.csv").write_text("\n".join(["old,new,small", *lines]))
+    arguments = ["losses", "t.csv", "--higher-is-better"]
+    assert main(arguments) == 0
+    assert "54 of 90 items were left out" in capsys.readouterr().out
+    assert main([*arguments, "--gate", "old"]) == 2
+    assert "'new' lacks 60% of the items, more than --max-missing 0.05 allows" in capsys.readouterr().err
+    assert main([*arguments, "--gate", "old", "--max-missing", "0.6"]) == 0
+
+
+def test_records_in_a_json_file(folder, capsys):
+    records = [json.loads(line) for line in (folder / "long.jsonl").read_text().splitlines()]
+    (folder / "long.json").write_text(json.dumps(records))
+    outputs = []
+    for name in ("long.jsonl", "long.json"):
+        assert main(["losses", name, *LONG[1:]]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    for text in ('{"a": [1]}', "[1]", "[", "[]"):
+        (folder / "long.json").write_text(text)
+        assert main(["losses", "long.json", *LONG[1:]]) == 2
+        assert "long.json: expected" in capsys.readouterr().err
+    (folder / "long.xls").write_text("")
+    assert main(["losses", "long.xls", *LONG[1:]]) == 2
+    assert ".json, .jsonl, .ndjson, got '.xls'" in capsys.readouterr().err
+
+
+def test_the_unit_of_scores_changes_no_answer(folder, capsys):
+    """Equal models with scores of 1e-170 failed the gate with p = 0."""
+    scores = np.random.default_rng(5).random((300, 3))
+    statuses = []
+    for k in (0, -564, 600):
+        np.savetxt(folder / "t.csv", np.ldexp(scores, k), delimiter=",", header="a,b,c", comments="", fmt="%.17g")
+        statuses.append(main(["losses", "t.csv", "--higher-is-better", "--gate", "c", "--json", "-"]))
+        result = relfit.Comparison.from_json(capsys.readouterr().out)
+        expected = relfit.compare_losses(scores, names=list("abc"), higher_is_better=True, rng=0)
+        np.testing.assert_allclose(result.adjusted_pvalue, expected.adjusted_pvalue, rtol=1e-9)
+    assert statuses == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["none.csv"], "no such file"),
         (["wide.csv", "--gate", "phi"], "--gate: expected the name of a model (old, new or small), got 'phi'"),
         (["wide.csv", "--json", "wide.csv"], "it is an input too"),
-        (["wide.csv", "--item", "doc"], "item: expected the name of a column"),
-        (["wide.csv", "--lags", "3"], "lags: belongs to"),
+        (["wide.csv", "--item", "doc"], "--item: expected the name of a column"),
+        (["logs"], "logs: expected a file, got a folder; for the logs of evaluations use  relfit evals logs"),
+        (["ids.csv", "--higher-is-better"], "pass --item doc_id, or leave that column out with --drop doc_id"),
+        (["flat.csv", "--higher-is-better"], "TABLE: expected a row for each item and a column for each model, got 2"),
+        (["wide.csv", "--lower-is-better", "--lags", "3"], "--lags: belongs to --dependence series"),
+        (["wide.csv", "--gate", "new"], "pass --higher-is-better if larger scores are better, or --lower-is-better"),
         (["wide.csv", "--weight", "arc"], "--weight: expected STRATUM=NUMBER"),
-        (["wide.csv", "--weight", "arc=1"], "weights: belongs to strata="),
-        (["wide.csv", "--test", "relpsi", "--correction", "stepdown"], "belongs to"),
+        (["wide.csv", "--lower-is-better", "--weight", "arc=1"], "--weight: belongs to --stratum"),
+        (["wide.csv", "--lower-is-better", "--test", "relpsi", "--correction", "stepdown"], "belongs to"),
         (["wide.csv", "--test", "relmulti"], "relmulti"),
-        (["long.jsonl"], "(text)"),
+        (["long.jsonl"], "(text); name a key of the items as --item, and leave out other columns with --drop"),
         (["wide.csv", "--label", "old"], "--label: expected with --model"),
     ],
 )
-def test_refusals(folder, capsys, arguments, words):
+def test_refusals(folder, capsys, arguments, words, right):
+    (folder / "logs").mkdir()
+    (folder / "ids.csv").write_text("\n".join(["doc_id,a,b", *(f"{k},{a},{b}" for k, (a, b, _) in enumerate(right))]))
+    columns = [f"c{k}" for k in range(30)]
+    (folder / "flat.csv").write_text(
+        "\n".join([",".join(columns), *[",".join(map(str, right[:30, j])) for j in (0, 1)]])
+    )
     assert main(["losses", *arguments]) == 2
     err = capsys.readouterr().err
     assert words in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("pass item='doc_id', or drop='doc id'", "pass --item doc_id, or --drop 'doc id'"),
+        ("pass higher_is_better=True or higher_is_better=False.", "pass --higher-is-better or --lower-is-better."),
+        ('weights: belongs to strata= (dependence="series")', "weights: belongs to --stratum (--dependence series)"),
+        ("more than max_missing=0.05 allows", "more than --max-missing 0.05 allows"),
+        ("columns (columns=, --columns)", "columns (--columns)"),
+        ("babi:task=15,score=2: test=relfit.RelPSI() x=1", "babi:task=15,score=2: test=relfit.RelPSI() x=1"),
+        ("use read_evals with allow_different=", "use relfit evals with --allow-different"),
+    ],
+)
+def test_messages_name_options(message, shown):
+    """The command line was answered in Python: say item='doc_id'."""
+    assert in_options(message, losses_command) == shown

@@ -8,7 +8,10 @@ from relfit.report.page import render_report
 
 @pytest.mark.parametrize(
     ("losses", "words"),
-    [({"a": 1.0, "b": 2.0}, r"losses\['a'\]"), ({"a": [1.0, [2.0]], "b": [1.0, 2.0]}, r"losses\['a'\]")],
+    [
+        ({"a": 1.0, "b": 2.0}, r"losses\['a'\]: expected a score for each item, got one number"),
+        ({"a": [1.0, [2.0]], "b": [1.0, 2.0]}, r"losses\['a'\]"),
+    ],
 )
 def test_losses_of_another_shape_are_refused_in_a_line(losses, words):
     with pytest.raises(relfit.InputError, match=words):
@@ -155,3 +158,25 @@ def test_refusals(losses, options, words):
     with pytest.raises(relfit.InputError, match=words) as caught:
         relfit.from_losses(losses, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_very_small_scores_are_measured_in_a_unit(rng):
+    """Equal models with scores near 1e-170 were declared worse with p = 0; scores too small for float64 are refused."""
+    scores = rng.random((300, 3)) * 1e-170
+    result = relfit.compare_losses(scores, higher_is_better=True, rng=0)
+    assert result.unit == 2.0**-565
+    np.testing.assert_allclose(result.unit * result.discrepancy, scores.mean(0), rtol=1e-12)
+    assert result.standard_error.min() > 0.0
+    assert result.warnings[0].startswith("the largest score is 1e-170, so all scores, differences and margins")
+    refused(lambda: relfit.from_losses(scores * 1e-140), "losses: expected scores of at least 2.2e-308 in size")
+    scores[:, 1] *= 1e170
+    refused(lambda: relfit.from_losses(scores), "expected scores of similar size", "at most 1e-170 for 'm1'")
+
+
+def test_percentages_have_the_sign_test_of_fractions(rng):
+    """0 or 100 instead of 0 or 1: where few items differ, p-values are at least those of the exact sign test."""
+    right = np.ones((60, 2))
+    right[:5, 1] = 0.0
+    fractions, percentages = (relfit.decide(relfit.from_losses(c * right, higher_is_better=True)) for c in (1, 100))
+    np.testing.assert_array_equal(percentages.pvalue, fractions.pvalue)
+    assert fractions.pvalue[1] == pytest.approx(0.5**5)

@@ -31,7 +31,7 @@ def test_macro_averages(rng):
         np.testing.assert_allclose(joint.covariance, expected, rtol=1e-12)
         assert has_psi_covariance(joint)
         assert joint.design == "macro average over 3 strata"
-    result = relfit.compare_losses(losses, strata=tasks, rng=0)
+    result = relfit.compare_losses(losses, strata=tasks, higher_is_better=False, rng=0)
     assert "macro average over 3 strata" in str(result).splitlines()[0]
     assert relfit.Comparison.from_json(result.to_json()).design == result.design
     assert "macro average over 3 strata" in result.methods_text()
@@ -43,6 +43,7 @@ def test_weights_by_size_give_the_plain_mean(rng):
     np.testing.assert_allclose(joint.values, losses.mean(0))
     one = relfit.from_losses(losses, strata=np.zeros(60))
     np.testing.assert_allclose(one.covariance, np.cov(losses.T) / 60, rtol=1e-12)
+    assert one.design is None
 
 
 def test_groups_inside_strata(rng):

@@ -134,12 +134,12 @@ def test_the_users_numbers_and_direction_everywhere(right, rng):
 
 
 def test_the_gate_knows_the_direction(right):
-    from relfit.report.gate import gate_sentence, judge, junit_xml
+    from relfit.report.gate import judge, junit_xml
 
     result = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=0)
     assert judge(result, "phi", "gpt").failed
     assert not judge(result, "gpt", "phi").failed
-    assert "phi is clearly worse than" in gate_sentence(result, judge(result, "phi"))
+    assert "phi is clearly worse than" in judge(result, "phi").sentence
     assert f"mean score {right.mean(0)[2]:.6g}" in junit_xml(result)
 
 
@@ -150,13 +150,77 @@ def test_other_tests_say_the_direction(right, test):
     assert "smallest" not in render_report(result)
 
 
-def test_numbers_between_0_and_1_are_asked_about_once(right):
-    note = "all numbers lie between 0 and 1"
-    assert any(note in each for each in relfit.compare_losses(right, rng=0).warnings)
-    for said in (True, False):
-        assert not any(note in each for each in relfit.compare_losses(right, higher_is_better=said, rng=0).warnings)
-    assert not relfit.compare_losses(right + 0.5, rng=0).warnings
+def test_a_direction_is_needed(right):
+    """Accuracies from 0 to 100 were taken for losses, and the worst model passed the gate."""
+    for scores in (right, 100 * right, -right):
+        refused(lambda scores=scores: relfit.compare_losses(scores), "expected a direction", "does not name the metric")
+        assert relfit.compare_losses(scores, higher_is_better=True, rng=0).higher_is_better
+    assert "all numbers lie between 0 and 1" in relfit.from_losses(right).notes[0]
+    assert not relfit.from_losses(right, higher_is_better=False).notes
     refused(lambda: relfit.from_losses(right, higher_is_better="yes"), "higher_is_better: expected True or False")
+
+
+def test_the_name_of_the_score_tells_the_direction(right):
+    long = long_form(100 * right)
+    for name, better in (("accuracy", True), ("val_loss", False)):
+        table = {**long, name: long["right"]}
+        result = relfit.compare_losses(table, item="item", model="model", score=name, rng=0)
+        assert (result.higher_is_better, result.best) == (better, "gpt" if better else "phi")
+        note = f"{name}: {'higher' if better else 'lower'} is better, by its name"
+        assert result.warnings[0] == note
+        assert relfit.from_losses(table, item="item", model="model", score=name).notes == (note,)
+        other = relfit.compare_losses(table, item="item", model="model", score=name, higher_is_better=not better, rng=0)
+        assert other.higher_is_better is not better
+        assert f"{name} is usually better when {'larger' if better else 'smaller'}" in other.warnings[0]
+    columns = {"item": "item", "model": "model"}
+    refused(lambda: relfit.compare_losses(long, score="right", **columns), "the name 'right' does not tell which")
+    long["rmse"] = (-right).ravel().tolist()
+    refused(lambda: relfit.compare_losses(long, score="rmse", **columns), "cannot be negative, and the smallest is -1")
+
+
+def test_columns_that_are_no_models(right, rng, tmp_path):
+    """The number of tokens of each item won against accuracies, and the table had to be edited."""
+    tokens = rng.integers(200, 900, size=60)
+    table = {"doc": [f"q{k}" for k in range(60)], **dict(zip(MODELS, right.T.tolist(), strict=True))}
+    table |= {"n_tokens": tokens.tolist(), "prompt": ["text"] * 60}
+    options = dict(item="doc", higher_is_better=True, rng=0)
+    refused(lambda: relfit.compare_losses(table, **options), "'prompt' (text); leave out other columns with drop=")
+    result = relfit.compare_losses(table, drop="prompt", **options)
+    assert result.best == "n_tokens"
+    (note,) = result.doubts
+    assert note.startswith("'n_tokens' is on another scale than the other columns (mean size 5")
+    assert note in result.warnings
+    expected = relfit.compare_losses(right, names=MODELS, higher_is_better=True, rng=0)
+    for chosen in ({"drop": ["prompt", "n_tokens"]}, {"columns": "gpt,claude,phi"}):
+        _same(relfit.compare_losses(table, **chosen, **options), expected)
+    named = relfit.compare_losses(table, columns=["gpt", "n_tokens"], **options)
+    assert (named.names, named.doubts) == (("gpt", "n_tokens"), ())
+    refused(lambda: relfit.compare_losses(table, drop="tokens", **options), "drop: expected the name of a column")
+    refused(lambda: relfit.compare_losses(table, columns=["x"], **options), "columns: expected the name of a column")
+    long = long_form(right)
+    refused(
+        lambda: relfit.compare_losses(long, drop="item", **COLUMNS), "drop: belongs to tables with a column for each"
+    )
+
+
+@pytest.mark.parametrize(("factor", "noted"), [(1e-6, True), (0.5, False), (5.0, False), (50.0, True)])
+def test_one_very_good_or_bad_model_is_no_doubt(rng, factor, noted):
+    """Losses of another size are noted; a gate refuses only scores that are 100 times as large."""
+    losses = rng.exponential(size=(60, 3)) + 0.5
+    losses[:, 2] *= factor
+    table = {"item": [f"q{k}" for k in range(60)], **dict(zip(MODELS, losses.T.tolist(), strict=True))}
+    result = relfit.compare_losses(table, item="item", higher_is_better=False, rng=0)
+    assert any(note.startswith("'phi' is on another scale") for note in result.warnings) is noted
+    assert not result.doubts
+
+
+def test_counts_beside_percentages_are_noted(rng):
+    percentages = rng.integers(0, 101, size=(60, 2))
+    tokens = rng.integers(200, 900, size=60)
+    table = {"doc": [f"q{k}" for k in range(60)], "a": percentages[:, 0], "b": percentages[:, 1]}
+    table["n_tokens"] = tokens
+    result = relfit.compare_losses(table, item="doc", higher_is_better=True, rng=0)
+    assert any(note.startswith("'n_tokens' is on another scale") for note in result.warnings)
 
 
 def test_missing_scores_leave_their_items_out(right):
@@ -169,7 +233,13 @@ def test_missing_scores_leave_their_items_out(right):
     right[10:20, 1] = np.nan
     said = relfit.compare_losses(right, higher_is_better=True, rng=0).warnings[0]
     assert said.startswith("12 of 60 items were left out")
-    assert "'m2' lacks 17% of the items" in said
+    assert "'m2' lacks 17% of the items, more than max_missing=0.05 allows" in said
+    assert relfit.compare_losses(right, higher_is_better=True, rng=0).doubts == (said,)
+    allowed = relfit.compare_losses(right, higher_is_better=True, max_missing=0.2, rng=0)
+    assert allowed.warnings[0].endswith("no score; those that are left may be easier or harder than the rest")
+    assert not allowed.doubts
+    for wrong in (-0.1, 1.5, "x"):
+        refused(lambda wrong=wrong: relfit.compare_losses(right, max_missing=wrong), "max_missing: expected a fraction")
     columns = long_form(complete)
     for column in columns.values():
         del column[4]
@@ -206,13 +276,13 @@ def test_strata_and_groups_are_columns_and_keys_are_those_of_a_stratum(rng):
 
 def test_traps_get_one_helpful_line(rng, right):
     pandas = pytest.importorskip("pandas")
-    refused(lambda: relfit.compare_losses(right.T[:3]), "looks transposed: give losses.T")
+    refused(lambda: relfit.compare_losses(right.T[:3]), "exchange rows and columns if the table is transposed")
     frame = pandas.DataFrame(right, columns=MODELS)
     frame["prompt"] = "text"
     refused(lambda: relfit.compare_losses(frame), "'prompt' (text)", "item=")
     frame["prompt"] = rng.permutation(60) * 7
     frame = frame.rename(columns={"prompt": "doc_id"})
-    refused(lambda: relfit.compare_losses(frame), "in 'doc_id', which numbers the items; say item='doc_id'")
+    refused(lambda: relfit.compare_losses(frame), "in 'doc_id', which numbers the items; pass item='doc_id'")
     columns = long_form(right)
     refused(lambda: relfit.compare_losses(columns, model="model", score="right"), "item: expected the name of a column")
     refused(lambda: relfit.compare_losses(columns, item="item", model="model", score="x"), "score: expected the name")

@@ -97,8 +97,9 @@ def test_two_models_that_could_both_be_best():
 def test_permuted_models_give_permuted_answers(rng):
     losses = rng.exponential(1 + np.array([0, 0.05, 0.1, 0.3, 0.6]), size=(150, 5))
     order = [3, 0, 4, 1, 2]
-    first = relfit.compare_losses(losses, names=list("abcde"), rng=4)
-    second = relfit.compare_losses(losses[:, order], names=[list("abcde")[k] for k in order], rng=4)
+    first = relfit.compare_losses(losses, names=list("abcde"), higher_is_better=False, rng=4)
+    names = [list("abcde")[k] for k in order]
+    second = relfit.compare_losses(losses[:, order], names=names, higher_is_better=False, rng=4)
     np.testing.assert_allclose(second.adjusted_pvalue, first.adjusted_pvalue[order], rtol=1e-9)
     assert first.correction == "stepdown"
     assert (np.diff(first.adjusted_pvalue[np.argsort(-first.difference)]) >= -1e-12).all()
@@ -108,11 +109,11 @@ def test_long_and_wide_tables_and_any_order_of_items_give_one_answer(rng):
     pandas = pytest.importorskip("pandas")
     losses = rng.exponential(1 + np.array([0, 0.05, 0.2, 0.4]), size=(60, 4))
     wide = pandas.DataFrame(losses, columns=list("abcd"))
-    long = wide.rename_axis("item").reset_index().melt("item", var_name="model", value_name="score")
+    long = wide.rename_axis("item").reset_index().melt("item", var_name="model", value_name="loss")
     shuffled = long.sample(frac=1.0, random_state=1)
-    first = relfit.compare_losses(wide, rng=4)
+    first = relfit.compare_losses(wide, higher_is_better=False, rng=4)
     for table in (long, shuffled):
-        other = relfit.compare_losses(table, item="item", model="model", score="score", rng=4)
+        other = relfit.compare_losses(table, item="item", model="model", score="loss", rng=4)
         order = [other.names.index(name) for name in first.names]
         np.testing.assert_allclose(other.adjusted_pvalue[order], first.adjusted_pvalue, rtol=1e-9)
         np.testing.assert_allclose(other.pvalue[order], first.pvalue, rtol=1e-9)
@@ -130,7 +131,8 @@ def test_all_best_models_are_kept_with_the_promised_probability():
 
 def test_models_that_lose_for_certain_leave_first(rng):
     loss = rng.normal(size=400)
-    result = relfit.compare_losses({"a": loss, "b": loss + 0.01, "c": rng.normal(0.2, 1, 400), "d": loss})
+    losses = {"a": loss, "b": loss + 0.01, "c": rng.normal(0.2, 1, 400), "d": loss}
+    result = relfit.compare_losses(losses, higher_is_better=False)
     assert result.worse[1]
     assert result.adjusted_pvalue[1] == 0.0
     assert "indistinguishable" in result.status[3]
@@ -196,12 +198,17 @@ def test_pairs_that_cannot_reach_a_statistic_do_not_count():
 
 
 def test_few_discordant_items_have_the_sign_tests_pvalue():
-    """One model is wrong on 5 items of 400, the other on none: P(Bin(5, ½) ≥ 5) = 1/32, where z would say .012."""
+    """One model is wrong on 5 items of 400, the other on none: P(Bin(5, ½) ≥ 5) = 1/32, where z would say .012.
+
+    The loss of a wrong answer may be any number.
+    """
     losses = np.zeros((400, 2))
     losses[:5, 0] = 1.0
     result = relfit.compare_losses(losses, higher_is_better=False, correction="none", rng=0)
     assert result.pvalue[0] == pytest.approx(1 / 32, rel=1e-9)
-    plain = relfit.compare_losses(losses * 3.0, correction="none", rng=0)
+    thrice = relfit.compare_losses(losses * 3.0, higher_is_better=False, correction="none", rng=0)
+    assert thrice.pvalue[0] == pytest.approx(1 / 32, rel=1e-9)
+    plain = relfit.compare_losses(losses + 0.5, higher_is_better=False, correction="none", rng=0)
     assert plain.pvalue[0] == pytest.approx(ndtr(-result.difference[0] / result.difference_standard_error[0]))
 
 

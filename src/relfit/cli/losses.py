@@ -12,16 +12,22 @@ import click
 from relfit.api import compare_losses
 from relfit.cli import options
 from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
+from relfit.cli.inputs import read_scores
 from relfit.cli.outputs import typed_command, valid_text
 from relfit.cli.report import without_outputs
-from relfit.cli.sections import AT_LEAST_0, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
-from relfit.data.losses import loss_table
+from relfit.cli.sections import AT_LEAST_0, DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
+from relfit.data.losses import MAX_MISSING
 from relfit.estimators.losses import DEPENDENCE
 from relfit.stats.decision import CORRECTIONS
 from relfit.stats.tests import TESTS
 from relfit.util.errors import InputError
 
-COLUMNS = ("item", "model", "score", "stratum", "group")
+LARGEST_MISSING = opt(
+    "--max-missing FRACTION",
+    "With --gate, exit with status 2 if a model lacks a larger fraction of the items.",
+    default=MAX_MISSING,
+    type=float,
+)
 _TESTS = [name for name in TESTS if name not in options.SPLITTING]
 
 
@@ -29,25 +35,24 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
     "losses",
     cls=SectionedCommand,
     epilog="\b\nExamples:\n"
-    "  relfit losses losses.csv --html report.html\n"
-    "  relfit losses scores.csv --higher-is-better --item doc_id --stratum task\n"
-    "  relfit losses log.jsonl --higher-is-better --item doc_id --model model --score acc --gate new",
+    "  relfit losses losses.csv --lower-is-better --html report.html\n"
+    "  relfit losses scores.csv --higher-is-better --item doc_id --stratum task --drop n_tokens\n"
+    "  relfit losses log.jsonl --item doc_id --model model --score acc --gate new",
 )
 @click.argument("table")
 @section("Output", HTML, TITLE, JSON, SHOW)
 @section(
     "Scores",
-    opt(
-        "--higher-is-better/--lower-is-better",
-        "Whether larger or smaller numbers are better.  [default: smaller]",
-        dest="higher_is_better",
-    ),
+    DIRECTION,
     opt("--item COLUMN", "Column with the key of the item. Rows are matched by it, and several of one item averaged."),
     opt("--model COLUMN", "Column with the model: the table then has a row for each model and item."),
     opt("--score COLUMN", "With --model, the column with the scores."),
     opt("--stratum COLUMN", "Column with the part of the benchmark; the mean of the parts' means is compared."),
     opt("--weight STRATUM=NUMBER", "With --stratum, the weight of a part; repeat it for each.", multiple=True),
     opt("--group COLUMN", "Column with the group; items of one group depend on each other."),
+    opt("--columns LIST", "Columns with the models' scores, by name; others are left out.  [default: all numbers]"),
+    opt("--drop LIST", "Columns to leave out, by name."),
+    LARGEST_MISSING,
     opt("--label COLUMN", "With --model, the column with scores by people, which correct those of a judge."),
     opt(
         "--dependence",
@@ -78,15 +83,15 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
 def losses_command(table: str, json_path: str | None, html_path: str | None, **params: Any) -> int:
     """Decide which models are worse than the best one, from their scores on the same items.
 
-    TABLE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a column for each model and a row for each item, or with
-    --model and --score a row for each model and item. Items that some model has no score for are left out.
+    TABLE is a .csv, .tsv, .json, .jsonl, Parquet or Arrow file with a column for each model and a row for each item, or
+    with --model and --score a row for each model and item. Items that some model has no score for are left out.
+    Without --higher-is-better or --lower-is-better the name of the --score column must tell the direction.
     """
     check_files(params, json_path, html_path)
     if params["label"] is not None and params["model"] is None:
         raise InputError("--label: expected with --model and --score, in a table with a row for each model and item")
-    columns = {name: params[name] for name in COLUMNS}
-    scores = loss_table(table, labels=params["label"], **columns)
-    check_gate(params["gate"], params["against"], scores.names)
+    scores = read_scores(table, params)
+    check_gate(params, scores.names)
     kept = ("higher_is_better", "dependence", "lags", "test", "correction", "alpha", "margin")
     settings = {name: params[name] for name in kept}
     result = compare_losses(scores, weights=_weights(params["weight"]), rng=params["seed"], **settings)

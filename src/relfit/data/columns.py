@@ -28,9 +28,10 @@ from relfit.util.text import is_text, listed
 
 Columns = dict[str, NDArray[Any]]
 
-JSON_LINES = (".jsonl", ".ndjson")
+JSON_LINES, JSON_RECORDS = (".jsonl", ".ndjson"), ".json"
 _ROWS_BETWEEN_CHECKS, _BYTES_PER_CELL = 4096, 80
 _MOST_NAMES = 8
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def named_columns(argument: str, value: Any) -> Columns | None:
@@ -109,6 +110,9 @@ def _column(values: Any) -> NDArray[Any]:
     cells = [None if is_missing(cell) else cell for cell in values]
     if all(cell is None or _is_number(cell) for cell in cells):
         return np.array([math.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
+    if all(cell is None or (isinstance(cell, str) and cell.lower() in _TRUTH) for cell in cells):
+        # As text files have truth values.
+        return np.array([math.nan if cell is None else _TRUTH[cell.lower()] for cell in cells])
     column = np.empty(len(cells), dtype=object)
     column[:] = [cell if cell is None or isinstance(cell, str) else str(cell) for cell in cells]
     return column
@@ -132,12 +136,12 @@ def is_missing(cell: Any) -> bool:
 
 def _read(file: FileRows) -> list[tuple[str, Any]] | None:
     source = file.source
-    if source.lower().endswith(JSON_LINES):
+    if source.lower().endswith((*JSON_LINES, JSON_RECORDS)):
         path = Path(source)
         check_plain(path)
         with reading(path):
-            return _json_lines(path)
-    format, selection = find_file(source, file.columns)
+            return _json_lines(path) if source.lower().endswith(JSON_LINES) else _json_records(path)
+    format, selection = find_file(source, file.columns, (JSON_RECORDS, *JSON_LINES))
     if format.column_parts is None:
         return None
     with reading(selection.path):
@@ -176,6 +180,23 @@ def _json_lines(path: Path) -> list[tuple[str, Any]]:
         if not len(rows) % _ROWS_BETWEEN_CHECKS:
             require_room(path, _ROWS_BETWEEN_CHECKS * _BYTES_PER_CELL * max(1, len(row)))
         rows.append(row)
+    return _of_records(path, rows)
+
+
+def _json_records(path: Path) -> list[tuple[str, Any]]:
+    """A list of objects, one for each row."""
+    # Parsed, a text takes about ten times its length.
+    require_room(path, 10 * path.stat().st_size)
+    try:
+        rows = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        rows = None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: expected a JSON list of objects, one for each row, got something else")
+    return _of_records(path, rows)
+
+
+def _of_records(path: Path, rows: list[dict[str, Any]]) -> list[tuple[str, Any]]:
     names = list(dict.fromkeys(name for row in rows for name in row))
     broken = next((name for name in names if not is_text(name)), None)
     if not names or broken is not None:

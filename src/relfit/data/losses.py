@@ -7,6 +7,7 @@ of the item where there is one, whatever their order.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +19,23 @@ from numpy.typing import NDArray
 from relfit.data.arrays import as_rows, group_labels
 from relfit.data.columns import Columns, missing_cells, named_columns, take
 from relfit.data.files import as_file
+from relfit.data.files.base import parse_columns
 from relfit.data.frames import frame_names, refuse_not_numeric
-from relfit.util.arrays import Array, Mask, Rows
+from relfit.data.metrics import known_direction, told_direction
+from relfit.util.arrays import Array, Mask, Rows, extremes
+from relfit.util.checks import check_number
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
 from relfit.util.text import is_text, listed
 
 FEWEST_ITEMS = 20
-# More items left out than this part of them, or so much more for one model than for another, is said with more words.
-MANY_DROPPED = 0.05
+# A model that lacks a larger fraction of the items than this is a doubt, and a larger fraction left out is explained.
+MAX_MISSING = 0.05
+# A typical score so many times the largest score of the other models is on another scale; the second is beyond doubt.
+OTHER_SCALE, SURELY_OTHER_SCALE = 3.0, 100.0
+_LEAVE_OUT = "leave out other columns with drop=, or name model= and score= of a row for each model and item"
+# Scores of this size and below 1 / it are measured in a unit of their own: squares and cubes must fit into float64.
+LARGEST_SCORE = 2.0**200
 _KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$|^unnamed: 0$", re.IGNORECASE)
 
 
@@ -36,11 +45,15 @@ class LossTable:
 
     Attributes:
         names: the models.
-        scores: (n, l) as the user gave them, whichever direction is better.
+        scores: (n, l) as the user gave them divided by `unit`, whichever direction is better.
         items: (n,) keys of the items, or None.
         strata, groups: (n,) labels, or None.
-        labels: (n, l) scores by people for some items, NaN for the others; or None.
+        labels: (n, l) scores by people for some items, NaN for the others, divided by `unit`; or None.
+        unit: 1, or the power of 2 that very large or very small scores are measured in.
+        metric: what the scores are called; None if that is not known.
+        higher_is_better: whether larger scores are better, where a log records it; otherwise None.
         notes: what the reader should know about how the table was made.
+        doubts: those of the notes that make verdicts unreliable.
     """
 
     names: tuple[str, ...]
@@ -49,7 +62,11 @@ class LossTable:
     strata: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     labels: Array | None = None
+    unit: float = 1.0
+    metric: str | None = None
+    higher_is_better: bool | None = None
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """A digest of the models and their scores, the items in the order they are in."""
@@ -74,12 +91,19 @@ def loss_table(
     score: str | None = None,
     stratum: str | None = None,
     group: str | None = None,
+    columns: Any = None,
+    drop: Any = None,
+    max_missing: float = MAX_MISSING,
 ) -> LossTable:
     """The table that these arguments of `relfit.compare_losses` describe, checked and complete."""
+    check_number("max_missing", max_missing, 0.0, math.nextafter(1.0, 2.0), "a fraction from 0 to 1", low_ok=True)
+    if is_instance(losses, "relfit.data.evals", "Evals"):
+        losses = losses.table(max_missing)
     roles = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
     given = {role: column for role, column in roles.items() if column is not None}
     if isinstance(losses, LossTable):
         others = {**given, "names": names, "strata": strata, "groups": groups, "labels": labels}
+        others |= {"columns": columns, "drop": drop}
         extra = next((name for name, value in others.items() if value is not None), None)
         if extra is not None:
             raise InputError(f"{extra}: the table has it already; leave it out")
@@ -94,17 +118,41 @@ def loss_table(
     if "model" in given or "score" in given:
         if names is not None:
             raise InputError("names: a table in long form has them in its model column; leave them out")
-        table = _long(losses, roles, labels)
-    elif given:
-        table = _wide(losses, roles, names, labels)
+        if columns is not None or drop is not None:
+            argument = "drop" if columns is None else "columns"
+            raise InputError(f"{argument}: belongs to tables with a column for each model; leave it out")
+        table = replace(_long(losses, roles, labels), metric=score)
+    elif given or columns is not None or drop is not None:
+        table = _wide(losses, roles, names, labels, parse_columns(columns), parse_columns(drop) or ())
     else:
         table = _plain(losses, names, labels)
     n = len(table.scores)
     strata = table.strata if strata is None else group_labels("strata", strata, n)
     groups = table.groups if groups is None else group_labels("groups", groups, n)
-    table = _complete(replace(table, strata=strata, groups=groups))
+    table = _complete(replace(table, strata=strata, groups=groups), max_missing)
     _refuse_keys(table)
-    return table
+    found = table.metric is None and (as_file(losses) is not None or frame_names(losses) is not None or bool(given))
+    if found and columns is None:
+        table = _with_scale_notes(table)
+    return _in_unit(table)
+
+
+def direction(table: LossTable, given: bool | None = None) -> tuple[bool | None, str]:
+    """Whether larger scores are better, and a note on it, "" if none is needed; or None, and why it is not known.
+
+    It is what was `given`, what a log records, or what the name of the metric tells.
+    """
+    recorded = table.higher_is_better
+    if given is None:
+        return told_direction(table.metric, *extremes(table.scores)) if recorded is None else (recorded, "")
+    if not isinstance(given, bool | np.bool_):
+        raise InputError(f"higher_is_better: expected True or False, got {given!r}")
+    usual = known_direction(table.metric) if recorded is None and table.metric is not None else recorded
+    if usual in (None, bool(given)):
+        return bool(given), ""
+    words = ("larger", "smaller") if usual else ("smaller", "larger")
+    note = f"{table.metric} is usually better when {words[0]}; {words[1]} is taken as better, as requested"
+    return bool(given), note
 
 
 # ── three forms ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,6 +176,11 @@ def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, N
         keyed = {name: _keyed(column) for name, column in value.items()}
         if value and all(column is not None for column in keyed.values()):
             return _joined(argument, {name: column for name, column in keyed.items() if column is not None})
+        single = next((name for name, column in value.items() if isinstance(column, int | float)), None)
+        if single is not None:
+            raise InputError(
+                f"{argument}[{single!r}]: expected a score for each item, got one number; a mean has no known error"
+            )
         columns = {name: as_rows(f"{argument}[{name!r}]", column, missing=True) for name, column in value.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -141,7 +194,7 @@ def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, N
     named = named_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
     if named is not None:
         where = argument if as_file(value) is None else value
-        refuse_not_numeric(where, _not_numbers(named), "name a key of the items as item=, and leave out other columns")
+        refuse_not_numeric(where, _not_numbers(named), f"name a key of the items as item=, and {_LEAVE_OUT}")
         return np.column_stack(list(named.values())), tuple(named), None
     return as_rows(argument, value, missing=True), None, None
 
@@ -174,12 +227,23 @@ def _in_order(rows: Array, keys: NDArray[Any], wanted: NDArray[Any]) -> Array:
     return taken
 
 
-def _wide(losses: Any, roles: Mapping[str, str | None], names: Sequence[str] | None, labels: Any) -> LossTable:
-    """A table with a column for each model, and others that name the item, its stratum or its group."""
+def _wide(
+    losses: Any,
+    roles: Mapping[str, str | None],
+    names: Sequence[str] | None,
+    labels: Any,
+    kept: Sequence[Any] | None,
+    dropped: Sequence[Any],
+) -> LossTable:
+    """A table with a column for each model, and others that name the item, its stratum or its group or are dropped."""
     columns = _columns_of(losses)
     aside = {role: take(role, columns, column) for role, column in roles.items() if column is not None}
-    rest = {name: column for name, column in columns.items() if name not in roles.values()}
-    refuse_not_numeric("losses", _not_numbers(rest), "leave out other columns")
+    for name in dropped:
+        take("drop", columns, name)
+    rest = {name: column for name, column in columns.items() if name not in (*roles.values(), *dropped)}
+    if kept is not None:
+        rest = {name: take("columns", rest, name) for name in kept}
+    refuse_not_numeric("losses", _not_numbers(rest), _LEAVE_OUT)
     if not rest:
         raise InputError("losses: expected a column for each model, got none besides those of the items")
     names = tuple(rest) if names is None else tuple(names)
@@ -200,7 +264,7 @@ def _long(losses: Any, roles: Mapping[str, str | None], labels: Any) -> LossTabl
     for role in ("item", "model", "score"):
         if roles[role] is None:
             raise InputError(
-                f"{role}: expected the name of a column, since a table in long form needs item, model and score"
+                f"{role}: expected the name of a column, since a table in long form needs item=, model= and score="
             )
     columns = _columns_of(losses)
     aside = {role: take(role, columns, column) for role, column in roles.items() if column is not None}
@@ -322,15 +386,15 @@ def _checked(
         )
     if n < FEWEST_ITEMS <= count:
         raise InputError(
-            f"losses: expected a row for each item and a column for each model, got {n} rows and {count} columns; it "
-            "looks transposed: give losses.T"
+            f"losses: expected a row for each item and a column for each model, got {n} rows and {count} columns; "
+            "exchange rows and columns if the table is transposed"
         )
     strata = None if strata is None else group_labels("stratum", strata, n)
     groups = None if groups is None else group_labels("group", groups, n)
-    return LossTable(names, rows, items, strata, groups, labels, notes)
+    return LossTable(names, rows, items, strata, groups, labels, notes=notes)
 
 
-def _complete(table: LossTable) -> LossTable:
+def _complete(table: LossTable, max_missing: float) -> LossTable:
     """The items that every model has a score for, with a note on how many were left out."""
     missing = np.isnan(table.scores)
     gone, n = np.asarray(missing.any(axis=1)), len(missing)
@@ -342,14 +406,51 @@ def _complete(table: LossTable) -> LossTable:
         return table
     are = "item was" if dropped == 1 else "items were"
     note = f"{dropped} of {n} {are} left out, for which some model has no score"
-    parts = missing.mean(axis=0)
-    if dropped > MANY_DROPPED * n or np.ptp(parts) > MANY_DROPPED:
-        most = int(parts.argmax())
-        note += (
-            f"; {table.names[most]!r} lacks {parts[most]:.0%} of the items, and those that are left may be easier or "
-            "harder than the rest"
-        )
-    return replace(table.at(~gone), notes=(*table.notes, note))
+    lacking = missing_doubt(table.names, missing, max_missing)
+    rest = "those that are left may be easier or harder than the rest"
+    if lacking is None and dropped > MAX_MISSING * n:
+        note = f"{note}; {rest}"
+    elif lacking is not None:
+        note = f"{note}; {lacking}, and {rest}"
+    doubts = table.doubts if lacking is None else (*table.doubts, note)
+    return replace(table.at(~gone), notes=(*table.notes, note), doubts=doubts)
+
+
+def missing_doubt(names: Sequence[str], missing: Mask, max_missing: float) -> str | None:
+    """A sentence if some model lacks more than this fraction of the items; (n, l) `missing` is True where it does."""
+    fractions = missing.mean(axis=0)
+    most = int(fractions.argmax())
+    if fractions[most] <= max_missing:
+        return None
+    lacks = f"{names[most]!r} lacks {fractions[most]:.0%} of the items"
+    return f"{lacks}, more than max_missing={max_missing:g} allows"
+
+
+def _with_scale_notes(table: LossTable) -> LossTable:
+    """The table with a note if some columns are on another scale than most: they may be no models, such as n_tokens.
+
+    A column is, if its typical size (the mean of |x|) is 3 times the largest |x| of the others; so is a column if the
+    typical sizes of all others are 3 times its largest.
+    """
+    sizes = np.abs(table.scores)
+    typical, largest = sizes.mean(axis=0), sizes.max(axis=0)
+    order = np.argsort(typical)
+    below = np.maximum.accumulate(largest[order])[:-1]
+    ratio = np.divide(typical[order][1:], below, out=np.zeros_like(below), where=below > 0.0)
+    cut = int(ratio.argmax()) + 1 if len(ratio) else 0
+    if not len(ratio) or ratio[cut - 1] < OTHER_SCALE:
+        return table
+    above = cut >= len(order) / 2
+    odd, rest = (order[cut:], order[:cut]) if above else (order[:cut], order[cut:])
+    names = listed([table.names[j] for j in sorted(odd)], quote=repr)
+    verb = "are" if len(odd) > 1 else "is"
+    note = (
+        f"{names} {verb} on another scale than the other columns (mean size {typical[odd].max():.3g} and "
+        f"{typical[rest].max():.3g}), so {names} may not be scores of a model: leave out such columns with drop=, or "
+        "name the models with columns="
+    )
+    sure = above and ratio[cut - 1] >= SURELY_OTHER_SCALE
+    return replace(table, notes=(*table.notes, note), doubts=(*table.doubts, note) if sure else table.doubts)
 
 
 def _refuse_keys(table: LossTable) -> None:
@@ -364,8 +465,38 @@ def _refuse_keys(table: LossTable) -> None:
             first = ", ".join(f"{value:g}" for value in column[:3])
             raise InputError(
                 f"losses: expected a model's losses in every column, got {first}, … in {name!r}, which numbers the "
-                f"items; say item={name!r}, or leave that column out (of a frame, frame.drop(columns=...))"
+                f"items; pass item={name!r}, or leave that column out with drop={name!r}"
             )
+
+
+def _in_unit(table: LossTable) -> LossTable:
+    """The table with very large or very small scores in a unit 2^k, so that the largest is between 1 and 2.
+
+    The scores s and s · 2^k then have the same verdicts, p-values and intervals for every k: dividing by 2^k is exact.
+    """
+    low, high = extremes(table.scores)
+    largest = max(-low, high)
+    if table.labels is not None:
+        largest = float(np.fmax.reduce(np.abs(table.labels), axis=None, initial=largest))
+    if largest == 0.0 or 1.0 / LARGEST_SCORE <= largest <= LARGEST_SCORE:
+        return table
+    if largest < np.finfo(float).tiny:
+        raise InputError(
+            f"losses: expected scores of at least {np.finfo(float).tiny:.2g} in size, got at most {largest:.2g}; use "
+            "logarithms, such as log-likelihoods"
+        )
+    exponent = math.frexp(largest)[1] - 1
+    note = (
+        f"the largest score is {largest:.2g}, so all scores, differences and margins are shown in units of "
+        f"2^{exponent}; for likelihoods, compare their logarithms"
+    )
+    return replace(
+        table,
+        scores=np.ldexp(table.scores, -exponent),
+        labels=None if table.labels is None else np.ldexp(table.labels, -exponent),
+        unit=math.ldexp(1.0, exponent),
+        notes=(*table.notes, note),
+    )
 
 
 def _refuse_missing(role: str, column: NDArray[Any]) -> None:

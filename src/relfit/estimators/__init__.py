@@ -143,12 +143,11 @@ def _deciding_notes(joint: JointEstimate) -> list[str]:
     few = {name: count for name, count in rows if count < FEW_ROWS and name != joint.names[best]}
     if not few:
         return []
-    unit = ("group" if joint.groups is not None else "item" if joint.measure == "loss" else "row") + "s"
+    unit = "group" if joint.groups is not None else "item" if joint.measure == "loss" else "row"
     differ = f"{listed(list(few))} {'differ' if len(few) > 1 else 'differs'} from {joint.names[best]}"
-    return [
-        f"only about {min(few.values()):.0f} {unit} decide how {differ}: p-values can be too small, and only more "
-        f"{unit} help"
-    ]
+    count = f"{min(few.values()):.0f}"
+    decide = f"{unit} decides" if count == "1" else f"{unit}s decide"
+    return [f"only about {count} {decide} how {differ}: p-values can be too small, and only more {unit}s help"]
 
 
 def size_notes(joint: JointEstimate) -> list[str]:

@@ -31,7 +31,7 @@ from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Groups, PairDesign, sample_name, samples_of
 from relfit.util.arrays import Array, Rows
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.random import stream
 
 # Pairs of rows evaluated at once, so that temporary arrays stay small.
@@ -178,8 +178,8 @@ def _labels(labels: Any, data: Data, dependence: Dependence) -> dict[str | None,
         if not together and not (data.kind == "target" and dependence == "shared"):
             raise InputError(
                 "groups: expected labels for each sample, since not all samples have their groups in common "
-                f"(dependence {dependence}), got one list for all ({type(labels).__name__}); name a column of every "
-                'file, or in Python give a mapping {"reference": labels, "model": labels}'
+                f"(dependence {dependence}), got one list for all ({type(labels).__name__}); "
+                + way("name a column of every file", 'give a mapping {"reference": labels, "model": labels}')
             )
         return {key: group_labels("groups", labels, size) for key, size in sizes.items()}
     labels_of = {}

@@ -193,8 +193,8 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     samples = list(samples_of(data).values())
     some = [_evenly_spaced(rows) for rows in samples]
     unit = float(abs(some[0]).max()) or 1.0
-    some = [rows / unit for rows in some]
     with np.errstate(over="ignore", invalid="ignore"):  # columns 1e154 times as large as the unit say nothing
+        some = [rows / unit for rows in some]
         variance = host(library(some[0]).stack([((rows - rows.mean(axis=0)) ** 2).mean(axis=0) for rows in some]))
     variance = variance.mean(axis=0)
     first, total = int(np.argmax(variance)), float(variance.sum())

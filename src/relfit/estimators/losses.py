@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
+from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, direction, loss_table
 from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number, check_whole
@@ -19,6 +19,8 @@ from relfit.util.text import listed
 DEPENDENCE = ("independent", "series")
 # Lags of a short series, as far as its rows allow, and the largest autocorrelation that they are corrected for.
 MOST_SHORT_LAGS, LARGEST_AUTOCORRELATION = 24, 0.97
+# The cubes of scores below this, and of their errors, do not fit into float64.
+SMALLEST_SCORES = 1e-75
 
 
 def from_losses(
@@ -46,7 +48,8 @@ def from_losses(
             losses; or a data frame or a file with a column for each model, and no others.
         names: l names; by default a mapping's keys, a frame's columns or the names in a file, else m1, m2, ….
         higher_is_better: True for scores such as accuracies. They are turned round once, in here: `values` are the
-            means of minus the scores. None is False, with a note where the numbers look like accuracies.
+            means of minus the scores. None is what the name of the column `score` or an evaluation log tells; without
+            such a name it is False, with a note where the numbers look like accuracies.
         groups: n labels of items that belong together (questions about one text, days of one week).
         strata: n labels of the parts (tasks of a benchmark) that a macro average is over: the mean of the parts' means.
         weights: the weight of each stratum, by its label; by default all are equal. They are divided by their sum.
@@ -77,17 +80,16 @@ def from_losses(
     given: dict[str, Any] = {"names": names, "strata": strata, "groups": groups, "labels": labels}
     columns: dict[str, Any] = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
     check_choice("dependence", dependence, DEPENDENCE)
-    if not (higher_is_better is None or isinstance(higher_is_better, bool | np.bool_)):
-        raise InputError(f"higher_is_better: expected True or False, got {higher_is_better!r}")
     table = loss_table(losses, **given, **columns)
     _check_design(table, weights, dependence, lags)
-    sign = -1.0 if higher_is_better else 1.0
-    rows = sign * table.scores
+    better, told = direction(table, higher_is_better)
+    told = _unknown_direction(table) if better is None else told
+    rows = -table.scores if better else table.scores
     n = len(rows)
-    notes = (*table.notes, *(() if higher_is_better is not None else _direction_notes(table)))
+    notes = (told, *table.notes) if told else table.notes
     binary, design, group_sizes = False, None, None
     if table.labels is not None:
-        rows, codes, count = _corrected_by_people(rows, sign * table.labels)
+        rows, codes, count = _corrected_by_people(rows, -table.labels if better else table.labels)
         values, psi = row_means(rows, codes, np.ones(2), None)
         design = f"a judge corrected by people on {count} of {n} items"
     elif dependence == "series":
@@ -98,7 +100,7 @@ def from_losses(
         codes, parts, count = np.zeros(n, dtype=np.intp), np.ones(1), 1
         if table.strata is not None:
             codes, parts, count = _strata(table.strata, weights)
-            design = f"macro average over {count} strata"
+            design = f"macro average over {count} strata" if count > 1 else None
         members = None
         if table.groups is not None:
             group_names, members = np.unique(table.groups, return_inverse=True)
@@ -106,21 +108,48 @@ def from_losses(
                 raise InputError(f"groups: expected at least {FEWEST_ITEMS} groups of items, got {len(group_names)}")
             group_sizes = (len(group_names),)
         values, psi = row_means(rows, codes, parts, members)
-        binary = count == 1 and members is None and bool(np.isin(table.scores, (0.0, 1.0)).all())
+        binary = count == 1 and members is None and _has_two_values(table.scores)
+    covariance = psi.covariance()
+    _refuse_small_columns(table, values, covariance)
     return JointEstimate(
         table.names,
         values,
-        psi.covariance(),
+        covariance,
         (n,),
         psi,
         notes=notes,
         groups=group_sizes,
         measure="loss",
-        higher_is_better=bool(higher_is_better),
+        higher_is_better=bool(better),
         design=design,
         lags=psi.lags,
         binary=binary,
+        unit=table.unit,
+        doubts=table.doubts,
     )
+
+
+def _has_two_values(scores: Array) -> bool:
+    """True if every score is 0 or one other number, such as 1, or 100 for a percentage."""
+    # The first rows tell of nearly all other scores.
+    for rows in (scores[:20], scores):
+        high = float(rows.max()) or float(rows.min())
+        if not ((rows == 0.0) | (rows == high)).all():
+            return False
+    return True
+
+
+def _refuse_small_columns(table: LossTable, values: Array, covariance: Array) -> None:
+    """Refuse a model whose scores are so small compared with those of others that their cubes are lost."""
+    smallest = SMALLEST_SCORES
+    for j in np.flatnonzero((np.abs(values) < smallest) & (np.diag(covariance) < smallest * smallest)):
+        size = float(np.abs(table.scores[:, j]).max())
+        if 0.0 < size < smallest:
+            raise InputError(
+                f"losses: expected scores of similar size for all models, got at most {table.unit * size:.2g} for "
+                f"{table.names[j]!r} and {table.unit * float(np.abs(table.scores).max()):.2g} for another; use "
+                "logarithms, such as log-likelihoods"
+            )
 
 
 def _check_design(table: LossTable, weights: Any, dependence: str, lags: Any) -> None:
@@ -138,12 +167,12 @@ def _check_design(table: LossTable, weights: Any, dependence: str, lags: Any) ->
         raise InputError(f"lags: expected at most a quarter of the {len(table.scores)} items, got {lags}")
 
 
-def _direction_notes(table: LossTable) -> tuple[str, ...]:
+def _unknown_direction(table: LossTable) -> str:
     if table.scores.min() < 0.0 or table.scores.max() > 1.0:
-        return ()
+        return ""
     return (
-        "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for accuracies say "
-        "higher_is_better=True (--higher-is-better), and for losses higher_is_better=False (--lower-is-better)",
+        "all numbers lie between 0 and 1, and the smallest mean was taken for the best: for accuracies pass "
+        "higher_is_better=True, and for losses higher_is_better=False"
     )
 
 

@@ -173,7 +173,11 @@ class JointEstimate:
         higher_is_better: True if the values are minus the scores that were given, whose larger values are better.
         design: how the means were taken, in words, such as "macro average over 30 strata"; None for plain means.
         lags: how far the rows of a series depend on each other, in the order of time; None for independent rows.
-        binary: True if the values are means of independent rows that are 0 or 1 (or 0 or −1).
+        binary: True if the values are means of independent rows that are 0 or c, one number for all models
+            (`binary_step`).
+        unit: 1, or the power of 2 in which very large or very small scores are measured: values, covariance and ψ rows
+            are those of the scores divided by it.
+        doubts: those of the `notes` that make the verdicts unreliable, so that a gate does not answer.
 
     Any score can be brought in:
 
@@ -199,6 +203,8 @@ class JointEstimate:
     design: str | None = None
     lags: int | None = None
     binary: bool = False
+    unit: float = 1.0
+    doubts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -318,6 +324,18 @@ def _covariance(value: Any, count: int) -> Array:
     np.fill_diagonal(matrix, np.maximum(np.diag(matrix), 0.0))
     matrix.setflags(write=False)
     return matrix
+
+
+def binary_step(joint: JointEstimate) -> float:
+    """The number c of `binary` rows, which are 0 or c: (n−1)V_ii + D_i² = c |D_i|, the mean of the squares.
+
+    >>> binary_step(JointEstimate(("a", "b"), [1.0, 0.0], [[0.25, 0.0], [0.0, 0.0]], (13,), binary=True))
+    4.0
+    """
+    n = float((joint.sizes or (0,))[0])
+    i = int(np.abs(joint.values).argmax())
+    size = abs(float(joint.values[i]))
+    return ((n - 1.0) * float(joint.covariance[i, i]) + size * size) / size if size else 1.0
 
 
 def smallest_sample(joint: JointEstimate) -> int | None:

@@ -12,7 +12,7 @@ from scipy.special import bdtrc, log_ndtr, ndtr, ndtri, ndtri_exp
 from relfit.stats import maxt
 from relfit.stats.close import Noise
 from relfit.stats.decision import FAMILY_WISE, Decision, Differences, adjust, differences, lowest
-from relfit.stats.joint import JointEstimate, Psi, freedom, gram, has_psi_covariance, smallest_sample
+from relfit.stats.joint import JointEstimate, Psi, binary_step, freedom, gram, has_psi_covariance, smallest_sample
 from relfit.stats.maxt import (
     Law,
     NormalPairs,
@@ -255,12 +255,15 @@ def _at_most_sign_test(joint: JointEstimate, ratio: Array) -> tuple[Array, Array
 
     And the largest that they can be, where one model alone is wrong on all of these items; None without such pairs. For
     0/1 losses ``n(D_i − D_j) = b − c`` and ``n(n−1)s_ij² + n(D_i − D_j)² = b + c``, b and c the items on which i alone
-    and j alone is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact.
+    and j alone is wrong. If both are as good, b is binomial(b + c, ½) given b + c: P(Bin ≥ b) is exact. Losses that are
+    0 or another number are divided by it.
     """
     n = float((joint.sizes or (0,))[0])
-    gap = joint.values[:, None] - joint.values
-    variance = np.diag(joint.covariance)
-    square = n * (n - 1.0) * (variance[:, None] + variance - 2.0 * joint.covariance) + n * np.square(gap)
+    step = binary_step(joint)
+    gap = (joint.values[:, None] - joint.values) / step
+    covariance = joint.covariance / (step * step)
+    variance = np.diag(covariance)
+    square = n * (n - 1.0) * (variance[:, None] + variance - 2.0 * covariance) + n * np.square(gap)
     discordant = np.rint(square)
     losses = np.rint((discordant + n * gap) / 2.0)
     few = (discordant > 0.0) & (discordant < FEWEST_DISCORDANT) & (ratio > 0.0)
