@@ -33,8 +33,11 @@ TESTS = Path(__file__).parents[1] / "tests"
 FIXTURES = TESTS / "data" / "evals" / "fixtures"
 SKILLS = {"small": 0.35, "medium": 0.8, "large": 0.85}
 DATE = "2026-01-02T03-04-05.678901"
-# What stays of a results file: numbers, directions and the model; not the machine, the time and the folders.
-KEPT = ("results", "n-samples", "higher_is_better", "model_source", "model_name", "model_name_sanitized")
+# What stays of a results file: numbers, directions, settings and the model; not the machine, the time and the folders.
+KEPT = (
+    *("results", "n-samples", "higher_is_better", "model_source", "model_name", "model_name_sanitized"),
+    *("n-shot", "versions", "system_instruction", "chat_template_sha"),
+)
 COUNTS = {"sums": 30, "doubles": 20, "capitals": 24}
 TOWNS = {"France": "Paris", "Peru": "Lima", "Kenya": "Nairobi", "Japan": "Tokyo", "Norway": "Oslo", "Cuba": "Havana"}
 
@@ -143,7 +146,10 @@ def run_lm_eval(out: Path) -> None:
                 text = file.read_text(encoding="utf-8")
                 if file.suffix == ".json":
                     whole = json.loads(text)
-                    text = json.dumps({key: whole[key] for key in KEPT}, indent=1) + "\n"
+                    kept = {key: whole[key] for key in KEPT}
+                    settings = {name: config.get("generation_kwargs") for name, config in whole["configs"].items()}
+                    kept["configs"] = {name: {"generation_kwargs": value} for name, value in settings.items()}
+                    text = json.dumps(kept, indent=1) + "\n"
                 (out / model / file.name.replace(tracker.date_id, DATE)).write_text(text, encoding="utf-8")
 
 

@@ -1,6 +1,7 @@
 """`relfit evals`: from logs to verdicts, files and exit status."""
 
 import json
+import shutil
 from html import unescape
 from pathlib import Path
 
@@ -18,11 +19,11 @@ def run(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
-def write_log(folder, model, scores, task="t"):
+def write_log(folder, model, scores, task="t", metric="acc"):
     """A log of lm-eval with these scores."""
     path = folder / model / f"samples_{task}_2026-01-02T03-04-05.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [{"doc_id": k, "filter": "none", "metrics": ["m"], "m": score} for k, score in enumerate(scores)]
+    lines = [{"doc_id": k, "filter": "none", "metrics": [metric], metric: score} for k, score in enumerate(scores)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -74,9 +75,12 @@ def test_the_direct_call_gives_the_same(capsys):
 def test_scores_outside_0_to_1_and_smaller_ones_that_are_better(capsys, tmp_path):
     rng = np.random.default_rng(0)
     marks = rng.uniform(0, 10, size=60).tolist()
-    write_log(tmp_path, "a", marks)
-    write_log(tmp_path, "b", [mark - 1.0 + 0.1 * noise for mark, noise in zip(marks, rng.normal(size=60), strict=True)])
-    _, out, _ = run(capsys, tmp_path)
+    lower = [mark - 1.0 + 0.1 * noise for mark, noise in zip(marks, rng.normal(size=60), strict=True)]
+    write_log(tmp_path, "a", marks, metric="marks")
+    write_log(tmp_path, "b", lower, metric="marks")
+    status, _, err = run(capsys, tmp_path)
+    assert (status, "the name 'marks' does not tell which scores are better" in err) == (2, True)
+    _, out, _ = run(capsys, tmp_path, "--higher-is-better")
     assert "a has the largest mean score (larger is better); b is clearly worse." in out
     _, out, _ = run(capsys, tmp_path, "--lower-is-better")
     assert "b has the smallest mean loss (smaller is better); a is clearly worse." in out
@@ -89,6 +93,7 @@ def test_items_that_a_model_lacks_are_left_out_and_counted(capsys, tmp_path):
     _, out, _ = run(capsys, tmp_path)
     assert "n = 96" in out
     assert "Note: 4 of 100 items were left out, for which some model has no score\n" in out
+    assert "Note: acc: higher is better, by its name\n" in out
     write_log(tmp_path, "b", [None, *rng.integers(0, 2, 93).tolist()])
     _, out, _ = run(capsys, tmp_path)
     assert "n = 93" in out
@@ -102,7 +107,7 @@ def test_the_gate(capsys, tmp_path):
     assert (tmp_path / "gate.xml").exists()
     status, out, _ = run(capsys, LOGS, "--gate", "medium", "--gate-against", "large", "--show", "ranks")
     assert status == 0
-    assert "Gate passed: " in out
+    assert "Gate inconclusive: medium is not shown to be worse than large; about " in out
     assert "With probability 95%, all ranks lie in these sets." in out
 
 
@@ -129,12 +134,52 @@ def test_refusals(capsys, arguments, message):
     assert run(capsys, *arguments) == (2, "", f"relfit: error: {message}\n")
 
 
+def test_runs_made_differently_do_not_pass_the_gate(capsys, tmp_path):
+    """Five shots beside none, in silence, is the commonest mistake; the settings are named, or allowed."""
+    copied = Path(shutil.copytree(LOGS, tmp_path / "logs"))
+    for model, shots in (("large", 5), ("medium", 0), ("small", 0)):
+        (file,) = (copied / model).glob("results_*.json")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "n-shot": {"sums": shots, "doubles": 0}}))
+    said = "the runs differ in the number of shots on sums: 5 (large), 0 (medium and small); differences between models"
+    status, out, _ = run(capsys, copied)
+    assert (status, f"Note: {said}" in out) == (0, True)
+    status, _, err = run(capsys, copied, "--gate", "medium")
+    assert (status, said in err, "or pass --allow-different shots" in err) == (2, True, True)
+    assert run(capsys, copied, "--gate", "medium", "--allow-different", "shots")[0] == 0
+    status, _, err = run(capsys, copied, "--gate", "medium", "--sequential")
+    assert (status, said in err) == (2, True)
+    status, out, _ = run(capsys, copied, "--sequential")
+    assert (status, f"Note: {said}" in out) == (0, True)
+    evals = relfit.read_evals(copied)
+    result = relfit.compare_losses(evals, rng=0)
+    assert said in result.doubts[0]
+    assert result.warnings[0] == f"the score is {evals.metric}"
+
+
+def test_a_table_of_scores_belongs_to_another_command(capsys, tmp_path):
+    """AlpacaEval's annotations were refused without a way on."""
+    path = tmp_path / "annotations.json"
+    path.write_text('[{"instruction": "a", "generator_2": "m", "preference": 1.5}]')
+    status, _, err = run(capsys, path)
+    assert status == 2
+    assert err.endswith("got another file; for a table of scores use relfit losses with --item, --model and --score\n")
+
+
+def test_both_directions_can_be_given(capsys):
+    """``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
+    assert run(capsys, LOGS, "--higher-is-better")[0] == 0
+    _, out, _ = run(capsys, LOGS, "--lower-is-better")
+    assert "small has the smallest mean loss (smaller is better)" in out
+    assert "is usually better when larger; smaller is taken as better, as requested" in out
+
+
 def test_models_without_a_common_item(capsys, tmp_path):
     write_log(tmp_path, "a", [1, 0] * 20)
     write_log(tmp_path, "b", [1, 0] * 20, task="u")
     status, _, err = run(capsys, tmp_path)
     assert status == 2
-    assert "expected at least 20 items (rows), got 0 of 80" in err
+    assert err.startswith("relfit: error: RUNS: expected at least 20 items that every model has, got 0: ")
+    assert "'a' has 40 of t; 'b' has 40 of u; evaluate all models on the same tasks" in err
 
 
 def test_names_of_models_are_escaped_in_the_page(capsys, tmp_path):
@@ -145,3 +190,12 @@ def test_names_of_models_are_escaped_in_the_page(capsys, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "<b>bold" not in text
     assert "&lt;b&gt;bold" in text
+
+
+@pytest.mark.parametrize("typed", ["--higher-is-beter", "--lower-is-beter", "--highr-is-better"])
+def test_a_suggestion_is_not_the_opposite(capsys, typed):
+    status, _, err = run(capsys, LOGS, typed)
+    assert status == 2
+    suggested, opposite = ("higher", "lower") if "high" in typed else ("lower", "higher")
+    assert f"Did you mean '--{suggested}-is-better'?" in err
+    assert opposite not in err

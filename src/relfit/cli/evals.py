@@ -7,16 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 import click
+import numpy as np
 
 from relfit.api import compare_losses
 from relfit.cli import options
 from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
+from relfit.cli.inputs import read_runs
+from relfit.cli.losses import LARGEST_MISSING
 from relfit.cli.monitor import BOUNDS, finish, race
-from relfit.cli.outputs import typed_command, valid_text
+from relfit.cli.outputs import say, typed_command, valid_text
 from relfit.cli.report import without_outputs
-from relfit.cli.sections import HTML, JSON, SEED, TITLE, SectionedCommand, opt, section
-from relfit.data.evals import Evals, evals_table, read_evals
-from relfit.results.comparison import Comparison
+from relfit.cli.sections import DIRECTION, HTML, JSON, SEED, TITLE, SectionedCommand, in_options, opt, section
+from relfit.data.evals import RUNS, Evals
+from relfit.data.evals.settings import SETTINGS
+from relfit.data.losses import missing_doubt
 from relfit.stats.decision import CORRECTIONS
 from relfit.util.errors import InputError
 
@@ -33,7 +37,7 @@ CORRECTION = "stepdown"
     "  relfit evals runs/main runs/pull-request --name main --name new --gate new --gate-against main\n"
     "  relfit evals results/ --sequential",
 )
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@click.argument("paths", nargs=-1, required=True, metavar="RUNS...")
 @section(
     "Input",
     opt("--task TASK", "Task that is used, by name or pattern such as 'mmlu_*'; repeat it for several.", multiple=True),
@@ -43,7 +47,21 @@ CORRECTION = "stepdown"
         "Filter of the answers (lm-evaluation-harness), split or perturbation (HELM).  [default: the first one in the "
         "logs; the test split as it is]",
     ),
-    opt("--lower-is-better", "A smaller score is better, whatever the logs say.", is_flag=True),
+    DIRECTION,
+    opt(
+        "--runs",
+        "Which of several runs of a model on a task in one folder are used; all averages over them.",
+        choices=RUNS,
+        default=RUNS[0],
+    ),
+    opt(
+        "--allow-different SETTING",
+        f"Setting that may differ between runs: {', '.join(SETTINGS)}. Repeat it for several. With --gate, other "
+        "differences that the logs record exit with status 2.",
+        type=click.Choice(list(SETTINGS)),
+        multiple=True,
+    ),
+    LARGEST_MISSING,
     opt(
         "--name NAME", "Name of the model under each of RUNS; repeat it for each.  [default: as logged]", multiple=True
     ),
@@ -72,47 +90,47 @@ CORRECTION = "stepdown"
     BOUNDS,
 )
 @gate_options
-def evals_command(runs: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
+def evals_command(paths: Sequence[str], json_path: str | None, html_path: str | None, **params: Any) -> int:
     """Decide from evaluation logs which models are worse than the best one.
 
     RUNS are log files, or folders that hold them, of lm-evaluation-harness (--log_samples), Inspect, HELM or
     every-eval-ever. Models are compared on the items that all of them have.
     """
     names = params["name"]
-    if names and len(names) != len(runs):
-        raise InputError(f"--name: expected one for each of the {len(runs)} RUNS, got {len(names)}")
+    if names and len(names) != len(paths):
+        raise InputError(f"--name: expected one for each of the {len(paths)} RUNS, got {len(names)}")
     if len(set(names)) < len(names):
         raise InputError("--name: expected different names, got one of them twice")
     check_files(params, json_path, html_path)
-    paths: Any = dict(zip(map(valid_text, names), runs, strict=True)) if names else runs
-    evals = read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
-    if params["lower_is_better"]:
-        evals = replace(evals, higher_is_better=False)
+    named: Any = dict(zip(map(valid_text, names), paths, strict=True)) if names else paths
+    evals = read_runs(named, params)
     if len(evals.models) < 2:
         raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r})")
-    check_gate(params["gate"], params["against"], evals.models)
+    check_gate(params, evals.models)
     if params["sequential"]:
         return _sequential(evals, {**params, "json_path": json_path, "html_path": html_path})
     if params["bounds"] is not None:
         raise InputError("--bounds: belongs to --sequential; leave it out")
-    criteria = {key: params[key] for key in ("alpha", "margin", "correction")}
-    result, command = compared(evals, rng=params["seed"], **criteria), typed_command()
+    criteria = {key: params[key] for key in ("higher_is_better", "max_missing", "alpha", "margin", "correction")}
+    result, command = compare_losses(evals, rng=params["seed"], **criteria), typed_command()
     result = replace(result, command=None if command is None else tuple(without_outputs(command)))
     return conclude(result, params, json_path, html_path, data=evals)
 
 
 def _sequential(evals: Evals, params: Mapping[str, Any]) -> int:
     """The scores in random order, each model until it is out."""
-    for option, name in (("--junit", "junit_path"), ("--show", "show"), ("--margin", "margin")):
+    refused = {"junit_path": "--junit", "markdown_path": "--markdown", "show": "--show", "margin": "--margin"}
+    for name, option in refused.items():
         if params[name]:
             raise InputError(f"{option}: cannot be combined with --sequential; leave out one of them")
+    if params["higher_is_better"] is not None:
+        evals = replace(evals, higher_is_better=params["higher_is_better"])
+    lacking = missing_doubt(evals.models, np.isnan(evals.matrix()[1]), params["max_missing"])
+    doubts = (*evals.doubts, *(() if lacking is None else (lacking,)))
+    for note in (*evals.notes, *(() if lacking is None else (lacking,))):
+        if params["json_path"] != "-":
+            say(f"Note: {in_options(note, click.get_current_context().command)}")
     given = {} if params["bounds"] is None else {"bounds": params["bounds"]}
     monitor, sentence = race(evals, {**given, "alpha": params["alpha"]}, params["seed"])
     with monitor:
-        return finish(monitor, params, sentence)
-
-
-def compared(evals: Evals, **criteria: Any) -> Comparison:
-    """The verdicts on the mean scores over the items that all models have; each task counts once."""
-    result = compare_losses(evals_table(evals), higher_is_better=evals.higher_is_better, **criteria)
-    return replace(result, warnings=(f"the score is {evals.metric}", *evals.notes, *result.warnings))
+        return finish(monitor, params, sentence, doubts)

@@ -7,7 +7,7 @@ import pytest
 
 import relfit
 from relfit.data.evals import FORMATS, Evals
-from relfit.data.evals.base import known_direction
+from relfit.data.metrics import known_direction, told_direction
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 
@@ -73,17 +73,48 @@ def test_a_frame_in_long_form():
 
 
 def test_the_record_is_short_when_it_is_shown():
-    assert repr(record()) == "Evals(metric='acc', higher_is_better=True, notes=())"
+    assert repr(record()) == "Evals(metric='acc', higher_is_better=None, notes=())"
 
 
 @pytest.mark.parametrize(
     ("metric", "larger"),
-    [("acc", True), ("acc_norm", True), ("quasi_exact_match", True), ("word_perplexity", False), ("mae", False)],
+    [
+        *(
+            (name, True)
+            for name in ("acc", "acc_norm", "mean_accuracy", "quasi_exact_match", "F1Score", "rougeL", "elpd")
+        ),
+        *((name, True) for name in ("win_rate", "score", "rating", "pass@1", "reward", "log_likelihood", "-loss")),
+        *(
+            (name, False)
+            for name in ("word_perplexity", "mae", "val_loss", "valLoss", "nll", "brier_score", "latency_ms")
+        ),
+        *((name, False) for name in ("bits_per_byte", "wis", "interval_score", "1-acc", "one_minus_f1", "error_rate")),
+        # A minus turns it round, as in scikit-learn.
+        *((name, True) for name in ("neg_mean_squared_error", "neg_log_loss", "negLogLoss", "minus_nll")),
+        *((name, False) for name in ("negative_log_likelihood", "neg_elpd")),
+        # Words that contradict each other, and names that say nothing.
+        *((name, None) for name in ("score_error", "win_loss", "acc_drop", "acc_stderr", "not_correct", "log_score")),
+        *(
+            (name, None)
+            for name in ("1-shot_acc", "acc and style", "grade", "n_tokens", "accx", "negative_sentiment_score", "")
+        ),
+    ],
 )
-def test_directions_that_are_known(metric, larger):
+def test_directions_that_a_name_tells(metric, larger):
     assert known_direction(metric) is larger
     assert known_direction(f"{metric},none") is larger
-    assert known_direction(f"{metric}x") is None
+
+
+def test_numbers_that_contradict_the_name_leave_the_direction_open():
+    """A mean squared error below 0 is none, and scikit-learn's neg_ scores are not above 0."""
+    assert told_direction("neg_mean_squared_error", -3.0, 0.0) == (
+        True,
+        "neg_mean_squared_error: higher is better, by its name",
+    )
+    for metric, low, high in (("rmse", -1.0, 2.0), ("accuracy", -1.0, 1.0), ("neg_mean_squared_error", 0.0, 3.0)):
+        assert told_direction(metric, low, high)[0] is None
+    for metric in ("loss", "score", "elpd", "1-acc"):
+        assert told_direction(metric, -1.0, 1.0)[0] is not None
 
 
 def test_every_format_says_what_it_is_called():

@@ -52,7 +52,7 @@ def test_samples_become_models_tasks_and_items(tmp_path):
     }
     assert evals.metric == "score"
     assert evals.prompts["arc", "q1"] == "question q1"
-    assert evals.notes == ("the logs do not say whether a larger score is better; it was assumed to be",)
+    assert (evals.higher_is_better, evals.notes) == (True, ("score: higher is better, by its name",))
 
 
 @pytest.mark.parametrize("name", ["1.jsonl", "1_samples.jsonl"])

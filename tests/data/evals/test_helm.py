@@ -99,11 +99,26 @@ def test_questions_of_another_kind_are_not_used(tmp_path, contents):
     assert read_evals(tmp_path).prompts == {}
 
 
+def test_adapters_that_differ_are_doubts(tmp_path):
+    for model, shots, temperature in (("gpt2", 0, 0.0), ("gpt3", 5, 1.0)):
+        path = write_run(tmp_path, model, [instance("id1", 1.0)])
+        adapter = {"model": model, "max_train_instances": shots, "temperature": temperature, "instructions": "Answer."}
+        (path / "run_spec.json").write_text(json.dumps({"name": RUN.format(model), "adapter_spec": adapter}))
+    found = [note.partition(";")[0] for note in read_evals(tmp_path).doubts]
+    assert found == [
+        "the runs differ in the number of shots: 0 (gpt2), 5 (gpt3)",
+        "the runs differ in the generation settings: temperature 0.0 (gpt2), 1.0 (gpt3)",
+    ]
+
+
 def test_a_metric_without_a_value_is_unscored(tmp_path):
     write_run(tmp_path, "gpt2", [instance("id1", None), instance("id2", 1.0)])
     evals = read_evals(tmp_path)
     assert len(evals.scores()["openai/gpt2"]) == 1
-    assert evals.notes[-1] == "scores that are missing in the logs: 1 of openai/gpt2"
+    assert evals.notes[-2:] == (
+        "scores that are missing in the logs: 1 of openai/gpt2",
+        "exact_match: higher is better, by its name",
+    )
 
 
 def test_no_metric_that_is_known_to_matter(tmp_path):

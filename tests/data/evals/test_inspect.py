@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -84,14 +85,33 @@ def stand_in(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "inspect_ai", package)
     monkeypatch.setitem(sys.modules, "inspect_ai.log", module)
 
-    def make(name, samples, model="m", status="success"):
-        logs[f"{name}.eval"] = SimpleNamespace(
-            eval=SimpleNamespace(model=model, task="t"), status=status, samples=samples
-        )
+    def make(name, samples, model="m", status="success", date="", version=0, arguments=None, temperature=None):
+        about = SimpleNamespace(model=model, task="t", created=date, task_version=version, task_args=arguments or {})
+        config = SimpleNamespace(model_dump=lambda exclude_none: {"temperature": temperature, "max_retries": version})
+        plan = SimpleNamespace(steps=[SimpleNamespace(solver="generate")], config=config)
+        logs[f"{name}.eval"] = SimpleNamespace(eval=about, plan=plan, status=status, samples=samples)
         (tmp_path / f"{name}.eval").write_bytes(b"")
         return tmp_path / f"{name}.eval"
 
     return make
+
+
+def test_a_log_that_unpacks_to_more_than_fits_is_refused(stand_in, monkeypatch, tmp_path):
+    """A few kilobytes may unpack to gigabytes; the library is not asked to try."""
+    log = stand_in("bomb", [sample(0, "C")])
+    monkeypatch.setattr("relfit.compute.memory.free_memory", lambda: 2e6)
+    for size, fits in ((1_000_000, True), (1_500_000, False)):
+        with zipfile.ZipFile(log, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("header.json", bytes(1_000))
+            archive.writestr("samples/a.json", bytes(size // 2))
+            archive.writestr("samples/b.json", bytes(size))
+        assert log.stat().st_size < 10_000
+        if fits:
+            assert read_evals(log).models == ("m",)
+        else:
+            message = refusal(log)
+            assert f"{log}: expected what fits into memory (0.002 GB free), got 0.00225 GB once unpacked" in message
+            assert message.endswith("the file is damaged, or has to be read on a machine with more memory")
 
 
 def test_letters_are_numbers_and_nan_is_unscored(stand_in):
@@ -106,7 +126,9 @@ def test_letters_have_a_direction_and_numbers_need_not(stand_in):
     assert read_evals(stand_in("a", [sample(1, "C"), sample(2, float("nan"))])).notes[1:] == ()
     graded = SimpleNamespace(value=7.0)
     evals = read_evals(stand_in("a", [sample(1, None, scores={"grade": graded})]))
-    assert evals.notes == ("the logs do not say whether a larger grade is better; it was assumed to be",)
+    assert evals.higher_is_better is None
+    with pytest.raises(relfit.InputError, match="the name 'grade' does not tell which scores are better"):
+        evals.differing("m", "m")
 
 
 def test_a_scorer_with_several_values(stand_in):
@@ -120,17 +142,61 @@ def test_messages_as_a_prompt(stand_in):
     assert read_evals(stand_in("a", [sample(1, "C", input=messages)])).prompts == {("t", "1"): "Be short.\n2 + 2?"}
 
 
-def test_a_run_that_was_stopped_is_noted(stand_in):
-    log = stand_in("a", [sample(1, "C")], status="cancelled")
-    assert read_evals(log).notes == (f"{log} has the status 'cancelled', and may lack items",)
+def test_a_run_that_was_stopped_is_left_out_of_a_folder(stand_in):
+    """One cancelled log among good ones stopped everything; with a gate it is a doubt."""
+    good = stand_in("a", [sample(1, "C")], model="a")
+    assert read_evals(good.parent).doubts == ()
+    log = stand_in("b", [sample(1, "C")], model="b", status="cancelled")
+    stand_in("c", [], model="c", status="error")
+    evals = read_evals(good.parent)
+    assert evals.models == ("a",)
+    assert evals.notes == evals.doubts
+    assert evals.notes[0].startswith(
+        f"{log} of b was left out, because its status is 'cancelled'; run it again, or pass"
+    )
+    assert evals.notes[1].endswith(
+        "of c was left out, because it has no scores, and its status is 'error'; run it again"
+    )
+    named = read_evals([good, log])
+    assert named.models == ("a", "b")
+    assert named.doubts == (f"{log} may lack items, because its status is 'cancelled'; run it again",)
+
+
+def test_the_newest_run_that_finished_is_read(stand_in):
+    """A run that was repeated replaces the cancelled one, without a doubt."""
+    stand_in("a", [sample(1, "I")], date="2026-01-01T00:00:00+00:00")
+    last = stand_in("b", [sample(1, "C")], date="2026-01-02T00:00:00+00:00")
+    stand_in("c", [sample(1, "I")], date="2026-01-03T00:00:00+00:00", status="cancelled")
+    evals = read_evals(last.parent)
+    assert (evals.score.tolist(), evals.doubts) == ([1.0], ())
+    assert evals.notes[0].startswith(
+        "m has several runs of t; the newest was read (2026-01-02T00:00:00+00:00); runs='all'"
+    )
+    every = read_evals(last.parent, runs="all")
+    assert (every.score.tolist(), every.epoch.tolist()) == ([0.0, 1.0], [1, 2])
+    assert every.notes[0] == "m has several runs of t; an item's score is the mean over the runs"
+
+
+def test_settings_of_the_runs_that_differ_are_doubts(stand_in):
+    first = stand_in("a", [sample(1, "C")], model="a", version=1, arguments={"shots": 0}, temperature=0.0)
+    second = stand_in("b", [sample(1, "C")], model="b", version=2, arguments={"shots": 5}, temperature=0.7)
+    evals = read_evals([first, second])
+    found = [note.partition(";")[0] for note in evals.notes]
+    assert found == [
+        "the runs differ in the task version: 1 (a), 2 (b)",
+        "the runs differ in the task arguments: shots 0 (a), 5 (b)",
+        "the runs differ in the generation settings: temperature 0.0 (a), 0.7 (b)",
+    ]
+    assert evals.doubts == evals.notes
+    assert read_evals([first, second], allow_different=["version", "arguments", "generation"]).doubts == ()
 
 
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (None, "expected samples with scores, got none; its status is 'success'"),
-        ([], "expected samples with scores, got none"),
-        ([sample(1, None)], "expected samples with scores, got none"),
+        (None, "expected a finished run with scores, but it has no scores, and its status is 'success'"),
+        ([], "expected a finished run with scores"),
+        ([sample(1, None)], "expected a finished run with scores"),
         ([sample(1, "maybe")], "sample '1': expected C, I, P, N or a number for 'match', got 'maybe'"),
         ([sample(1, "inf")], "expected C, I, P, N or a number for 'match', got 'inf'"),
         ([sample(1, [1, 2])], "expected a number for 'match', got a list"),

@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 import relfit
-from relfit.data.evals import base, read_evals
+from relfit.data.evals import base, lm_eval, read_evals
 
 LOGS = Path(__file__).parent / "fixtures" / "lm_eval"
 SUMS, DOUBLES = (f"samples_{task}_2026-01-02T03-04-05.678901.jsonl" for task in ("sums", "doubles"))
@@ -140,15 +141,138 @@ def test_logs_without_hashes_are_not_checked(logs):
     assert read_evals(logs).scores() == read_evals(LOGS).scores()
 
 
-def test_another_prompt_for_the_same_question_is_fine(logs):
-    """Chat templates change the prompt and not the question."""
+def settings(logs, model, **values):
+    """Change the results file of a run; a dictionary is merged into what is there."""
+    path = logs / model / RESULTS
+    results = json.loads(path.read_text())
+    for key, value in values.items():
+        results[key] = {**results.get(key, {}), **value} if isinstance(value, dict) else value
+    path.write_text(json.dumps(results))
+
+
+def test_another_prompt_for_the_same_question_is_a_doubt(logs):
+    """The question is the same, and the answers depend on how it was put."""
     change(logs / "small" / SUMS, 7, prompt_hash="0" * 64)
-    assert read_evals(logs).scores() == read_evals(LOGS).scores()
+    evals = read_evals(logs)
+    assert evals.scores() == read_evals(LOGS).scores()
+    assert evals.doubts == (
+        "the runs differ in the prompts on sums: 1 of 30 items have another prompt in small than in large; differences "
+        "between models may come from this setting: run all models alike, or pass allow_different='prompts'",
+    )
+    assert evals.notes[-1] == evals.doubts[0]
+    assert read_evals(logs, allow_different="prompts").doubts == ()
+    assert read_evals(LOGS).doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "first", "second", "said"),
+    [
+        (
+            "shots",
+            {"n-shot": {"sums": 0}},
+            {"n-shot": {"sums": 5}},
+            "the number of shots: 0 (large and medium), 5 (small)",
+        ),
+        (
+            "version",
+            {"versions": {"sums": 1.0}},
+            {"versions": {"sums": 2.0}},
+            "the task version: 1.0 (large and medium), 2.0",
+        ),
+        (
+            "chat-template",
+            {"chat_template_sha": None},
+            {"chat_template_sha": "ab" * 32},
+            "none (large and medium), abababab (small)",
+        ),
+        (
+            "system",
+            {"system_instruction": None},
+            {"system_instruction": "Be short."},
+            "none (large and medium), Be short. (small)",
+        ),
+        (
+            "generation",
+            {"configs": {"sums": {"generation_kwargs": {"temperature": 0.0, "until": ["x"]}}}},
+            {"configs": {"sums": {"generation_kwargs": {"temperature": 0.7, "until": ["x"]}}}},
+            "the generation settings: temperature 0.0 (large and medium), 0.7 (small);",
+        ),
+    ],
+)
+def test_runs_that_were_made_differently_are_a_doubt(logs, setting, first, second, said):
+    """A run with 5 shots was compared with one without any, in silence. Prompts that follow are not told twice."""
+    for model, values in (("large", first), ("medium", first), ("small", second)):
+        settings(logs, model, **values)
+    if setting != "generation":
+        write_lines(logs / "small" / SUMS, [{**line, "prompt_hash": "1"} for line in lines_of(logs / "small" / SUMS)])
+    (doubt,) = read_evals(logs, task="sums").doubts
+    assert said in doubt
+    assert doubt.endswith(f"allow_different='{setting}'")
+    allowed = read_evals(logs, task="sums", allow_different=[setting])
+    assert allowed.doubts == ()
+    assert allowed.notes[-1] == doubt.partition("; differences between models")[0]
+    assert "allow_different: expected one of shots, version" in refusal(logs, allow_different="shot")
+
+
+def test_a_setting_that_one_log_does_not_record_is_no_difference(logs):
+    for model, shots in (("large", ...), ("medium", ...), ("small", 5)):
+        results = json.loads((logs / model / RESULTS).read_text())
+        results["n-shot"] = {} if shots is ... else {"sums": shots}
+        (logs / model / RESULTS).write_text(json.dumps(results))
+    assert read_evals(logs).doubts == ()
+
+
+def test_the_newest_run_in_a_folder_is_read(logs):
+    """lm-eval writes a run that is repeated into the same folder, with another date."""
+    later = "2026-01-03T00-00-00.000000"
+    for name in (SUMS, RESULTS):
+        text = (LOGS / "large" / name).read_text().replace('"model_name": "large"', '"model_name": "small"')
+        (logs / "small" / name.replace("2026-01-02T03-04-05.678901", later)).write_text(text)
+    evals = read_evals(logs)
+    expected = read_evals(LOGS).scores()
+    sums = {key: score for key, score in evals.scores()["small"].items() if key[0] == "sums"}
+    assert sums == {key: score for key, score in expected["large"].items() if key[0] == "sums"}
+    assert (
+        f"small has several runs of sums; the newest was read ({later}); runs='all' averages over the runs"
+        in evals.notes
+    )
+    assert evals.doubts == ()
+    every = read_evals(logs, runs="all").scores()["small"]
+    assert every["sums", "0"] == (expected["small"]["sums", "0"] + expected["large"]["sums", "0"]) / 2
+    assert every["doubles", "0"] == expected["small"]["doubles", "0"]
+    assert "runs: expected one of newest, all" in refusal(logs, runs="oldest")
+
+
+def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
+    """Each log of a run with many tasks read it again, so that the time grew with the square of the tasks."""
+    read = []
+    monkeypatch.setattr(lm_eval, "read_json", lambda path: read.append(path) or base.read_json(path))
+    read_evals(logs)
+    assert len(read) == 3
+    assert len(set(read)) == 3
+
+
+def test_a_list_of_true_and_false_is_its_mean(logs):
+    """IFEval's inst_level_strict_acc has an entry for each instruction of the prompt."""
+    for model in ("small", "medium", "large"):
+        lines = lines_of(logs / model / SUMS)
+        write_lines(logs / model / SUMS, [{**line, "mcc": [True, False, bool(line["acc"])]} for line in lines])
+    evals = read_evals(logs, task="sums", metric="mcc")
+    right = read_evals(logs, task="sums", metric="acc")
+    assert evals.score.tolist() == pytest.approx([(1 + acc) / 3 for acc in right.score])
+
+
+def test_averages_are_not_scores(tmp_path):
+    shutil.copy(LOGS / "large" / RESULTS, tmp_path)
+    for path in (tmp_path, tmp_path / RESULTS):
+        assert f"; {RESULTS} has averages only: pass samples_*.jsonl, which lm_eval writes" in refusal(path)
 
 
 def test_two_runs_of_a_model_are_refused_and_names_tell_them_apart(logs):
     again = Path(shutil.copytree(LOGS / "small", logs.parent / "again"))
-    assert "is a second run of 'small' on 'doubles', besides" in refusal([logs, again])
+    message = refusal([logs, again])
+    assert "is a second run of 'small' on 'doubles', besides" in message
+    assert message.endswith("leave one out, give each run a name of its own, or average them with runs='all'")
     evals = read_evals({"before": logs / "small", "after": again})
     assert evals.models == ("before", "after")
     assert "expected runs of one model under the name 'x', got 'large' and 'medium'" in refusal({"x": logs})
@@ -169,6 +293,26 @@ def test_another_metric_in_one_of_the_runs_is_refused(logs):
     write_lines(logs / "small" / SUMS, lines)
     assert "expected one for 'sums', got 'acc' in" in refusal(logs)
     assert read_evals(logs, task="sums", metric="acc").metric == "acc"
+
+
+def test_a_name_that_the_numbers_or_another_metric_contradict_tells_nothing(logs):
+    """Negative accuracies, and a metric that is known beside one that is not: the direction is asked for."""
+    for model in ("small", "medium", "large"):
+        settings(logs, model, higher_is_better=None)
+        lines = lines_of(logs / model / SUMS)
+        write_lines(logs / model / SUMS, [{**line, "style": 1.0, "metrics": ["acc", "style"]} for line in lines])
+    assert read_evals(logs, task="sums").higher_is_better is True
+    change(logs / "small" / SUMS, 3, acc=-1.0)
+    evals = read_evals(logs, task="sums")
+    assert evals.higher_is_better is None
+    refused(lambda: relfit.compare_losses(evals), "scores called 'acc' cannot be negative, and the smallest is -1")
+    refused(lambda: evals.differing("small", "large"), "scores called 'acc' cannot be negative")
+    for model in ("small", "medium", "large"):
+        lines = lines_of(logs / model / SUMS)
+        write_lines(logs / model / SUMS, [{**line, "metrics": ["style"]} for line in lines])
+    both = read_evals(logs)
+    assert both.higher_is_better is None
+    refused(lambda: relfit.compare_losses(both), "the name 'exact_match,strict-match and style' does not tell")
 
 
 def test_opposite_directions_are_refused(logs):

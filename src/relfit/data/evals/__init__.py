@@ -15,24 +15,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.evals.base import EvalFormat, Log, Wanted, first_bytes, known_direction
+from relfit.data.evals.base import EvalFormat, Log, Wanted, first_bytes
 from relfit.data.evals.every_eval_ever import EVERY_EVAL_EVER
 from relfit.data.evals.helm import HELM
 from relfit.data.evals.inspect import INSPECT
 from relfit.data.evals.lm_eval import LM_EVAL
+from relfit.data.evals.settings import SETTINGS, differences
 from relfit.data.files.base import check_plain
-from relfit.data.losses import LossTable, loss_table
-from relfit.util.arrays import Array
-from relfit.util.checks import check_whole
+from relfit.data.losses import FEWEST_ITEMS, MAX_MISSING, LossTable, loss_table
+from relfit.data.metrics import direction_needed, told_direction
+from relfit.util.arrays import Array, extremes
+from relfit.util.checks import check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
-from relfit.util.text import is_text, listed
+from relfit.util.text import is_text, listed, visible
 
 if TYPE_CHECKING:
     import pandas
 
 FORMATS: tuple[EvalFormat, ...] = (LM_EVAL, INSPECT, HELM, EVERY_EVAL_EVER)
 _SUFFIXES = (".jsonl", ".eval", ".json")
+RUNS = ("newest", "all")
+_MOST_MODELS = 6  # that a message shows
+# The name given to the model, the file, its format, and whether the file itself was given instead of a folder.
+_Found = tuple[str | None, Path, EvalFormat, bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +50,11 @@ class Evals:
         score: (n,) scores; NaN where an item was not scored, which is not the same as wrong.
         epoch: (n,) which repetition of the item it was, counted from 1.
         metric: what the scores are called.
-        higher_is_better: True if a larger score is better.
+        higher_is_better: True if a larger score is better, as the logs record it or the name of the metric tells; None
+            if neither does.
         prompts: the prompt of each (task, item), where the log has it; long ones are cut.
         notes: sentences about how the logs were read.
+        doubts: those of the notes that make verdicts unreliable, such as runs with different numbers of shots.
     """
 
     model: tuple[str, ...] = field(repr=False)
@@ -55,9 +63,10 @@ class Evals:
     score: Array = field(repr=False)
     epoch: NDArray[np.int64] = field(repr=False)
     metric: str
-    higher_is_better: bool = True
+    higher_is_better: bool | None = None
     prompts: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", np.asarray(self.score, dtype=float))
@@ -91,6 +100,33 @@ class Evals:
         columns = [[held.get(key, np.nan) for key in keys] for held in scores.values()]
         return keys, np.array(columns, dtype=float).T.reshape(len(keys), len(scores))
 
+    def table(self, max_missing: float = MAX_MISSING) -> LossTable:
+        """The scores on the items that all models have; several tasks are strata."""
+        keys, scores = self.matrix()
+        complete = ~np.isnan(scores).any(axis=1)
+        if complete.sum() < FEWEST_ITEMS:
+            raise InputError(_too_few(self.models, keys, scores))
+        strata = [task for task, _ in keys] if len(self.tasks) > 1 else None
+        table = loss_table(scores, names=self.models, strata=strata, max_missing=max_missing)
+        return replace(
+            table,
+            items=np.array([item for _, item in keys], dtype=object)[complete],
+            metric=self.metric,
+            higher_is_better=self.higher_is_better,
+            notes=(f"the score is {self.metric}", *self.notes, *table.notes),
+            doubts=(*self.doubts, *table.doubts),
+        )
+
+    def larger_is_better(self) -> bool:
+        """`higher_is_better`, or what the name of the metric tells; an error if that is nothing."""
+        if self.higher_is_better is not None:
+            return self.higher_is_better
+        known = self.score[~np.isnan(self.score)]
+        better, why = told_direction(self.metric, *(extremes(known) if len(known) else (0.0, 0.0)))
+        if better is None:
+            raise direction_needed(why)
+        return better
+
     def differing(self, worse: str, better: str, most: int = 20) -> list[dict[str, Any]]:
         """The items on which `better` beats `worse`, the clearest first: task, item, both scores and the prompt.
 
@@ -101,7 +137,7 @@ class Evals:
         for argument, name in (("worse", worse), ("better", better)):
             if name not in scores:
                 raise InputError(f"{argument}: expected one of {listed(self.models, 'or', quote=repr)}, got {name!r}")
-        sign = 1.0 if self.higher_is_better else -1.0
+        sign = 1.0 if self.larger_is_better() else -1.0
         losing, winning = scores[worse], scores[better]
         gaps = {key: sign * (winning[key] - score) for key, score in losing.items() if key in winning}
         keys = sorted((key for key, gap in gaps.items() if gap > 0.0), key=lambda key: -gaps[key])
@@ -123,16 +159,30 @@ class Evals:
         return frame
 
 
-def evals_table(evals: Evals) -> LossTable:
-    """The scores on the items that all models have; several tasks are strata."""
-    keys, scores = evals.matrix()
-    strata = [task for task, _ in keys] if len(evals.tasks) > 1 else None
-    table = loss_table(scores, names=evals.models, strata=strata)
-    complete = ~np.isnan(scores).any(axis=1)
-    return replace(table, items=np.array([item for _, item in keys], dtype=object)[complete])
+def _too_few(models: Sequence[str], keys: Sequence[tuple[str, str]], scores: Array) -> str:
+    """Which model has scores for how many items of which tasks, where too few items are common to all."""
+    tasks = np.array([task for task, _ in keys], dtype=object)
+    there = ~np.isnan(scores)
+    held = []
+    for model, scored in zip(models[:_MOST_MODELS], there.T, strict=False):
+        counts = Counter(tasks[scored].tolist())
+        shown = listed([f"{count} of {task}" for task, count in counts.items()], most=3, quote=str)
+        held.append(f"{model!r} has {shown if counts else 'none'}")
+    return (
+        f"paths: expected at least {FEWEST_ITEMS} items that every model has, got {int(there.all(axis=1).sum())}: "
+        f"{'; '.join(held)}; evaluate all models on the same tasks, or leave out a model"
+    )
 
 
-def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filter: str | None = None) -> Evals:
+def read_evals(
+    paths: Any,
+    *,
+    task: Any = None,
+    metric: str | None = None,
+    filter: str | None = None,
+    runs: str = "newest",
+    allow_different: Any = (),
+) -> Evals:
     """Read logs of lm-evaluation-harness, Inspect, HELM or every-eval-ever, of any number of models and tasks.
 
     Args:
@@ -142,27 +192,37 @@ def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filte
         metric: the score that is read; by default the first one that is a number.
         filter: of lm-evaluation-harness, the filter of the answers, by default the first; of HELM, the split or the
             perturbation.
+        runs: "newest" reads the newest of several runs of a model on a task in one folder; "all" reads all of them, and
+            an item's score is the mean over the runs.
+        allow_different: settings that may differ between the runs, as one name or several: "shots", "version",
+            "arguments", "solver", "chat-template", "system", "generation" or "prompts". Other differences
+            that the logs record are `doubts`, for which a gate raises an error.
 
     Items are known by their task and their own name or number. Where the logs have a hash of the question, or the
-    question, it must be the same in all of them.
+    question, it must be the same in all of them. In a folder, runs that did not finish are left out.
     """
     for argument, value in (("metric", metric), ("filter", filter)):
         if value is not None and not is_text(value):
             raise InputError(f"{argument}: expected a name or None, got {type(value).__name__}")
-    tasks = (
-        None if task is None else (task,) if isinstance(task, str) or not isinstance(task, Iterable) else tuple(task)
-    )
-    if tasks is not None and not all(map(is_text, tasks)):
-        raise InputError("task: expected a name, several or None, got something else")
+    tasks = None if task is None else _names("task", task)
+    allowed = _names("allow_different", allow_different)
+    for name in allowed:
+        check_choice("allow_different", name, tuple(SETTINGS))
+    check_choice("runs", runs, RUNS)
     found = list(_found(paths))
-    logs = _logs(found, Wanted(tasks, metric, filter))
+    logs, left_out = _logs(found, Wanted(tasks, metric, filter))
+    if not logs and left_out:
+        raise InputError(f"{left_out[0].path}: expected a finished run with scores, but {left_out[0].unfinished}")
     if not logs:
-        there = sorted({log.task for log in _logs(found, Wanted())}) or ["no task"]
+        there = sorted({log.task for log in _logs(found, Wanted())[0]}) or ["no task"]
         raise InputError(
             f"task: expected {listed(there, 'or', most=8, quote=repr)}, got {listed(tasks or ['none'], quote=repr)}"
         )
+    logs, of_runs = _chosen_runs(logs, runs)
     _check_runs(logs)
-    direction, said = _direction(logs)
+    better, told = _direction(logs)
+    unfinished, doubts = _unfinished(logs, left_out)
+    different, unlike = differences(logs, allowed)
     return Evals(
         model=tuple(log.model for log in logs for _ in log.scores),
         task=tuple(log.task for log in logs for _ in log.scores),
@@ -170,13 +230,21 @@ def read_evals(paths: Any, *, task: Any = None, metric: str | None = None, filte
         score=np.array([each.score for log in logs for each in log.scores]),
         epoch=np.array([each.epoch for log in logs for each in log.scores]),
         metric=listed(list(dict.fromkeys(log.metric for log in logs)), quote=str),
-        higher_is_better=direction,
+        higher_is_better=better,
         prompts={(log.task, each.item): each.prompt for log in logs for each in log.scores if each.prompt is not None},
-        notes=(*_notes(logs), *said),
+        notes=(*_notes(logs), *told, *of_runs, *unfinished, *different),
+        doubts=(*doubts, *unlike),
     )
 
 
-def _found(paths: Any) -> Iterator[tuple[str | None, Path, EvalFormat]]:
+def _names(argument: str, value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(map(is_text, names)):
+        raise InputError(f"{argument}: expected a name, several or None, got something else")
+    return names
+
+
+def _found(paths: Any) -> Iterator[_Found]:
     """The logs under the paths, each once, with the name that was given to its model."""
     if isinstance(paths, Mapping):
         named = [(name, path) for name, held in paths.items() for path in _several(held)]
@@ -193,17 +261,35 @@ def _found(paths: Any) -> Iterator[tuple[str | None, Path, EvalFormat]]:
             inside = [each for each in sorted(source.rglob("*")) if each.suffix.lower() in _SUFFIXES and each.is_file()]
             files = [(each, format) for each in inside if (format := _format(each)) is not None]
             if not files:
-                raise InputError(f"{source}: expected a folder with logs of {_formats()}, got none")
+                averages = [each for each in inside if _holds_averages(each)]
+                why = f"got none{_advice(averages[0] if averages else source)}"
+                raise InputError(f"{source}: expected a folder with logs of {_formats()}, {why}")
         else:
             check_plain(source)
             format = _format(source)
             if format is None:
-                raise InputError(f"{source}: expected a log of {_formats()}, got another file")
+                raise InputError(f"{source}: expected a log of {_formats()}, got another file{_advice(source)}")
             files = [(source, format)]
         for file, format in files:
             if (real := os.path.realpath(file)) not in seen:
                 seen.add(real)
-                yield name, file, format
+                yield name, file, format, file == source
+
+
+def _holds_averages(path: Path) -> bool:
+    return path.name.startswith("results") and path.suffix.lower() == ".json"
+
+
+def _advice(path: Path) -> str:
+    """What to do with a path that holds no log."""
+    if _holds_averages(path):
+        return (
+            f"; {path.name} has averages only: pass samples_*.jsonl, which lm_eval writes beside that file with "
+            "--log_samples"
+        )
+    if path.is_dir():
+        return ""
+    return "; for a table of scores use compare_losses with item=, model= and score="
 
 
 def _several(paths: Any) -> Iterable[Any]:
@@ -224,11 +310,15 @@ def _formats() -> str:
     return listed([format.name for format in FORMATS], "or", most=len(FORMATS), quote=str)
 
 
-def _logs(found: Sequence[tuple[str | None, Path, EvalFormat]], wanted: Wanted) -> list[Log]:
-    """The logs of the wanted tasks, of each model under the name that was given to it."""
-    logs = []
+def _logs(found: Sequence[_Found], wanted: Wanted) -> tuple[list[Log], list[Log]]:
+    """The logs of the wanted tasks, of each model under the name that was given to it, and those that are left out.
+
+    A log in a folder that is not complete is left out; one without scores that was named itself is refused.
+    """
+    logs: list[Log] = []
+    left_out: list[Log] = []
     models: dict[str, str] = {}
-    for name, path, format in found:
+    for name, path, format, itself in found:
         for log in format.read(path, wanted):
             for what, given in (("a model", log.model), ("a task", log.task)):
                 if not is_text(given) or not given.strip():
@@ -236,22 +326,70 @@ def _logs(found: Sequence[tuple[str | None, Path, EvalFormat]], wanted: Wanted) 
             if name is not None and models.setdefault(name, log.model) != log.model:
                 both = f"{models[name]!r} and {log.model!r}"
                 raise InputError(f"{path}: expected runs of one model under the name {name!r}, got {both}")
-            logs.append(log if name is None else replace(log, model=name))
-    return logs
+            log = log if name is None else replace(log, model=name)
+            kept = not log.unfinished or (itself and len(log.scores) > 0)
+            (logs if kept else left_out).append(log)
+    return logs, left_out
+
+
+def _chosen_runs(logs: Sequence[Log], runs: str) -> tuple[list[Log], list[str]]:
+    """Of several runs of a model on a task the newest, or all of them as repetitions, and notes on it."""
+    groups: dict[tuple[str, str], list[Log]] = {}
+    for log in logs:
+        groups.setdefault((log.model, log.task), []).append(log)
+    chosen: list[Log] = []
+    repeated: dict[str, list[Log]] = {}
+    for (model, task), held in groups.items():
+        if len(held) > 1:
+            repeated.setdefault(model, []).append(max(held, key=lambda log: log.date))
+        if runs == "all":
+            before = 0
+            for log in held:
+                shifted = [replace(each, epoch=each.epoch + before) for each in log.scores]
+                chosen.append(replace(log, scores=shifted) if before else log)
+                before = max((each.epoch for each in chosen[-1].scores), default=before)
+            continue
+        first, *others = held
+        dated = len({log.date for log in held}) == len(held) and all(log.date for log in held)
+        if others and not (dated and len({log.path.parent for log in held}) == 1):
+            raise InputError(
+                f"{others[0].path}: is a second run of {model!r} on {task!r}, besides {first.path}; leave one out, "
+                "give each run a name of its own, or average them with runs='all'"
+            )
+        chosen.append(repeated[model][-1] if others else first)
+    notes = []
+    for model, newest in repeated.items():
+        tasks = listed([log.task for log in newest], most=3, quote=str)
+        used = "an item's score is the mean over the runs"
+        if runs != "all":
+            date = max(log.date for log in newest)
+            used = f"the newest was read ({date}); runs='all' averages over the runs"
+        notes.append(f"{model} has several runs of {tasks}; {used}")
+    return chosen, notes
+
+
+def _unfinished(logs: Sequence[Log], left_out: Sequence[Log]) -> tuple[list[str], list[str]]:
+    """Notes on runs that did not finish, and which of them are doubts: all but those that another run replaces."""
+    there = {(log.model, log.task) for log in logs}
+    notes: list[str] = []
+    doubts: list[str] = []
+    for log in left_out:
+        advice = "run it again, or pass the file itself to use its scores" if log.scores else "run it again"
+        notes.append(f"{visible(str(log.path))} of {log.model} was left out, because {log.unfinished}; {advice}")
+        if (log.model, log.task) not in there:
+            doubts.append(notes[-1])
+    for log in logs:
+        if log.unfinished:
+            notes.append(f"{visible(str(log.path))} may lack items, because {log.unfinished}; run it again")
+            doubts.append(notes[-1])
+    return notes, doubts
 
 
 def _check_runs(logs: Sequence[Log]) -> None:
-    """Refuse two runs of a model, an item twice, and items that are not the same question in all runs."""
-    runs: dict[tuple[str, str], Log] = {}
+    """Refuse an item twice, and items that are not the same question in all runs."""
     firsts: dict[str, Log] = {}
     questions: dict[tuple[str, str], tuple[str, Log]] = {}
     for log in logs:
-        first = runs.setdefault((log.model, log.task), log)
-        if first is not log:
-            raise InputError(
-                f"{log.path}: is a second run of {log.model!r} on {log.task!r}, besides {first.path}; leave one "
-                "out, or give each run a name of its own"
-            )
         (again, times), *_ = Counter((each.item, each.epoch) for each in log.scores).most_common(1) or [(("", 0), 1)]
         if times > 1:
             raise InputError(
@@ -276,21 +414,28 @@ def _check_runs(logs: Sequence[Log]) -> None:
             )
 
 
-def _direction(logs: Sequence[Log]) -> tuple[bool, list[str]]:
-    """Whether larger scores are better, which all logs must agree on, and a note where no log says so."""
-    said = [known_direction(log.metric) if log.higher_is_better is None else log.higher_is_better for log in logs]
-    better = [known is not False for known in said]
-    if len(set(better)) > 1:
-        up, down = logs[better.index(True)], logs[better.index(False)]
+def _direction(logs: Sequence[Log]) -> tuple[bool | None, list[str]]:
+    """Whether larger scores are better, which all logs must agree on, and a note where only the name tells it."""
+    known: dict[bool, Log] = {}
+    told: dict[str, None] = {}
+    unknown = False
+    for log in logs:
+        better = log.higher_is_better
+        if better is None:
+            numbers = [each.score for each in log.scores if each.score == each.score] or [0.0]
+            better, why = told_direction(log.metric, min(numbers), max(numbers))
+            if better is not None:
+                told[why] = None
+        unknown = unknown or better is None
+        if better is not None:
+            known.setdefault(better, log)
+    if len(known) > 1:
+        up, down = known[True], known[False]
         raise InputError(
             f"metric: expected scores of one direction, got {up.metric!r} of {up.task!r}, better when larger, and "
             f"{down.metric!r} of {down.task!r}, better when smaller; choose a metric or tasks"
         )
-    unknown = list(dict.fromkeys(log.metric for log, known in zip(logs, said, strict=True) if known is None))
-    if not unknown:
-        return better[0], []
-    metrics = listed(unknown, "or", quote=str)
-    return True, [f"the logs do not say whether a larger {metrics} is better; it was assumed to be"]
+    return None if unknown else next(iter(known)), list(told)
 
 
 def _notes(logs: Sequence[Log]) -> list[str]:

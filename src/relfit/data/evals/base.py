@@ -7,8 +7,8 @@ import json
 import math
 import os
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,19 @@ from relfit.util.text import is_text, listed
 LONGEST_LINE = 2**26  # bytes
 LONGEST_PROMPT = 4000  # letters that are kept
 UNSCORED = math.nan
-# The direction of well-known metrics, where a log does not say it; also with a word and "_" before the name.
-_LARGER = ("acc", "accuracy", "exact_match", "match", "f1", "em", "bleu", "chrf", "correct", "correctness", "acc_norm")
-_SMALLER = ("perplexity", "bits_per_byte", "brier_score", "loss", "error", "runtime", "wer", "mse", "mae")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is read of the logs: tasks by name or pattern (None: all), a metric and a filter (None: the first)."""
+    """What is read of the logs: tasks by name or pattern (None: all), a metric and a filter (None: the first).
+
+    `held` keeps what several logs have in common, such as the results file of a run, so that it is read once.
+    """
 
     tasks: tuple[str, ...] | None = None
     metric: str | None = None
     filter: str | None = None
+    held: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def takes(self, task: str) -> bool:
         """True if the task is wanted; ``mmlu_*`` is a pattern."""
@@ -41,13 +42,17 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Scored:
-    """One score: NaN if the item was not scored. Equal `check` means that two runs had the same question."""
+    """One score: NaN if the item was not scored. Equal `check` means that two runs had the same question.
+
+    Equal `asked` means that it was put to the model in the same words; "" is not known.
+    """
 
     item: str
     score: float
     epoch: int = 1
     check: str = ""
     prompt: str | None = None
+    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class Log:
     """The scores of one model on one task, from one file.
 
     `others` names the metrics that the log has besides; `higher_is_better` is None where the log does not say it.
+    `settings` has what the log records of how the run was made (`relfit.data.evals.settings`), None for none. Later
+    runs have a larger `date`, "" is not known. `unfinished` says why the run is not complete, "" if it is.
     """
 
     path: Path
@@ -65,6 +72,9 @@ class Log:
     higher_is_better: bool | None = None
     others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    date: str = ""
+    unfinished: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,17 +84,6 @@ class EvalFormat:
     name: str
     is_log: Callable[[Path, bytes], bool]
     read: Callable[[Path, Wanted], Iterable[Log]]
-
-
-def known_direction(metric: str) -> bool | None:
-    """True if the metric is known to be better when larger, False if when smaller, None if it is not known.
-
-    >>> known_direction("exact_match,strict-match"), known_direction("word_perplexity"), known_direction("style")
-    (True, False, None)
-    """
-    words = metric.partition(",")[0].lower()
-    known = {name: larger for larger, names in ((True, _LARGER), (False, _SMALLER)) for name in names}
-    return next((known[name] for name in known if words == name or words.endswith(f"_{name}")), None)
 
 
 def read_json(path: Path) -> Any:
@@ -137,9 +136,11 @@ def _refused(where: str, key: str, value: Any) -> str:
 
 
 def score_of(where: str, metric: str, value: Any) -> float:
-    """A score as a number: true is 1, null and NaN are unscored."""
+    """A score as a number: true is 1, null and NaN are unscored, and a list of true and false is its mean."""
     if value is None:
         return UNSCORED
+    if isinstance(value, list) and value and all(isinstance(part, bool) for part in value):
+        return sum(value) / len(value)
     if not isinstance(value, int | float):
         why = ": it is computed from the whole task, and single items have no score" if isinstance(value, list) else ""
         raise InputError(f"{where}: expected a number for {metric!r}, got {_kind(value)}{why}; choose another metric")

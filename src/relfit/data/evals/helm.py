@@ -29,6 +29,13 @@ _MAIN = (
     *("exact_match", "quasi_exact_match", "chain_of_thought_correctness", "math_equiv_chain_of_thought", "math_equiv"),
     *("ifeval_strict_accuracy", "f1_score", "rouge_l", "ndcg_cut_10"),
 )
+# Of the adapter, which makes requests of instances: what the model is asked, and how its answers are generated.
+_PROMPTS = (
+    *("method", "global_prefix", "global_suffix", "instructions", "input_prefix", "input_suffix", "reference_prefix"),
+    *("reference_suffix", "output_prefix", "output_suffix", "instance_prefix", "chain_of_thought_prefix"),
+    "chain_of_thought_suffix",
+)
+_GENERATION = ("temperature", "max_tokens", "num_outputs", "stop_sequences")
 _MODEL = re.compile(r"[,:](?:model|model_deployment)=(?P<model>[^,]*)")
 
 
@@ -37,7 +44,7 @@ def _is_log(path: Path, _head: bytes) -> bool:
 
 
 def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
-    run, model = _run(path)
+    run, model, settings = _run(path)
     task = _MODEL.sub("", run)
     if not wanted.takes(task):
         return
@@ -65,19 +72,24 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     others = tuple(name for name in _MAIN if name in names and name != metric)
     left = len(stats) - len(kept)
     notes = (f"{task}: {left} instances of another split or of a perturbation are left out (filter)",) if left else ()
-    yield Log(path, model, task, metric, scores, others=others, notes=notes)
+    yield Log(path, model, task, metric, scores, others=others, notes=notes, settings=settings)
 
 
-def _run(path: Path) -> tuple[str, str]:
-    """The run's name, such as ``mmlu:subject=anatomy,model=openai_gpt2``, and its model."""
+def _run(path: Path) -> tuple[str, str, dict[str, Any]]:
+    """The run's name, such as ``mmlu:subject=anatomy,model=openai_gpt2``, its model and how it was made."""
     beside = path.with_name("run_spec.json")
     spec = read_json(beside) if beside.is_file() else {}
     spec = spec if isinstance(spec, dict) else {}
     adapter = spec.get("adapter_spec")
+    adapter = adapter if isinstance(adapter, dict) else {}
     name = spec["name"] if is_text(spec.get("name")) else path.resolve().parent.name
     found = _MODEL.search(name)
-    model = adapter.get("model") if isinstance(adapter, dict) else None
-    return name, model if is_text(model) and model else found["model"] if found else name
+    model = adapter.get("model")
+    settings = {"shots": adapter["max_train_instances"]} if "max_train_instances" in adapter else {}
+    for setting, keys in (("prompts", _PROMPTS), ("generation", _GENERATION)):
+        if adapter:
+            settings[setting] = {key: adapter[key] for key in keys if key in adapter} or None
+    return name, model if is_text(model) and model else found["model"] if found else name, settings
 
 
 def _stats(path: Path, record: Any) -> dict[str, Any]:

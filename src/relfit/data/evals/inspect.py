@@ -6,19 +6,27 @@ import math
 import re
 import reprlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from inspect import signature
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile, is_zipfile
 
+from relfit.compute.memory import require_room
 from relfit.data.evals.base import UNSCORED, EvalFormat, Log, Scored, Wanted, chosen, digest, score_of, shortened
 from relfit.data.files.base import check_plain, reading
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
-from relfit.util.text import is_text, visible
+from relfit.util.text import is_text
 
 # Inspect's letters: correct, incorrect, partly correct, no answer.
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _JSON_LOG = re.compile(rb'\s*\{\s*(?:"version"\s*:\s*\d+\s*,)?\s*"status"\s*:.{0,200}?"eval"\s*:\s*\{', flags=re.DOTALL)
+# What decides the answers; other options of a model are about connections and caches.
+_GENERATION = (
+    *("temperature", "top_p", "top_k", "max_tokens", "stop_seqs", "best_of", "num_choices", "frequency_penalty"),
+    *("presence_penalty", "logit_bias", "effort", "reasoning_effort", "reasoning_tokens", "response_schema"),
+)
 # Large parts of a log that hold no scores.
 _UNREAD = {"messages", "events", "store", "attachments", "output"}
 
@@ -35,6 +43,10 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
     # Older versions cannot leave them out.
     less = {"exclude_fields": _UNREAD} if "exclude_fields" in signature(library.read_eval_log).parameters else {}
     with reading(path):
+        if is_zipfile(path):
+            with ZipFile(path) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+            require_room(path, size, "read on a machine with more memory")
         if wanted.tasks is not None:
             header = library.read_eval_log(str(path.resolve()), header_only=True)
             if not wanted.takes(str(header.eval.task)):
@@ -42,25 +54,58 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         log = library.read_eval_log(str(path.resolve()), **less)
     values = [(sample, _values(sample)) for sample in log.samples or ()]
     names = [name for name in dict.fromkeys(name for _, scores in values for name in scores) if is_text(name)]
+    status = f"its status is {log.status!r}"
+    run: dict[str, Any] = dict(
+        model=str(log.eval.model),
+        task=str(log.eval.task),
+        settings=_settings(log),
+        date=_date(str(getattr(log.eval, "created", ""))),
+    )
     if not names:
-        raise InputError(f"{path}: expected samples with scores, got none; its status is {log.status!r}")
+        yield Log(path, metric="", scores=(), unfinished=f"it has no scores, and {status}", **run)
+        return
     metric = chosen(path, "metric", names, wanted.metric, names[0])
     # Letters and true or false have a direction, the numbers of a scorer need not have one.
     held = [scores[metric] for _, scores in values if metric in scores]
     words = all(isinstance(value, str | bool) or value != value for value in held)
-    notes = (
-        () if log.status == "success" else (f"{visible(str(path))} has the status {log.status!r}, and may lack items",)
-    )
     yield Log(
         path,
-        model=str(log.eval.model),
-        task=str(log.eval.task),
         metric=metric,
         scores=[_scored(path, sample, metric, scores.get(metric)) for sample, scores in values],
         higher_is_better=True if words else None,
         others=tuple(name for name in names if name != metric),
-        notes=notes,
+        unfinished="" if log.status == "success" else status,
+        **run,
     )
+
+
+def _settings(log: Any) -> dict[str, Any]:
+    """How the run was made: its task, its solvers with their prompts, and how answers were generated."""
+    settings: dict[str, Any] = {}
+    for name, key in (("version", "task_version"), ("arguments", "task_args")):
+        if hasattr(log.eval, key):
+            settings[name] = getattr(log.eval, key) or None
+    plan = getattr(log, "plan", None)
+    if plan is not None:
+        solvers: dict[str, list[Any]] = {}
+        for step in plan.steps:
+            solvers.setdefault(str(step.solver), []).append(getattr(step, "params_passed", None))
+        settings["solver"] = solvers
+        configs = (plan.config, getattr(log.eval, "model_generate_config", None))
+        # The model's own settings come first, those of the task replace them.
+        both = [{} if config is None else config.model_dump(exclude_none=True) for config in reversed(configs)]
+        merged = {**both[0], **both[1]}
+        settings["generation"] = {key: merged[key] for key in _GENERATION if key in merged} or None
+        settings["system"] = merged.get("system_message")
+    return settings
+
+
+def _date(text: str) -> str:
+    """The time as text that sorts by time, "" for anything else."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat()
+    except ValueError:
+        return ""
 
 
 def _values(sample: Any) -> dict[str, Any]:

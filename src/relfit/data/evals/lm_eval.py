@@ -1,13 +1,13 @@
 """Logs of lm-evaluation-harness: ``OUT/<model>/samples_<task>_<date>.jsonl``, written by ``--log_samples``.
 
 A line is one document under one filter. `metrics` names its scores, which are keys of the line itself. The results file
-beside it has the model's name and which metrics are better when larger.
+beside it has the model's name, which metrics are better when larger, and the settings of the run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         raise InputError(f"{path}: expected a line for every document, got an empty file")
     asked = None if list(scores) == [NO_FILTER] else wanted.filter
     filter = chosen(path, "filter", scores, asked, next(iter(scores)))
-    results = _results(path, date)
-    better = results.get("higher_is_better")
-    directions = better.get(task) if isinstance(better, dict) else None
-    direction = directions.get(metric) if isinstance(directions, dict) else None
+    results = _results(path, date, wanted.held)
+    direction = _of_task(_of_task(results, "higher_is_better"), task).get(metric)
     yield Log(
         path,
         model=results["model_name"] if is_text(results.get("model_name")) else path.resolve().parent.name,
@@ -70,6 +68,8 @@ def _read(path: Path, wanted: Wanted) -> Iterator[Log]:
         scores=scores[filter],
         higher_is_better=direction if isinstance(direction, bool) else None,
         others=tuple(_key(m, f) for f in scores for m in numbers if (m, f) != (metric, filter)),
+        settings=_settings(results, task),
+        date=date or "",
     )
 
 
@@ -91,6 +91,7 @@ def _scored(where: str, line: dict[str, Any], metric: str) -> Scored:
         score_of(where, metric, line[metric]),
         check=" ".join(hashes) if all(map(is_text, hashes)) else "",
         prompt=shortened(call.get("arg_0") if isinstance(call, dict) else None),
+        asked=line["prompt_hash"] if is_text(line.get("prompt_hash")) else "",
     )
 
 
@@ -99,12 +100,36 @@ def _key(metric: str, filter: str) -> str:
     return metric if filter == NO_FILTER else f"{metric},{filter}"
 
 
-def _results(path: Path, date: str | None) -> dict[str, Any]:
-    """The results of the same run: the file of the same date, or the only one in the folder."""
-    same = [] if date is None else sorted(each for each in path.parent.glob("*.json") if each.stem.endswith(f"_{date}"))
-    files = same or sorted(path.parent.glob("results_*.json"))
-    contents = read_json(files[0]) if len(files) == 1 else {}
+def _results(path: Path, date: str | None, held: dict[Any, Any]) -> dict[str, Any]:
+    """The results of the same run: the file of the same date, or the only one in the folder. Each is read once."""
+    if path.parent not in held:
+        held[path.parent] = sorted(path.parent.glob("*.json"))
+    beside: list[Path] = held[path.parent]
+    same = [] if date is None else [each for each in beside if each.stem.endswith(f"_{date}")]
+    files = same or [each for each in beside if each.name.startswith("results_")]
+    if len(files) != 1:
+        return {}
+    if files[0] not in held:
+        held[files[0]] = read_json(files[0])
+    contents = held[files[0]]
     return contents if isinstance(contents, dict) else {}
+
+
+def _of_task(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = table.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _settings(results: dict[str, Any], task: str) -> dict[str, Any]:
+    """How the run was made, as far as the results file records it."""
+    places = {
+        "shots": (_of_task(results, "n-shot"), task),
+        "version": (_of_task(results, "versions"), task),
+        "chat-template": (results, "chat_template_sha"),
+        "system": (results, "system_instruction"),
+        "generation": (_of_task(_of_task(results, "configs"), task), "generation_kwargs"),
+    }
+    return {name: held[key] for name, (held, key) in places.items() if key in held}
 
 
 LM_EVAL = EvalFormat("lm-evaluation-harness", _is_log, _read)
