@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -11,6 +14,8 @@ import pytest
 
 import relfit
 from relfit.cli import main
+
+LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"
 
 
 @pytest.fixture
@@ -38,16 +43,88 @@ def test_every_file_says_what_the_terminal_says(files, capsys, gated, status, wo
     out, err = capsys.readouterr()
     said = (err if status else out).strip().splitlines()
     line = next(line for line in said if words in line)
-    sentence = line.removeprefix("relfit: gate: ").removeprefix("Gate passed: ").removesuffix(".")
-    whole = f"Gate {'failed' if status else 'passed'}: {sentence}."
+    heading = "Gate failed" if status else "Gate inconclusive"
+    sentence = line.removeprefix("relfit: gate: ").removeprefix("Gate inconclusive: ").removesuffix(".")
+    whole = f"{heading}: {sentence}."
     assert whole in unescape((files / "report.html").read_text(encoding="utf-8"))
     text = (files / "result.json").read_text(encoding="utf-8")
     gate = json.loads(text)["gate"]
-    assert (gate["model"], gate["against"], gate["verdict"]) == (gated, "production", whole.split()[1].rstrip(":"))
+    verdict = "worse" if status else "inconclusive"
+    assert (gate["model"], gate["against"], gate["verdict"]) == (gated, "production", verdict)
     assert gate["sentence"] == whole
     case = ElementTree.parse(files / "gate.xml").find(f".//testcase[@name='{gated}']/system-out")
     assert case.text.startswith(sentence)
     assert "gate" not in relfit.Comparison.from_json(text).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (["--gate", "near"], 0, "Gate inconclusive: near is not shown to be worse than the best; about "),
+        (["--gate", "near", "--gate-require", "non-inferior"], 3, "relfit: gate: inconclusive (non-inferiority is "),
+        (["--gate", "near", "--margin", "0.2", "--gate-require", "non-inferior"], 0, "Gate passed: near is non-inf"),
+        (["--gate", "far"], 1, "relfit: gate: far is clearly worse than "),
+        (["--gate-require", "non-inferior"], 2, "--gate-require: expected together with --gate"),
+        (["--gate", "far", "--bandwidth", "1e-9"], 2, "relfit: error: --kernel: expected one that can tell 'far'"),
+        (["--alpha", "0.95"], 2, "--alpha: expected the error rate, at most 0.5, got 0.95; did you mean 0.05?"),
+    ],
+)
+def test_exit_statuses(files, capsys, options, status, words):
+    """0 passed or inconclusive, 1 worse, 2 no answer, 3 inconclusive where non-inferiority is required."""
+    np.save("near.npy", np.random.default_rng(7).normal(0.2, 1, (100, 2)))
+    assert main(["compare", "reference.npy", "far.npy", "production.npy", "near.npy", *options]) == status
+    out, err = capsys.readouterr()
+    assert words in (err if status else out)
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "status", "words"),
+    [
+        (["far.npy", "production.npy"], ["--gate"], 1, "relfit: gate: far is worse than production (p-value "),
+        (["far.npy", "production.npy"], [], 0, "far is worse than production."),
+        (["production.npy", "far.npy"], ["--gate"], 0, "Gate passed: production is shown to be no worse than far."),
+        (["newcopy.npy", "production.npy"], ["--gate"], 0, "Gate inconclusive: newcopy holds the same rows as"),
+        (["newcopy.npy", "production.npy"], ["--gate", "--gate-require=non-inferior"], 3, "newcopy holds the same"),
+        (["far.npy", "production.npy"], ["--gate-require=non-inferior"], 2, "--gate-require: expected together with"),
+        (["far.npy", "production.npy"], ["--gate", "--bandwidth=1e-9"], 2, "--kernel: expected one that can tell"),
+    ],
+)
+def test_a_pair_has_the_same_gate(files, capsys, models, options, status, words):
+    assert main(["pair", "reference.npy", *models, *options, "--json", "pair.json"]) == status
+    assert words in "".join(capsys.readouterr())
+    if "--gate" in options:
+        verdicts = {0: ("inconclusive", "non-inferior"), 1: ("worse",), 2: ("error",), 3: ("inconclusive",)}
+        stored = json.loads((files / "pair.json").read_text(encoding="utf-8"))
+        assert stored["gate"]["verdict"] in verdicts[status]
+
+
+@pytest.mark.parametrize("command", ["losses", "evals"])
+def test_doubts_are_an_error_after_everything_was_written(files, capsys, monkeypatch, command):
+    """Whoever reads the files of the job finds why there is no answer, and the table."""
+    module = importlib.import_module(f"relfit.cli.{command}")
+    compared = module.compare_losses
+
+    def doubted(*args, **settings):
+        result = compared(*args, **settings)
+        return replace(result, doubts=("items depend on each other; give --group",))
+
+    monkeypatch.setattr(module, "compare_losses", doubted)
+    (files / "s.csv").write_text("item,small,large\n" + "".join(f"{k},{k % 2},1\n" for k in range(40)))
+    given = {"losses": ["s.csv", "--item=item", "--higher-is-better"], "evals": [str(LOGS)]}[command]
+    paths = {"--html": "r.html", "--json": "r.json", "--junit": "r.xml", "--markdown": "r.md"}
+    outputs = [f"{option}={path}" for option, path in paths.items()]
+    assert main([command, *given, "--gate", "small", *outputs]) == 2
+    out, err = capsys.readouterr()
+    assert err == "relfit: error: --gate: items depend on each other; give --group\n"
+    assert "best set" in out
+    sentence = "Gate without an answer: items depend on each other; give --group."
+    assert sentence in unescape((files / "r.html").read_text(encoding="utf-8"))
+    gate = json.loads((files / "r.json").read_text(encoding="utf-8"))["gate"]
+    assert (gate["verdict"], gate["sentence"]) == ("error", sentence)
+    assert (files / "r.md").read_text(encoding="utf-8").startswith("**Gate without an answer:**")
+    suite = ElementTree.parse(files / "r.xml").find("testsuite")
+    assert (suite.get("name"), suite.get("errors")) == (f"relfit {command}", "1")
 
 
 def test_without_a_gate_the_result_file_has_none(files):

@@ -14,7 +14,7 @@ from refusals import refused
 from scipy.special import ndtr
 
 import relfit
-from relfit.report.gate import Gate, gate_record, gate_sentence, gate_words, judge, junit_xml
+from relfit.report.gate import Gate, ask, gate_markdown, judge, judge_pair, junit_xml
 from relfit.report.page import render_report
 from relfit.results.serial import as_json
 
@@ -36,13 +36,212 @@ def test_a_fixed_pair_by_hand():
     assert not judge(result, "old", "new").failed
 
 
+# ── three answers ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def two(gap, margin=0.0, rows=(100,), **options):
+    """Old and new, whose difference has the standard error 0.1, as mean losses."""
+    joint = relfit.JointEstimate(("old", "new"), [0.0, gap], 0.005 * np.eye(2), rows, measure="loss")
+    return relfit.decide(joint, margin=margin, rng=0, **options)
+
+
+@pytest.mark.parametrize(
+    ("gap", "margin", "verdict", "words"),
+    [
+        (0.2, 0.0, "worse", "new is worse than old (this pair alone: p-value 0.023, level 0.05)"),
+        (-0.2, 0.0, "non-inferior", "new is shown to be no worse than old"),
+        (0.1, 0.0, "inconclusive", "new is not shown to be worse than old; about 520 more items would decide"),
+        (-0.1, 0.0, "inconclusive", "new is not shown to be worse than old; about 520 more items would decide"),
+        (0.5, 0.3, "worse", "new is worse than old by more than 0.3 (this pair alone: p-value 0.023, level 0.05)"),
+        (0.1, 0.3, "non-inferior", "new is non-inferior to old (margin 0.3)"),
+        (
+            *(0.2, 0.3, "inconclusive"),
+            "new is not shown to be worse than old by more than 0.3, nor to be non-inferior; about 520 more items "
+            "would decide",
+        ),
+    ],
+)
+def test_three_answers_of_a_fixed_pair_by_hand(gap, margin, verdict, words):
+    """z = (gap − δ)/0.1 is 2, −2, ±1; one z of a hundred items needs 100 · (1.645 + 0.842)² = 619 for power 0.8."""
+    gate = judge(two(gap, margin), "new", "old")
+    assert (gate.verdict, gate.words) == (verdict, words)
+    required = judge(two(gap, margin), "new", "old", require="non-inferior")
+    assert required.verdict == verdict
+    assert (gate.status, required.status) == {"worse": (1, 1), "non-inferior": (0, 0), "inconclusive": (0, 3)}[verdict]
+
+
+def test_the_number_of_items_counts_the_hypotheses_and_has_an_end():
+    """Step-down tests two hypotheses: 100 (1.960 + 0.842)² = 785 items; and a gap of nothing needs any number."""
+    words = "new is not shown to be worse than the best; about 680 more items would decide"
+    assert judge(two(0.1, correction="stepdown"), "new").words == words
+    words = "new is not shown to be worse than the best; about 520 more items would decide"
+    assert judge(two(0.1), "new").words == words
+    assert "more than 1,000,000 more items would be needed to decide without a margin" in judge(two(1e-4), "new").words
+    assert judge(two(0.0), "new", "old").words == "new is not shown to be worse than old"
+    assert judge(two(0.1, rows=None), "new").words == "new is not shown to be worse than the best"
+
+
+@pytest.mark.parametrize("correction", ["none", "stepdown", "holm", "bonferroni", "bh", "by"])
+@pytest.mark.parametrize("test", ["best-set", "relpsi", "carve"])
+@pytest.mark.parametrize("margin", [0.0, 0.05])
+def test_table_and_gate_agree(correction, test, margin):
+    """One rule: worse is `Comparison.worse`, with the correction in force, and non-inferior is what was shown."""
+    if (test, correction) in (("relpsi", "stepdown"), ("carve", "stepdown")):
+        return
+    joint = relfit.JointEstimate(tuple("abcdef"), [0.0, 0.1, 0.19, 0.22, 0.3, 1.0], 0.005 * np.eye(6), (500,))
+    result = relfit.decide(joint, test=test, correction=correction, margin=margin, rng=0)
+    verdicts = {row["name"]: judge(result, row["name"]).verdict for row in result.rows()}
+    for row in result.rows():
+        assert (verdicts[row["name"]] == "worse") == row["worse"], row
+        if verdicts[row["name"]] == "non-inferior":
+            assert row["grade"] in ("equivalent", "best")
+
+
+def test_worse_taken_alone_is_inconclusive_where_a_correction_is_in_force():
+    """In compare (no correction) and in losses (step-down) the gate was said to follow different rules: it is this one.
+
+    t = 1.9 of 100 items has p = 0.030, and with step-down over two hypotheses 0.060.
+    """
+    alone = judge(two(0.19), "new")
+    assert (alone.verdict, alone.status) == ("worse", 1)
+    assert alone.words == "new is worse than old if taken alone (p-value 0.030, level 0.05)"
+    corrected = two(0.19, correction="stepdown")
+    assert corrected.grade[1] == "worse"
+    gate = judge(corrected, "new")
+    assert (gate.verdict, gate.status) == ("inconclusive", 0)
+    why = "(only if taken alone; adjusted p-value 0.060, level 0.05); about"
+    assert gate.words.startswith(f"new is not shown to be worse than the best {why} ")
+
+
+def test_the_best_of_the_sample_is_not_shown_to_be_the_best():
+    """Being first in the table shows nothing; being first by far does, in the best set."""
+    near = judge(two(0.1), "old")
+    assert (near.verdict, near.status) == ("inconclusive", 0)
+    assert near.words == "old is not shown to be worse than any other model; about 520 more items would decide"
+    far = judge(two(0.5), "old", require="non-inferior")
+    assert (far.verdict, far.words) == ("non-inferior", "old is shown to be no worse than any other model")
+    assert judge(two(0.1, margin=0.3), "old").words == "old is non-inferior to every other model (margin 0.3)"
+
+
+@pytest.mark.parametrize("test", ["relpsi", "carve"])
+def test_a_selected_model_is_not_shown_to_be_non_inferior(test):
+    """Its difference to itself is 0, which is within any margin and shows nothing."""
+    joint = relfit.JointEstimate(("a", "b"), [0.0, 0.05], 0.005 * np.eye(2), (100,))
+    result = relfit.decide(joint, test=test, margin=0.01, rng=0)
+    gate = judge(result, result.best, require="non-inferior")
+    assert (gate.verdict, gate.status) == ("inconclusive", 3)
+    assert "this test does not test the selected model" in gate.words
+
+
+def test_requiring_non_inferiority_without_a_margin_has_a_sentence_of_its_own():
+    gate = judge(two(0.1), "new", require="non-inferior")
+    assert gate.sentence.startswith("Gate inconclusive (non-inferiority is required): new is not shown to be worse ")
+    assert gate.sentence.endswith("; without a margin only a model that is shown to be better is non-inferior.")
+    assert "without a margin" not in judge(two(0.2, 0.3), "new", require="non-inferior").sentence
+    refused(lambda: judge(two(0.1), "new", require="equivalent"), "require: expected one of non-inferior")
+
+
+def test_samples_that_are_copies_show_nothing(rng):
+    """Most often no new samples were drawn: that must not be an answer about the new model, at any margin."""
+    data, a, b = (rng.normal(shift, 1, (60, 2)) for shift in (0.0, 0.0, 1.0))
+    for models in ({"new": a, "old": a}, {"new": a, "old": a, "far": b}):
+        for margin in (0.0, 5.0):
+            result = relfit.compare(data, models, margin=margin, rng=0)
+            assert judge(result, "new", "old").verdict == "inconclusive"
+            assert judge(result, "new").verdict == judge(result, "old").verdict == "inconclusive"
+
+
+def test_equal_scores_need_a_margin_and_equal_densities_do_not(rng):
+    """Equal scores on these items are no proof about other items; the same density is the same model."""
+    scores = rng.random(50)
+    for margin, verdict in ((0.0, "inconclusive"), (0.1, "non-inferior")):
+        result = relfit.compare_losses({"new": scores, "old": scores}, margin=margin, higher_is_better=False)
+        assert judge(result, "new", "old").verdict == judge(result, "new").verdict == verdict
+    densities = {name: relfit.Density(score=lambda x: -x) for name in ("old", "new")}
+    result = relfit.compare(rng.normal(size=(60, 2)), densities, rng=0)
+    assert judge(result, "new", "old").verdict == "non-inferior"
+
+
+@pytest.mark.parametrize("test", ["z", "relpsi"])
+def test_the_gate_of_a_pair(rng, test):
+    """RelPSI, given which model looks better, tests the reverse with half the level."""
+    data, near, far = (rng.normal(shift, 1, (120, 2)) for shift in (0.0, 0.05, 0.8))
+    pair = relfit.compare_pair(data, far, near, names=("far", "near"), test=test, rng=0)
+    gate = judge_pair(pair)
+    assert (gate.verdict, gate.status, gate.against) == ("worse", 1, "near")
+    back = relfit.compare_pair(data, near, far, names=("near", "far"), test=test, rng=0)
+    assert judge_pair(back).words == "near is shown to be no worse than far"
+    alpha = (2.0 if test == "relpsi" else 1.0) * float(ndtr(back.statistic))
+    for factor, verdict in ((1.01, "non-inferior"), (0.99, "inconclusive")):
+        assert judge_pair(replace(back, alpha=factor * alpha)).verdict == verdict
+    unclear = judge_pair(replace(back, statistic=-1.0, difference=-0.1, standard_error=0.1), require="non-inferior")
+    assert (unclear.verdict, unclear.status) == ("inconclusive", 3)
+    assert "more rows per model would decide; without a margin" in unclear.words
+    doubted = judge_pair(replace(pair, doubts=("rows depend on each other",)))
+    assert (doubted.verdict, doubted.status, doubted.words) == ("error", 2, "gate: rows depend on each other")
+
+
+def test_an_inconclusive_case_fails_only_where_non_inferiority_is_required():
+    result = two(0.1)
+    suite = _suite(junit_xml(result, judge(result, "new")))
+    assert suite.get("failures") == "0"
+    assert suite.findall("testcase")[1].find("system-out").text.startswith("new is not shown to be worse than the best")
+    gate = judge(result, "new", require="non-inferior")
+    suite = _suite(junit_xml(result, gate))
+    failure = suite.find(".//failure")
+    assert (suite.get("failures"), failure.get("type"), failure.get("message")) == ("1", "inconclusive", gate.sentence)
+
+
+def test_a_gate_without_an_answer_is_an_error_in_every_output():
+    result = replace(two(0.9), doubts=("rows depend on each other; give groups",))
+    gate = ask(result, "new")
+    assert (gate.verdict, gate.status) == ("error", 2)
+    sentence = "Gate without an answer: rows depend on each other; give groups."
+    assert gate.sentence == gate.record()["sentence"] == sentence
+    suite = _suite(junit_xml(result, gate))
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    assert suite.find(".//error").get("message") == sentence
+    assert gate_markdown(result, gate).startswith("**Gate without an answer:** rows depend on each other; give groups.")
+    assert sentence in _shown(render_report(result, gate=gate))[0]
+    refused(lambda: relfit.assert_not_worse(result, "new"), "gate: rows depend on each other; give groups")
+
+
+def test_the_page_has_a_style_for_every_answer():
+    kinds = [judge(two(gap), "new", "old").kind for gap in (0.2, 0.1, -0.2)]
+    assert kinds == ["worse", "open", "best"]
+
+
+@pytest.mark.parametrize("command", ["losses", "evals"])
+def test_the_suite_is_called_like_the_command(command):
+    """Dashboards keep one history for each suite: evals and losses were both called compare."""
+    suite = _suite(junit_xml(replace(two(0.1), command=(command, "x"))))
+    assert (suite.get("name"), suite.find("testcase").get("classname")) == (f"relfit {command}", f"relfit.{command}")
+
+
+def test_assert_not_worse_can_require_more():
+    relfit.assert_not_worse(two(0.1), "new")
+    with pytest.raises(AssertionError, match="Gate inconclusive") as caught:
+        relfit.assert_not_worse(two(0.1), "new", require="non-inferior")
+    assert "with a larger margin" in str(caught.value)
+    relfit.assert_not_worse(two(0.1, margin=0.5), "new", "old", require="non-inferior")
+
+
+def test_a_doubt_keeps_the_gate_from_answering():
+    """A doubt passes from the estimate to the result and its file; the verdicts stay, the gate raises an error."""
+    doubt = "rows depend on each other in this order"
+    joint = relfit.JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2), notes=(doubt,), doubts=(doubt,))
+    result = relfit.Comparison.from_json(relfit.decide(joint).to_json())
+    assert result.doubts == (doubt,)
+    refused(lambda: judge(result, "new"), "gate: rows depend on each other in this order")
+
+
 def test_the_best_set_names_the_model_that_beats_it():
     """a has the smallest estimate and a large error: c is worse than b, and nothing is known of c and a."""
     joint = relfit.JointEstimate(("a", "b", "c"), [0.0, 0.1, 0.2], np.diag([1.0, 1e-4, 1e-4]), (500,))
     result = relfit.decide(joint, rng=0)
     gate = judge(result, "c")
     assert (gate.failed, gate.against, gate.fixed) == (True, "b", False)
-    assert "c is clearly worse than b (p-value" in gate_words(result, gate)
+    assert "c is clearly worse than b (p-value" in gate.words
     assert judge(result, "b").against == "a"
 
 
@@ -61,9 +260,8 @@ def test_a_margin_is_kept():
     joint = relfit.JointEstimate(("old", "new"), [0.1, 0.4], 0.0001 * np.eye(2))
     assert judge(relfit.decide(joint), "new", "old").failed
     wide = judge(relfit.decide(joint, margin=0.5), "new", "old")
-    assert not wide.failed
-    assert wide.equivalent
-    assert "within 0.5 of old" in gate_words(relfit.decide(joint, margin=0.5), wide)
+    assert wide.verdict == "non-inferior"
+    assert wide.sentence == "Gate passed: new is non-inferior to old (margin 0.5)."
 
 
 def test_copies_pass(rng):
@@ -79,19 +277,19 @@ def test_a_copy_is_called_one(rng):
     same = "new holds the same rows as production; draw new samples if it is a different model"
     for order in (("new", "production"), ("production", "new")):
         result = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, rng=0)
-        assert gate_words(result, judge(result, "new", "production")) == same
-        assert gate_words(result, judge(result, "new")).endswith(same)
-        assert "same rows" not in gate_words(result, judge(result, "far", "new"))
+        assert judge(result, "new", "production").words == same
+        assert judge(result, "new").words.endswith(same)
+        assert "same rows" not in judge(result, "far", "new").words
         wide = relfit.compare(data, {**dict.fromkeys(order, a), "far": b}, margin=1.0, rng=0)
-        assert gate_words(wide, judge(wide, "new", "production")) == same
+        assert judge(wide, "new", "production").words == same
     both = relfit.compare(data, {"best": a, "new": b, "production": b}, rng=0)
-    assert gate_words(both, judge(both, "new")).startswith("new is clearly worse than best")
+    assert judge(both, "new").words.startswith("new is clearly worse than best")
 
 
 def test_densities_that_are_copies_have_no_rows_to_speak_of(rng):
     densities = {name: relfit.Density(score=lambda x: -x) for name in ("production", "new")}
     result = relfit.compare(rng.normal(size=(60, 2)), densities, rng=0)
-    assert gate_words(result, judge(result, "new", "production")) == "new is a duplicate of production"
+    assert judge(result, "new", "production").words == "new is a duplicate of production"
 
 
 @pytest.mark.parametrize("bandwidth", [1e-6, 1e12])
@@ -138,7 +336,8 @@ def test_one_case_for_each_model_and_only_the_gated_one_fails(make):
     assert [case.find("failure") is not None for case in cases] == [False, True, False]
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "0")
     failure = cases[1].find("failure")
-    assert failure.get("message") == gate_words(result, judge(result, "b"))
+    assert failure.get("message") == judge(result, "b").sentence
+    assert failure.get("type") == "worse"
     assert "clearly worse than a (p-value" in failure.get("message")
     assert str(result) in failure.text
     assert "worse" in cases[2].find("system-out").text
@@ -165,9 +364,10 @@ def test_the_gated_case_speaks_in_the_gates_words(contrary):
     )
     assert said.endswith("; difference to production 0.24; p-value 0.045")
     assert cases["production"].find("system-out").text.startswith("no evidence that it is worse; ")
-    assert suite.find("system-out").text == f"{gate_sentence(result, gate)}\n\n{result}"
+    assert suite.find("system-out").text == f"{gate.sentence}\n\n{result}"
     passed = _suite(junit_xml(result, judge(result, "production", "new")))
-    assert "no evidence that production is worse than new" in passed.findall("testcase")[1].find("system-out").text
+    said = passed.findall("testcase")[1].find("system-out").text
+    assert said.startswith("production is shown to be no worse than new; ")
 
 
 def _shown(page):
@@ -187,7 +387,7 @@ def test_the_page_begins_with_the_gate(contrary):
         < header.index("has the smallest")
     )
     header, _ = _shown(render_report(result, gate=judge(result, "new")))
-    assert "Gate passed: no evidence that new is worse than the best." in header
+    assert "Gate inconclusive: new is not shown to be worse than the best." in header
     assert "named in advance" not in header
     assert "Gate" not in render_report(result)
 
@@ -197,7 +397,7 @@ def test_names_in_the_gates_sentence_are_text(odd, tmp_path):
     odd.report(tmp_path / "report.html", gate=gate)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.count("<script") == 1
-    assert gate_sentence(odd, gate) in _shown(page)[0]
+    assert gate.sentence in _shown(page)[0]
 
 
 def test_a_gate_of_another_result_is_refused(make):
@@ -205,20 +405,21 @@ def test_a_gate_of_another_result_is_refused(make):
     refused(
         lambda: render_report(result, gate="failed"), "gate: expected what relfit.report.gate.judge answered", "got str"
     )
-    other = Gate("m1", "m3", True, 0.01, True, None, "worse")
+    other = Gate("m1", "m3", "worse", "m1 is worse than m3", 0.01, True, 0.0, False)
     refused(lambda: render_report(result, gate=other), "got that of another result")
 
 
 def test_the_result_file_has_the_gate_and_reads_as_before(contrary):
     result, gate = contrary
-    text = as_json({**result.to_dict(), "gate": gate_record(result, gate)})
+    text = as_json({**result.to_dict(), "gate": gate.record()})
     assert json.loads(text)["gate"] == {
         "model": "new",
         "against": "production",
-        "verdict": "failed",
-        "grade": "worse",
+        "verdict": "worse",
+        "required": False,
+        "margin": 0.0,
         "pvalue": pytest.approx(ndtr(-0.24 / np.sqrt(0.02)), rel=1e-12),
-        "sentence": gate_sentence(result, gate),
+        "sentence": gate.sentence,
     }
     assert relfit.Comparison.from_json(text).to_json() == result.to_json()
 

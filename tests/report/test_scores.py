@@ -9,7 +9,7 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.data.evals import Evals, evals_table
+from relfit.data.evals import Evals
 from relfit.report.examples import LETTERS
 from relfit.report.gate import judge
 from relfit.report.page import render_report
@@ -182,7 +182,7 @@ def logs(missing=()):
 
 
 def evals_result(evals, **options):
-    return relfit.compare_losses(evals_table(evals), higher_is_better=True, rng=0, **options)
+    return relfit.compare_losses(evals, rng=0, **options)
 
 
 def test_logs_have_their_prompts():

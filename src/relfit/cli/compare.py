@@ -12,9 +12,19 @@ import numpy as np
 
 from relfit.api import compare, compare_pair
 from relfit.cli import options
-from relfit.cli.conclude import SHOW, check_files, check_gate, conclude, gate_options
+from relfit.cli.conclude import (
+    GATE_REQUIRE,
+    SHOW,
+    check_files,
+    check_gate,
+    conclude,
+    gate_options,
+    gate_status,
+    say_gate,
+    write_result,
+)
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
-from relfit.cli.outputs import check_outputs, say, say_written, typed_command, valid_text, write_json
+from relfit.cli.outputs import check_outputs, say, say_written, typed_command, valid_text
 from relfit.cli.report import ITEMS, REFERENCE, read_items, without_outputs
 from relfit.cli.sections import HTML, JSON, TITLE, SectionedCommand, opt, section
 from relfit.cli.workers import running
@@ -23,8 +33,6 @@ from relfit.data.tables import Table
 from relfit.settings import computing
 from relfit.util.errors import InputError
 from relfit.util.text import listed
-
-DONE = 0
 
 
 @click.command(
@@ -64,7 +72,7 @@ def compare_command(
         raise InputError(f"MODEL: expected at least two files, got {len(models)}")
     named = named_models(models, params["name"])
     check_inputs(reference, models)
-    check_gate(params["gate"], params["against"], named)
+    check_gate(params, named)
     check_files(params, json_path, html_path, checkpoint=params["checkpoint"])
     _check_items(html_path, params)
     items = read_items(params["items"], params["field"], {REFERENCE: reference, **named})
@@ -103,6 +111,11 @@ compare_command.help = str(compare_command.help).replace("SUFFIXES", listed(SUFF
     options.ALPHA,
     options.MARGIN,
 )
+@section(
+    "Gate for continuous integration",
+    opt("--gate", "Exit with status 1 if A is worse than B (by more than --margin).", is_flag=True),
+    GATE_REQUIRE,
+)
 @options.data_options
 def pair_command(reference: str, a: str, b: str, json_path: str | None, **params: Any) -> int:
     """Test whether model A is worse than model B.
@@ -110,7 +123,10 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """
     from relfit.report.display import styled
+    from relfit.report.gate import judge_pair
 
+    if params["require"] is not None and not params["gate"]:
+        raise InputError("--gate-require: expected together with --gate")
     named = named_models([a, b], params["name"])
     check_inputs(reference, [a, b])
     check_outputs({"--json": json_path, "--checkpoint": params["checkpoint"]})
@@ -119,11 +135,13 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
         settings = {"test": params["test"], "groups": inputs.groups, **options.comparing_options(params, executor)}
         result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **settings)
     result = replace(result, warnings=(*inputs.notes, *result.warnings))
-    write_json(result.to_json(), json_path)
-    if json_path != "-":
+    gate = judge_pair(result, require=params["require"]) if params["gate"] else None
+    quiet = write_result(result, gate, json_path)
+    if not quiet:
         say(styled(result))
         say_written(Result=json_path)
-    return DONE
+    say_gate(gate, quiet)
+    return gate_status(gate)
 
 
 def _check_items(html_path: str | None, params: dict[str, Any]) -> None:

@@ -30,15 +30,14 @@ from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled
 from relfit.report.witness import squared_distances
-from relfit.report.words import about, grouped, kernel_words, measure_of
+from relfit.report.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, GRADES, OPEN, SAME, of_decision
 from relfit.results.plan import Plan
 from relfit.stats.decision import Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
 from relfit.stats.planning import Forecast
-from relfit.stats.tests import TESTS
-from relfit.stats.tests.base import Criteria, Test
+from relfit.stats.tests.base import Criteria
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
@@ -336,12 +335,6 @@ def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Run
 def recorded_variance(comparison: Comparison) -> str | None:
     """The option of `Complete` that gives the variance of a comparison; None for the default."""
     return None if comparison.variance == "second-order" else comparison.variance
-
-
-def used_test(comparison: Comparison) -> Test:
-    """The test of a comparison, with its options."""
-    options = {} if comparison.select_fraction is None else {"select_fraction": comparison.select_fraction}
-    return TESTS[comparison.test](**options)
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:

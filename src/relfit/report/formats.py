@@ -233,7 +233,7 @@ def _encoded(comparison: Comparison) -> str:
     """How columns were made into numbers."""
     encoding = comparison.encoding
     if encoding is None:
-        return ""
+        return "Columns were not standardised." if comparison.unscaled else ""
     numbers = any(column.kind != "category" for column in encoding.columns)
     by = {"auto": "mean and standard deviation", "robust": "median and median absolute deviation"}.get(encoding.scale)
     scaled = f"Numeric columns were standardised by the reference's {by}." if by and numbers else ""

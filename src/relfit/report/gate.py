@@ -1,163 +1,436 @@
-"""May this model be released? One question to a finished comparison, answered yes or no.
+"""May this model be released? The three answers of a gate, as words, files and exit statuses.
 
-The answer in words, for the page and the result file, and as a JUnit file for the dashboards of continuous integration.
+*Worse*: this was shown. *Non-inferior*: it was shown that the model is no worse, with a margin δ
+no worse by more than δ. *Inconclusive*: neither was shown. Commands, monitors, JUnit, Markdown,
+JSON, pages and pytest all show one `Gate`; the docstring of `judge` has the rule that decides.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+from scipy.special import ndtr
 
+from relfit.api import plan
+from relfit.kernels.choice import Collection
 from relfit.report.formats import markdown_text, to_markdown
 from relfit.report.text import NOTHING, is_tested, show_pvalue
-from relfit.report.words import alone_words, header, measure_of, summary
+from relfit.report.words import about, alone_words, header, measure_of, row_word, summary, used_test
+from relfit.results import grade
 from relfit.results.comparison import Comparison
-from relfit.results.grade import CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE
+from relfit.results.pair import PairComparison
+from relfit.stats.decision import difference_variance, differences
 from relfit.stats.joint import JointEstimate
-from relfit.stats.pairs import relative_z
+from relfit.stats.pairs import impossible_pair, relative_z
+from relfit.stats.planning import Assumed
+from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
+from relfit.stats.tests.best_set import BestSet
+from relfit.stats.tests.relpsi import RelPSI
+from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
 from relfit.util.text import listed, quoted, visible
 
+WORSE = "worse"
+NON_INFERIOR = "non-inferior"
+INCONCLUSIVE = "inconclusive"
+# The data or the settings keep the gate from answering.
+NO_ANSWER = "error"
 # What XML 1.0 cannot hold, not even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The answer for one model, which fails only where it is worse than `against`, by the correction asked for.
+    """The answer about one model.
 
     Attributes:
-        name, against: the model, and the one it was compared with.
-        failed: the answer.
-        pvalue: of "no worse than `against`", in the best set of "as good as every other model"; adjusted where the
-            comparison's p-values are.
-        fixed: True if `against` was named beforehand (a one-sided z test of this pair alone). Otherwise it is the best
-            model, and for one that the best set rejects the model that beats it.
-        equivalent: True if the model was shown to be within the margin; None without one.
-        grade: the model's grade in the comparison; of a fixed pair that of this one test, which is taken alone.
+        name: the model.
+        against: the model it was compared with; None where it is any of the others (monitors).
+        verdict: "worse", "non-inferior", "inconclusive", or "error" where there is no answer.
+        words: the verdict as a sentence without a full stop.
+        pvalue: of "no worse than `against`", in the best set of "as good as every other model";
+            adjusted where the comparison's p-values are. None for monitors and without an answer.
+        fixed: True if `against` was named beforehand.
+        margin: δ.
+        required: True if non-inferiority is required, so that "inconclusive" fails.
     """
 
     name: str
-    against: str
-    failed: bool
-    pvalue: float
+    against: str | None
+    verdict: str
+    words: str
+    pvalue: float | None
     fixed: bool
-    equivalent: bool | None
-    grade: str
+    margin: float
+    required: bool
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 passed, 1 worse, 2 no answer, 3 inconclusive but required."""
+        if self.verdict == INCONCLUSIVE:
+            return 3 if self.required else 0
+        return {WORSE: 1, NO_ANSWER: 2, NON_INFERIOR: 0}[self.verdict]
+
+    @property
+    def failed(self) -> bool:
+        """True if the model must not be released."""
+        return self.status != 0
+
+    @property
+    def heading(self) -> str:
+        """The answer in a few words."""
+        if self.verdict == INCONCLUSIVE:
+            return f"Gate inconclusive{' (non-inferiority is required)' if self.required else ''}"
+        words = {WORSE: "failed", NON_INFERIOR: "passed", NO_ANSWER: "without an answer"}
+        return f"Gate {words[self.verdict]}"
+
+    @property
+    def sentence(self) -> str:
+        """The answer with its words, as every output has it."""
+        return f"{self.heading}: {self.words.removeprefix('gate: ')}."
+
+    @property
+    def kind(self) -> str:
+        """The name of its style on a page."""
+        styles = {NON_INFERIOR: grade.BEST, INCONCLUSIVE: grade.OPEN}
+        return styles.get(self.verdict, grade.CLEARLY_WORSE).kind
+
+    def record(self) -> dict[str, Any]:
+        """The gate as a result file has it."""
+        kept = ("against", "verdict", "required", "margin", "pvalue", "sentence")
+        return {"model": self.name, **{key: getattr(self, key) for key in kept}}
 
 
-def judge(comparison: Comparison, name: str, against: str | None = None) -> Gate:
+def judge(comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None) -> Gate:
     """The gate of one model, against the best or against a model named beforehand.
 
-    Without `against` it is the comparison's verdict. With it the fixed hypothesis D_name ≤ D_against + margin is tested
-    at the comparison's level: a one-sided z test on the same estimates, which no choice of a best model has touched.
-    A kernel that cannot tell the models apart is refused.
+    The rule, the same for every command. Without `against` the answer is the model's verdict in
+    the table: "worse" where `Comparison.worse` is True, with the correction in force;
+    "non-inferior" where `Comparison.equivalent` is True, without a margin where
+    ``upper_bound(1 − alpha)`` is 0, which only the best set can show. Tests that select a model
+    do not test it, so it is inconclusive. With `against` one-sided z tests of the hypotheses
+    D_name ≤ D_against + δ and D_name ≥ D_against + δ decide, each at level alpha, from the same
+    estimates. A sample with the rows of another one shows nothing about a new model.
+
+    Args:
+        comparison: what `relfit.compare`, `relfit.compare_losses` or `relfit.decide` returned.
+        name: the model.
+        against: another model, named before the data were seen.
+        require: "non-inferior" if an inconclusive answer must not pass.
+
+    Raises:
+        InputError: for a comparison with `doubts`, and where the kernel cannot tell models apart.
 
     >>> from relfit import decide
-    >>> result = decide(JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3)))
-    >>> judge(result, "new", "old").failed, judge(result, "old", "new").failed
-    (True, False)
+    >>> joint = JointEstimate(("old", "new", "other"), [0.1, 0.9, 0.0], 0.01 * np.eye(3))
+    >>> result = decide(joint)
+    >>> judge(result, "new", "old").verdict, judge(result, "old", "new").verdict
+    ('worse', 'non-inferior')
+    >>> judge(result, "old").verdict
+    'inconclusive'
     """
+    gate = ask(comparison, name, against, require=require)
+    if gate.verdict == NO_ANSWER:
+        raise InputError(gate.words)
+    return gate
+
+
+def ask(comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None) -> Gate:
+    """As `judge`, but without an answer a gate of the verdict "error", for outputs to show."""
     for argument, value in (("name", name), ("against", against)):
         if value is not None and value not in comparison.names:
             raise InputError(f"{argument}: expected the name of a model, got {value!r}")
     if against == name:
         raise InputError(f"against: expected a model other than {name!r}, got {against!r}")
-    others, opponent = comparison.indistinguishable(name), against or comparison.best
-    if comparison.kernel is not None and (others if opponent == name else opponent in others):
-        # No data could have changed this answer: the kernel takes the same value on all pairs of rows.
-        whom = "the other models" if opponent == name else repr(opponent)
-        raise InputError(
-            f"kernel: expected one that can tell {name!r} from {whom}, got {comparison.kernel.describe()}, which takes "
-            "the same value on all their pairs of rows; choose a bandwidth near the median distance"
-        )
-    if against is None:
-        row = next(row for row in comparison.rows() if row["name"] == name)
-        # The best set shows only that some model is better: the opponent is the one that beats this one most clearly.
-        beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
-        opponent, p = beaters.get(name) or opponent, row["adjusted_pvalue"]
-        return Gate(name, opponent, row["worse"], p, False, row["equivalent"], row["grade"])
-    originals = comparison.originals()
-    if originals[name] == originals[against]:
-        return Gate(name, against, False, 1.0, True, True if comparison.margin else None, SAME.name)
-    if {name, against} & set(comparison.impossible):
-        failed = name in comparison.impossible and against not in comparison.impossible
-        equivalent, grade = not failed if comparison.margin else None, (WORSE if failed else OPEN).name
-        return Gate(name, against, failed, 0.0 if failed else 1.0, True, equivalent, grade)
-    at = [comparison.names.index(name), comparison.names.index(against)]
-    pair = JointEstimate((name, against), comparison.estimates[at], comparison.covariance[np.ix_(at, at)])
-    decision = relative_z(pair, comparison.alpha, comparison.margin)
-    pvalue = math.exp(decision.log_pvalue)
-    failed = pvalue <= comparison.alpha
-    found = WORSE if failed else EQUIVALENT if decision.equivalent else OPEN
-    return Gate(name, against, failed, pvalue, True, decision.equivalent, found.name)
+    required = is_required(require)
+    opponent = against or comparison.best
+    obstacle = _obstacle(comparison, name, opponent)
+    fixed = against is not None
+    if obstacle is not None:
+        margin = comparison.margin
+        return Gate(name, opponent, NO_ANSWER, obstacle, None, fixed, margin, required)
+    return (_fixed if fixed else _of_table)(comparison, name, opponent, required)
 
 
-def gate_words(comparison: Comparison, gate: Gate) -> str:
-    """One sentence: the model is worse or clearly worse, or there is no evidence of it, or it is a copy."""
-    name = quoted(gate.name)
-    whom = quoted(gate.against) if gate.failed else _opponent(gate)
-    than = f" by more than {comparison.margin:g}" if comparison.margin else ""
-    p = show_pvalue(gate.pvalue, comparison.alpha)
-    if gate.failed:
-        worse = "clearly worse" if gate.grade == CLEARLY_WORSE.name else "worse"
-        alone = f" {alone_words(comparison)}" if gate.grade == WORSE.name and not gate.fixed else ""
-        pair = "this pair alone: " if gate.fixed else ""
-        return f"{name} is {worse} than {whom}{than}{alone} ({pair}p-value {p}, level {comparison.alpha:g})"
-    if gate.grade == WORSE.name:
-        # A correction for all models was asked for, and the verdict does not hold with it.
-        return (
-            f"{name} is worse than {whom}{than} {alone_words(comparison)}, but not when all models are allowed for "
-            f"(p-value {p}, level {comparison.alpha:g})"
-        )
-    passed = f"no evidence that {name} is worse than {whom}{than}"
-    if gate.equivalent:
-        passed = f"{name} is within {comparison.margin:g} of {whom}"
-    # With a fixed opponent only a copy of that one counts.
-    stand_for = comparison.originals()
-    others = [gate.against] if gate.fixed else [other for other in comparison.names if other != gate.name]
-    copied = [other for other in others if stand_for[other] == stand_for[gate.name]]
-    if not copied:
-        return passed
-    # A copy has its rows in common, which new samples would change; a density has none.
-    same = f"{name} holds the same rows as {listed(copied)}; draw new samples if it is a different model"
-    if ((comparison.inputs or {}).get("models") or {}).get(gate.name) is None:
-        same = f"{name} is a duplicate of {listed(copied)}"
-    return same if gate.against in copied else f"{passed}, but {same}"
+def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
+    """The gate of the first model against the second; without an answer of the verdict "error"."""
+    name, against = pair.names
+    required = is_required(require)
+    same = "indistinguishable" in pair.status
+
+    def gate(verdict: str, words: str, pvalue: float | None = pair.pvalue) -> Gate:
+        return Gate(name, against, verdict, words, pvalue, True, pair.margin, required)
+
+    if pair.doubts:
+        return gate(NO_ANSWER, doubtful(pair.doubts), None)
+    if same and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
+        return gate(NO_ANSWER, _blind(pair.kernel, name, repr(against)), None)
+    digests = (pair.inputs or {}).get("models") or {}
+    if same and digests.get(name) is not None:
+        return gate(INCONCLUSIVE, _same_rows(name, [against]))
+    selective = pair.test == RelPSI.name
+    # RelPSI's p-value for the reverse hypothesis is twice that of the z test.
+    reverse = (2.0 if selective else 1.0) * float(ndtr(pair.statistic))
+    shown = pair.equivalent if pair.margin else reverse <= pair.alpha
+    verdict = WORSE if pair.worse else NON_INFERIOR if shown else INCONCLUSIVE
+    gap = pair.difference - pair.margin
+    more = _more(gap, pair.standard_error, pair, RelPSI() if selective else BestSet())
+    evidence = f" ({_evidence(pair.pvalue, pair.alpha)})" if verdict == WORSE else ""
+    words = answer_words(verdict, name, quoted(against), pair.margin, evidence, more, required)
+    return gate(verdict, words)
 
 
-def gate_sentence(comparison: Comparison, gate: Gate) -> str:
-    """The answer with its words, as the page, the result file and the JUnit file have it.
+def is_required(require: str | None) -> bool:
+    """Whether non-inferiority is required, from the option."""
+    if require is not None:
+        check_choice("require", require, (NON_INFERIOR,))
+    return require is not None
 
-    >>> from relfit import decide
-    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
-    >>> gate_sentence(result, judge(result, "new", "old"))
-    'Gate failed: new is worse than old (this pair alone: p-value 7.7e-9, level 0.05).'
+
+def answer_words(
+    verdict: str,
+    name: str,
+    whom: str,
+    margin: float,
+    evidence: str = "",
+    more: str = "",
+    required: bool = False,
+    worse: str = "worse",
+) -> str:
+    """The sentence of a verdict, the same for every kind of result.
+
+    >>> answer_words("inconclusive", "new", "old", 0.0, more="about 300 more rows would decide")
+    'new is not shown to be worse than old; about 300 more rows would decide'
     """
-    return f"Gate {_verdict(gate)}: {gate_words(comparison, gate)}."
+    shown = quoted(name)
+    than = f" by more than {margin:g}" if margin else ""
+    if verdict == WORSE:
+        return f"{shown} is {worse} than {whom}{than}{evidence}"
+    if verdict == NON_INFERIOR and margin:
+        whom = whom.replace("any other", "every other")
+        return f"{shown} is non-inferior to {whom} (margin {margin:g})"
+    if verdict == NON_INFERIOR:
+        return f"{shown} is shown to be no worse than {whom}"
+    nor = ", nor to be non-inferior" if margin else ""
+    parts = [f"{shown} is not shown to be worse than {whom}{than}{nor}{evidence}", more]
+    if required and not margin:
+        parts.append("without a margin only a model that is shown to be better is non-inferior")
+    return "; ".join(part for part in parts if part)
 
 
-def gate_record(comparison: Comparison, gate: Gate) -> dict[str, Any]:
-    """The gate as the result file has it."""
-    sentence = gate_sentence(comparison, gate)
-    shown = dict(model=gate.name, against=gate.against, verdict=_verdict(gate), grade=gate.grade)
-    return dict(**shown, pvalue=gate.pvalue, sentence=sentence)
+def _obstacle(comparison: Comparison, name: str, opponent: str) -> str | None:
+    """Why there is no answer, or None."""
+    if comparison.doubts:
+        return doubtful(comparison.doubts)
+    others = comparison.indistinguishable(name)
+    if comparison.kernel is None or not (others if opponent == name else opponent in others):
+        return None
+    whom = "the other models" if opponent == name else repr(opponent)
+    return _blind(comparison.kernel, name, whom)
+
+
+def doubtful(doubts: Sequence[str]) -> str:
+    """The words of a gate whose verdicts would not be reliable."""
+    return f"gate: {'; '.join(doubts)}"
+
+
+def _blind(kernel: Any, name: str, whom: str) -> str:
+    """No data could have changed this answer."""
+    return (
+        f"kernel: expected one that can tell {name!r} from {whom}, got {kernel.describe()}, which "
+        "takes the same value on all their pairs of rows; choose a bandwidth near the median "
+        "distance"
+    )
+
+
+def _of_table(comparison: Comparison, name: str, best: str, required: bool) -> Gate:
+    """The verdict of the table."""
+    row = next(row for row in comparison.rows() if row["name"] == name)
+    margin = comparison.margin
+    p = row["adjusted_pvalue"]
+    at_best = row["best"] or row["grade"] == grade.SAME.name
+    shown = not row["worse"] and _is_shown(comparison, row, at_best)
+    verdict = WORSE if row["worse"] else NON_INFERIOR if shown else INCONCLUSIVE
+    # The best set shows only that some model is better: the one that beats this one most clearly.
+    beaters = dict(zip(comparison.names, comparison.beaten_by or (), strict=False))
+    opponent = beaters.get(name) or best
+    whom = "any other model" if at_best else "the best"
+    alone = row["grade"] == grade.WORSE.name
+    evidence = ""
+    more = ""
+    if verdict == WORSE:
+        whom = quoted(opponent)
+        than = f" {alone_words(comparison)}" if alone else ""
+        evidence = f"{than} ({_evidence(p, comparison.alpha)})"
+    elif alone:
+        # The table has the grade without the correction, too.
+        evidence = f" (only {alone_words(comparison)}; adjusted {_evidence(p, comparison.alpha)})"
+    if at_best and not TESTS[comparison.test].tests_best:
+        more = "it was selected as the best, and this test does not test the selected model"
+    elif verdict == INCONCLUSIVE:
+        more = _more_rows(comparison, name)
+    worse = row["grade"]
+    words = answer_words(verdict, name, whom, margin, evidence, more, required, worse)
+    words = "; ".join([words, *_remarks(comparison, name, verdict)])
+    return Gate(name, opponent, verdict, words, p, False, margin, required)
+
+
+def _is_shown(comparison: Comparison, row: dict[str, Any], at_best: bool) -> bool:
+    """Whether the model is shown to be no worse than the best one, by more than the margin."""
+    tests_best = TESTS[comparison.test].tests_best
+    if _copied_rows(comparison, row["name"]) or (at_best and not tests_best):
+        return False
+    if comparison.margin:
+        return bool(row["equivalent"])
+    if not at_best or isinstance(comparison.kernel, Collection):
+        return False
+    # Equal scores on these items prove nothing about others; an equal density is the same model.
+    if grade.SAME.name in comparison.grade and measure_of(comparison).kind == "values":
+        return False
+    upper = comparison.upper_bound(1.0 - comparison.alpha)
+    return bool(upper[comparison.names.index(row["name"])] <= 0.0)
+
+
+def _fixed(comparison: Comparison, name: str, against: str, required: bool) -> Gate:
+    """The test of one pair that was named beforehand."""
+    margin = comparison.margin
+    alpha = comparison.alpha
+
+    def gate(verdict: str, words: str, pvalue: float = 1.0) -> Gate:
+        return Gate(name, against, verdict, words, pvalue, True, margin, required)
+
+    if against in _copies(comparison, name):
+        known = not _copied_rows(comparison, name)
+        words = _copy_words(comparison, name, [against])
+        return gate(NON_INFERIOR if known else INCONCLUSIVE, words)
+    out = [each in comparison.impossible for each in (name, against)]
+    if all(out):
+        words = answer_words(INCONCLUSIVE, name, quoted(against), margin, required=required)
+        return gate(INCONCLUSIVE, words)
+    if any(out):
+        decision = impossible_pair(out[0], margin)
+    else:
+        at = [comparison.names.index(name), comparison.names.index(against)]
+        covariance = comparison.covariance[np.ix_(at, at)]
+        pair = JointEstimate((name, against), comparison.estimates[at], covariance)
+        decision = relative_z(pair, alpha, margin)
+    pvalue = math.exp(decision.log_pvalue)
+    shown = decision.equivalent if margin else ndtr(decision.statistic(0.0)) <= alpha
+    verdict = WORSE if pvalue <= alpha else NON_INFERIOR if shown else INCONCLUSIVE
+    more = _more(decision.difference - margin, decision.standard_error, comparison, BestSet())
+    evidence = f" (this pair alone: {_evidence(pvalue, alpha)})" if verdict == WORSE else ""
+    words = answer_words(verdict, name, quoted(against), margin, evidence, more, required)
+    return gate(verdict, words, pvalue)
+
+
+def _remarks(comparison: Comparison, name: str, verdict: str) -> list[str]:
+    """What follows the answer of the table: all else that a reader must know about the verdict."""
+    copied = [] if verdict == WORSE else _copies(comparison, name)
+    return [_copy_words(comparison, name, copied)] if copied else []
+
+
+def _copies(comparison: Comparison, name: str) -> list[str]:
+    """The other models that are the same as this one."""
+    original = comparison.originals()
+    others = [other for other in comparison.names if other != name]
+    return [other for other in others if original[other] == original[name]]
+
+
+def _copied_rows(comparison: Comparison, name: str) -> bool:
+    """Whether this model is a sample with the rows of another one; densities have none."""
+    digests = (comparison.inputs or {}).get("models") or {}
+    return digests.get(name) is not None and bool(_copies(comparison, name))
+
+
+def _copy_words(comparison: Comparison, name: str, copied: Sequence[str]) -> str:
+    if _copied_rows(comparison, name):
+        return _same_rows(name, copied)
+    return f"{quoted(name)} is a duplicate of {listed(copied)}"
+
+
+def _same_rows(name: str, others: Sequence[str]) -> str:
+    same = f"{quoted(name)} holds the same rows as {listed(others)}"
+    return f"{same}; draw new samples if it is a different model"
+
+
+def _evidence(pvalue: float, alpha: float) -> str:
+    return f"p-value {show_pvalue(pvalue, alpha)}, level {alpha:g}"
+
+
+# ── how many more rows would decide ──────────────────────────────────────────────────────────────
+
+
+def _more_rows(comparison: Comparison, name: str) -> str:
+    """How many more rows the table would need for a model, from its largest (D_i − D_j − δ)/s_ij.
+
+    Where that is positive the model would be shown to be worse than j, and where it is negative to
+    be non-inferior. Tests other than the best set compare with the selected model only.
+    """
+    joint = comparison.distinct()
+    original = comparison.originals()[name]
+    several = isinstance(comparison.kernel, Collection)
+    if original not in joint.names or len(joint.names) < 2 or several:
+        return ""
+    i = joint.names.index(original)
+    j = joint.names.index(comparison.originals()[comparison.best])
+    test = used_test(comparison)
+    if test.tests_best:
+        j = int(np.argmax(differences(joint, comparison.margin).ratio[i]))
+    gap = float(joint.values[i] - joint.values[j]) - comparison.margin
+    error = math.sqrt(difference_variance(joint.covariance, i, j))
+    hypotheses = 1 if comparison.correction == "none" else len(joint.names)
+    return _more(gap, error, comparison, test, hypotheses)
+
+
+def _more(
+    gap: float,
+    error: float,
+    result: Comparison | PairComparison,
+    test: Test,
+    hypotheses: int = 1,
+) -> str:
+    """About how many more rows would decide with probability 0.8, if the gap is what it looks like.
+
+    The plan for two models with this gap, which is less the margin, and this standard error, at
+    the level α over the number of hypotheses; "" where planning cannot tell.
+    """
+    rows = min((size for size in result.sizes or () if size > 0), default=0)
+    if rows == 0 or not error > 0.0 or not 0.0 < abs(gap) < math.inf:
+        return ""
+    pilot = Assumed(abs(gap), standard_error=error / math.sqrt(2.0), n=rows)
+    options: dict[str, Any] = {"correction": "none", "trials": 200, "rng": 0, "progress": False}
+    forecast = plan(pilot, alpha=result.alpha / hypotheses, tests=test, **options)
+    # A test that splits the rows has used more of them than the estimate was made from.
+    more = forecast.forecasts[0].n_needed - rows / (1.0 - (test.split or 0.0))
+    unit = row_word(result.measure)
+    if math.isinf(more):
+        without = "" if result.margin else " without a margin"
+        return f"more than {about(forecast.most)} more {unit} would be needed to decide{without}"
+    return f"about {about(more)} more {unit} would decide" if more >= 1.0 else ""
+
+
+# ── outputs ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
-    """The answer, the settings, the table and the notes, for the summary of a job or a comment on a pull request.
+    """The answer, the settings, the table and the notes, for the summary of a job or a comment.
 
     >>> from relfit import decide
-    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
+    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2)))
     >>> print(gate_markdown(result, judge(result, "new")).splitlines()[0])
     **Gate failed:** new is clearly worse than old (p-value 7.7e-9, level 0.05).
     """
-    answer = "" if gate is None else f"**Gate {_verdict(gate)}:** {markdown_text(gate_words(comparison, gate))}."
+    answer = ""
+    if gate is not None:
+        words = gate.sentence.removeprefix(f"{gate.heading}:")
+        answer = f"**{gate.heading}:**{markdown_text(words)}"
     notes = [f"Note: {markdown_text(note)}" for note in comparison.warnings]
     parts = [answer, to_markdown(comparison), markdown_text(summary(comparison)), *notes]
     parts.append(f"<sub>{markdown_text(header(comparison))}</sub>")
@@ -165,85 +438,113 @@ def gate_markdown(comparison: Comparison, gate: Gate | None = None) -> str:
     return "\n\n".join(part for part in parts if part).replace("@", "&#64;") + "\n"
 
 
-def assert_not_worse(comparison: Comparison, name: str, against: str | None = None) -> None:
+def assert_not_worse(
+    comparison: Comparison, name: str, against: str | None = None, *, require: str | None = None
+) -> None:
     """For tests: raise AssertionError if this model is worse than the best one, or than `against`.
 
-    The message has the answer, the table, and what to do next. `comparison` is what `relfit.compare` or
-    `relfit.compare_losses` returned.
+    With ``require="non-inferior"`` also where the model is not shown to be non-inferior, for which
+    the comparison needs a `margin`. The message has the answer, the table and what to do next.
+    `comparison` is what `relfit.compare` or `relfit.compare_losses` returned; one whose verdicts
+    are not reliable (`doubts`) raises InputError.
 
     >>> from relfit import decide
-    >>> assert_not_worse(decide(JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))), "new")
+    >>> joint = JointEstimate(("old", "new"), [0.1, 0.2], 0.01 * np.eye(2))
+    >>> assert_not_worse(decide(joint), "new")
     """
     __tracebackhide__ = True
-    gate = judge(comparison, name, against)
+    check_passed(comparison, ask(comparison, name, against, require=require))
+
+
+def check_passed(comparison: Comparison, gate: Gate) -> None:
+    """Raise AssertionError if the gate failed, and InputError if it has no answer."""
+    __tracebackhide__ = True
+    if gate.verdict == NO_ANSWER:
+        raise InputError(gate.words)
     if not gate.failed:
         return
-    gap = float(np.subtract(*(comparison.estimates[comparison.names.index(each)] for each in (name, gate.against))))
     advice = ["Look at where the models differ: comparison.report('report.html', data)."]
-    if math.isfinite(gap):
-        advice.append(f"If a difference of {gap:.2g} does not matter to you, compare with a margin above it.")
-    advice.append(
-        f"At alpha = {comparison.alpha:g}, up to one of {1 / comparison.alpha:.0f} models that are no worse fails; "
-        "a test that runs daily wants a smaller alpha."
-    )
-    lines = [gate_sentence(comparison, gate), "", str(comparison), "", "What to do:"]
+    if gate.verdict == WORSE:
+        alpha = comparison.alpha
+        gap = _difference(comparison, gate)
+        if math.isfinite(gap):
+            margin = "compare with a margin above it"
+            advice.append(f"If a difference of {gap:.2g} does not matter to you, {margin}.")
+        advice.append(
+            f"At alpha = {alpha:g}, up to one of {1 / alpha:.0f} models that are no worse fails; "
+            "a test that runs daily wants a smaller alpha."
+        )
+    else:
+        advice.append("Compare on more data, or with a larger margin, chosen before you look.")
+    lines = [gate.sentence, "", str(comparison), "", "What to do:"]
     raise AssertionError("\n".join([*lines, *(f"- {each}" for each in advice)]))
 
 
 def junit_xml(comparison: Comparison, gate: Gate | None = None, seconds: float = 0.0) -> str:
-    """A test suite with a case for each model, in the order of the table; the gated one fails if the gate does.
+    """A test suite with a case for each model, in the order of the table.
 
-    Other models never fail: that a known weak one is worse must not stop a release. The standard output of a case says
-    what was found about its model, for the gated one in the gate's words; that of the suite has the gate and the table.
-    Models are compared together: each case has an equal share of the `seconds` it took.
+    The gated case fails if the gate does, also if it is inconclusive where non-inferiority is
+    required, because then the job fails; without an answer it is an error. Other models never
+    fail: that a known weak one is worse must not stop a release. The standard output of a case has
+    what was found about its model, for the gated one in the gate's words; that of the suite has the
+    gate and the table. Each case has an equal fraction of the `seconds` that the comparison took.
 
     >>> from relfit import decide
-    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]))
-    >>> ElementTree.fromstring(junit_xml(result, judge(result, "new"))).find("testsuite").attrib["failures"]
+    >>> result = decide(JointEstimate(("old", "new"), [0.1, 0.9], 0.01 * np.eye(2)))
+    >>> root = ElementTree.fromstring(junit_xml(result, judge(result, "new")))
+    >>> root.find("testsuite").attrib["failures"]
     '1'
     """
     table = str(comparison)
-    failures = str(int(gate is not None and gate.failed))
-    counts = {"tests": str(len(comparison.names)), "failures": failures, "errors": "0", "skipped": "0"}
+    tag = ""
+    if gate is not None and gate.failed:
+        tag = "error" if gate.verdict == NO_ANSWER else "failure"
+    counts = {
+        "tests": str(len(comparison.names)),
+        "failures": str(int(tag == "failure")),
+        "errors": str(int(tag == "error")),
+        "skipped": "0",
+    }
+    command = (comparison.command or ("compare",))[0]
     root = ElementTree.Element("testsuites", {"name": "relfit", **counts})
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "relfit compare", "time": f"{seconds:.3f}", **counts})
-    timed = {"classname": "relfit.compare", "time": f"{seconds / len(comparison.names):.3f}"}
+    named = {"name": f"relfit {command}", "time": f"{seconds:.3f}", **counts}
+    suite = ElementTree.SubElement(root, "testsuite", named)
+    timed = {"classname": f"relfit.{command}", "time": f"{seconds / len(comparison.names):.3f}"}
     for row in comparison.rows():
         name = _legal(visible(row["name"]))
         case = ElementTree.SubElement(suite, "testcase", {"name": name, **timed})
         gated = gate if gate is not None and row["name"] == gate.name else None
-        if gated is not None and gated.failed:
-            message = _legal(gate_words(comparison, gated))
-            failure = ElementTree.SubElement(case, "failure", {"type": "worse", "message": message})
-            failure.text = _legal(table)
+        if gated is not None and tag:
+            why = {"type": gated.verdict, "message": _legal(gated.sentence)}
+            ElementTree.SubElement(case, tag, why).text = _legal(table)
         ElementTree.SubElement(case, "system-out").text = _legal(_about(comparison, row, gated))
-    sentence = [] if gate is None else [gate_sentence(comparison, gate)]
+    sentence = [] if gate is None else [gate.sentence]
     ElementTree.SubElement(suite, "system-out").text = _legal("\n\n".join([*sentence, table]))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
 
 
 def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> str:
-    """What was found about a model; about the gated one beside the model that the gate compares it with."""
+    """What was found about a model; about the gated one, compared with the gate's opponent."""
     value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
-    if gate is None:
+    if gate is None or gate.pvalue is None:
+        said = row["verdict"] if gate is None else gate.words
         gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
         p = show_pvalue(row["adjusted_pvalue"], comparison.alpha) if is_tested(row) else NOTHING
-        return f"{row['verdict']}; {value}; difference to the best {gap}; p-value {p}"
-    own, other = (comparison.names.index(each) for each in (gate.name, gate.against))
+        return f"{said}; {value}; difference to the best {gap}; p-value {p}"
+    whom = quoted(gate.against or "") if gate.fixed else "the best"
+    p = show_pvalue(gate.pvalue, comparison.alpha)
+    found = f"difference to {whom} {_difference(comparison, gate):.6g}; p-value {p}"
+    return f"{gate.words}; {value}; {found}"
+
+
+def _difference(comparison: Comparison, gate: Gate) -> float:
+    """D of the gated model less that of its opponent."""
+    own, other = (comparison.names.index(str(each)) for each in (gate.name, gate.against))
     # Two infinite numbers have no difference.
-    both = {gate.name, gate.against} <= set(comparison.impossible)
-    difference = 0.0 if both else comparison.estimates[own] - comparison.estimates[other]
-    found = f"difference to {_opponent(gate)} {difference:.6g}; p-value {show_pvalue(gate.pvalue, comparison.alpha)}"
-    return f"{gate_words(comparison, gate)}; {value}; {found}"
-
-
-def _verdict(gate: Gate) -> str:
-    return "failed" if gate.failed else "passed"
-
-
-def _opponent(gate: Gate) -> str:
-    return quoted(gate.against) if gate.fixed else "the best"
+    if {gate.name, gate.against} <= set(comparison.impossible):
+        return 0.0
+    return float(comparison.estimates[own] - comparison.estimates[other])
 
 
 def _legal(shown: str) -> str:

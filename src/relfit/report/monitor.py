@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from relfit.report.figures import Scale, scale_of, signed
+from relfit.report.gate import (
+    INCONCLUSIVE,
+    NO_ANSWER,
+    NON_INFERIOR,
+    WORSE,
+    Gate,
+    answer_words,
+    doubtful,
+    is_required,
+)
 from relfit.report.page import LONGEST_LABEL, environment
 from relfit.report.text import LONGEST_NAME, Display, Table, number_format, short_names
 from relfit.results.monitor import MonitorResult
@@ -55,6 +67,10 @@ def show_evalue(e: float) -> str:
     return ">1e12" if e > 1e12 else "<0.001" if e < 0.001 else f"{e:.2g}".replace("e+0", "e").replace("e+", "e")
 
 
+def _evalue(log_e: float) -> str:
+    return show_evalue(math.exp(min(float(log_e), 600.0)))
+
+
 def verdict(row: dict[str, Any]) -> str:
     """In words, with the item and the day on which a model was out."""
     if row["worse"]:
@@ -87,41 +103,72 @@ def notes(result: MonitorResult) -> list[str]:
     return [*said.get(result.outside, []), *([saved] if result.saved else [])]
 
 
-def gate_answer(result: MonitorResult, name: str, against: str | None = None) -> tuple[bool, str]:
-    """Whether the gate fails, and its sentence: the model is out, or worse than one that was named beforehand.
+def judge_monitor(
+    result: MonitorResult,
+    name: str,
+    against: str | None = None,
+    *,
+    margin: float = 0.0,
+    require: str | None = None,
+    doubts: Sequence[str] = (),
+) -> Gate:
+    """The gate of one model, wrong at any look with probability at most alpha.
 
-    A model that is out stays out. Against a fixed model the evidence after the last item decides.
+    Without a margin a model is worse once it is out, and it stays out; it is non-inferior once all
+    others are out. Against a model that was named beforehand the e-values of this pair decide,
+    after the last item. With a margin δ the limits for all pairs decide: worse where some lower
+    limit is above δ, non-inferior where every upper limit is at most δ. `doubts` are reasons why
+    the scores are not comparable: the verdict is then "error".
     """
     for argument, value in (("gate", name), ("against", against)):
         if value is not None and value not in result.names:
             raise InputError(f"{argument}: expected the name of a model, got {value!r}")
-    own, whom = result.names.index(name), "another model" if against is None else quoted(against)
-    if against is None:
-        failed, log_e = bool(result.worse[own]), float(result.log_peak[own])
-        when = f" since item {result.out_after[own]}"
+    own = result.names.index(name)
+    required = is_required(require)
+    fixed = against is not None
+    if doubts:
+        return Gate(name, against, NO_ANSWER, doubtful(doubts), None, fixed, margin, required)
+    others = [j for j in range(len(result.names)) if j != own]
+    others = others if against is None else [result.names.index(against)]
+    whom = "any other model" if against is None else quoted(against)
+    since = ""
+    if margin:
+        beater = others[int(np.argmax(result.lower[own, others]))]
+        low = float(result.lower[own, beater])
+        high = float(result.upper[own, beater])
+        worse = low > margin
+        shown = bool((result.upper[own, others] <= margin).all())
+        evidence = f"{100.0 * (1.0 - result.alpha):g}% limits {low:.3g} to {high:.3g}"
+    elif against is None:
+        worse = bool(result.worse[own])
+        shown = result.confidence_set == (name,)
+        evidence = f"e-value {_evalue(result.log_peak[own])}, level {result.alpha:g}"
+        since = f" since item {result.out_after[own]}"
     else:
-        log_e, when = float(result.log_pair_evalue[own, result.names.index(against)]), ""
-        failed = log_e >= math.log(1.0 / result.alpha)
-    shown = show_evalue(math.exp(min(log_e, 600.0)))
-    words = f"{quoted(name)} is worse than {whom}{when} (e-value {shown}, level {result.alpha:g})"
-    if not failed:
-        words = f"no evidence that {quoted(name)} is worse than {whom} after {_counted(result.items)}"
-    return failed, f"Gate {'failed' if failed else 'passed'}: {words}."
+        (other,) = others
+        level = math.log(1.0 / result.alpha)
+        worse = bool(result.log_pair_evalue[own, other] >= level)
+        shown = bool(result.log_pair_evalue[other, own] >= level)
+        evidence = f"e-value {_evalue(result.log_pair_evalue[own, other])}, level {result.alpha:g}"
+    verdict = WORSE if worse else NON_INFERIOR if shown else INCONCLUSIVE
+    whom = "another model" if worse and against is None else whom
+    after = f"{',' if margin else ''} after {_counted(result.items)}"
+    tail = f"{since} ({evidence})" if worse else after
+    words = answer_words(verdict, name, whom, margin, tail, required=required)
+    return Gate(name, against, verdict, words, None, fixed, margin, required)
 
 
-def monitor_page(history: Sequence[MonitorResult], gate: str | None = None, against: str | None = None) -> str:
-    """The page of a monitor, from its answers over time."""
+def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> str:
+    """The page of a monitor, from its answers over time and what `judge_monitor` answered."""
     if not history:
         raise InputError("path: expected a monitor that has counted items, got one without; add some first")
     result = history[-1]
     cells, rows = table(result), result.rows()
-    failed, sentence = (False, None) if gate is None else gate_answer(result, gate, against)
     template = environment().get_template("monitor.html.j2")
     return template.render(
         summary=summary(result),
         header=header(result),
-        gate=sentence,
-        gate_kind="worse" if failed else "best",
+        gate=gate,
         titles=cells.titles,
         rows=[(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
         notes=notes(result),

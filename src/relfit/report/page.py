@@ -23,12 +23,12 @@ from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
-from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice, used_test
+from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice
 from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
 from relfit.report.formats import methods_text
-from relfit.report.gate import Gate, gate_sentence
+from relfit.report.gate import Gate
 from relfit.report.recall import recall
 from relfit.report.scores import contrasts, heat_map, recall_scores
 from relfit.report.text import short_names, table
@@ -50,7 +50,8 @@ _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
     *("truncation", "reference"),
-    *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "measure", "bandwidth_rule"),
+    *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "measure"),
+    *("bandwidth_rule",),
     *(
         "equivalent",
         "groups",
@@ -63,7 +64,7 @@ _NOT_SETTINGS = {
         "shared_rows",
         "yardstick",
     ),
-    *("higher_is_better", "lags", "also", "encoding"),
+    *("higher_is_better", "lags", "unit", "also", "encoding", "unscaled"),
 }
 _LABELS = {
     "alpha": "level α",
@@ -244,8 +245,7 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
     if not isinstance(gate, Gate) or not {gate.name, gate.against} <= set(comparison.names):
         came = "that of another result" if isinstance(gate, Gate) else type(gate).__name__
         raise InputError(f"gate: expected what relfit.report.gate.judge answered for this result, got {came}")
-    kind = "worse" if gate.failed else "best"
-    return {"kind": kind, "sentence": gate_sentence(comparison, gate), "fixed": gate.fixed}
+    return {"kind": gate.kind, "sentence": gate.sentence, "fixed": gate.fixed}
 
 
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
@@ -285,7 +285,7 @@ def python_call(comparison: Comparison) -> str | None:
     of_pairs = words.measure_of(comparison).pairs and comparison.kernel is not None
     if not (of_pairs or likelihood) or comparison.bandwidth_rule == "selected":
         return None
-    test, default = used_test(comparison), Settings()
+    test, default = words.used_test(comparison), Settings()
     variance = recorded_variance(comparison)
     pairs = "residual_pairs" if comparison.estimator == "landmarks" else "pairs"
     counts = {

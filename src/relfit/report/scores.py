@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from relfit.api import compare_losses, decide
-from relfit.data.evals import Evals, evals_table
+from relfit.data.evals import Evals
 from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
 from relfit.estimators.losses import from_losses
-from relfit.report.checks import used_test
 from relfit.report.examples import LETTERS
 from relfit.report.figures import signed
 from relfit.report.text import number_format, short_names
-from relfit.report.words import is_worse
+from relfit.report.words import is_worse, used_test
 from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, GRADES, OPEN, SAME
 from relfit.util.arrays import Array
@@ -45,7 +44,7 @@ class Scores:
 def recall_scores(comparison: Comparison, data: Any) -> Scores:
     """The scores of this result, given as `Comparison.report` says; others are refused."""
     if isinstance(data, Evals):
-        table = evals_table(data)
+        table = data.table()
         tasks: Any = data.tasks * len(table.scores) if table.strata is None else table.strata
         prompts = [data.prompts.get((task, item)) for task, item in zip(tasks, table.items, strict=False)]  # type: ignore[arg-type]
         scores = Scores(table, prompts, ("task", "tasks"))
@@ -122,7 +121,8 @@ def _grades(comparison: Comparison, part: LossTable) -> tuple[str, ...] | None:
     """The grades on these items alone; None if that cannot be tested."""
     if len(part.scores if part.groups is None else np.unique(part.groups)) < FEWEST_ITEMS:
         return None
-    same: dict[str, Any] = {name: getattr(comparison, name) for name in ("alpha", "correction", "margin")}
+    same: dict[str, Any] = {name: getattr(comparison, name) for name in ("alpha", "correction")}
+    same["margin"] = comparison.margin * comparison.unit
     try:
         joint = from_losses(part, higher_is_better=comparison.higher_is_better)
         return decide(joint, test=used_test(comparison), rng=comparison.seed or 0, **same).grade

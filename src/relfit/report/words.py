@@ -20,6 +20,7 @@ from relfit.results.plan import Plan
 from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
+from relfit.stats.tests.base import Test
 from relfit.util.text import listed, quoted, visible
 
 # The tests of a fixed pair.
@@ -118,6 +119,12 @@ def name_of_test(test: str) -> str:
     return TESTS[test].words.name if test in TESTS else _PAIR_TESTS.get(test, test)
 
 
+def used_test(comparison: Comparison) -> Test:
+    """The test of a comparison, with its options."""
+    options = {} if comparison.select_fraction is None else {"select_fraction": comparison.select_fraction}
+    return TESTS[comparison.test](**options)
+
+
 def fill(template: str, comparison: Comparison, **more: str) -> str:
     """A template of a test's `words` with what this result says."""
     measure = measure_of(comparison)
@@ -192,15 +199,17 @@ def size_words(result: Comparison | PairComparison | JointEstimate) -> str | Non
 
 
 def column_words(result: Comparison | PairComparison) -> str | None:
-    """How many columns were scaled, and how many are categories."""
+    """How many columns were scaled or, where that matters, left as they are, and how many are categories."""
     if result.encoding is None:
-        return None
+        return f"{result.unscaled} columns not standardised" if result.unscaled else None
     kinds = [column.kind for column in result.encoding.columns]
     categories = kinds.count("category")
     scaled = len(kinds) - categories if result.encoding.scale != "none" else 0
     by = f"whitened by the {'reference' if result.sizes and result.sizes[0] else 'pooled draws'}"
     how = "standardised" if result.encoding.root is None else by
     columns = f"{scaled} column{'' if scaled == 1 else 's'} {how}" if scaled else ""
+    if result.encoding.scale == "none" and len(kinds) - categories > 1 and measure_of(result).kind == "samples":
+        columns = f"{len(kinds) - categories} columns not standardised"
     return ", ".join(part for part in (columns, f"{categories} categorical" if categories else "") if part) or None
 
 
@@ -403,6 +412,13 @@ def about(rows: float) -> str:
     return f"{round(rows, -digits):,.0f}"
 
 
+def row_word(measure: str) -> str:
+    """What a sample size counts: rows of every sample, items, or rows."""
+    if measure in MEASURES and MEASURES[measure].kind == "samples":
+        return "rows per model"
+    return "items" if measure in ("loss", "elpd") else "rows"
+
+
 def plan_answer(plan: Plan) -> str:
     """The plan in one sentence, for the first of its tests: how many rows tell which models from the best.
 
@@ -410,8 +426,7 @@ def plan_answer(plan: Plan) -> str:
     >>> plan_answer(plan(Assumed({"base": 0.01, "tuned": 0.0, "large": 0.0}, standard_error=0.003, n=500), rng=0))
     'About 460 rows tell base from tuned; large may never be separable from it.'
     """
-    kind = MEASURES[plan.measure].kind
-    unit = "rows per model" if kind == "samples" else "items" if plan.measure in ("loss", "elpd") else "rows"
+    unit = row_word(plan.measure)
     cells = sorted((cell for cell in plan.forecasts if cell.test == plan.tests[0]), key=lambda cell: cell.n_needed)
     never = [cell.name for cell in cells if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])]
     found, best = [cell for cell in cells if cell.name not in never], quoted(plan.best)

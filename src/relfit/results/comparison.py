@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Fields that an estimate and its result have in common.
 _SHARED = (
     *("covariance", "sizes", "near_degeneracy", "second_order", "third", "groups", "yardstick"),
-    *("higher_is_better", "design", "lags"),
+    *("higher_is_better", "design", "lags", "unit", "doubts"),
 )
 
 
@@ -74,6 +74,7 @@ class Comparison(Record):
             a measure for margins. None where it is not known, as for losses, a density as the reference, and
             estimators that do not use all pairs.
         warnings: sentences the reader should see.
+        doubts: those of the `warnings` that make the verdicts unreliable, so that a gate does not answer.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
         locations: (J, d), of UME, Nystroem and FSSD.
@@ -84,7 +85,11 @@ class Comparison(Record):
         shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
         design: how the means of losses were taken, such as "macro average over 30 strata"; None for plain means.
         lags: how far the items of a series depend on each other; None for independent items.
+        unit: 1, or the power of 2 in which very large or very small scores are measured: discrepancies, standard
+            errors, differences, intervals and the margin are those of the scores divided by it.
         encoding: how the columns were made into rows of numbers; None for plain arrays as they are.
+        unscaled: the number of columns of plain arrays, if their standard deviations differ by more than a factor of 2;
+            else None.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
         reference: what the data are called, such as the name of their file; None where that is not known.
     """
@@ -116,6 +121,7 @@ class Comparison(Record):
     third: Array | None = None
     projection: Array | None = None
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
     estimator: str | None = None
@@ -143,9 +149,11 @@ class Comparison(Record):
     higher_is_better: bool = False
     design: str | None = None
     lags: int | None = None
+    unit: float = 1.0
     impossible: dict[str, int] = field(default_factory=dict)
     also: tuple[Comparison, ...] = ()
     encoding: Encoding | None = None
+    unscaled: int | None = None
     reference: str | None = None
 
     @property

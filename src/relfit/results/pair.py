@@ -20,7 +20,7 @@ class PairComparison(Record):
 
     `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
     ``pvalue ≤ alpha``. With a margin the hypothesis is D_a ≤ D_b + δ, and `equivalent` says whether that was
-    shown instead; it is None without one. `yardstick` is that of `Comparison`.
+    shown instead; it is None without one. `yardstick` and `doubts` are those of `Comparison`.
     """
 
     names: tuple[str, str]
@@ -38,6 +38,7 @@ class PairComparison(Record):
     status: tuple[str, ...] = ()
     truncation: tuple[float, float] | None = None
     warnings: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
     estimator: str | None = None
@@ -59,6 +60,7 @@ class PairComparison(Record):
     preset: str | None = None
     yardstick: float | None = None
     encoding: Encoding | None = None
+    unscaled: int | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -36,7 +36,7 @@ _ARRAYS = (
 )
 _OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "projection", "equivalent", "locations")
 _FLAGS = ("worse", "equivalent")
-_TUPLES = ("names", "warnings", "sizes", "groups", "beaten_by", "confidence_set", "command")
+_TUPLES = ("names", "warnings", "doubts", "sizes", "groups", "beaten_by", "confidence_set", "command")
 _LONGEST_WORD = 200
 
 T = TypeVar("T")
@@ -313,6 +313,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "alpha": (_FRACTION, "a number from 0 to 1"),
     "select_fraction": (_maybe(_FRACTION), "a number from 0 to 1, or null"),
     "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
+    "unit": (_is_number(math.ulp(0.0), math.inf), "a number above 0"),
     "yardstick": (_maybe(_is_number(0.0, 1e300)), "a number of at least 0, or null"),
     **dict.fromkeys(("randomised", "higher_is_better"), (_is_flag, "true or false")),
     "versions": (_table(_is_word), "versions by name"),
@@ -323,7 +324,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
     "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
     "equivalent": (_maybe(_each(_is_flag)), "true or false for each, or null"),
-    "warnings": (_each(is_text), "texts"),
+    **dict.fromkeys(("warnings", "doubts"), (_each(is_text), "texts")),
     **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
     **dict.fromkeys(
         ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset", "design"),
@@ -331,7 +332,8 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     ),
     "reference": (_maybe(is_text), "a text or null"),
     **dict.fromkeys(
-        ("seed", "pair_count", "block_count", "landmark_count", "lags"), (_maybe(_is_count), "a whole number or null")
+        ("seed", "pair_count", "block_count", "landmark_count", "lags", "unscaled"),
+        (_maybe(_is_count), "a whole number or null"),
     ),
     **dict.fromkeys(("sizes", "groups"), (_maybe(_each(_is_count)), "whole numbers or null")),
     **dict.fromkeys(("command", "confidence_set"), (_maybe(_each(is_text)), "texts or null")),
