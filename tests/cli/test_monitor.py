@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from relfit.cli import main
+from relfit.cli.monitor import finish
 from relfit.results.monitor import Monitor
+from relfit.util.errors import InputError
 
 LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"
 NAMES = ("new", "old", "<b>small</b>")
@@ -34,7 +36,7 @@ def test_three_days_of_a_gate(days, capsys):
     add = ["monitor", "add", "--item", "id"]
     status, out, err = run(capsys, *add, "day0.csv", "--higher-is-better", "--gate", "new")
     assert (status, err) == (0, "")
-    assert "Gate passed: no evidence that new is worse than another model after 200 items." in out
+    assert "Gate inconclusive: new is not shown to be worse than any other model after 200 items." in out
     status, out, err = run(
         capsys, *add, "day1.csv", "day2.csv", "--gate", NAMES[2], "--html", "r.html", "--json", "r.json"
     )
@@ -70,6 +72,9 @@ def test_what_was_counted_is_refused_and_nothing_changes(days, capsys):
         (["--lower-is-better"], "higher_is_better was True, is False"),
         (["--gate", "other"], "--gate: expected the name of a model"),
         (["--gate-against", "new"], "--gate-against: expected together with --gate"),
+        (["--gate-require", "non-inferior"], "--gate-require: expected together with --gate"),
+        (["--margin", "0.1"], "--margin: expected together with --gate"),
+        (["--margin", "-0.1", "--gate", "new"], "--margin: expected a number of at least 0"),
         (["--html", "gate.sqlite"], "it is the file for --state too"),
         (["--item", "no"], "item: expected the name of a column"),
         (["--model", "id"], "score: expected the name of a column"),
@@ -85,8 +90,21 @@ def test_refusals_count_nothing(days, capsys, options, said):
         assert monitor.result().items == 200
 
 
+def test_a_new_file_needs_a_direction(days, capsys):
+    """A score that says nothing about it was taken for a loss."""
+    status, out, err = run(capsys, "monitor", "add", "day0.csv", "--item", "id")
+    assert (status, out) == (2, "")
+    assert "the table does not name the metric; pass --higher-is-better if larger scores are better" in err
+    assert not Path("gate.sqlite").exists()
+    long = ["long.jsonl", "--item", "id", "--model", "m", "--score", "acc"]
+    status, out, _ = run(capsys, "monitor", "add", *long)
+    assert (status, out.splitlines()[0]) == (0, "Note: acc: higher is better, by its name")
+    with Monitor.open("gate.sqlite") as monitor:
+        assert monitor.higher_is_better
+
+
 def test_a_long_table_says_the_same(days, capsys):
-    run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--state", "wide.sqlite")
+    run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--state", "wide.sqlite", "--higher-is-better")
     long = ["--item", "id", "--model", "m", "--score", "acc", "--state", "long.sqlite"]
     assert run(capsys, "monitor", "add", "long.jsonl", *long)[0] == 0
     with Monitor.open("wide.sqlite") as wide, Monitor.open("long.sqlite") as other:
@@ -103,7 +121,73 @@ def test_one_pair_named_beforehand(days, capsys):
     assert "is worse than new (e-value" in err
     status, _, _ = run(capsys, "monitor", "report", "--html", "p.html", "--gate", "old", "--gate-against", "new")
     assert status == 0
-    assert "Gate passed: no evidence that old is worse than new after 400 items." in Path("p.html").read_text()
+    assert "Gate inconclusive: old is not shown to be worse than new after 400 items." in Path("p.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "verdict", "said"),
+    [
+        (["--gate", "new"], 0, "inconclusive", "new is not shown to be worse than any other model after 600 items"),
+        (["--gate", "new", "--gate-require", "non-inferior"], 3, "inconclusive", "without a margin only a model that"),
+        (["--gate", "new", "--margin", "0.2"], 0, "non-inferior", "non-inferior to every other model (margin 0.2)"),
+        (
+            ["--gate", "new", "--margin", "0.001"],
+            0,
+            "inconclusive",
+            "by more than 0.001, nor to be non-inferior, after",
+        ),
+        (["--gate", NAMES[2], "--margin", "0.1"], 1, "worse", "is worse than another model by more than 0.1 (95% lim"),
+        (["--gate", NAMES[2], "--margin", "0.9"], 0, "non-inferior", "(margin 0.9)"),
+        (["--gate", "new", "--gate-against", NAMES[2]], 0, "non-inferior", "new is shown to be no worse than '<b>"),
+        (["--gate", NAMES[2], "--gate-against", "new", "--margin=0.1"], 1, "worse", "worse than new by more than 0.1"),
+    ],
+)
+def test_three_answers_of_a_monitor(days, capsys, options, status, verdict, said):
+    """The same answers, sentences and statuses as the other gates."""
+    run(capsys, "monitor", "add", "day0.csv", "day1.csv", "day2.csv", "--item", "id", "--higher-is-better")
+    assert run(capsys, "monitor", "status", *options, "--json", "r.json")[0] == status
+    gate = json.loads(Path("r.json").read_text(encoding="utf-8"))["gate"]
+    assert (gate["verdict"], said in gate["sentence"]) == (verdict, True), gate["sentence"]
+    assert run(capsys, "monitor", "report", *options, "--html", "r.html")[0] == status
+    assert gate["sentence"].partition(":")[0] in Path("r.html").read_text(encoding="utf-8")
+
+
+def test_doubts_are_an_error_after_everything_was_written(days, capsys):
+    """Scores of runs that were made differently, say: the table and the files come first."""
+    params = {
+        "gate": "new",
+        "against": None,
+        "require": None,
+        "margin": 0.0,
+        "json_path": "r.json",
+        "html_path": "r.html",
+    }
+    run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--higher-is-better")
+    with Monitor.open("gate.sqlite") as monitor, pytest.raises(InputError, match="gate: 0 and 5 shots"):
+        finish(monitor, params, doubts=("0 and 5 shots",))
+    assert "can be the best" in capsys.readouterr().out
+    assert json.loads(Path("r.json").read_text(encoding="utf-8"))["gate"]["verdict"] == "error"
+    assert "Gate without an answer: 0 and 5 shots." in Path("r.html").read_text(encoding="utf-8")
+
+
+def test_the_last_model_of_a_race_is_shown_to_be_no_worse(tmp_path, capsys):
+    """With probability 1 − α no best model is ever out: the one that is left is the best."""
+    for model, score in (("good", 1.0), ("bad", 0.0)):
+        lines = [{"doc_id": k, "filter": "none", "metrics": ["acc"], "acc": score} for k in range(100)]
+        path = tmp_path / model / "samples_t_2026-01-02T03-04-05.jsonl"
+        path.parent.mkdir()
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ["--sequential", "--gate", "good", "--gate-require", "non-inferior"]
+    status, out, _ = run(capsys, "evals", str(tmp_path), *options)
+    assert status == 0
+    assert "Gate passed: good is shown to be no worse than any other model." in out
+
+
+def test_an_option_of_a_subcommand_is_named_as_it_was_typed(days, capsys):
+    status, _, err = run(capsys, "monitor", "add", "day0.csv", "--item", "id", "--lower-is-better", "--alpha", "0.95")
+    assert status == 2
+    assert err == "relfit: error: --alpha: expected the error rate, at most 0.5, got 0.95; did you mean 0.05?\n"
+    assert not Path("gate.sqlite").exists()
 
 
 def test_no_file_no_status(days, capsys):
@@ -138,7 +222,9 @@ def test_evals_end_when_one_model_is_left(tmp_path, capsys):
     assert f"One model is left after {items} of 100 items: {2 * items} of 200 scores were needed" in out
 
 
-@pytest.mark.parametrize("options", [["--junit", "x.xml"], ["--margin", "0.1"], ["--show", "ranks"]])
+@pytest.mark.parametrize(
+    "options", [["--junit", "x.xml"], ["--markdown", "x.md"], ["--margin", "0.1"], ["--show", "ranks"]]
+)
 def test_what_belongs_to_a_fixed_number_of_items(options, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, _, err = run(capsys, "evals", str(LOGS), "--sequential", *options)

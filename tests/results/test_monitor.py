@@ -208,19 +208,153 @@ def test_losses_changed_in_the_file_are_noticed(path, losses):
             monitor.history()
 
 
-@pytest.mark.parametrize("value", ["text", 10**15, None, 1.5, b"short"])
+@pytest.mark.parametrize("value", ["text", 10**15, 1.5, b"short", bytes(8 * 3000)])
 def test_figures_of_another_type_are_refused(path, losses, value):
-    with filled(path, losses) as monitor:
-        connection = monitor._file.connection
-        connection.execute("PRAGMA writable_schema = ON")
-        statement = "UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'evidence'"
-        connection.execute(statement)
+    filled(path, losses).close()
     raw = sqlite3.connect(path)
     raw.execute("UPDATE evidence SET arrays = ?", (value,))
     raw.commit()
     raw.close()
     with pytest.raises(relfit.InputError, match="is damaged"):
         Monitor.open(path)
+
+
+def _tampered(path, change):
+    """Change the figures in a file, and give them the digest that they would have."""
+    with Monitor.open(path) as monitor, monitor._file.transaction() as connection:
+        row = connection.execute("SELECT items, clipped, arrays FROM evidence").fetchone()
+        figures = np.frombuffer(row[2]).copy()
+        change(figures)
+        made_up = figures.tobytes(), monitor._digest(*row[:2], figures.tobytes())
+        connection.execute("UPDATE evidence SET arrays = ?, digest = ?", made_up)
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, 1e300, -1e15, math.inf, 1e12])
+def test_a_time_that_cannot_be_is_refused(path, losses, value):
+    """The table shows the day, which such a time has not."""
+    filled(path, losses).close()
+    _tampered(path, lambda figures: figures.__setitem__(figures > 1e9, value))
+    with pytest.raises(relfit.InputError, match=r"is damaged \(its figures are not those of any losses\)"):
+        Monitor.open(path)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e308, -1.0, 0.5])
+def test_figures_that_cannot_be_are_refused(path, losses, value, recwarn):
+    """They would end in an overflow or in warnings of NumPy."""
+    filled(path, losses).close()
+    _tampered(path, lambda figures: figures.__setitem__(slice(None), value))
+    with pytest.raises(relfit.InputError, match=r"is damaged \(its figures are not those of any losses\)"):
+        Monitor.open(path)
+    assert not recwarn.list
+
+
+def test_a_single_figure_that_cannot_be_is_refused(path, losses):
+    """Every third of them in turn, with the digest that it would have."""
+    filled(path, losses).close()
+    whole = path.read_bytes()
+    with Monitor.open(path) as monitor:
+        count = len(monitor._file.connection.execute("SELECT arrays FROM evidence").fetchone()[0]) // 8
+    for k in range(0, count, 3):
+        path.write_bytes(whole)
+        _tampered(path, lambda figures, k=k: figures.__setitem__(k, [math.nan, 1e300, -1e300][k // 3 % 3]))
+        with pytest.raises(relfit.InputError, match="its figures are not those of any losses"):
+            Monitor.open(path)
+
+
+@pytest.mark.parametrize(("clock", "day"), [(0.0, "1970-01-01"), (-1e9, "1970-01-01"), (1e12, "9999-12-31")])
+def test_a_clock_that_is_not_set_stops_nothing(path, losses, monkeypatch, tmp_path, clock, day):
+    """A machine without a battery starts in 1970."""
+    monkeypatch.setattr("relfit.results.monitor.time.time", lambda: clock)
+    with filled(path, losses) as monitor:
+        assert f"({day})" in str(monitor.result())
+        monitor.report(tmp_path / "page.html")
+    with Monitor.open(path) as monitor:
+        assert f"({day})" in str(monitor.result())
+
+
+_ENDLESS = "WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n)"
+_SCHEMAS = {
+    "view": f"DROP TABLE items; CREATE VIEW items AS {_ENDLESS} SELECT k AS number, 'a' AS item, x'' AS losses FROM n",
+    "trigger": "CREATE TRIGGER t AFTER INSERT ON items BEGIN UPDATE evidence SET clipped = 7; END",
+    "table": "CREATE TABLE more (x)",
+    "index": "CREATE INDEX more ON items (added)",
+    "column": "ALTER TABLE items ADD COLUMN more",
+}
+
+
+@pytest.mark.parametrize("change", _SCHEMAS)
+def test_a_file_with_other_tables_than_a_monitor_writes_is_refused(path, losses, change):
+    """A view or a trigger is run by every query, and may not end; a signal would not end it either."""
+    filled(path, losses).close()
+    raw = sqlite3.connect(path)
+    raw.executescript(_SCHEMAS[change])
+    raw.close()
+    command = [sys.executable, "-m", "relfit", "monitor", "status", "--state", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is damaged (its tables are not those that relfit writes); delete it" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be removed")
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_removed_while_it_is_open_takes_no_items(path, losses, replaced, tmp_path, monkeypatch):
+    """They would go to a file that nobody can open."""
+    with filled(path, losses[:50]) as monitor:
+        monkeypatch.chdir(tmp_path)
+        monitor.update(columns(losses[50:60]), items=range(50, 60))
+        path.unlink()
+        if replaced:
+            filled(path, losses[:50]).close()
+        with pytest.raises(
+            relfit.InputError, match="was removed or replaced since it was opened; restore it"
+        ) as caught:
+            monitor.update(columns(losses[60:70]), items=range(60, 70))
+        assert "\n" not in str(caught.value)
+
+
+# ── limits and verdicts ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _row(result, name):
+    return next(row for row in result.rows() if row["name"] == name)
+
+
+def test_limits_of_a_model_that_is_out_agree_with_the_verdict():
+    """Limits for all pairs need more evidence than the verdict, and began below 0 for a model that was called worse."""
+    rng, below = np.random.default_rng(0), 0
+    for _ in range(5):
+        losses = (rng.random((200, 3)) < [0.2, 0.2, 0.45]).astype(float)
+        with filled(":memory:", losses) as monitor:
+            history = monitor.history(100)
+        for result in history:
+            out = result.worse
+            below += int((result.lower.max(axis=1) <= 0.0)[out].sum())
+            for row in result.rows():
+                assert row["lower"] >= 0.0 if row["worse"] else row["best"] or row["lower"] <= 0.0
+                assert not row["worse"] or row["lower"] < row["difference"] < row["upper"]
+    assert below > 5
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 500])
+def test_limits_of_a_model_whose_evidence_has_fallen_are_those_of_its_verdict(path, size):
+    """It was worse by 0.5 in 60 items and is better afterwards: what was shown is about the first items."""
+    losses = np.full((500, 3), 0.5)
+    losses[:60, 2] = 1.0
+    losses[60:, 2] = 0.4
+    with Monitor(NAMES, path=path) as monitor:
+        for start in range(0, 500, size):
+            monitor.update(columns(losses[start : start + size]), items=range(start, min(start + size, 500)))
+    with Monitor.open(path) as monitor:
+        result, history = monitor.result(), monitor.history(500)
+    after = result.out_after[2]
+    assert after < 60
+    assert result.upper[2].max() < 0.1
+    row, then = _row(result, "c"), _row(history[after - 1], "c")
+    assert 0.0 <= row["lower"] < row["difference"] == pytest.approx(0.5)
+    assert [row[key] for key in ("difference", "lower", "upper")] == pytest.approx(
+        [then[key] for key in ("difference", "lower", "upper")], abs=1e-9
+    )
+    assert np.isnan(result.out_limits[:2]).all()
 
 
 def test_every_model_can_be_out_where_the_better_one_changes():

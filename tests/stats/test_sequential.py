@@ -18,6 +18,7 @@ from relfit.stats.sequential import (
     lower_limits,
     no_evidence,
     ranks,
+    regrets,
 )
 
 ALPHA = 0.05
@@ -143,6 +144,39 @@ def test_limits_of_a_constant_difference():
     limits = lower_limits(found, (bet,), ALPHA)
     assert limits[0, 1] == pytest.approx(expected, abs=1e-12)
     assert limits[1, 0] == pytest.approx(((1.0 - bet * d) * ALPHA ** (1.0 / n) - 1.0) / bet, abs=1e-12)
+
+
+def test_limits_of_a_model_that_is_out_by_hand():
+    """Two models and one bet: e_2 ≈ 0, so that e_1(m) = ((1 + λd)/(1 + λm))ⁿ must be 2/α − e_2."""
+    n, bet, d = 300, 0.5, 0.25
+    found = evidence_of(np.tile([0.25, 0.0], (n, 1)), bets=(bet,))
+    difference, lower, upper = regrets(found, (bet,), ALPHA, lower_limits(found, (bet,), ALPHA / 2.0))
+    needed = 2.0 / ALPHA - (1.0 - bet * d) ** n
+    assert difference[0] == pytest.approx(d)
+    assert lower[0] == pytest.approx(((1.0 + bet * d) * needed ** (-1.0 / n) - 1.0) / bet, abs=1e-7)
+    assert upper[0] == pytest.approx(-((1.0 - bet * d) * (ALPHA / 2.0) ** (1.0 / n) - 1.0) / bet, abs=1e-12)
+    assert lower[1] == 0.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 5), st.integers(0, 10**6), st.floats(0.0, 0.6))
+def test_limits_of_models_that_are_out_invert_the_verdict(models, seed, gap):
+    """At the limit the smallest mean of a set of e-values is 1/α, with all sets written out."""
+    rng = np.random.default_rng(seed)
+    losses = (rng.random((150, models)) < np.linspace(0.2, 0.2 + gap, models)).astype(float)
+    found = evidence_of(losses)
+    pairs = lower_limits(found, BETS, ALPHA / (models * (models - 1)))
+    difference, lower, upper = regrets(found, BETS, ALPHA, pairs)
+    now = log_e_models(found, BETS) >= math.log(1.0 / ALPHA)
+    assert (lower[~now] == 0.0).all()
+    assert ((lower < difference) & (difference < upper))[now].all()
+    own = np.eye(models, dtype=bool)
+    for i in np.flatnonzero(now):
+        for m, above in ((max(lower[i] - 1e-6, 0.0), True), (lower[i] + 1e-6, False)):
+            each = np.exp(np.where(own, -np.inf, log_e_pairs(found, BETS))).sum(axis=1) / (models - 1)
+            shifted = np.exp(log_e_pairs(found, BETS, m))[i]
+            each[i] = np.delete(shifted, i).mean()
+            assert (subset_means(each)[i] >= 1.0 / ALPHA) == above
 
 
 def test_limits_before_the_first_item_are_the_bounds():

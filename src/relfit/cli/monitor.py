@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,16 @@ from typing import Any
 import click
 import numpy as np
 
-from relfit.cli.conclude import DONE, GATE_FAILED, check_gate
-from relfit.cli.outputs import check_outputs, say, say_written, write_json
-from relfit.cli.sections import HTML, JSON, SectionedCommand, opt, section
+from relfit.cli.conclude import GATE_REQUIRE, check_gate, gate_status, say_gate, write_result
+from relfit.cli.outputs import check_outputs, say, say_written
+from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, section
 from relfit.data.evals import Evals
 from relfit.data.losses import item_scores
+from relfit.data.metrics import direction_needed, told_direction
 from relfit.results.monitor import OUTSIDE, Monitor
-from relfit.results.serial import as_json
+from relfit.util.arrays import Array
+from relfit.util.checks import check_margin
+from relfit.util.errors import InputError
 
 BOUNDS = opt(
     "--bounds",
@@ -30,6 +32,12 @@ GATE = section(
     "Gate for continuous integration",
     opt("--gate NAME", "Exit with status 1 if this model was shown to be worse than another one."),
     opt("--gate-against NAME", "With --gate, compare with this model alone.", dest="against"),
+    opt(
+        "--margin DELTA",
+        "With --gate, how much worse the model may be, in the units of the scores; choose it before the first item.",
+        default=0.0,
+    ),
+    GATE_REQUIRE,
 )
 
 
@@ -55,11 +63,7 @@ def monitor_command() -> None:
 )
 @section(
     "Settings of a new file; an old one has its own",
-    opt(
-        "--higher-is-better/--lower-is-better",
-        "Whether larger or smaller numbers are better.  [default: smaller]",
-        dest="higher_is_better",
-    ),
+    DIRECTION,
     BOUNDS,
     opt(
         "--outside",
@@ -74,16 +78,20 @@ def monitor_command() -> None:
 def add_command(files: Sequence[str], state: str, **params: Any) -> int:
     """Count the items of tables, once each, and say which models can be the best.
 
-    Each FILE is a .csv, .tsv, .jsonl, Parquet or Arrow file with a row for each item and a column for each model. If
-    one of them is refused, nothing is counted.
+    Each FILE is a .csv, .tsv, .json, .jsonl, Parquet or Arrow file with a row for each item and a column for each
+    model. If one of them is refused, nothing is counted.
     """
     check_outputs({"--state": state, "--json": params["json_path"], "--html": params["html_path"]})
     tables = [item_scores(file, params["item"], params["model"], params["score"]) for file in files]
     found = list(dict.fromkeys(name for _, scores in tables for name in scores))
     keys = [key for items, _ in tables for key in items]
     given = {name: params[name] for name in ("higher_is_better", "bounds", "outside", "alpha")}
+    if given["higher_is_better"] is None and not Path(state).exists():
+        given["higher_is_better"], told = _told(params["score"], [scores for _, scores in tables])
+        if params["json_path"] != "-":
+            say(f"Note: {told}")
     with opened(state, found, {name: value for name, value in given.items() if value is not None}) as monitor:
-        check_gate(params["gate"], params["against"], monitor.names)
+        _check(params, monitor.names)
         columns = {
             name: np.concatenate([scores.get(name, np.full(len(items), np.nan)) for items, scores in tables])
             for name in found
@@ -116,6 +124,24 @@ def report_command(state: str, **params: Any) -> int:
         return finish(monitor, {**params, "json_path": None})
 
 
+def _check(params: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse a gate that cannot be answered, before anything is counted."""
+    check_gate(params, names)
+    if check_margin(params["margin"]) and params["gate"] is None:
+        raise InputError("--margin: expected together with --gate NAME, the model that must not be worse")
+
+
+def _told(score: str | None, tables: Sequence[Mapping[str, Array]]) -> tuple[bool, str]:
+    """The direction that the name of the score tells, and a note on it; a new file needs one."""
+    columns = [column for scores in tables for column in scores.values()]
+    low = min((np.fmin.reduce(column, initial=np.inf) for column in columns), default=0.0)
+    high = max((np.fmax.reduce(column, initial=-np.inf) for column in columns), default=0.0)
+    better, told = told_direction(score, float(low), float(high))
+    if better is None:
+        raise direction_needed(told)
+    return better, told
+
+
 def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monitor:
     """The monitor of the file, or a new one of the models that were found."""
     if not Path(state).exists():
@@ -128,7 +154,7 @@ def opened(state: str, found: Sequence[str], given: Mapping[str, Any]) -> Monito
 def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, str | None]:
     """The scores of logs in random order, each model until it is out, and a sentence if one was left before the end."""
     keys, scores = evals.matrix()
-    monitor = Monitor(evals.models, path=":memory:", higher_is_better=evals.higher_is_better, **given)
+    monitor = Monitor(evals.models, path=":memory:", higher_is_better=evals.larger_is_better(), **given)
     for k, names in monitor.rounds(np.random.default_rng(seed).permutation(len(keys)).tolist()):
         row = dict(zip(evals.models, scores[k].tolist(), strict=True))
         monitor.update({name: row[name] for name in names}, items=k)
@@ -139,31 +165,29 @@ def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, st
     return monitor, f"One model is left after {items} of {len(keys)} items: {needed}."
 
 
-def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None) -> int:
-    """Print and write what was asked for, and return the exit status."""
+def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None, doubts: Sequence[str] = ()) -> int:
+    """Print and write what was asked for, and return the exit status; with `doubts` the gate is an error."""
     from relfit.report.display import styled
-    from relfit.report.monitor import gate_answer
+    from relfit.report.monitor import judge_monitor
 
-    gate, against, json_path, html_path = (params[key] for key in ("gate", "against", "json_path", "html_path"))
-    check_gate(gate, against, monitor.names)
-    result, failed, answer = monitor.result(), False, None
-    if gate is not None:
-        failed, answer = gate_answer(result, gate, against)
-    record = {} if answer is None else {"gate": {"model": gate, "against": against, "sentence": answer}}
-    write_json(as_json({**result.to_dict(), **record}), json_path)
-    quiet = json_path == "-"
+    html_path = params["html_path"]
+    json_path = params["json_path"]
+    _check(params, monitor.names)
+    result = monitor.result()
+    gate = None
+    if params["gate"] is not None:
+        given = {key: params[key] for key in ("against", "margin", "require")}
+        gate = judge_monitor(result, params["gate"], doubts=doubts, **given)
+    quiet = write_result(result, gate, json_path)
     if not quiet:
         say(styled(result))
         if sentence is not None:
             say(sentence)
         say_written(Result=json_path)
-    if failed and answer is not None:
-        print(f"relfit: gate: {answer.partition(': ')[2].rstrip('.')}", file=sys.stderr)
-    elif answer is not None and not quiet:
-        say(answer)
+    say_gate(gate, quiet)
     # The page comes last: if it fails, the verdict has been printed.
     if html_path is not None:
-        monitor.report(html_path, gate=gate, against=against)
+        monitor.report(html_path, gate=gate)
         if not quiet:
             say_written(Report=html_path)
-    return GATE_FAILED if failed else DONE
+    return gate_status(gate)

@@ -26,6 +26,7 @@ from relfit.results.serial import VERSIONS, Record
 from relfit.stats.sequential import (
     BETS,
     LARGEST_BET,
+    LARGEST_LOG,
     Evidence,
     advance,
     log_e_models,
@@ -33,6 +34,7 @@ from relfit.stats.sequential import (
     lower_limits,
     no_evidence,
     ranks,
+    regrets,
 )
 from relfit.util.arrays import Array, Mask
 from relfit.util.checks import check_alpha, check_choice, check_number
@@ -49,12 +51,14 @@ CREATE TABLE evidence (number INTEGER PRIMARY KEY, items INTEGER NOT NULL, clipp
     arrays BLOB NOT NULL, digest TEXT NOT NULL)
 """
 # The number is "relm".
-MONITOR = Format("path", "the file of a monitor", 0x72656C6D, 1, _CREATE)
+MONITOR = Format("path", "the file of a monitor", 0x72656C6D, 2, _CREATE)
 _ARRAYS = ("wealth", "counts", "totals", "sums", "peak", "out")
 # Items that are turned into bets, or read back, at once.
 _BLOCK = 4096
 # A replay adds in another order than the updates did.
 _ROUNDING = 1e-6
+# The last second that has a date, in seconds since 1970; a clock may be beyond it, or not be set.
+_LATEST = 253_402_300_799.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -70,6 +74,10 @@ class MonitorResult(Record):
         log_peak: (l,) the largest of them at any look; a model is out once its e-value has reached 1/alpha.
         out_after: per model the number of items after which it was out; None for a model that can be the best.
         out_time: per model when that was, in seconds since 1970; None likewise.
+        out_limits: (l, 3) per model that is out by how much it is worse than the best of the
+            others, on average over the items so far, and the limits for that, which hold for this
+            model at all looks. If its e-value is below 1/alpha again, those after the item at which
+            it was out. NaN for a model that can be the best.
         common: (l, l) items that both models of a pair have.
         difference: (l, l) by how much the row's model is worse than the column's on average, in units of the scores.
         lower, upper: (l, l) limits for the average difference, for all pairs at once.
@@ -91,6 +99,7 @@ class MonitorResult(Record):
     log_peak: Array
     out_after: tuple[int | None, ...]
     out_time: tuple[float | None, ...]
+    out_limits: Array
     common: Array
     difference: Array
     lower: Array
@@ -124,14 +133,16 @@ class MonitorResult(Record):
         """The table every output is made from: one row per model, the best first, those that are out last."""
         best = self.names.index(self.best)
         better = -self.mean if self.higher_is_better else self.mean
+        pairs = np.stack([self.difference[:, best], self.lower[:, best], self.upper[:, best]], axis=1)
+        limits = np.where(self.worse[:, None], self.out_limits, pairs)
         rows = [
             {
                 "name": name,
                 "items": int(self.scored[i]),
                 "mean": float(self.mean[i]),
-                "difference": float(self.difference[i, best]),
-                "lower": float(self.lower[i, best]),
-                "upper": float(self.upper[i, best]),
+                "difference": float(limits[i, 0]),
+                "lower": float(limits[i, 1]),
+                "upper": float(limits[i, 2]),
                 "evalue": math.exp(self.log_evalue[i]),
                 "pvalue": math.exp(-max(0.0, self.log_peak[i])),
                 "best": i == best,
@@ -239,17 +250,17 @@ class Monitor:
         rows = self._matrix(losses, len(keys))
         used, clipped = self._bounded(rows)
         with _one_line(self.path), self._file.transaction() as connection:
-            before, clipped_before, times = self._evidence()
-            now = time.time()
+            before, clipped_before, times, limits = self._evidence()
+            now = min(max(time.time(), 1.0), _LATEST)
             numbers = range(before.items + 1, before.items + len(keys) + 1)
             entries = zip(numbers, keys, (row.tobytes() for row in rows), [now] * len(keys), strict=True)
             try:
                 connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", entries)
             except sqlite3.IntegrityError:
                 raise self._counted_before(connection, keys, before.items) from None
-            after = advance(before, used, self.bets, self.alpha)
+            after, limits = self._advanced(before, used, limits)
             times = np.where((before.out == 0.0) & (after.out > 0.0), now, times)
-            self._write(connection, after, clipped_before + clipped, times)
+            self._write(connection, after, clipped_before + clipped, times, limits)
 
     def result(self) -> MonitorResult:
         """The answer after the items so far, of this and of other processes."""
@@ -286,8 +297,9 @@ class Monitor:
         The replay must end where the file's own figures are; a file whose losses were changed is refused.
         """
         with _one_line(self.path):
-            evidence, clipped, times = self._evidence()
+            evidence, clipped, times, limits = self._evidence()
             again, found = no_evidence(len(self.names), len(self.bets)), []
+            limits_again = np.zeros_like(limits)
             step = max(1, -(-evidence.items // most))
             rows = self._file.connection.execute(
                 "SELECT losses FROM items WHERE number <= ? ORDER BY number", (evidence.items,)
@@ -296,19 +308,22 @@ class Monitor:
                 losses = np.frombuffer(b"".join(row[0] for row in block)).reshape(len(block), len(self.names))
                 used = self._bounded(losses)[0]
                 for start in range(0, len(block), step):
-                    again = advance(again, used[start : start + step], self.bets, self.alpha)
-                    found.append(self._result(again, clipped, np.where(again.out > 0.0, times, 0.0)))
-            pairs = ((getattr(evidence, name), getattr(again, name)) for name in _ARRAYS)
-            same = all(np.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING) for a, b in pairs)
+                    again, limits_again = self._advanced(again, used[start : start + step], limits_again)
+                    found.append(self._result(again, clipped, np.where(again.out > 0.0, times, 0.0), limits_again))
+            pairs = [(getattr(evidence, name), getattr(again, name)) for name in _ARRAYS]
+            same = all(np.allclose(a, b, rtol=_ROUNDING, atol=_ROUNDING) for a, b in [*pairs, (limits, limits_again)])
             if again.items != evidence.items or not same:
                 raise ValueError("its losses do not give its figures")
         return found
 
-    def report(self, path: str | os.PathLike[str], *, gate: str | None = None, against: str | None = None) -> None:
-        """Write a page with the e-values and the confidence sequences over time."""
+    def report(self, path: str | os.PathLike[str], *, gate: Any = None) -> None:
+        """Write a page with the e-values and the confidence sequences over time.
+
+        `gate` is what `relfit.report.monitor.judge_monitor` answered: its sentence stands above everything else.
+        """
         from relfit.report.monitor import monitor_page
 
-        write_text_atomic(path, monitor_page(self.history(), gate, against))
+        write_text_atomic(path, monitor_page(self.history(), gate))
 
     # ── losses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -350,6 +365,23 @@ class Monitor:
         used = (np.clip(rows, low, high) - low) / (high - low)
         return (1.0 - used if self.higher_is_better else used), clipped
 
+    def _advanced(self, before: Evidence, used: Array, limits: Array) -> tuple[Evidence, Array]:
+        """The evidence after more losses, and the `regrets` (3, l) of models when they were out."""
+        after = advance(before, used, self.bets, self.alpha)
+        part = before
+        for item in np.unique(after.out[(before.out == 0.0) & (after.out > 0.0)]):
+            part = advance(part, used[part.items - before.items : int(item) - before.items], self.bets, self.alpha)
+            found = regrets(part, self.bets, self.alpha, self._lower_limits(part))
+            limits = np.where(after.out == item, found, limits)
+        return after, limits
+
+    def _lower_limits(self, evidence: Evidence) -> Array:
+        """(l, l) lower limits for the differences of losses from 0 to 1, for all pairs at once."""
+        count = len(self.names)
+        lower = lower_limits(evidence, self.bets, self.alpha / (count * (count - 1)))
+        np.fill_diagonal(lower, 0.0)
+        return lower
+
     # ── the file ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def settings(self) -> dict[str, Any]:
@@ -365,7 +397,7 @@ class Monitor:
                 rows = [(name, json.dumps(value)) for name, value in given.items()]
                 connection.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", rows)
                 empty = no_evidence(len(self.names), len(self.bets))
-                self._write(connection, empty, 0, np.zeros(len(self.names)))
+                self._write(connection, empty, 0, np.zeros(len(self.names)), np.zeros((3, len(self.names))))
         held = _settings(self._file)
         other = [
             f"{name} was {held[name]!r:.200}, is {given[name]!r:.200}" for name in given if held[name] != given[name]
@@ -378,14 +410,18 @@ class Monitor:
         with _one_line(self.path):
             self._evidence()
 
-    def _write(self, connection: sqlite3.Connection, evidence: Evidence, clipped: int, times: Array) -> None:
-        arrays = b"".join(getattr(evidence, name).tobytes() for name in _ARRAYS) + times.tobytes()
+    def _write(
+        self, connection: sqlite3.Connection, evidence: Evidence, clipped: int, times: Array, limits: Array
+    ) -> None:
+        arrays = b"".join(array.tobytes() for array in [*(getattr(evidence, name) for name in _ARRAYS), times, limits])
         digest = self._digest(evidence.items, clipped, arrays)
         row = evidence.items, clipped, arrays, digest
         connection.execute("INSERT OR REPLACE INTO evidence VALUES (1, ?, ?, ?, ?)", row)
 
-    def _evidence(self) -> tuple[Evidence, int, Array]:
-        """What the file holds now: the evidence, the number of clipped losses, and when models were out."""
+    def _evidence(self) -> tuple[Evidence, int, Array, Array]:
+        """What the file holds now: the evidence, how many losses were clipped, and of models that
+        are out the times and the limits.
+        """
         connection = self._file.connection
         row = connection.execute(
             "SELECT items, clipped, arrays, digest, (SELECT max(number) FROM items) FROM evidence"
@@ -393,11 +429,20 @@ class Monitor:
         sound = row is not None and isinstance(row[2], bytes) and row[3] == self._digest(*row[:3])
         if not sound or row[0] != (row[4] or 0):
             raise ValueError("its figures do not fit its items")
-        empty = no_evidence(len(self.names), len(self.bets))
-        shapes = [getattr(empty, name).shape for name in _ARRAYS]
-        *parts, times = np.split(np.frombuffer(row[2]), np.cumsum([math.prod(shape) for shape in shapes]))
-        arrays = {name: part.reshape(shape) for name, part, shape in zip(_ARRAYS, parts, shapes, strict=True)}
-        return replace(empty, items=row[0], **arrays), row[1], times
+        clipped = row[1]
+        count = len(self.names)
+        empty = no_evidence(count, len(self.bets))
+        shapes = [*(getattr(empty, name).shape for name in _ARRAYS), (count,), (3, count)]
+        flat = np.frombuffer(row[2])
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        if len(flat) != ends[-1] or type(clipped) is not int or clipped < 0:
+            raise ValueError("its figures do not fit its settings")
+        *parts, times, limits = (
+            part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)
+        )
+        evidence = replace(empty, items=row[0], **dict(zip(_ARRAYS, parts, strict=True)))
+        _check_figures(evidence, times, limits)
+        return evidence, clipped, times, limits
 
     def _digest(self, items: int, clipped: int, arrays: bytes) -> str:
         head = json.dumps([self.settings(), items, clipped])
@@ -414,25 +459,30 @@ class Monitor:
             f"items: {key!r:.80} was counted before, as item {row[0]}; nothing of this call was counted: leave it out"
         )
 
-    def _result(self, evidence: Evidence, clipped: int, times: Array) -> MonitorResult:
+    def _result(self, evidence: Evidence, clipped: int, times: Array, limits: Array) -> MonitorResult:
         count, (low, high) = len(self.names), self.bounds if self.outside != "ranks" else (0.0, 1.0)
         width, scored = high - low, np.diag(evidence.counts).copy()
         means = np.divide(evidence.sums, scored, out=np.full(count, np.nan), where=scored > 0.0)
         gaps = np.divide(
             evidence.totals, evidence.counts, out=np.full((count, count), np.nan), where=evidence.counts > 0.0
         )
-        lower = lower_limits(evidence, self.bets, self.alpha / (count * (count - 1)))
-        np.fill_diagonal(lower, 0.0)
+        lower = self._lower_limits(evidence)
+        log_evalue = log_e_models(evidence, self.bets)
+        out = evidence.out > 0.0
+        if out.any():
+            still = log_evalue >= math.log(1.0 / self.alpha)
+            limits = np.where(still, regrets(evidence, self.bets, self.alpha, lower), limits)
         turned = self.higher_is_better and self.outside != "ranks"
         return MonitorResult(
             **self.settings(),
             items=evidence.items,
             scored=scored,
             mean=high - width * means if turned else low + width * means,
-            log_evalue=log_e_models(evidence, self.bets),
+            log_evalue=log_evalue,
             log_peak=evidence.peak.copy(),
             out_after=tuple(int(after) or None for after in evidence.out),
             out_time=tuple(float(at) or None for at in times),
+            out_limits=width * np.where(out, limits, np.nan).T,
             common=evidence.counts.copy(),
             difference=width * gaps,
             lower=width * lower,
@@ -469,6 +519,27 @@ def _settings(file: Database) -> dict[str, Any]:
         if set(held) != {"names", "bounds", "alpha", "outside", "higher_is_better", "bets"}:
             raise ValueError("its settings are not complete")
     return held
+
+
+def _check_figures(evidence: Evidence, times: Array, limits: Array) -> None:
+    """Refuse figures that no losses from 0 to 1 have: somebody has made them up, with their digest."""
+    counts = evidence.counts
+    out = evidence.out
+    more = 1.0 + _ROUNDING
+    with np.errstate(over="ignore", invalid="ignore"):
+        possible = (
+            (counts >= 0.0) & (counts <= evidence.items),
+            np.abs(evidence.wealth) <= -math.log1p(-LARGEST_BET) * counts * more,
+            np.abs(evidence.totals) <= counts * more,
+            (evidence.sums >= 0.0) & (evidence.sums <= np.diag(counts) * more),
+            np.abs(evidence.peak) <= LARGEST_LOG * more,
+            (out >= 0.0) & (out <= evidence.items) & (out == np.floor(out)),
+            np.where(out > 0.0, (times > 0.0) & (times <= _LATEST), times == 0.0),
+            (np.abs(limits) <= more) & (limits[1] >= 0.0) & (limits[1] <= limits[2]),
+        )
+    # NaN compares as False.
+    if not all(each.all() for each in possible):
+        raise ValueError("its figures are not those of any losses")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ LARGEST_BET = 0.999
 # Items between two logarithms: 0.001^64 is still a number.
 CHUNK = 64
 # Logarithms of e-values are cut off here, so that means of them are numbers.
-_LARGEST = 600.0
+LARGEST_LOG = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ def no_evidence(models: int, bets: int, repetitions: tuple[int, ...] = ()) -> Ev
     """The state before the first item."""
     each, pairs = (*repetitions, models), (*repetitions, models, models)
     wealth, counts, totals = np.zeros((bets, *pairs)), np.zeros(pairs), np.zeros(pairs)
-    return Evidence(wealth, counts, totals, np.zeros(each), 0, np.full(each, -_LARGEST), np.zeros(each))
+    return Evidence(wealth, counts, totals, np.zeros(each), 0, np.full(each, -LARGEST_LOG), np.zeros(each))
 
 
 def advance(evidence: Evidence, losses: Array, bets: Sequence[float], alpha: float) -> Evidence:
@@ -104,7 +104,7 @@ def closed(log_e: Array) -> Array:
     [1.0, 1.5, 11.0]
     """
     order = np.argsort(log_e, axis=-1)
-    e = np.exp(np.clip(np.take_along_axis(log_e, order, axis=-1), -_LARGEST, _LARGEST))
+    e = np.exp(np.clip(np.take_along_axis(log_e, order, axis=-1), -LARGEST_LOG, LARGEST_LOG))
     fewer = np.concatenate([np.zeros_like(e[..., :1]), np.cumsum(e, axis=-1)[..., :-1]], axis=-1)
     place = np.arange(e.shape[-1])
     means = (e[..., :, None] + fewer[..., None, :]) / (place + 1.0)
@@ -123,10 +123,15 @@ def log_e_pairs(evidence: Evidence, bets: Sequence[float], shift: Array | float 
 
 def log_e_models(evidence: Evidence, bets: Sequence[float]) -> Array:
     """(…, l) log e-values of "i is among the best", corrected for all models at once, after the last item."""
-    pairs = log_e_pairs(evidence, bets)
+    return closed(_log_e_each(evidence, bets))
+
+
+def _log_e_each(evidence: Evidence, bets: Sequence[float], shift: Array | float = 0.0) -> Array:
+    """(…, l) log e-values of "i is worse than the best of the others by at most `shift`"."""
+    pairs = log_e_pairs(evidence, bets, shift)
     own = np.eye(pairs.shape[-1], dtype=bool)
     sums = np.asarray(np.logaddexp.reduce(np.where(own, -np.inf, pairs), axis=-1))
-    return closed(sums - math.log(pairs.shape[-1] - 1))
+    return sums - math.log(pairs.shape[-1] - 1)
 
 
 def lower_limits(evidence: Evidence, bets: Sequence[float], alpha: float) -> Array:
@@ -141,6 +146,38 @@ def lower_limits(evidence: Evidence, bets: Sequence[float], alpha: float) -> Arr
         refuted: Mask = log_e_pairs(evidence, bets, middle) >= level
         low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
     return low
+
+
+def regrets(evidence: Evidence, bets: Sequence[float], alpha: float, lower: Array) -> Array:
+    """(3, l) by how much each model is worse than the best of the others so far, and limits for that.
+
+    With F_k the sum of the k smallest e-values of the other models, the closed e-value of i is at
+    least 1/α where e_i ≥ max_k (k + 1)/α − F_k. The lower limit is the largest m ≥ 0 at which this
+    holds for e_i(m), the evidence against "i is worse than the best of the others by at most m"; it
+    is 0 where it never holds. The upper limit is the largest of those for pairs, of which `lower`
+    are the lower limits. Each model's limits have level 1 − α at all times; see
+    docs/evidence/derivations.md.
+    """
+    models = evidence.counts.shape[-1]
+    e = np.exp(np.clip(_log_e_each(evidence, bets), -LARGEST_LOG, LARGEST_LOG))
+    order = np.argsort(e)
+    rank = np.argsort(order)[:, None]
+    sums = np.concatenate([[0.0], np.cumsum(e[order])])
+    k = np.arange(models)
+    fewer = np.where(k <= rank, sums[k], sums[k + 1] - e[:, None])
+    level = np.log(((k + 1.0) / alpha - fewer).max(axis=1))
+    low = np.zeros(models)
+    high = np.ones(models)
+    for _ in range(24):
+        middle = (low + high) / 2.0
+        refuted: Mask = _log_e_each(evidence, bets, middle[:, None]) >= level
+        low = np.where(refuted, middle, low)
+        high = np.where(refuted, high, middle)
+    own = np.eye(models, dtype=bool)
+    upper = np.where(own, -1.0, -lower.T).max(axis=1)
+    met = ~own & (evidence.counts > 0.0)
+    gaps = np.divide(evidence.totals, evidence.counts, out=np.full(met.shape, -1.0), where=met)
+    return np.stack([gaps.max(axis=1), low, upper])
 
 
 def ranks(losses: Array) -> Array:

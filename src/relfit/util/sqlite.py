@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -59,6 +59,9 @@ class Database:
         except BaseException:
             self.connection.close()
             raise
+        # By its full name: the working directory may change.
+        self._place = os.path.abspath(self.path)  # noqa: PTH100
+        self._status = None if self.path == ":memory:" else os.stat(self._place)  # noqa: PTH116
         note_read(self.path)
 
     def __enter__(self) -> Self:
@@ -76,10 +79,24 @@ class Database:
         """Write all or nothing: committed to disk at the end, rolled back on any exception, an interrupt included."""
         try:
             with self._transaction("IMMEDIATE"):
+                self._check_place()
                 yield self.connection
         except sqlite3.Error as error:
             advice = "what it holds is kept: once this is fixed, the same call resumes from there"
             raise self._refusal(f"cannot write {self.path!r} ({error}); {advice}") from error
+
+    def _check_place(self) -> None:
+        """Refuse to write to a file that is no longer where it was opened: nobody would find it."""
+        if self._status is None:
+            return
+        try:
+            there = os.path.samestat(os.stat(self._place), self._status)  # noqa: PTH116
+        except OSError:
+            there = False
+        if not there:
+            raise self._refusal(
+                f"{self.path!r} was removed or replaced since it was opened; restore it and start again"
+            )
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -121,11 +138,25 @@ class Database:
             raise self._refusal(
                 f"{self.path!r} has schema {schema}, not {self.form.schema}; use the relfit that wrote it or a new file"
             )
+        if self._objects(self.connection) != self._expected():
+            why = "its tables are not those that relfit writes"
+            raise self._refusal(f"{self.path!r} is damaged ({why}); delete it, or give a new file name")
         # What SQLite says of a fault, such as numbers of pages, helps nobody to mend it.
         if self._pragma("quick_check(1)") != "ok":
             raise self._refusal(f"{self.path!r} is damaged; restore a copy or give a new file name")
         if self.form.wal:
             self._use_wal()
+
+    def _expected(self) -> set[Any]:
+        """What `_objects` gives for a file that was just created."""
+        with closing(sqlite3.connect(":memory:")) as empty:
+            empty.executescript(self.form.create)
+            return self._objects(empty)
+
+    @staticmethod
+    def _objects(connection: sqlite3.Connection) -> set[Any]:
+        """Tables, indices, views and triggers with their definitions; a view may run without end."""
+        return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
 
     def _use_wal(self) -> None:
         """Switch to WAL mode, again and again while the file is busy: SQLite does not wait for this by itself."""
