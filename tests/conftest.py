@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,19 @@ from browser import NoBrowser, executable, start
 
 # Before anything imports triton: without a CUDA device its kernels run in its interpreter, on the CPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_of_a_terminal():
+    """A run in the background ignores SIGINT, and under nohup SIGHUP; so would the commands that the tests start.
+
+    A signal with a handler has its usual effect on them, and this run still outlives its terminal.
+    """
+    handlers = {"SIGINT": signal.default_int_handler, "SIGHUP": lambda *_: None}
+    for name, handler in handlers.items():
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture

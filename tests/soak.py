@@ -50,7 +50,7 @@ COMMANDS = {
     "compare, a checkpoint": (["compare", *DATA, "--checkpoint", "run.sqlite", "--json", "compare.json"], 0, 4),
     "compare, two processes": (["compare", *DATA, "--workers", "2", "--json", "compare.json"], 0, 1),
     "pair": (["pair", *DATA, "--json", "pair.json"], 0, 4),
-    "losses": (["losses", "table.csv", "--json", "losses.json"], 0, 4),
+    "losses": (["losses", "table.csv", "--lower-is-better", "--json", "losses.json"], 0, 4),
     "plan": (["plan", *DATA, "--trials", "100", "--json", "plan.json"], 0, 1),
     "report": (["report", "result.json", *DATA, "--html", "out.html"], 0, 1),
     "rerun": (["rerun", "result.json"], 0, 4),

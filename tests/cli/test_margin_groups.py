@@ -49,7 +49,7 @@ def test_margin_and_gate(folder, capsys):
     status, wide = run(capsys, *data(folder), "--test", "best-set", "--gate", "off", "--margin", "0.5")
     assert (status, wide["margin"], wide["equivalent"]) == (0, 0.5, [True, True])
     assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off", "--margin", "0.5"]) == 0
-    assert "Gate passed: off is within 0.5 of the best." in capsys.readouterr().out
+    assert "Gate passed: off is non-inferior to the best (margin 0.5)." in capsys.readouterr().out
     assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off", "--margin", "1e-4"]) == 1
     assert "off is worse than good by more than 0.0001 if taken alone (p-value" in capsys.readouterr().err
 

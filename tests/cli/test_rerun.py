@@ -39,7 +39,7 @@ def test_record_is_the_same_wherever_the_result_goes(folder):
     first = (folder / "result.json").read_text()
     main(["compare", "ref.npy", "near.npy", "far.npy", "--json=other.json", "--gate", "near"])
     other = json.loads((folder / "other.json").read_text())
-    assert other.pop("gate")["verdict"] == "passed"
+    assert other.pop("gate")["verdict"] == "non-inferior"
     assert other == json.loads(first)
     assert Comparison.from_json(first).command == ("compare", "ref.npy", "near.npy", "far.npy")
 
@@ -164,6 +164,8 @@ def test_other_commands_in_the_record(folder, capsys, command):
 def test_outputs_are_left_out_of_the_record():
     typed = ["compare", "a", "--json", "x", "--html=y", "b", "--quiet", "--seed", "3", "--", "--json", "c"]
     assert without_outputs(typed) == ["compare", "a", "b", "--seed", "3", "--", "--json", "c"]
+    gate = ["--gate", "b", "--gate-against=a", "--gate-require", "non-inferior", "--markdown", "m", "--junit=j"]
+    assert without_outputs(["compare", "a", "b", *gate]) == ["compare", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +174,7 @@ def test_outputs_are_left_out_of_the_record():
         ["--html", "victim.txt"],
         ["--json=victim.txt"],
         ["--junit", "victim.txt"],
+        ["--markdown", "victim.txt"],
         ["--checkpoint", "victim.txt"],
         ["--cluster", "tcp://127.0.0.1:9"],
         ["--workers", "2"],

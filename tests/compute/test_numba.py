@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -195,3 +196,44 @@ def test_compiled_tiles_are_kept_in_a_folder_if_one_can_be_written_to(tmp_path, 
     runs = [subprocess.run(command, env=environment, capture_output=True, text=True) for _ in range(2)]
     assert [run.stderr for run in runs] == ["", ""]
     assert [run.stdout.strip() for run in runs] == found
+
+
+def _run(folder, **options):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-c", SCRIPT, "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, **options)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("suffix", "content"), [("nbi", b""), ("nbc", np.random.default_rng(0).bytes(5000))])
+def test_a_damaged_cache_is_replaced(tmp_path, suffix, content):
+    """A process that was killed while Numba wrote its cache must not stop all that follow."""
+    assert _run(tmp_path) == "works 0"
+    files = list(tmp_path.rglob(f"*.{suffix}"))
+    assert files
+    for file in files:
+        file.write_bytes(content)
+    assert [_run(tmp_path), _run(tmp_path)] == ["works 0", "works 1"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of file sizes")
+def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path):
+    """As on a disk that is full: the compiled functions are used and not kept."""
+
+    def no_room():
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    assert _run(tmp_path, preexec_fn=no_room) == "works 0"
+
+
+def test_a_variable_that_numba_cannot_read_is_not_reported():
+    """Numba would print a traceback as a warning, and use its default."""
+    script = "from relfit.compute import backend; print(backend.numba_problem() or 'works')"
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "abc"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("works\n", "")

@@ -104,7 +104,7 @@ def _columns(path: Path) -> None:
 
     columns = named_columns("table", path)
     _encoded(path)
-    if path.suffix not in (".csv", ".jsonl"):
+    if path.suffix not in (".csv", ".jsonl", ".json"):
         return
     if columns is not None and {"item", "model", "score"} <= set(columns):
         loss_table(path, item="item", model="model", score="score", stratum="task" if "task" in columns else None)
@@ -177,6 +177,10 @@ def _json_table_seeds() -> list[bytes]:
     return ["".join(rows).encode(), "".join(wide).encode()]
 
 
+def _json_record_seeds() -> list[bytes]:
+    return [b"[" + b",".join(seed.splitlines()) + b"]" for seed in _json_table_seeds()]
+
+
 _ZIP = ("zipfile",)
 _NUMPY = ("numpy.lib._format_impl", "numpy.lib._npyio_impl")
 
@@ -199,6 +203,7 @@ TARGETS: dict[str, Target] = {
     "jsonl": Target("a.jsonl", lambda: [b'{"text": "a"}\n{"text": "\\u00e9"}\n', b'{"text": [1]}'], _items),
     "columns": Target("a.csv", _table_seeds, _columns),
     "columns of json lines": Target("a.jsonl", _json_table_seeds, _columns),
+    "columns of json records": Target("a.json", _json_record_seeds, _columns),
     "parquet columns": Target("a.parquet", parquet_seeds, _columns),
     "arrow columns": Target("a.arrow", arrow_seeds, _columns),
     "lm-eval": Target("samples_t_2026-01-02T03-04-05.jsonl", lm_eval_seeds, _evals),

@@ -34,7 +34,7 @@ COMMANDS = {
     "memory": ["compare", "r.csv", "a.csv", "b.npy", "--memory", "2GB", "--json", "out.json"],
     "checkpoint": ["compare", *DATA, "--checkpoint", "run.sqlite", "--json", "out.json"],
     "pair": ["pair", *DATA, "--json", "out.json"],
-    "losses": ["losses", "table.csv", "--json", "out.json", "--html", "out.html"],
+    "losses": ["losses", "table.csv", "--lower-is-better", "--json", "out.json", "--html", "out.html"],
     "plan": ["plan", *DATA, "--trials", "100", "--json", "out.json", "--plot", "out.png"],
     "report": ["report", "result.json", *DATA, "--html", "out.html"],
     "rerun": ["rerun", "result.json"],

@@ -1,6 +1,7 @@
 """Real faults, on real processes: a full disk, an interrupt. Old files stay whole, new ones are whole."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -94,3 +95,14 @@ def _wait_for(path: Path, process: subprocess.Popen) -> None:
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_folder_for_matplotlib_that_cannot_be_made_is_not_reported(folder):
+    """It draws without one, and its warning is not about the plan."""
+    (folder / "file").touch()
+    command = [*RELFIT, "plan", "--gap", "0.01", "--trials", "100", "--plot", "out.png"]
+    command += ["--standard-error", "0.02", "--pilot-rows", "500"]
+    environment = {**os.environ, "MPLCONFIGDIR": str(folder / "file" / "settings")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "out.png").stat().st_size > 1000

@@ -104,6 +104,50 @@ def test_a_cancelled_job_says_so_and_removes_its_copies(number, word):
     assert not Path("out.json").exists()
 
 
+# A library that reads logs: it leaves a thread that sleeps, and then sleeps itself.
+READER = """
+import threading, time
+from pathlib import Path
+__version__ = "0.3.200"
+def read_eval_log(path, header_only=False):
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    from relfit.util.files import temporary_folder
+    with temporary_folder():
+        Path("reading").touch()
+        while True:
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                {on_interrupt}
+"""
+
+
+@pytest.mark.parametrize("on_interrupt", ["raise", "time.sleep(60)"])
+@pytest.mark.parametrize(("number", "word"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM")])
+def test_a_signal_ends_the_command_whatever_a_library_does(number, word, on_interrupt):
+    """The interpreter would wait for the library's thread, and a library may swallow the interrupt."""
+    package = Path("library/inspect_ai")
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text('__version__ = "0.3.200"')
+    (package / "log.py").write_text(READER.format(on_interrupt=on_interrupt))
+    Path("a.eval").touch()
+    path = os.pathsep.join(["library", *filter(None, [os.environ.get("PYTHONPATH")])])
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([*RELFIT, "evals", "a.eval"], env={**os.environ, "PYTHONPATH": path}, **streams)
+    until(Path("reading").exists)
+    assert len(left()) == 1
+    process.send_signal(getattr(signal, number))
+    started = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    # It takes two seconds at most, but for a machine that is busy.
+    assert time.monotonic() - started < 10.0
+    assert (process.returncode, out, err.strip()) == (128 + getattr(signal, number), "", f"relfit: {word}")
+    assert left() == []
+
+
 def test_what_a_killed_process_left_is_removed_by_the_next():
     rows(20_000, lambda name, x: np.savetxt(name, x, delimiter=","), ".csv")
     files = [name.replace(".npy", ".csv") for name in FILES]

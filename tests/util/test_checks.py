@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
+import relfit
 from relfit.util.checks import check_alpha, check_choice, check_fraction, check_level, check_margin
 from relfit.util.random import make_seed, stream
 
@@ -14,7 +15,7 @@ ODD_VALUES = [None, "a\nb", b"0.5", [0.5], np.eye(40), {"a": 1}, 1j, object(), T
 
 @pytest.mark.parametrize("value", [0.05, 0.5, np.float32(0.5), np.float64(1e-300), 1 - 1e-16])
 def test_a_level_inside_the_unit_interval_is_a_float(value):
-    for check in (check_alpha, check_fraction, check_level):
+    for check in (check_fraction, check_level, *((check_alpha,) if value <= 0.5 else ())):
         assert check(value) == float(value)
         assert type(check(value)) is float
 
@@ -25,6 +26,24 @@ def test_anything_else_is_refused_by_the_name_of_its_argument(value):
     refused(lambda: check_fraction(value), "select_fraction: expected a number between 0 and 1, got ")
     message = refused(lambda: check_level(value), "level: expected a number between 0 and 1, got ")
     assert len(message) < 120
+
+
+def test_a_confidence_level_is_no_error_rate():
+    """0.95 for alpha was meant as the confidence: nearly every model would be called worse."""
+    said = "alpha: expected the error rate, at most 0.5, got 0.95; did you mean 0.05?"
+    assert refused(lambda: check_alpha(0.95)) == said
+    rng = np.random.default_rng(0)
+    data, models = rng.normal(size=(20, 1)), [rng.normal(size=(20, 1)) for _ in range(2)]
+    losses = {"a": rng.random(20), "b": rng.random(20)}
+    pilot = relfit.Assumed(0.1, standard_error=0.1, n=50)
+    for call in (
+        lambda: relfit.compare(data, models, alpha=0.95),
+        lambda: relfit.compare_pair(data, *models, alpha=0.95),
+        lambda: relfit.compare_losses(losses, higher_is_better=False, alpha=0.95),
+        lambda: relfit.plan(pilot, alpha=0.95),
+        lambda: relfit.Monitor(["a", "b"], path=":memory:", alpha=0.95),
+    ):
+        assert refused(call) == said
 
 
 @pytest.mark.parametrize("value", [*ODD_VALUES, -1, -1e-9, np.nan, np.inf, 10**400])

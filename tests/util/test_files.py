@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import tempfile
 
 import pytest
 
 from relfit.util.errors import InputError
-from relfit.util.files import open_atomic, write_bytes_atomic, write_text_atomic
+from relfit.util.files import open_atomic, remove_abandoned, write_bytes_atomic, write_text_atomic
 
 
 def test_writes_and_replaces(tmp_path):
@@ -78,3 +81,33 @@ def test_devices_and_folders_are_refused(tmp_path):
     for path in (tmp_path, "/dev/null"):
         with pytest.raises(InputError, match="device"):
             write_text_atomic(path, "text")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders")
+def test_a_pipe_in_a_temporary_folder_is_not_waited_for(tmp_path):
+    """Anybody may make one in a folder that all users share, and opening it would wait for a writer."""
+    (tmp_path / "relfit-x").mkdir()
+    os.mkfifo(tmp_path / "relfit-x" / ".owner")
+    script = "from relfit.util.files import temporary_folder\nwith temporary_folder(): print('made')"
+    command, environment = [sys.executable, "-c", script], {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "made\n"
+    assert (tmp_path / "relfit-x" / ".owner").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners")
+def test_nothing_in_the_folder_of_another_user_is_opened(tmp_path, monkeypatch):
+    """The owner is looked at first: what another user left there is not ours to open."""
+    (tmp_path / "relfit-x").mkdir()
+    (tmp_path / "relfit-x" / ".owner").touch()
+    opened = []
+    usual, own = os.open, os.getuid()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(path) or usual(path, *rest, **more))
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    remove_abandoned()
+    assert opened == []
+    monkeypatch.setattr(os, "getuid", lambda: own)
+    remove_abandoned()
+    assert opened
+    assert list(tmp_path.iterdir()) == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
+import time
 
 from relfit.util.streams import complain
 
@@ -16,11 +18,16 @@ if TYPE_CHECKING:
 # What ends a command early: Ctrl-C, a cancelled job, a closed terminal.
 _SIGNALS: dict[str, Any] = {"SIGINT": signal.default_int_handler, "SIGTERM": signal.SIG_DFL, "SIGHUP": signal.SIG_DFL}
 INTERNAL_ERROR = 70
+# Seconds that a command which a signal ended may take to clean up.
+_MOST_SECONDS = 2.0
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
-    signals = _Signals()
+    """Run the command line and return its exit status.
+
+    Without `args` they are those of the process, which a signal then ends.
+    """
+    signals = _Signals(own_process=args is None)
     try:
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             # Closed by whoever started us: nobody reads what is written.
@@ -34,7 +41,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except BaseException as error:
         # Libraries turn an interrupt into errors of their own.
         if signals.came or isinstance(error, KeyboardInterrupt):
-            return _ended(signals.came or signal.SIGINT)
+            return signals.ended(signals.came or signal.SIGINT)
         if not isinstance(error, Exception):
             raise
         from traceback import format_exc
@@ -51,10 +58,15 @@ class _Signals:
 
     While `importing` there is nothing to clean up, and modules that are half imported would complain: the process ends
     at once. Only the main thread may set handlers, and a signal that is ignored, as under nohup, stays ignored.
+    A library may swallow the interrupt, or leave a thread that the interpreter waits for: in its
+    `own_process`, a command is over after some seconds even so.
     """
 
-    def __init__(self) -> None:
-        self.importing, self.came = True, 0
+    def __init__(self, own_process: bool) -> None:
+        self.importing = True
+        self.came = 0
+        self.said = False
+        self.own_process = own_process
         usual = {getattr(signal, name): handler for name, handler in _SIGNALS.items() if hasattr(signal, name)}
         self.replaced = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
         try:
@@ -69,12 +81,24 @@ class _Signals:
 
     def _stop(self, number: int, _frame: Any) -> None:
         if self.importing:
-            os._exit(_ended(number))
+            os._exit(self.ended(number))
+        if self.own_process and not self.came:
+            # A `threading.Thread` would wait for a lock that the interrupted code may hold.
+            _thread.start_new_thread(self._end_process, (number,))
         self.came = self.came or number
         raise KeyboardInterrupt
 
+    def _end_process(self, number: int) -> None:
+        time.sleep(_MOST_SECONDS)
+        from relfit.util.files import remove_temporary
 
-def _ended(number: int) -> int:
-    """Say that a signal ended the command; the exit status that shells give it."""
-    complain("relfit: interrupted" if number == signal.SIGINT else f"relfit: ended by {signal.Signals(number).name}")
-    return 128 + number
+        remove_temporary()
+        os._exit(self.ended(number))
+
+    def ended(self, number: int) -> int:
+        """Say once that a signal ended the command; the exit status that shells give it."""
+        if not self.said:
+            self.said = True
+            how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+            complain(f"relfit: {how}")
+        return 128 + number

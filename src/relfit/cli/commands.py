@@ -1,8 +1,8 @@
 """The list of commands, and how their errors are shown.
 
 A command called "name" is the function ``name_command`` in a file of this folder. Exit status: 0 done, 1 a negative
-answer (the gated model is worse), 2 bad input, 70 a defect of relfit, 130 interrupted, 129 and
-143 ended by SIGHUP and SIGTERM.
+answer (the gated model is worse), 2 bad input or no answer, 3 an inconclusive gate where non-inferiority is required,
+70 a defect of relfit, 130 interrupted, 129 and 143 ended by SIGHUP and SIGTERM.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import cast
 
 import click
 
+from relfit.cli.sections import in_options, option_names
 from relfit.util import __version__
-from relfit.util.errors import RelfitError
+from relfit.util.errors import ON_COMMAND_LINE, RelfitError
 from relfit.util.files import forget_read
 from relfit.util.streams import complain
 from relfit.util.text import visible
@@ -69,11 +70,15 @@ def run(args: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     forget_read()
+    token = ON_COMMAND_LINE.set(True)
     try:
         # The command as it was typed is for results and reports to show.
         status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=_typed(args))
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            # The most similar one only: others may mean the opposite.
+            error = click.NoSuchOption(error.option_name, possibilities=error.possibilities[:1], ctx=error.ctx)
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = "" if context is None else f" (see {context.command_path} --help)"
         return _refuse(f"{' '.join(error.format_message().split())}{hint}")
@@ -86,6 +91,8 @@ def run(args: Sequence[str] | None = None) -> int:
         return _refuse(f"{error.filename or 'operating system'}: {error.strerror or error}")
     except click.Abort:
         raise KeyboardInterrupt from None
+    finally:
+        ON_COMMAND_LINE.reset(token)
 
 
 def _typed(args: Sequence[str] | None) -> list[str]:
@@ -93,14 +100,27 @@ def _typed(args: Sequence[str] | None) -> list[str]:
 
 
 def _with_option(message: str, typed: Sequence[str]) -> str:
-    """An error of the library, with the option that was typed in the place of the argument that it begins with."""
-    argument, command = message.partition(":")[0], cli.get_command(click.Context(cli), next(iter(typed), ""))
-    if command is None or argument in typed:  # a file can be called like an argument
+    """An error of the library with the options that were typed in the place of its arguments."""
+    argument, command = message.partition(":")[0], _command(typed)
+    if command is None:
         return message
-    options = {str(each.name): each.opts[-1] for each in command.params if isinstance(each, click.Option)}
+    message = in_options(message, command)
+    if argument in typed[1:]:  # a file can be called like an argument
+        return message
+    options = option_names(command)
     clustered = any(word.startswith("--cluster") for word in typed)
     options["executor"] = "--cluster" if clustered else options.get("workers", "executor")
-    return options.get(argument, argument) + message.removeprefix(argument)
+    return options[argument] + message.removeprefix(argument) if argument in options else message
+
+
+def _command(typed: Sequence[str]) -> click.Command | None:
+    """The command, or the command of a group such as monitor, that was typed."""
+    command: click.Command | None = cli
+    for word in typed:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), word)
+    return None if isinstance(command, click.Group) else command
 
 
 def _refuse(message: str) -> int:

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from relfit.cli.outputs import valid_text
 from relfit.data.encode import Encode
+from relfit.data.evals import Evals, read_evals
 from relfit.data.files import SUFFIXES, FileRows, format_of, name_of, read_labels, read_names, read_rows, split_labels
 from relfit.data.files.base import NoSuchColumn, parse_columns
 from relfit.data.load import aligned
+from relfit.data.losses import LossTable, loss_table
 from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
 from relfit.estimators.cost import DEVICE_CORES, band_seconds, complete_seconds, duration, landmark_seconds
@@ -34,6 +36,8 @@ from relfit.util.text import listed, quoted
 LONG_RUN = 2.0
 # If all pairs of rows take longer than this, landmarks are suggested.
 SUGGESTED = 60.0
+# Options about a table of scores that the library has under the same names.
+_OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "max_missing")
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,8 @@ def read_inputs(reference: Any, models: Mapping[str, Any], params: Mapping[str, 
         if params["verbose"] is not False and all(map(_count, (sizes.reference, *sizes.models.values()))):
             _announce(sizes, params)
         return inputs
-    drop = table_options(params).drop
-    first, rest, notes = aligned(_opened(reference, columns), opened, others if columns is None else {}, drop)
+    chosen = others if columns is None else {}
+    first, rest, notes = aligned(_opened(reference, columns), opened, chosen, table_options(params))
     # A preset takes rows of numbers as they are.
     plain = params.get("preset") is not None
     data, samples = _read(first, plain), {name: _read(source, plain) for name, source in rest.items()}
@@ -290,3 +294,19 @@ def _run_file(path: Path) -> Any:
     except Exception as error:
         raise InputError(f"{path}: failed while it ran ({type(error).__name__}: {error})") from error
     return module
+
+
+def read_scores(table: str, params: Mapping[str, Any]) -> LossTable:
+    """The table that these options describe."""
+    held = Path(table)
+    if held.is_dir() and next(held.rglob("*.parquet"), None) is None:
+        raise InputError(
+            f"{table}: expected a file, got a folder; for the logs of evaluations use  relfit evals {table}"
+        )
+    return loss_table(table, labels=params["label"], **{name: params[name] for name in _OF_TABLES})
+
+
+def read_runs(paths: Any, params: Mapping[str, Any]) -> Evals:
+    """The logs, read with these options."""
+    which = {key: params[key] for key in ("metric", "filter", "runs", "allow_different")}
+    return read_evals(paths, task=params["task"] or None, **which)

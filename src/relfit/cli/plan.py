@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -103,6 +104,8 @@ def plan_command(
     result = plan(pilot, tests=chosen, rng=params["seed"], progress=progress, **question)
     result = replace(result, notes=(*notes, *result.notes))
     if plot_path is not None:
+        # It would report a folder for its settings that cannot be written.
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
         from relfit.report.plots import picture
 
         write_bytes_atomic(plot_path, picture(result, form))

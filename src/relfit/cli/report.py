@@ -11,14 +11,12 @@ from typing import Any
 import click
 import numpy as np
 
-from relfit.cli.inputs import named_models, names_object, read_inputs
+from relfit.cli.inputs import named_models, names_object, read_inputs, read_runs, read_scores
 from relfit.cli.outputs import check_outputs, say, say_utf8, say_written, shell_command, texts
 from relfit.cli.sections import HTML, TITLE, SectionedCommand, opt, section
 from relfit.compute.memory import require_room
-from relfit.data.evals import read_evals
 from relfit.data.files import split_key
 from relfit.data.files.base import check_plain
-from relfit.data.losses import loss_table
 from relfit.features.sources import list_items
 from relfit.results.comparison import Comparison
 from relfit.util.errors import InputError
@@ -54,11 +52,11 @@ _SETTINGS = ("best", "alpha", "margin", "test", "correction", "measure")
 # of them, because it would answer with the sums of the first run, and a file must not say which cluster to call.
 _FLAGS = ("--progress", "--no-progress", "--verbose", "--quiet")
 _WITH_VALUE = (
-    *("--json", "--html", "--junit", "--gate", "--gate-against", "--items", "--field", "--show"),
-    *("--title", "--checkpoint", "--workers", "--cluster"),
+    *("--json", "--html", "--junit", "--markdown", "--gate", "--gate-against", "--gate-require"),
+    *("--items", "--field", "--show", "--title", "--checkpoint", "--workers", "--cluster"),
 )
 # What a command that is read from a file may not ask for, as click names it.
-_FORBIDDEN = ("json_path", "html_path", "junit_path", "checkpoint", "items", "workers", "cluster")
+_FORBIDDEN = ("json_path", "html_path", "junit_path", "markdown_path", "checkpoint", "items", "workers", "cluster")
 
 
 @click.command(
@@ -132,11 +130,10 @@ def _scores(context: click.Context, comparison: Comparison, data: Sequence[str])
     params = {} if command is None else command.make_context(name, typed, resilient_parsing=True).params
     if name == "evals":
         paths: Any = dict(zip(params["name"], data, strict=False)) if params["name"] else data
-        return read_evals(paths, task=params["task"] or None, metric=params["metric"], filter=params["filter"])
+        return read_runs(paths, params)
     if len(data) != 1:
         raise InputError(f"DATA: expected one table, because {name} compared scores, got {len(data)} files")
-    columns = {key: params.get(key) for key in ("item", "model", "score", "stratum", "group")}
-    return loss_table(data[0], labels=params.get("label"), **columns)
+    return read_scores(data[0], params)
 
 
 def read_result(path: str) -> Comparison:

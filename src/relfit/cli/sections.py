@@ -6,6 +6,7 @@ This file imports nothing of relfit, so that a command that needs none of the st
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -16,6 +17,10 @@ import click
 # In the context of a command: when it began.
 STARTED = "relfit.started"
 Decorator = Callable[[Any], Any]
+# Arguments of the library that the command line calls otherwise, and functions that are commands.
+_OTHER_NAMES = {"strata": "stratum", "groups": "group", "labels": "label", "weights": "weight", "names": "name"}
+_ARGUMENTS = {"losses": {"losses": "TABLE"}, "evals": {"losses": "RUNS", "paths": "RUNS"}}
+_FUNCTIONS = {"compare_losses": "losses", "read_evals": "evals"}
 AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
@@ -94,6 +99,45 @@ def together(*sections: Decorator) -> Decorator:
     return lambda function: reduce(lambda decorated, each: each(decorated), reversed(sections), function)
 
 
+def option_names(command: click.Command) -> dict[str, str]:
+    """What the command line calls each argument of the library: --item for item, --group for groups."""
+    names = {}
+    for each in command.params:
+        if isinstance(each, click.Option):
+            names[str(each.name)] = "/".join([each.opts[-1], *each.secondary_opts])
+    for argument, name in _OTHER_NAMES.items():
+        if argument not in names and name in names:
+            names[argument] = names[name]
+    return names | _ARGUMENTS.get(str(command.name), {})
+
+
+def in_options(message: str, command: click.Command) -> str:
+    """A message of the library in the words of the command line: --item doc_id for item='doc_id'.
+
+    Functions that are commands are named so, with their options.
+    """
+    names = option_names(command)
+    text = re.sub(r"\b(compare_losses|read_evals)\b", lambda found: f"relfit {_FUNCTIONS[found[0]]}", message)
+
+    def replaced(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"].strip("'\"")
+        option = names.get(name) or (f"--{name.replace('_', '-')}" if text != message else "")
+        if not option.startswith("--"):
+            return found[0]
+        if value in ("True", "False") and "/" in option:
+            return option.split("/")[value == "False"]
+        return f"{option} {shlex.quote(value)}" if value else option
+
+    # Calls of Python, such as kernel=Gaussian(bandwidth=2), and names of runs, such as babi:task=1, stay as they are.
+    text = re.sub(
+        r"(?<![^\s(])(?<!\w\()(?P<name>[a-z_]+)=(?P<value>'[^']*'|\"[^\"]*\"|[\w+-]+(?:\.\w+)*|)(?![\w(\[=]|\.[\w.])",
+        replaced,
+        text,
+    )
+    # Where a message has both forms, one is left.
+    return re.sub(r"(--[a-z-]+(?: \w+)?), \1\b", r"\1", text)
+
+
 def flag(name: str, action: Callable[[], Any], help: str) -> Decorator:
     """An option that does something else instead of the command, such as --list."""
 
@@ -110,5 +154,10 @@ HTML = opt("--html PATH", "Write a report that opens in any browser.", dest="htm
 TITLE = opt("--title TEXT", "Heading of the report.")
 SEED = opt(
     "--seed NUMBER", "Seed of all random choices: the same seed gives the same answer.", type=AT_LEAST_0, default=0
+)
+DIRECTION = opt(
+    "--higher-is-better/--lower-is-better",
+    "Whether larger or smaller scores are better.  [default: as the log records or the name of the score tells]",
+    dest="higher_is_better",
 )
 PROGRESS = opt("--progress/--no-progress", "Show a progress bar.  [default: on terminals only]")

@@ -28,6 +28,7 @@ from relfit.kernels.base import Kernel, Weight
 from relfit.kernels.composite import Squared
 from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array
+from relfit.util.shared import without_warnings
 from relfit.util.text import first_line
 
 Precision = Literal["double", "single"]
@@ -320,7 +321,9 @@ def numba_problem() -> str:
     points = backend.points(kernel, np.linspace(-4.0, 4.0, 150).reshape(75, 2))
     job = Job(kernel, points, None, {"phi": np.linspace(1.0, 2.0, 75)}, squares=True)
     try:
-        sums, exact = (kind(job, np.float64).products() for kind in (_FusedOperands, _Operands))
+        # Numba warns of environment variables that it cannot read.
+        with without_warnings:
+            sums, exact = (kind(job, np.float64).products() for kind in (_FusedOperands, _Operands))
     except Exception as error:  # noqa: BLE001  (a compiler may fail in any way)
         return f"numba does not work here ({type(error).__name__}: {first_line(error)})"
     off = np.abs(sums.rows["phi"] / exact.rows["phi"] - 1.0).max() + abs(sums.squares / exact.squares - 1.0)

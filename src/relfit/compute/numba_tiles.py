@@ -6,16 +6,19 @@ no calls, no table, no conversion between floating point and 64-bit integers. Th
 in BLAS. This file imports numba, which is optional; `backend.NumbaBackend` imports it when it is used.
 
 Functions are compiled when they are first used, for one precision, in about half a second each, and are kept in Numba's
-cache: a folder beside this file, or that of the user, if one of them can be written to.
+cache: a folder beside this file, or that of the user, if one of them can be written to. What is damaged there is
+compiled again.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit, types
+from numba.core.caching import FunctionCache
 from numba.extending import overload
 
 from relfit.kernels.base import Sum
@@ -77,15 +80,31 @@ def _exp_of_type(x):
     return _exp32 if x == types.float32 else _exp64
 
 
+class _Cache(FunctionCache):
+    """Numba's cache, without which the functions work as well: a damaged file or a full disk stops nothing."""
+
+    def load_overload(self, sig, target_context):
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # noqa: BLE001  (the files are pickles, and anything may be in them)
+            with suppress(Exception):
+                self.flush()
+            return None
+
+    def save_overload(self, sig, data):
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
 def _compiled(*more):
     """Compile with fused multiplications and additions, and these `more` liberties."""
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", *more}}
 
     def decorate(function):
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:  # No folder for the cache can be written to.
-            return njit(**options)(function)
+        compiled = njit(**options)(function)
+        with suppress(RuntimeError):  # No folder for the cache can be written to.
+            compiled._cache = _Cache(function)
+        return compiled
 
     return decorate
 

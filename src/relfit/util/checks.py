@@ -22,8 +22,12 @@ def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
 
 
 def check_alpha(alpha: Any) -> float:
-    """The level of a test, which must lie strictly between 0 and 1."""
-    return check_number("alpha", alpha, 0.0, 1.0, _BETWEEN)
+    """The error rate of a test, above 0 and at most 0.5: one that is larger was meant as a confidence level."""
+    rate = check_number("alpha", alpha, 0.0, 1.0, _BETWEEN)
+    if rate > 0.5:
+        meant = f"{1.0 - rate:.3g}"
+        raise InputError(f"alpha: expected the error rate, at most 0.5, got {rate:g}; did you mean {meant}?")
+    return rate
 
 
 def check_level(level: Any) -> float:

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
+# True while a command runs: messages then name its options instead of the arguments of Python.
+ON_COMMAND_LINE: ContextVar[bool] = ContextVar("on_command_line", default=False)
+
+
+def way(option: str, python: str) -> str:
+    """How to do something in the interface that the reader uses: an option, or an argument in Python.
+
+    >>> way("--drop age", "encode=relfit.Encode(drop=['age'])")
+    "encode=relfit.Encode(drop=['age'])"
+    """
+    return option if ON_COMMAND_LINE.get() else python
+
 
 class RelfitError(Exception):
     """Any error that relfit raises on purpose. Its message is one line, whatever was quoted in it."""

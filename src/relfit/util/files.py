@@ -30,6 +30,8 @@ MOST_PIXELS = 100_000_000
 # remembered that no command forgets one, and so few that a service that never ends does not grow.
 _READ: dict[tuple[int, int], str] = {}
 _MOST_REMEMBERED = 100_000
+# The temporary files and folders of this process that are there now.
+_TEMPORARY: set[str] = set()
 # How temporary folders are called, and the file in them that their process has locked.
 _FOLDER, _OWNER = "relfit-", ".owner"
 
@@ -90,6 +92,7 @@ def open_atomic(
             _check_replaced(name, folder, keep_inputs, refused)
             if keep_inputs and was_read(target.parent):
                 raise InputError(f"{refused}it is part of an input; give another file name")
+            _note_temporary(stack, str(target.parent / temporary))
             stack.callback(_discard, temporary, folder)
             # Plain open, not tempfile: the file must get the permissions that the umask allows, not 0600.
             with open(temporary, "xb", opener=lambda file, flags: os.open(file, flags, 0o666, dir_fd=folder)) as stream:
@@ -140,7 +143,9 @@ def temporary_folder() -> Iterator[Path]:
     """A folder that is removed at the end. Those that killed processes left behind are removed first."""
     remove_abandoned()
     with contextlib.ExitStack() as stack:
-        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True))
+        made = tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True)
+        _note_temporary(stack, made.name)
+        name = stack.enter_context(made)
         if fcntl is not None:
             # The lock ends with the process, however it ends. It is there before the file has its name.
             with contextlib.suppress(OSError):
@@ -150,13 +155,29 @@ def temporary_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def _note_temporary(stack: contextlib.ExitStack, path: str) -> None:
+    """Note a temporary file or folder until the stack, which removes it, is closed."""
+    _TEMPORARY.add(path)
+    stack.callback(_TEMPORARY.discard, path)
+
+
+def remove_temporary() -> None:
+    """Remove this process's temporary files and folders: it ends now, whatever its threads do."""
+    for path in list(_TEMPORARY):
+        shutil.rmtree(path, ignore_errors=True)
+        _discard(path, None)
+
+
 def remove_abandoned() -> None:
     """Remove this user's temporary folders whose processes are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*") if fcntl is not None else ():
         with contextlib.suppress(OSError):
-            lock = os.open(folder / _OWNER, os.O_RDONLY | os.O_NOFOLLOW)
+            if folder.lstat().st_uid != os.getuid():
+                continue
+            # Without waiting, as the opening of a pipe would.
+            lock = os.open(folder / _OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
-                if folder.lstat().st_uid == os.getuid():
+                if stat.S_ISREG(os.fstat(lock).st_mode):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     # The lock's file goes last: should this process be killed meanwhile, another one can go on.
                     for path in folder.iterdir():
