@@ -20,7 +20,7 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relfit"
-MOST_ENTRIES = 14
+MOST_ENTRIES = 15
 PICTURE = ROOT / "docs" / "images" / "house.svg"
 # What each room is for, as the picture says it.
 ROOMS = {
@@ -29,6 +29,7 @@ ROOMS = {
     "report": "table, plots, page and its panels",
     "features": "images and texts into rows",
     "api": "load → resolve → split → estimate → decide → result",
+    "checks": "what could make a verdict wrong, one file a check",
     "results": "finished results, as JSON and back",
     "settings": "every option: name, default, check",
     "estimators": "MMD, KSD, designs: data into a joint estimate",

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from relfit.checks import Compared, run_checks
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
@@ -138,8 +139,10 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             joint = test.prepared(joint_estimate(plan.data, plan.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
-    notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes)
-    record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes}
+        found = run_checks(Compared(plan, joint, decision, test, settings.criteria, selection))
+    notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
+    joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
+    record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes, **found.fields}
     result = comparison(joint, decision, test, settings.criteria, plan.originals, **record)
     return with_impossible(result, plan.data.names, plan.data.impossible, plan.data.copies)
 
