@@ -36,7 +36,7 @@ def _words(notebook):
     ]
     texts = ["".join(form or "") for held in forms for form in held]
     return [
-        re.sub(r"<style.*?</style>|<[^<>]*>|[-+−]?<?\d[\d.e-]*|\s+", " ", text, flags=re.DOTALL).split()
+        re.sub(r"<style.*?</style>|<[^<>]*>|[-+−]?(?:&lt;|<)?\d[\d.e-]*|\s+", " ", text, flags=re.DOTALL).split()
         for text in texts
     ]
 
