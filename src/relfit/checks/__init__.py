@@ -45,8 +45,11 @@ class Findings:
 
 Check = Callable[[Compared], Findings]
 
+# The checks import the two records above.
+from relfit.checks.order import rows_in_order  # noqa: E402
+
 # In the order in which their notes are shown.
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (rows_in_order,)
 
 
 def run_checks(compared: Compared) -> Findings:

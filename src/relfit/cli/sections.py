@@ -121,7 +121,8 @@ def in_options(message: str, command: click.Command) -> str:
 
     def replaced(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"].strip("'\"")
-        option = names.get(name) or (f"--{name.replace('_', '-')}" if text != message else "")
+        elsewhere = f"--{_OTHER_NAMES.get(name, name).replace('_', '-')}" if text != message else ""
+        option = names.get(name) or elsewhere
         if not option.startswith("--"):
             return found[0]
         if value in ("True", "False") and "/" in option:

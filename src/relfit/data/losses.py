@@ -49,6 +49,7 @@ class LossTable:
         items: (n,) keys of the items, or None.
         strata, groups: (n,) labels, or None.
         labels: (n, l) scores by people for some items, NaN for the others, divided by `unit`; or None.
+        order: (n,) where the items stand in the file that they are from; None if they are in its order.
         unit: 1, or the power of 2 that very large or very small scores are measured in.
         metric: what the scores are called; None if that is not known.
         higher_is_better: whether larger scores are better, where a log records it; otherwise None.
@@ -62,6 +63,7 @@ class LossTable:
     strata: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     labels: Array | None = None
+    order: Rows | None = None
     unit: float = 1.0
     metric: str | None = None
     higher_is_better: bool | None = None
@@ -74,7 +76,8 @@ class LossTable:
 
     def at(self, kept: Mask | Rows) -> LossTable:
         """These items alone."""
-        each = {name: getattr(self, name) for name in ("scores", "items", "strata", "groups", "labels")}
+        kept_by_item = ("scores", "items", "strata", "groups", "labels", "order")
+        each = {name: getattr(self, name) for name in kept_by_item}
         parts: dict[str, Any] = {name: None if value is None else value[kept] for name, value in each.items()}
         return replace(self, **parts)
 
@@ -328,7 +331,8 @@ class _Items:
             several = f"{int((counts > 1.0).any(axis=1).sum())} of {len(counts)} items have up to {most} scores"
             notes = (f"{several} of one model; an item's score is their mean",)
         people = None if labels is None else labels[0]
-        return _checked(names, means, self.items, self.strata, self.groups, people, notes)
+        table = _checked(names, means, self.items, self.strata, self.groups, people, notes)
+        return replace(table, order=self.first)
 
 
 def _found_items(aside: Mapping[str, NDArray[Any]], count: int) -> _Items:

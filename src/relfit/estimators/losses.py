@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, direction, loss_table
 from relfit.stats.joint import JointEstimate, Psi
+from relfit.stats.order import STEPS, OrderEffect, is_sorted, order_effect
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_number, check_whole
 from relfit.util.errors import InputError
-from relfit.util.text import listed
+from relfit.util.text import listed, quoted
 
 DEPENDENCE = ("independent", "series")
 # Lags of a short series, as far as its rows allow, and the largest autocorrelation that they are corrected for.
@@ -87,7 +89,7 @@ def from_losses(
     rows = -table.scores if better else table.scores
     n = len(rows)
     notes = (told, *table.notes) if told else table.notes
-    binary, design, group_sizes = False, None, None
+    binary, design, group_sizes, codes = False, None, None, None
     if table.labels is not None:
         rows, codes, count = _corrected_by_people(rows, -table.labels if better else table.labels)
         values, psi = row_means(rows, codes, np.ones(2), None)
@@ -111,6 +113,14 @@ def from_losses(
         binary = count == 1 and members is None and _has_two_values(table.scores)
     covariance = psi.covariance()
     _refuse_small_columns(table, values, covariance)
+    doubts = table.doubts
+    effect = None
+    if table.groups is None and dependence == "independent":
+        effect = _order_effect(table, psi, int(values.argmin()), codes)
+    if effect is not None:
+        sentence = _order_note(effect, table, table.names[int(values.argmin())])
+        notes = (*notes, sentence)
+        doubts = (*doubts, sentence) if effect.doubtful else doubts
     return JointEstimate(
         table.names,
         values,
@@ -125,7 +135,37 @@ def from_losses(
         lags=psi.lags,
         binary=binary,
         unit=table.unit,
-        doubts=table.doubts,
+        doubts=doubts,
+    )
+
+
+def _order_effect(table: LossTable, psi: Psi, best: int, strata: Rows | None) -> OrderEffect | None:
+    """How far items depend on the items before them in their file, within strata."""
+    order = None if table.order is None else np.argsort(table.order, kind="stable")
+    effect = order_effect(psi, best, order, strata)
+    # Items in the order of one model's scores were sorted.
+    if effect is not None and is_sorted(table.scores if order is None else table.scores[order]):
+        return replace(effect, fades=False, doubtful=False)
+    return effect
+
+
+def _order_note(effect: OrderEffect, table: LossTable, best: str) -> str:
+    """What the order of the items shows, and the option that allows for it."""
+    difference = f"the difference between {quoted(table.names[effect.model])} and {quoted(best)}"
+    size = f"lag-1 autocorrelation {effect.autocorrelation:.2f}"
+    groups = "groups= for items of one prompt or document"
+    aside = "leave out labels= and " if table.labels is not None else ""
+    if effect.fades:
+        return (
+            f"successive items depend on each other ({size} of {difference}), so the standard error is too small by a "
+            f"factor of about {effect.inflation:.2g} and a model may be called worse by chance: {aside}pass "
+            f'dependence="series" to compare_losses for items in the order of time, or {groups}'
+        )
+    strata = "" if table.strata is not None else "strata= for the tasks of a benchmark, or "
+    return (
+        f"{difference} changes along the table ({size}, and much the same {STEPS} items apart), as where items are "
+        f"sorted by task or document, so the standard error may be too small: {aside}pass to compare_losses "
+        f"{strata}{groups}"
     )
 
 
