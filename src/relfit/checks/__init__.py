@@ -7,46 +7,14 @@ files and the gate from there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from relfit.settings import Plan
-from relfit.stats.decision import Decision
-from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.base import Criteria, Test
+from relfit.checks.base import Compared, Findings
+from relfit.checks.order import rows_in_order
 
-
-@dataclass(frozen=True)
-class Compared:
-    """The data, how they were estimated, and what was decided."""
-
-    plan: Plan
-    joint: JointEstimate
-    decision: Decision
-    test: Test
-    criteria: Criteria
-    selection: JointEstimate | None = None
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a check found.
-
-    Attributes:
-        notes: sentences for the reader.
-        doubts: those of the notes that make the verdicts unreliable, so that a gate does not answer.
-        fields: fields of the `Comparison` that the check determines.
-    """
-
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    fields: dict[str, Any] = field(default_factory=dict)
-
+__all__ = ["CHECKS", "Check", "Compared", "Findings", "run_checks"]
 
 Check = Callable[[Compared], Findings]
-
-# The checks import the two records above.
-from relfit.checks.order import rows_in_order  # noqa: E402
 
 # In the order in which their notes are shown.
 CHECKS: tuple[Check, ...] = (rows_in_order,)

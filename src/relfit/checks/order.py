@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relfit.checks import Compared, Findings
+from relfit.checks.base import Compared, Findings
 from relfit.estimators.base import PairDesign
 from relfit.settings import Plan
 from relfit.stats.joint import JointEstimate
