@@ -34,7 +34,7 @@ from relfit.estimators.base import (
     PairDesign,
     pair_count,
 )
-from relfit.estimators.cost import automatic_estimator, landmark_values, within_budget
+from relfit.estimators.cost import automatic_estimator, landmark_values, reconsidered, within_budget
 from relfit.estimators.designs import ESTIMATORS, Complete, Landmarks
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
@@ -537,7 +537,9 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
         return _resolved_likelihood(data, kind, settings, progress, budget)
     grouped, at = settings.groups is not None, settings.at_locations
     estimator, why = settings.estimator, ""
-    if estimator is None and at is None:
+    automatic = estimator is None and at is None
+    device = False
+    if automatic:
         on_host = compute.backend in ("numpy", "numba") or compute.memory is not None or compute.executor is not None
         device = not on_host and has_cuda()
         estimator, why = automatic_estimator(data, kind, settings.dependence, grouped=grouped, device=device)
@@ -553,6 +555,8 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     )
     runtime = compute.runtime(progress)
     estimate = EstimateSettings(resolved, estimator, settings.dependence, seed, runtime, note=why)
+    if automatic and isinstance(estimator, Landmarks):
+        estimate = reconsidered(data, kind, estimate, device=device)
     preset_notes = () if settings.preset is None else (PRESETS[settings.preset].note,)
     notes = (*preset_notes, *score_notes, *data.warnings)
     if settings.table is not None:

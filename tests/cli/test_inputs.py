@@ -211,10 +211,8 @@ def test_sizes_are_told_before_a_long_run_on_a_terminal(data, capsys, monkeypatc
 
 def test_landmarks_are_suggested_where_all_pairs_take_long(data, capsys, monkeypatch):
     monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
-    line = (
-        "the complete estimate takes about a second; --estimator landmarks takes about a second, with nearly the same"
-    )
-    assert _sizes(capsys) == f"relfit: {line} power\n"
+    line = "the complete estimate takes about a second; --estimator auto uses landmarks, in about a second, where"
+    assert _sizes(capsys) == f"relfit: {line} they add at most 20% to the variance\n"
     for options in (["--quiet"], ["--estimator", "landmarks"], ["--estimator", "auto"], ["--discrepancy", "ume"]):
         assert _sizes(capsys, *options) == ""
 
@@ -277,4 +275,4 @@ def test_files_under_a_budget_are_announced_too(data, capsys, monkeypatch):
     monkeypatch.setattr(cli_inputs, "SUGGESTED", 0.0)
     said = _sizes(capsys, "--memory", "16GB", "--verbose")
     assert said.startswith(SIZES)
-    assert "--estimator landmarks takes about a second" in said
+    assert "--estimator auto uses landmarks, in about a second" in said

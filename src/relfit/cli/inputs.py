@@ -24,7 +24,7 @@ from relfit.data.load import aligned
 from relfit.data.losses import LossTable, loss_table
 from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
-from relfit.estimators.cost import DEVICE_CORES, band_seconds, complete_seconds, duration, landmark_seconds
+from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, band_seconds, complete_seconds, duration, landmark_seconds
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda, usable_cores
@@ -113,10 +113,10 @@ def _announce(inputs: Inputs, params: Mapping[str, Any]) -> None:
     if checkpoint is not None and Path(checkpoint).exists():
         where += f", less what {quoted(str(checkpoint))} holds already"
     if seconds > SUGGESTED and _takes_landmarks(inputs, params):
-        shorter = duration(expected_seconds(inputs, "landmarks"))
         complain(
-            f"relfit: the complete estimate takes about {duration(seconds)}{where}; --estimator landmarks takes about "
-            f"{shorter}, with nearly the same power"
+            f"relfit: the complete estimate takes about {duration(seconds)}{where}; --estimator auto uses landmarks, "
+            f"in about {duration(expected_seconds(inputs, 'landmarks'))}, where they add at most {LARGEST_ADDED:.0%} "
+            "to the variance"
         )
     elif verbose and seconds > LONG_RUN and params["estimator"] != "auto":
         complain(f"relfit: the {params['estimator']} estimate takes about {duration(seconds)}{where}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,6 +11,15 @@ from relfit.compute.memory import Budget
 from relfit.data.load import Data
 from relfit.estimators.base import Dependence, EstimateSettings, Estimator, Kind, PairDesign, pair_count
 from relfit.estimators.designs import MOST_LANDMARKS, Complete, Landmarks
+from relfit.estimators.landmarks import (
+    FACTORISATION,
+    MOST_DRAWN,
+    ONE_IN,
+    Trade,
+    chosen_sizes,
+    few_pairs,
+    trades,
+)
 from relfit.estimators.locations import CHUNK_NUMBERS
 from relfit.kernels.choice import Collection
 from relfit.util.libraries import usable_cores
@@ -21,6 +31,10 @@ LONGEST = 10.0
 TILE_VALUE, TILE_COLUMN = 1.6, 0.05
 BAND_VALUE, BAND_COLUMN = 8.0, 0.15
 RIGHT_HAND_SIDE = 0.09
+# The largest part that automatically chosen landmarks may add to the variance.
+LARGEST_ADDED = 0.2
+# The factorisations of all tried numbers of landmarks and the last, in units of that of the last.
+FACTORISATIONS = 2.5
 # A CUDA device computes the complete estimate at least as fast as this many cores.
 DEVICE_CORES = 200
 # Bytes of one thread's tiles; those of all threads take a quarter of the memory at most.
@@ -44,15 +58,27 @@ def band_seconds(values: float, columns: int) -> float:
 
 def landmark_seconds(rows: int, lengths: Sequence[int], columns: int, right_hand_sides: int = 0) -> float:
     """The same for the estimate by landmarks."""
-    return complete_seconds(landmark_values(rows, lengths), columns, right_hand_sides)
+    return complete_seconds(landmark_values(rows, lengths, columns), columns, right_hand_sides)
 
 
-def landmark_values(rows: int, lengths: Sequence[int]) -> int:
-    """The kernel values of the estimate by landmarks, with as many as are usually chosen for a Gaussian kernel."""
+def landmark_values(rows: int, lengths: Sequence[int], columns: int = 1) -> int:
+    """The kernel values of the estimate by landmarks, with as many as are usually chosen; at most those of all pairs.
+
+    More columns need more landmarks, and more drawn rows for what they miss.
+    """
     longest = max([rows, *lengths])
-    # Beyond ten million rows there are no more landmarks, and more rows of the guard instead.
-    landmarks, drawn = min(15.0 * longest**0.27, MOST_LANDMARKS), max(150, longest // 20_000)
-    return int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
+    landmarks = min(15.0 * longest**0.27 * math.sqrt(max(1.0, columns / 15.0)), MOST_LANDMARKS)
+    # Beyond ten million rows there are no more landmarks, and more drawn rows instead.
+    drawn = max(round(150.0 * max(1.0, columns / 30.0)), longest // 20_000)
+    drawn = min(drawn, max(MOST_DRAWN, longest // ONE_IN))
+    values = int(2.0 * landmarks * (rows + sum(lengths))) + drawn * (rows * (len(lengths) + 1) + 2 * sum(lengths))
+    return min(values, pair_count(rows, lengths))
+
+
+def trade_seconds(trade: Trade, count: int, drawn: int, columns: int, right_hand_sides: int = 0) -> float:
+    """The same where the numbers of landmarks and of drawn rows are known."""
+    factorised = FACTORISATIONS * FACTORISATION * trade.matrices * count**3
+    return complete_seconds(trade.values(count, drawn), columns, right_hand_sides) + complete_seconds(factorised, 0)
 
 
 def automatic_estimator(
@@ -60,15 +86,9 @@ def automatic_estimator(
 ) -> tuple[Estimator, str]:
     """The estimator and why: complete if its time is short or nothing else fits, otherwise landmarks.
 
-    `device`: the sums would be computed on a CUDA device.
+    `device`: the sums would be computed on a CUDA device. Landmarks are to be `reconsidered` once the kernel is known.
     """
-    lengths, d = [len(x) for x in data.samples.values()], int(data.reference.shape[1])
-    sizes = {rows for rows in (len(data.reference), *lengths) if rows}
-    sides, speed = kind.right_hand_sides(data), DEVICE_CORES / usable_cores() if device else 1.0
-    seconds = complete_seconds(pair_count(len(data.reference), lengths), d, sides) / speed
-    rows, cores = max(sizes), usable_cores()
-    place = "a CUDA device" if device else "1 core" if cores == 1 else f"{cores} cores"
-    where = f"for {rows:,} rows, {len(data.models)} models and {d} columns on {place}"
+    seconds, where = _all_pairs(data, kind, device)
     complete = 'estimator="auto": the complete one, '
     if seconds <= LONGEST:
         return Complete(), f"{complete}because all pairs take about {duration(seconds)} {where}"
@@ -79,9 +99,65 @@ def automatic_estimator(
     reason = next((words for words, holds in reasons.items() if holds), None)
     if reason is not None:
         return Complete(), f"{complete}about {duration(seconds)}, because there is no other {reason}"
-    shorter = landmark_seconds(len(data.reference), lengths, d, sides) / speed
+    lengths = [len(x) for x in data.samples.values()]
+    shorter = landmark_seconds(
+        len(data.reference), lengths, int(data.reference.shape[1]), kind.right_hand_sides(data)
+    ) / _speed(device)
+    return Landmarks(), _by_landmarks(seconds, where, shorter)
+
+
+def reconsidered(data: Data, kind: Kind, settings: EstimateSettings, *, device: bool) -> EstimateSettings:
+    """The settings of automatically chosen landmarks, or other ones where these lose too much, found on some rows.
+
+    Landmarks add at most `LARGEST_ADDED` to the variance of a model equal to the data, and less to that of others:
+    more rows are drawn where the usual numbers add more. If that takes more than half of the time of all pairs, or
+    more memory than there is, all pairs are used.
+    """
+    if few_pairs(data, settings):
+        return settings
+    seconds, where = _all_pairs(data, kind, device)
+    kernels = settings.kernel.kernels if isinstance(settings.kernel, Collection) else (settings.kernel,)
+    found = [trade for kernel in kernels for trade in trades(data, replace(settings, kernel=kernel))]
+    d, sides = int(data.reference.shape[1]), kind.right_hand_sides(data)
+    shorter, all_pairs, most_added, pairs, fits = 0.0, 0.0, 0.0, 0, True
+    for trade in found:
+        count, drawn = chosen_sizes(Landmarks(), trade)
+        added = trade.added(count, drawn)
+        if added > LARGEST_ADDED:
+            drawn = math.ceil(drawn * added / LARGEST_ADDED)
+            pairs = max(pairs, drawn * int(trade.smallest.min()))
+        fits = fits and drawn <= min(trade.rows, trade.most_drawn) and trade.cost(count, drawn) < trade.longest
+        most_added = max(most_added, added)
+        shorter += trade_seconds(trade, count, drawn, d, sides)
+        all_pairs += complete_seconds(trade.longest, d, sides)
+    quick = shorter < (0.5 if pairs else 1.0) * all_pairs
+    if fits and quick:
+        note = _by_landmarks(seconds, where, shorter / _speed(device))
+        return replace(settings, estimator=Landmarks(residual_pairs=pairs or None), note=note)
+    lost = f"would add about {most_added:.0%} to the variance" if pairs else "would take no less"
+    note = f'estimator="auto": the complete one, about {duration(seconds)} {where}, because landmarks {lost}'
+    return replace(settings, estimator=Complete(), note=note)
+
+
+def _all_pairs(data: Data, kind: Kind, device: bool) -> tuple[float, str]:
+    """The time that all pairs of rows take, and where."""
+    lengths, d = [len(x) for x in data.samples.values()], int(data.reference.shape[1])
+    sides = kind.right_hand_sides(data)
+    seconds = complete_seconds(pair_count(len(data.reference), lengths), d, sides) / _speed(device)
+    cores = usable_cores()
+    place = "a CUDA device" if device else "1 core" if cores == 1 else f"{cores} cores"
+    rows = max(len(data.reference), *lengths, 0)
+    return seconds, f"for {rows:,} rows, {len(data.models)} models and {d} columns on {place}"
+
+
+def _speed(device: bool) -> float:
+    """By how much the machine is faster than all its cores."""
+    return DEVICE_CORES / usable_cores() if device else 1.0
+
+
+def _by_landmarks(seconds: float, where: str, shorter: float) -> str:
     why = f"because all pairs would take about {duration(seconds)} {where}, and this about {duration(shorter)}"
-    return Landmarks(), f'estimator="auto": the one by landmarks, {why}'
+    return f'estimator="auto": the one by landmarks, {why}'
 
 
 def duration(seconds: float) -> str:

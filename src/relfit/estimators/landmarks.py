@@ -207,30 +207,59 @@ def _percent(share: float) -> str:
     return "less than 0.1%" if share < 0.001 else f"{100.0 * share:.2g}%" if share < 0.1 else f"{share:.0%}"
 
 
-def chosen_sizes(
-    estimator: Landmarks,
-    smallest: NDArray[np.integer],
-    most: int,
-    missed: Callable[[int], Array],
-    variances: Array,
-    cost: Callable[[int, int], float],
-    longest: float,
-    rows: int,
-    most_drawn: int = sys.maxsize,
-) -> tuple[int, int]:
+@dataclass(frozen=True, eq=False)
+class Trade:
+    """What numbers J of landmarks and R of drawn rows cost, and how much variance they add.
+
+    Attributes:
+        smallest: (l,) the rows of the smallest sample that a model meets.
+        most: the largest J.
+        missed: from J to (l,) the variance of the guard with R = 1, times `smallest`, of models equal to the data.
+        variances: (l,) those of the estimates of models equal to the data.
+        values: from J and R to the kernel values that are evaluated.
+        matrices: the J × J matrices that are factorised.
+        longest: the kernel values of all pairs of rows.
+        rows: those of the largest sample.
+        most_drawn: the largest R that there is room for.
+    """
+
+    smallest: NDArray[np.integer]
+    most: int
+    missed: Callable[[int], Array]
+    variances: Array
+    values: Callable[[int, int], float]
+    matrices: int
+    longest: float
+    rows: int
+    most_drawn: int = sys.maxsize
+
+    def cost(self, count: int, drawn: int) -> float:
+        """In units of kernel values."""
+        return self.values(count, drawn) + FACTORISATION * self.matrices * count**3
+
+    def part(self, count: int) -> float:
+        """The part of the variance that the guard would add with R = 1."""
+        missed, variances = self.missed(count), self.variances
+        parts = np.divide(missed, variances, out=np.zeros(len(variances)), where=variances > 0.0)
+        return float((parts / self.smallest).max())
+
+    def added(self, count: int, drawn: int) -> float:
+        """The part of the variance that the guard adds; with all rows nothing is left to chance."""
+        return 0.0 if drawn >= self.rows else self.part(count) / drawn
+
+
+def chosen_sizes(estimator: Landmarks, trade: Trade) -> tuple[int, int]:
     """The numbers J of landmarks and R of drawn rows: given, or with the guard's part as aimed at, at the least cost.
 
-    `missed` (l,) is the variance of the guard with R = 1, times the rows of the `smallest` sample that a model meets,
-    and `variances` (l,) are those of the estimates, both of models equal to the data. Other models have larger
-    variances, and what landmarks miss of their witnesses, which are smooth, is a smaller part of them. J is at most
-    `most`, and less where the landmarks alone would cost as much as `longest`; R is at most the `rows` of the largest
-    sample, with which nothing is left to chance, and at most `most_drawn`.
+    Models that differ from the data have larger variances, and what landmarks miss of their witnesses, which are
+    smooth, is a smaller part of them. J is less than the most where the landmarks alone would cost as much as all
+    pairs; R is at most the rows of the largest sample.
     """
-    limit = min(rows, most_drawn, max(MOST_DRAWN, rows // ONE_IN))
+    most, cost, longest, rows, smallest = trade.most, trade.cost, trade.longest, trade.rows, trade.smallest
+    limit = min(rows, trade.most_drawn, max(MOST_DRAWN, rows // ONE_IN))
 
     def needed(count: int) -> float:
-        parts = np.divide(missed(count), variances, out=np.zeros(len(variances)), where=variances > 0.0)
-        return max(float(FEWEST_DRAWN), float((parts / smallest).max()) / AIM)
+        return max(float(FEWEST_DRAWN), trade.part(count) / AIM)
 
     if estimator.count is not None:
         counts = [min(estimator.count, most)]
@@ -274,14 +303,14 @@ def _most(settings: EstimateSettings, held: int, passing: int, drawn: int) -> tu
 
 def landmark_estimates(data: Data, settings: EstimateSettings, kind: Kind) -> Estimates:
     """The estimate by landmarks, with the guard; that of all pairs where it takes no longer."""
-    found = None if _few_pairs(data, settings) else _by_landmarks(data, settings)
+    found = None if few_pairs(data, settings) else _by_landmarks(data, settings)
     if found is not None:
         return found
     estimates = kind.estimate(data, replace(settings, estimator=Complete()))
     return replace(estimates, notes=(ALL_PAIRS, *estimates.notes))
 
 
-def _few_pairs(data: Data, settings: EstimateSettings) -> bool:
+def few_pairs(data: Data, settings: EstimateSettings) -> bool:
     """True if all pairs of rows take a moment, and the numbers of landmarks and pairs were not given."""
     sizes = [len(x) for x in data.samples.values()]
     pairs = (
@@ -430,10 +459,29 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
     return replace(estimates, second_order=second, notes=(locations.note,))
 
 
-def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
-    samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
-    sizes, models = samples.sizes, len(samples.rows) - 1
-    pilot, columns = samples.pilot(), data.reference.shape[1]
+def trades(data: Data, settings: EstimateSettings) -> list[Trade]:
+    """What landmarks cost and add for these data, from some rows: one trade, or one for each sample of a target."""
+    if data.kind == "samples":
+        samples = _Samples(data, settings)
+        return [_mmd_trade(samples, samples.pilot(), data, settings)[0]]
+    most = most_landmarks(Landmarks()) + max(TRIAL_ROWS, PILOT_ROWS)
+    orders = _drawn_rows(data, settings, "landmarks", most)
+    found = []
+    for key, x in samples_of(data).items():
+        some = x[orders[key]]
+        if data.kind == "densities":
+            scores = [ksd.all_scores(name, density, some, settings) for name, density in data.densities.items()]
+        else:
+            scores = [ksd.target_scores(str(key), some, data, settings)]
+        found.append(_ksd_trade(some, scores, np.arange(len(some)), settings, len(x)))
+    return found
+
+
+def _mmd_trade(
+    samples: _Samples, pilot: Estimates, data: Data, settings: EstimateSettings
+) -> tuple[Trade, Callable[[int], Array]]:
+    """The trade, and so many landmarks."""
+    sizes, models, columns = samples.sizes, len(samples.rows) - 1, data.reference.shape[1]
     # Landmarks are held once for every sample and once more, drawn rows also by themselves.
     most, most_drawn = _most(settings, *(columns * times for times in (models + 2, 3 * models, 4 * models + 2)))
     orders = _drawn_rows(data, settings, "landmarks", most + TRIAL_ROWS)
@@ -447,16 +495,24 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
         points = landmarks(count)
         return np.full(models, 4.0 * samples.inverse(points).missed(values, samples.values(trial, points)))
 
-    def cost(count: int, drawn: int) -> float:
+    def evaluated(count: int, drawn: int) -> float:
         at_drawn = sizes[0] * (models + 1) + 2 * sum(sizes[1:])
-        return 2.0 * sum(sizes) * count + at_drawn * drawn + FACTORISATION * count**3
+        return 2.0 * sum(sizes) * count + at_drawn * drawn
 
     most = len(landmarks(most))
     longest = float(pair_count(sizes[0], sizes[1:]))
     smallest = np.minimum(sizes[0], sizes[1:])
-    variances, limits = pilot.second_order_variances, (longest, max(sizes), most_drawn)
-    count, drawn = chosen_sizes(estimator, smallest, most, missed, variances, cost, *limits)
-    if estimator == Landmarks() and cost(count, drawn) >= longest:
+    limits = longest, max(sizes), most_drawn
+    return Trade(smallest, most, missed, pilot.second_order_variances, evaluated, 1, *limits), landmarks
+
+
+def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
+    samples, estimator = _Samples(data, settings), cast(Landmarks, settings.estimator)
+    sizes, models = samples.sizes, len(samples.rows) - 1
+    pilot = samples.pilot()
+    trade, landmarks = _mmd_trade(samples, pilot, data, settings)
+    count, drawn = chosen_sizes(estimator, trade)
+    if estimator == Landmarks() and trade.cost(count, drawn) >= trade.longest:
         return None
     points = landmarks(count)
     inverse = samples.inverse(points)
@@ -521,19 +577,13 @@ def _smallest(settings: EstimateSettings) -> float:
     return SMALLEST_SINGLE if "float32" in name or name.startswith("triton") else SMALLEST
 
 
-def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
-    """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
-    n, centre, models, runtime = len(x), centre_of(x), len(scores), settings.runtime
+def _ksd_trade(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings, n: int) -> Trade:
+    """For KSD² at n rows, from rows x and scores at the places `order`."""
+    centre, models, runtime = centre_of(x), len(scores), settings.runtime
     kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
-    estimator = cast(Landmarks, settings.estimator)
 
     def at(rows: Rows) -> list[Array]:
-        return [shifted(host(x[rows]), centre), *(host(s[rows]) for s in scores)]
-
-    def inverses(points: Sequence[Array]) -> Iterator[Inverse]:
-        for score in points[1:]:  # one matrix at a time
-            own = (points[0], score)
-            yield Inverse.of(ksd.stein_matrices(kernel, own, own)[0], smallest)
+        return _stein_rows(x, scores, centre, rows)
 
     trial = at(order[::-1][:TRIAL_ROWS])
     values = ksd.stein_matrices(kernel, trial, trial)
@@ -541,10 +591,11 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     def missed(count: int) -> Array:
         points = at(order[:count])
         near = ksd.stein_matrices(kernel, trial, points)
-        return np.array([a.missed(u, k) for a, u, k in zip(inverses(points), values, near, strict=True)])
+        own = _stein_inverses(kernel, points, smallest)
+        return np.array([a.missed(u, k) for a, u, k in zip(own, values, near, strict=True)])
 
-    def cost(count: int, drawn: int) -> float:
-        return float(n) * (2 * count + drawn) + FACTORISATION * models * count**3
+    def evaluated(count: int, drawn: int) -> float:
+        return float(n) * (2 * count + drawn)
 
     held = x.shape[1] * (1 + models)
     some = order[: min(PILOT_ROWS, max(PILOT_ROWS // 2, 2 * _room(settings, 5 * held)))]
@@ -553,10 +604,30 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     pilot = ksd.complete(rows[0], rows[1:], settings.kernel, plain, settings.seed)
     variances = pilot.second_order_variances * (len(some) / n) ** 2
     most, most_drawn = _most(settings, 3 * held, 3 * held, 3 * held)
-    longest = n**2 / 2.0
-    limits = longest, n, most_drawn
-    count, drawn = chosen_sizes(estimator, np.array([n]), min(n, most), missed, variances, cost, *limits)
-    if estimator == Landmarks() and cost(count, drawn) >= longest:
+    limits = n**2 / 2.0, n, most_drawn
+    return Trade(np.array([n]), min(n, most), missed, variances, evaluated, models, *limits)
+
+
+def _stein_rows(x: Any, scores: Sequence[Any], centre: Array, rows: Rows) -> list[Array]:
+    """The rows at these places, less the centre, and their scores."""
+    return [shifted(host(x[rows]), centre), *(host(s[rows]) for s in scores)]
+
+
+def _stein_inverses(kernel: Kernel, points: Sequence[Array], smallest: float) -> Iterator[Inverse]:
+    """The inverse of the landmarks' Stein matrix for each model, one matrix at a time."""
+    for score in points[1:]:
+        own = (points[0], score)
+        yield Inverse.of(ksd.stein_matrices(kernel, own, own)[0], smallest)
+
+
+def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
+    """KSD² of each model, scores (n, d) at the rows x (n, d), with the guard."""
+    n, centre, models, runtime = len(x), centre_of(x), len(scores), settings.runtime
+    kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    estimator = cast(Landmarks, settings.estimator)
+    trade = _ksd_trade(x, scores, order, settings, n)
+    count, drawn = chosen_sizes(estimator, trade)
+    if estimator == Landmarks() and trade.cost(count, drawn) >= trade.longest:
         return None
     # Pairs of a row with itself.
     diagonal = np.empty((n, models))
@@ -575,7 +646,8 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
 
     first, second = in_turn(runtime.progress, len(both), count)
     means = sums(both, None, first) / (n - 1)  # with the factor n/(n−1) of U-statistics
-    directions = zip(inverses(at(landmarks)), means[:count].T, strict=True)
+    points = _stein_rows(x, scores, centre, landmarks)
+    directions = zip(_stein_inverses(kernel, points, smallest), means[:count].T, strict=True)
     g = sums(landmarks, np.stack([inverse @ mean for inverse, mean in directions], axis=1), second)
     g = g - diagonal / (n - 1)
     found, exact, jackknife = g[guard], means[count:] - diagonal[guard] / (n - 1), (n - 1) / (n - 2)
