@@ -24,7 +24,14 @@ from relfit.data.load import aligned
 from relfit.data.losses import LossTable, loss_table
 from relfit.data.tables import Table, read_table
 from relfit.estimators.base import pair_count
-from relfit.estimators.cost import DEVICE_CORES, LARGEST_ADDED, band_seconds, complete_seconds, duration, landmark_seconds
+from relfit.estimators.cost import (
+    DEVICE_CORES,
+    LARGEST_ADDED,
+    band_seconds,
+    complete_seconds,
+    duration,
+    landmark_seconds,
+)
 from relfit.estimators.designs import DEFAULT_LAGS
 from relfit.util.errors import InputError
 from relfit.util.libraries import has_cuda, usable_cores

@@ -14,7 +14,6 @@ American Statistical Association, Business and Economic Statistics Section, 323�
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +32,10 @@ NOTE_LEVEL, DOUBT_LEVEL = 1e-3, 1e-4
 # √((1 + r)/(1 − r)). With 10% (r = 0.10) a one-sided test at level 5% has an error of 6.7%: worth a
 # note. With 25% (r = 0.22) it has 9.4%, nearly twice as much as was asked for: no gate should answer.
 NOTE_INFLATION, DOUBT_INFLATION = 1.10, 1.25
-# Rows some steps apart, and how much less alike they are than neighbours where dependence fades:
-# (1 − r_5)/(1 − r_1). The rows of a file sorted by task or class are as alike five steps on.
-STEPS, FADES = 5, 1.25
+# Dependence fades if rows five steps apart are much less alike than neighbours: r_5 is below 60% of r_1,
+# as in an AR(1) with φ < 0.88 or in groups of ten rows, or 1 − r_5 is above 1.6 times 1 − r_1, as in one
+# with a larger φ. The rows of a file sorted by task or class are nearly as alike five steps on.
+STEPS, FADES, SPREADS = 5, 0.6, 1.6
 # Many rows are looked at in runs, evenly spaced: 8,000 rows show an r of 0.05.
 MOST_ROWS, RUN = 8000, 500
 # The largest r that an inflation is computed for.
@@ -149,7 +149,7 @@ def order_effect(psi: Psi, best: int, order: Rows | None = None, strata: Rows | 
         return None
     near = float(tested[clear][0][k])
     apart = float(autocorrelations(one.x[k : k + 1], one.run, STEPS)[0][0])
-    fades = 1.0 - apart > FADES * (1.0 - near)
+    fades = apart < FADES * near or 1.0 - apart > SPREADS * (1.0 - near)
     doubtful = fades and largest[clear] > doubt and bool(inflation[model] >= DOUBT_INFLATION)
     return OrderEffect(model, one.sample, near, float(inflation[model]), fades, doubtful)
 
