@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
+import relfit
 from relfit.cli import main
 from relfit.cli.inputs import load_object
 from relfit.data.files import read_rows
@@ -92,3 +93,44 @@ def test_a_module_in_the_folder_is_named_as_a_file(folder):
     refused(lambda: load_object("my_models:good"), "my_models: cannot be imported", "; or write my_models.py:good")
     assert load_object("my_models.py:good") == 3
     assert "or write" not in refused(lambda: load_object("no_models:good"), "no_models: cannot be imported")
+
+
+# --- the functions
+
+
+@pytest.fixture
+def samples():
+    return np.random.default_rng(0).normal(size=(3, 60, 2))
+
+
+@pytest.mark.parametrize("test", ["RelPSI", "rel_psi", relfit.RelPSI, relfit.RelPSI()], ids=str)
+def test_a_test_by_any_of_its_names(samples, test):
+    """D22: any case, and the class."""
+    assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
+    assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
+
+
+@pytest.mark.parametrize("test", [relfit.RelPSI, relfit.RelMulti, relfit.BestSet])
+def test_a_test_called_with_data(samples, test):
+    """D22: relfit.RelPSI(X, M) was a bare TypeError."""
+    call = f'call relfit.compare(reference, models, test="{test.name}")'
+    refused(lambda: test(samples[0], list(samples[1:])), f"{test.__name__}: is a test and uses no data itself; {call}")
+
+
+def test_a_test_with_a_typing_error(samples):
+    """D22."""
+    refused(lambda: relfit.compare(samples[0], list(samples[1:]), test="relpsy"), "got 'relpsy'; did you mean relpsi?")
+
+
+def test_fid_is_not_offered(samples):
+    """D36."""
+    line = refused(lambda: relfit.compare(samples[0], list(samples[1:]), preset="fid"), "preset: FID is not offered")
+    assert line.endswith('use preset="kid", on the same features')
+    assert relfit.compare(samples[0], list(samples[1:]), preset="KID", rng=0).preset == "kid"
+
+
+@pytest.mark.parametrize("option", ["confidence", "confidence_level", "level"])
+def test_a_confidence_level_is_an_error_rate(samples, option):
+    """D48: "did you mean dependence?" was asked."""
+    line = refused(lambda: relfit.compare(samples[0], list(samples[1:]), **{option: 0.95}))
+    assert line == f"{option}: is not an option; pass the error rate: alpha=0.05 for a confidence level of 0.95"

@@ -58,7 +58,7 @@ CORRECTION = "stepdown"
         "--allow-different SETTING",
         f"Setting that may differ between runs: {', '.join(SETTINGS)}. Repeat it for several. With --gate, other "
         "differences that the logs record exit with status 2.",
-        type=click.Choice(list(SETTINGS)),
+        type=click.Choice(list(SETTINGS), case_sensitive=False),
         multiple=True,
     ),
     LARGEST_MISSING,
