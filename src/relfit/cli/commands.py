@@ -90,7 +90,7 @@ def run(args: Sequence[str] | None = None) -> int:
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption):
-            error.possibilities = _meant(error)
+            error = _suggested(error)
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = "" if context is None else f" (see {context.command_path} --help)"
         return _refuse(f"{' '.join(error.format_message().split())}{hint}")
@@ -107,13 +107,15 @@ def run(args: Sequence[str] | None = None) -> int:
         ON_COMMAND_LINE.reset(token)
 
 
-def _meant(error: click.NoSuchOption) -> list[str]:
-    """What was probably meant by an option that does not exist."""
+def _suggested(error: click.NoSuchOption) -> click.UsageError:
+    """The error with what was probably meant by an option that does not exist."""
     command = None if error.ctx is None else error.ctx.command
-    if error.option_name in _ERROR_RATE and command is not None and "alpha" in option_names(command):
-        return ["--alpha"]
+    name = error.option_name
+    if name in _ERROR_RATE and command is not None and "alpha" in option_names(command):
+        return click.UsageError(f"No such option '{name}'. Did you mean '--alpha'?", error.ctx)
     # The most similar one only: others may mean the opposite.
-    return list(error.possibilities or ())[:1]
+    most_similar = list(error.possibilities or ())[:1]
+    return click.NoSuchOption(name, possibilities=most_similar, ctx=error.ctx)
 
 
 def _typed(args: Sequence[str] | None) -> list[str]:
