@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relfit
 from relfit.cli import main
 
 NAMES = ("real", "good", "meh")
@@ -92,3 +93,98 @@ def test_a_report_whose_ending_is_not_that_of_html(folder, capsys, name, warned)
     assert out.endswith(f"Report: {name}\n")
     warning = "relfit: warning: --html: out.pdf will hold HTML, which its ending does not show; use out.html\n"
     assert err == (warning if warned else "")
+
+
+# --- tables of scores
+
+
+@pytest.fixture
+def scores(folder):
+    """Accuracies of three models on 40 items, as the working folder's tables in several forms."""
+    right = np.random.default_rng(1).random((40, 3)) < (0.9, 0.6, 0.5)
+    lines = [f"q{k},{','.join(map(str, map(int, row)))}" for k, row in enumerate(right)]
+    (folder / "wide.csv").write_text("\n".join(["doc_id,gpt,llama,qwen", *lines]))
+    columns = [f"{name},{','.join(map(str, map(int, column)))}" for name, column in zip("abc", right.T, strict=True)]
+    questions = ",".join(f"q{k}" for k in range(40))
+    (folder / "turned.csv").write_text("\n".join([f"model,{questions}", *columns]))
+    np.save(folder / "turned.npy", right.T.astype(float))
+    indexed = [f"{k},{line.partition(',')[2]}" for k, line in enumerate(lines)]
+    (folder / "indexed.csv").write_text("\n".join([",gpt,llama,qwen", *indexed]))
+    (folder / "counted.csv").write_text("\n".join([",0,1,2", *indexed]))
+    return folder
+
+
+LOSSES = ("--higher-is-better", "--json", "-")
+
+
+def decided(capsys, *args):
+    """The estimates, names and notes of `relfit losses`."""
+    status, out, err = run(capsys, "losses", *args, *LOSSES)
+    assert (status, err) == (0, "")
+    result = relfit.Comparison.from_json(out)
+    return result.estimates.tolist(), result.names, result.warnings
+
+
+def test_a_table_with_a_row_for_each_model(scores, capsys):
+    """D23: `give losses.T` is no answer on the command line."""
+    for name in ("turned.csv", "turned.npy"):
+        line = refused(capsys, "losses", name, "--higher-is-better")
+        assert line.endswith("; if rows are models, use --transpose")
+    expected = decided(capsys, "wide.csv", "--item", "doc_id")[0]
+    assert decided(capsys, "turned.csv", "--transpose")[:2] == (expected, ("a", "b", "c"))
+    assert decided(capsys, "turned.csv", "--transpose", "--model", "model")[0] == expected
+    assert decided(capsys, "turned.npy", "--transpose")[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["turned.csv", "--item", "q1"], "--item: in a transposed table every column is an item; leave it out"),
+        (
+            ["indexed.csv"],
+            "expected one column of text, the names of the models, got 0; name the column of the models ",
+        ),
+        (["turned.csv", "--model", "name"], "--model: expected the name of a column"),
+        (["twice.csv"], "TABLE: expected one row for each model in a transposed table, got two of 'a'"),
+    ],
+)
+def test_a_transposed_table_that_is_none(scores, capsys, arguments, said):
+    (scores / "twice.csv").write_text((scores / "turned.csv").read_text().replace("\nb,", "\na,"))
+    assert said in refused(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
+
+
+@pytest.mark.parametrize(("name", "models"), [("indexed.csv", ("gpt", "llama", "qwen")), ("counted.csv", tuple("012"))])
+def test_row_numbers_of_pandas_are_no_model(scores, capsys, name, models):
+    """D18: `frame.to_csv("x.csv")` is the most natural way to save scores."""
+    estimates, names, notes = decided(capsys, name)
+    assert names == models
+    assert estimates == decided(capsys, "wide.csv", "--item", "doc_id")[0]
+    assert "columns left out: 'Unnamed: 0' (row numbers)" in notes
+
+
+@pytest.mark.parametrize("memory", [(), ("--memory", "2GB")])
+def test_numbers_of_rows_and_columns_are_no_data(folder, capsys, memory):
+    """D18: a frame made from an array numbers its columns, too."""
+    for name in NAMES:
+        rows = [f"{k},{x!r},{y!r}" for k, (x, y) in enumerate(np.load(folder / f"{name}.npy").tolist())]
+        (folder / f"{name}.csv").write_text("\n".join([",0,1", *rows]))
+    status, out, _ = run(capsys, "compare", *(f"{name}.csv" for name in NAMES), *memory)
+    assert status == 0
+    assert "2 columns standardised" in out
+    assert "Note: columns left out: 'Unnamed: 0' (row numbers)" in out
+
+
+def test_an_empty_name_of_a_column_is_no_advice(scores, capsys):
+    """D23: `item=''` was the advice for a column without a name."""
+    (scores / "keys.csv").write_text((scores / "indexed.csv").read_text().replace("\n", "\nk"))
+    line = refused(capsys, "losses", "keys.csv", "--higher-is-better")
+    assert "''" not in line
+    assert "--item" in line
+    assert "item=" not in line
+
+
+def test_the_command_for_logs_is_named(scores, capsys):
+    """D27: `relfit features` was advised for a folder of logs."""
+    (scores / "my logs").mkdir()
+    line = refused(capsys, "losses", "my logs", "--higher-is-better")
+    assert line.endswith("expected a file, got a folder; for the logs of evaluations use  relfit evals 'my logs'")

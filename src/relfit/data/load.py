@@ -11,7 +11,6 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,7 +22,6 @@ from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
 from relfit.data.batches import gathered
 from relfit.data.encode import (
-    ROW_NUMBERS,
     Encode,
     Encoding,
     Scale,
@@ -34,6 +32,7 @@ from relfit.data.encode import (
 )
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
+from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.likelihoods import (
     impossible_models,
@@ -50,7 +49,7 @@ from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.progress import Progress
-from relfit.util.text import is_text, listed
+from relfit.util.text import as_name, is_text, listed
 
 Kind = Literal["samples", "densities", "target", "likelihoods"]
 ToRows = Callable[[str, Any], Array]
@@ -473,9 +472,8 @@ def check_pair_names(names: Any) -> tuple[str, str]:
 
 
 def _as_name(name: Any) -> str | None:
-    """A model's name: text, or a number, such as that of a checkpoint, as text; None for anything else."""
-    if isinstance(name, Real) and not isinstance(name, bool | np.bool_):
-        return str(name)
+    """A model's name: text, or a number as text; None for anything else."""
+    name = as_name(name)
     return name if is_text(name) and name.strip() else None
 
 

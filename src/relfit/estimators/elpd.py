@@ -12,7 +12,7 @@ from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
-from relfit.util.text import listed, quoted
+from relfit.util.text import as_name, listed, quoted
 
 FEWEST_OBSERVATIONS = 20
 # From here on the estimate of an observation is not reliable (Vehtari, Simpson, Gelman, Yao and Gabry 2024).
@@ -42,7 +42,7 @@ def from_elpd(models: Mapping[str, Any]) -> JointEstimate:
     """
     if not isinstance(models, Mapping) or not models:
         raise InputError(f"models: expected a mapping of names to models, got {type(models).__name__}")
-    read = {name: _pointwise(f"models[{name!r}]", value) for name, value in models.items()}
+    read = {as_name(name): _pointwise(f"models[{name!r}]", value) for name, value in models.items()}
     lengths = {name: len(values) for name, (values, _, _) in read.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"models: expected the same observations for every model, got {lengths}")
