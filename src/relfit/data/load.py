@@ -43,6 +43,7 @@ from relfit.data.likelihoods import (
 )
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
+from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import MOST_HELD, Table, drop_option, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
@@ -165,13 +166,15 @@ def load(
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
     folder = None if budget is None else budget.folder
+    held, of_draws = with_draws({None: reference, **named})
+    reference, named = held.pop(None), held
     before: dict[str | None, Any] = dict([(None, reference), *named.items()])
     reference, named, taken = _gathered(reference, named, budget, progress, _declared(None, encode, encoding))
     in_batches = [key for key, value in ((None, reference), *named.items()) if value is not before[key]]
     if isinstance(reference, Mapping):
         raise InputError(f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}")
     reference, named, notes = aligned(reference, named, encode=encode, budget=budget)
-    notes += taken
+    notes += (*of_draws, *taken)
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     tables = None if plain else _tables(values, columns, budget, progress, _declared(columns, encode, encoding))

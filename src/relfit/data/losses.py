@@ -26,6 +26,7 @@ from relfit.data.files.base import parse_columns
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.frames import frame_names, refuse_not_numeric
 from relfit.data.metrics import known_direction, told_direction
+from relfit.data.posteriors import is_inference_data
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number
 from relfit.util.errors import InputError, way
@@ -194,12 +195,13 @@ def _plain(losses: Any, names: Sequence[str] | None, labels: Any) -> LossTable:
 
 def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
     """The numbers (n, l) with NaN where one is missing, the models' names, and the items' keys if there are some."""
+    _refuse_no_scores(argument, value)
     if isinstance(value, Mapping):
+        for name, column in value.items():
+            _refuse_no_scores(f"{argument}[{name!r}]", column)
         keyed = {name: _keyed(column) for name, column in value.items()}
         if value and all(column is not None for column in keyed.values()):
             return _joined(argument, {name: column for name, column in keyed.items() if column is not None})
-        for name, column in value.items():
-            _refuse_mean(f"{argument}[{name!r}]", column)
         columns = {name: as_rows(f"{argument}[{name!r}]", column, missing=True) for name, column in value.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -210,7 +212,6 @@ def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, N
             raise InputError(f"{argument}[{wide!r}]: expected one number for each item, got an array of shape {shape}")
         rows = np.hstack(list(columns.values())) if columns else as_rows(argument, [])
         return rows, tuple(columns), None
-    _refuse_mean(argument, value)
     named = named_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
     if named is not None:
         where = argument if as_file(value) is None else value
@@ -220,8 +221,13 @@ def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, N
     return as_rows(argument, value, missing=True), None, None
 
 
-def _refuse_mean(argument: str, value: Any) -> None:
-    """Refuse a single number, such as the mean over all items."""
+def _refuse_no_scores(argument: str, value: Any) -> None:
+    """Refuse a single number, such as the mean over all items, and the data of a Bayesian model."""
+    if is_inference_data(value):
+        raise InputError(
+            f"{argument}: expected scores, got {type(value).__name__}; PSIS-LOO gives scores of Bayesian models: use "
+            'relfit.decide(relfit.from_elpd({"name": data, ...}))'
+        )
     if isinstance(value, Real | np.number | np.bool_) or getattr(value, "ndim", None) == 0:
         raise InputError(
             f"{argument}: expected a score for each item, got one number; pass the scores of the items, because the "
