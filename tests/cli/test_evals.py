@@ -170,7 +170,7 @@ def test_a_table_of_scores_belongs_to_another_command(capsys, tmp_path):
 
 
 def test_both_directions_can_be_given(capsys):
-    """``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
+    """D12: ``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
     assert run(capsys, LOGS, "--higher-is-better")[0] == 0
     _, out, _ = run(capsys, LOGS, "--lower-is-better")
     assert "small has the smallest mean loss (smaller is better)" in out
@@ -178,6 +178,7 @@ def test_both_directions_can_be_given(capsys):
 
 
 def test_models_without_a_common_item(capsys, tmp_path):
+    # D26.
     write_log(tmp_path, "a", [1, 0] * 20)
     write_log(tmp_path, "b", [1, 0] * 20, task="u")
     status, _, err = run(capsys, tmp_path)
@@ -198,6 +199,7 @@ def test_names_of_models_are_escaped_in_the_page(capsys, tmp_path):
 
 @pytest.mark.parametrize("typed", ["--higher-is-beter", "--lower-is-beter", "--highr-is-better"])
 def test_a_suggestion_is_not_the_opposite(capsys, typed):
+    # D12.
     status, _, err = run(capsys, LOGS, typed)
     assert status == 2
     suggested, opposite = ("higher", "lower") if "high" in typed else ("lower", "higher")
