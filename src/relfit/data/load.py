@@ -48,7 +48,7 @@ from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import MOST_HELD, Table, drop_option, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.progress import Progress
 from relfit.util.text import as_name, is_text, listed
 
@@ -189,7 +189,7 @@ def load(
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
             "encode: says what the columns of tables mean where all models are samples, and the reference has names of "
-            "columns (a data frame, .csv, .parquet); leave it (--categorical, --missing, --metadata) out"
+            f"columns (a data frame, .csv, .parquet); leave out {way('--categorical, --missing and --metadata', 'it')}"
         )
     device = device_of(values.values())
     to_rows: ToRows = as_rows
