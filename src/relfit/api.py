@@ -40,7 +40,7 @@ from relfit.stats.planning import FEWEST_TRIALS, Assumed, Planning, as_pilot, ch
 from relfit.stats.tests import TESTS, as_test
 from relfit.stats.tests.base import Test
 from relfit.util.arrays import Array
-from relfit.util.checks import check_alpha, check_choice, check_whole
+from relfit.util.checks import as_choice, check_alpha, check_choice, check_whole
 from relfit.util.errors import InputError
 from relfit.util.progress import reporting
 from relfit.util.random import Seed, make_seed, stream
@@ -367,7 +367,9 @@ def compare_pair(
     ``test="relpsi"`` conditions on which of the two looks better, as the paper's first experiment does; the default "z"
     does not and has more power. With a `margin` δ the hypothesis is D_a ≤ D_b + δ. Other arguments as in `compare`.
     """
-    decided, name = PAIR_TESTS[check_choice("test", options.pop("test", "auto"), PAIR_TESTS)]
+    test = options.pop("test", "auto")
+    # A test, or its class, has the name.
+    decided, name = PAIR_TESTS[as_choice("test", getattr(test, "name", test), PAIR_TESTS)]
     names = check_pair_names(names)
     settings = Settings.of("compare_pair", options, without=("test", "correction"), also=("names", "test"))
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:

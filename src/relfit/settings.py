@@ -21,7 +21,7 @@ from relfit.data.check_score import score_warnings
 from relfit.data.encode import Encode, Scale, as_scale
 from relfit.data.load import Data, load
 from relfit.data.models import SCORE_BATCH
-from relfit.data.presets import PRESETS
+from relfit.data.presets import PRESETS, as_preset
 from relfit.estimators import KINDS
 from relfit.estimators.base import (
     KSD,
@@ -209,7 +209,7 @@ class Settings:
     dependence: Dependence = option("independent", lambda v: check_choice("dependence", v, DEPENDENCE))
     groups: Any = option(None)
     given: Any = option(None)
-    preset: str | None = option(None, lambda v: v if v is None else check_choice("preset", v, PRESETS))
+    preset: str | None = option(None, lambda v: v if v is None else as_preset(v))
     scale: Scale | None = option(None, as_scale)
     encode: Encode | None = option(None, _as_encode)
     rng: int = option(None, make_seed)
@@ -401,6 +401,10 @@ ELSEWHERE = {
     "seed": "called rng: rng=0 makes the result repeatable",
     "random_state": "called rng: rng=0 makes the result repeatable",
     "method": 'called test: test="relpsi", for example',
+    **dict.fromkeys(
+        ("confidence", "confidence_level", "level"),
+        "not an option; pass the error rate: alpha=0.05 for a confidence level of 0.95",
+    ),
 }
 
 

@@ -19,11 +19,13 @@ def run(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
-def write_log(folder, model, scores, task="t", metric="acc"):
-    """A log of lm-eval with these scores."""
+def write_log(folder, model, scores, task="t", metric="acc", first=0):
+    """A log of lm-eval with these scores, of the items from this number on."""
     path = folder / model / f"samples_{task}_2026-01-02T03-04-05.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [{"doc_id": k, "filter": "none", "metrics": [metric], metric: score} for k, score in enumerate(scores)]
+    lines = [
+        {"doc_id": k, "filter": "none", "metrics": [metric], metric: score} for k, score in enumerate(scores, first)
+    ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
@@ -157,16 +159,18 @@ def test_runs_made_differently_do_not_pass_the_gate(capsys, tmp_path):
 
 
 def test_a_table_of_scores_belongs_to_another_command(capsys, tmp_path):
-    """AlpacaEval's annotations were refused without a way on."""
+    """D24: AlpacaEval's annotations were refused without a way on; a folder of them, too."""
     path = tmp_path / "annotations.json"
     path.write_text('[{"instruction": "a", "generator_2": "m", "preference": 1.5}]')
-    status, _, err = run(capsys, path)
-    assert status == 2
-    assert err.endswith("got another file; for a table of scores use relfit losses with --item, --model and --score\n")
+    for given in (path, tmp_path):
+        status, _, err = run(capsys, given)
+        assert status == 2
+        options = "--item COLUMN --model COLUMN --score COLUMN"
+        assert err.endswith(f"; for a table of scores use  relfit losses {path} {options}\n")
 
 
 def test_both_directions_can_be_given(capsys):
-    """``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
+    """D12: ``--higher-is-better`` was answered with "Did you mean '--lower-is-better'?", the opposite."""
     assert run(capsys, LOGS, "--higher-is-better")[0] == 0
     _, out, _ = run(capsys, LOGS, "--lower-is-better")
     assert "small has the smallest mean loss (smaller is better)" in out
@@ -174,6 +178,7 @@ def test_both_directions_can_be_given(capsys):
 
 
 def test_models_without_a_common_item(capsys, tmp_path):
+    # D26.
     write_log(tmp_path, "a", [1, 0] * 20)
     write_log(tmp_path, "b", [1, 0] * 20, task="u")
     status, _, err = run(capsys, tmp_path)
@@ -194,8 +199,20 @@ def test_names_of_models_are_escaped_in_the_page(capsys, tmp_path):
 
 @pytest.mark.parametrize("typed", ["--higher-is-beter", "--lower-is-beter", "--highr-is-better"])
 def test_a_suggestion_is_not_the_opposite(capsys, typed):
+    # D12.
     status, _, err = run(capsys, LOGS, typed)
     assert status == 2
     suggested, opposite = ("higher", "lower") if "high" in typed else ("lower", "higher")
     assert f"Did you mean '--{suggested}-is-better'?" in err
     assert opposite not in err
+
+
+def test_models_with_other_items_of_the_same_tasks(capsys, tmp_path):
+    """D26: "the same tasks" was the advice where the tasks are the same and the items are not."""
+    for k in range(8):
+        write_log(tmp_path, f"m{k}", [1, 0] * 20, first=100 * k)
+    status, _, err = run(capsys, tmp_path)
+    assert status == 2
+    shown = "; ".join(f"'m{k}' has 40 of t" for k in range(6))
+    advice = "evaluate all models on the same items of these tasks, or leave out a model"
+    assert f"got 0: {shown}; 2 more models; {advice}" in err

@@ -48,7 +48,7 @@ def test_the_table_is_that_of_python(folder, capsys, right):
 
 @pytest.mark.parametrize("words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE")])
 def test_truth_values_of_a_text_file_are_numbers(folder, capsys, right, words):
-    """pandas writes truth values as words, which were refused as text; other forms of file have them as numbers."""
+    """D19: pandas writes truth values as words, which were refused as text; other files have them as numbers."""
     lines = [",".join(words[0] if cell else words[1] for cell in row) for row in right]
     lines[0] = lines[0].replace(words[1], "", 1)
     (folder / "words.csv").write_text("\n".join(["old,new,small", *lines]))
@@ -119,7 +119,7 @@ def test_no_direction_no_answer(folder, capsys):
 
 
 def test_a_column_that_is_no_model(folder, capsys, right):
-    """The number of tokens won, and a gate on it passed; the table had to be edited."""
+    """D9: The number of tokens won, and a gate on it passed; the table had to be edited."""
     lines = [f"{k + 300},{','.join(map(str, row))}" for k, row in enumerate(right[:, [1, 0, 2]])]
     (folder / "t.csv").write_text(
         "\n".join(["n_tokens,new,old,small", *[line.replace("300,", "310,") for line in lines]])
@@ -136,7 +136,7 @@ def test_a_column_that_is_no_model(folder, capsys, right):
 
 
 def test_a_run_that_crashed_does_not_pass_the_gate(folder, capsys, right):
-    """A model with 40% of the items passed."""
+    """D11: A model with 40% of the items passed."""
     lines = [f"{a},{'' if k > 35 else b},{c}" for k, (a, b, c) in enumerate(right)]
     (folder / "t.csv").write_text("\n".join(["old,new,small", *lines]))
     arguments = ["losses", "t.csv", "--higher-is-better"]
@@ -148,6 +148,7 @@ def test_a_run_that_crashed_does_not_pass_the_gate(folder, capsys, right):
 
 
 def test_records_in_a_json_file(folder, capsys):
+    # D28.
     records = [json.loads(line) for line in (folder / "long.jsonl").read_text().splitlines()]
     (folder / "long.json").write_text(json.dumps(records))
     outputs = []

@@ -295,7 +295,7 @@ def _flights(seed, n=60):
 @pytest.mark.parametrize("memory", [None, "8GB"])
 @pytest.mark.parametrize("source", ["csv", "frame", "command line"])
 def test_a_column_that_is_left_out_anyway_may_be_missing_in_a_model(folder, capsys, source, memory):
-    """A synthesizer need not make ids: only a column that is compared must be there."""
+    """D21: A synthesizer need not make ids: only a column that is compared must be there."""
     real, tvae = _flights(0), _flights(1)
     ctgan = _flights(2).drop(columns=["tailnum", "month"])
     tables = {"real": real, "tvae": tvae, "ctgan": ctgan}
@@ -317,7 +317,7 @@ def test_a_column_that_is_left_out_anyway_may_be_missing_in_a_model(folder, caps
 
 
 def test_row_numbers_under_no_name_are_left_out(folder, capsys):
-    """`frame.to_csv(path)` writes row numbers under an empty name, `to_parquet` those of chosen rows under its own."""
+    """D18: `frame.to_csv(path)` writes row numbers under an empty name, `to_parquet` those of chosen rows as well."""
     for seed, name in enumerate(("real", "good", "meh")):
         chosen = _flights(seed).drop(columns="tailnum").sample(30, random_state=1)
         chosen.to_csv(f"{name}.csv")

@@ -80,7 +80,7 @@ def test_a_pair_needs_two_names(names):
 
 
 def test_numbers_are_names_such_as_those_of_checkpoints(reference, sample):
-    """The keys of checkpoints are whole numbers, and were refused."""
+    """D31: The keys of checkpoints are whole numbers, and were refused."""
     result = relfit.compare(reference, {1000: sample, np.int64(2000): sample + 1.0, 0.5: sample + 2.0}, rng=0)
     assert result.names == ("1000", "2000", "0.5")
     assert relfit.compare_pair(reference, sample, sample + 1.0, names=(1000, 2000)).names == ("1000", "2000")
@@ -88,7 +88,7 @@ def test_numbers_are_names_such_as_those_of_checkpoints(reference, sample):
 
 
 def test_the_reference_comes_first(reference, sample):
-    """Arguments the wrong way round were told about the type of the models only."""
+    """D41: Arguments the wrong way round were told about the type of the models only."""
     models = {"a": sample, "b": sample}
     refused(lambda: relfit.compare(models, reference), "the reference comes first, as in relfit.compare(reference")
     refused(
@@ -98,7 +98,7 @@ def test_the_reference_comes_first(reference, sample):
 
 @pytest.mark.parametrize("form", ["csr_matrix", "coo_matrix", "csr_array", "dok_array", "lil_array"])
 def test_sparse_matrices_are_told_to_be_converted(reference, sample, form):
-    """Text features are sparse, and were taken for batches of single numbers."""
+    """D30: Text features are sparse, and were taken for batches of single numbers."""
     sparse = getattr(scipy.sparse, form)(np.where(reference > 0.5, reference, 0.0))
     said = f"expected an array, got a sparse {form}; convert it by .toarray()"
     refused(lambda: load(sparse, [sample, sample]), f"reference: {said}")
@@ -106,7 +106,7 @@ def test_sparse_matrices_are_told_to_be_converted(reference, sample, form):
 
 
 def test_batches_of_single_rows_are_blamed_where_they_are(reference, sample):
-    """A generator of rows is a generator of batches of one column: the reference is wrong then, not the models."""
+    """D30: A generator of rows is a generator of batches of one column: the reference is wrong then, not the models."""
     said = "expected batches of rows with 3 columns, got batches whose numbers are rows of one column"
     refused(lambda: load(iter(reference), {"a": sample, "b": sample}), f"reference: {said}", "shape (n, 3)")
     refused(lambda: load(reference, {"a": iter(sample), "b": sample}), f"model 'a': {said}")

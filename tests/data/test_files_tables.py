@@ -87,7 +87,9 @@ def test_columns_by_name_leave_the_others_unread(save):
     path = save({"id": ["a", "b", "c"], "x": ROWS[:, 0], "y": ROWS[:, 1], "z": [None, 1.0, 2.0]})
     np.testing.assert_array_equal(read_rows(path, columns="y,x"), ROWS[:, ::-1])
     np.testing.assert_array_equal(read_rows(path, columns="1-2"), ROWS)
-    refused(lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "--columns")
+    refused(
+        lambda: read_rows(path), "expected columns of numbers, got 'id' (string)", "select numeric columns (columns=)"
+    )
     refused(lambda: read_rows(path, columns="w"), "expected a column called 'w', got 'id', 'x', 'y' and 'z'")
 
 

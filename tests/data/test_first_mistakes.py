@@ -4,8 +4,10 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse
 from refusals import refused
 
+import relfit
 from relfit.cli import main
 from relfit.cli.inputs import load_object
 from relfit.data.files import read_rows
@@ -92,3 +94,116 @@ def test_a_module_in_the_folder_is_named_as_a_file(folder):
     refused(lambda: load_object("my_models:good"), "my_models: cannot be imported", "; or write my_models.py:good")
     assert load_object("my_models.py:good") == 3
     assert "or write" not in refused(lambda: load_object("no_models:good"), "no_models: cannot be imported")
+
+
+# --- the functions
+
+
+@pytest.fixture
+def samples():
+    return np.random.default_rng(0).normal(size=(3, 60, 2))
+
+
+@pytest.mark.parametrize("test", ["RelPSI", "rel_psi", relfit.RelPSI, relfit.RelPSI()], ids=str)
+def test_a_test_by_any_of_its_names(samples, test):
+    """D22: any case, and the class."""
+    assert relfit.compare(samples[0], list(samples[1:]), test=test, rng=0).test == "relpsi"
+    assert relfit.compare_pair(*samples, test=test, rng=0).test == "relpsi"
+
+
+@pytest.mark.parametrize("test", [relfit.RelPSI, relfit.RelMulti, relfit.BestSet])
+def test_a_test_called_with_data(samples, test):
+    """D22: relfit.RelPSI(X, M) was a bare TypeError."""
+    call = f'call relfit.compare(reference, models, test="{test.name}")'
+    refused(lambda: test(samples[0], list(samples[1:])), f"{test.__name__}: is a test and uses no data itself; {call}")
+
+
+def test_a_test_with_a_typing_error(samples):
+    """D22."""
+    refused(lambda: relfit.compare(samples[0], list(samples[1:]), test="relpsy"), "got 'relpsy'; did you mean relpsi?")
+
+
+def test_fid_is_not_offered(samples):
+    """D36."""
+    line = refused(lambda: relfit.compare(samples[0], list(samples[1:]), preset="fid"), "preset: FID is not offered")
+    assert line.endswith('use preset="kid", on the same features')
+    assert relfit.compare(samples[0], list(samples[1:]), preset="KID", rng=0).preset == "kid"
+
+
+@pytest.mark.parametrize("option", ["confidence", "confidence_level", "level"])
+def test_a_confidence_level_is_an_error_rate(samples, option):
+    """D48: "did you mean dependence?" was asked."""
+    line = refused(lambda: relfit.compare(samples[0], list(samples[1:]), **{option: 0.95}))
+    assert line == f"{option}: is not an option; pass the error rate: alpha=0.05 for a confidence level of 0.95"
+
+
+# --- scores
+
+
+@pytest.fixture
+def scores():
+    return np.random.default_rng(1).random((60, 2))
+
+
+@pytest.mark.parametrize("mean", [0.8, 1, True, np.float32(0.8), np.int64(1), np.array(0.8)], ids=repr)
+def test_means_are_no_scores(mean):
+    """D29: "expected rows and columns, got shape ()"."""
+    said = "expected a score for each item, got one number; pass the scores of the items, because the error"
+    refused(lambda: relfit.compare_losses({"a": mean, "b": 0.7}, higher_is_better=True), f"losses['a']: {said}")
+    refused(lambda: relfit.compare_losses(mean, higher_is_better=True), f"losses: {said}")
+
+
+def test_a_table_with_a_row_for_each_model(scores):
+    """D23: in Python it can be turned round in place."""
+    line = refused(lambda: relfit.compare_losses(scores.T[:2], higher_is_better=True), "got 2 rows and 60 columns")
+    assert line.endswith("; if rows are models, pass losses.T")
+
+
+def test_a_folder_of_logs_is_no_table(tmp_path):
+    """D27: `relfit features` was advised."""
+    line = refused(lambda: relfit.compare_losses(tmp_path), f"{tmp_path}: expected a file, got a folder")
+    assert line.endswith(f"for the logs of evaluations use relfit.read_evals({str(tmp_path)!r})")
+
+
+def test_numbers_are_names_such_as_those_of_checkpoints(scores, tmp_path):
+    """D31: names had to be text."""
+    a, b = scores.T
+    lists = {1000: a, 2000: b}
+    names = ("1000", "2000")
+    assert relfit.compare_losses(lists, higher_is_better=True).names == names
+    assert relfit.compare_losses(scores, names=(1000, np.int64(2000)), higher_is_better=True).names == names
+    assert relfit.from_elpd(lists).names == names
+    assert relfit.JointEstimate((1000, 2000), [0.0, 1.0], np.eye(2)).names == names
+    with relfit.Monitor([1000, 2000], path=tmp_path / "gate.sqlite") as monitor:
+        monitor.update(lists, items=range(60))
+        assert monitor.names == names
+    refused(lambda: relfit.compare_losses({1000: a, "1000": b}, higher_is_better=True), "names: expected different")
+    refused(lambda: relfit.compare_losses(scores, names=(True, None), higher_is_better=True), "got True and None")
+
+
+@pytest.mark.parametrize("form", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, scipy.sparse.coo_matrix])
+def test_sparse_scores_are_told_to_be_converted(scores, form):
+    """D30."""
+    said = f"losses: expected an array, got a sparse {form.__name__}; convert it by .toarray()"
+    refused(lambda: relfit.compare_losses(form(scores), higher_is_better=True), said)
+
+
+# --- batches
+
+
+def test_a_generator_of_numbers(samples):
+    """D30: the way on is named."""
+    line = refused(lambda: relfit.compare((float(x) for x in samples[0, :, 0]), list(samples[1:])), "reference: ")
+    assert line.endswith("expected batches of rows, got single numbers; yield arrays of shape (n, d)")
+
+
+def test_rows_one_by_one_are_noted(samples):
+    """D30: where every sample yields its rows one by one, nothing else tells that each number was read as a row."""
+    result = relfit.compare((row for row in samples[0]), [(row for row in rows) for rows in samples[1:]], rng=0)
+    said = (
+        "60 batches of 2 numbers were read as 120 rows of one column; if each batch is one row, yield arrays of shape"
+    )
+    assert f"reference: {said} (n, 2)" in result.warnings
+    columns = [[rows[:30, 0], rows[30:, 0]] for rows in samples]
+    result = relfit.compare(iter(columns[0]), [iter(each) for each in columns[1:]], rng=0)
+    assert not any("batches" in note for note in result.warnings)

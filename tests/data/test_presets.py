@@ -123,7 +123,7 @@ def test_kid_as_published_on_request(features):
     sides.append([_estimated("kid", x, np.delete(y, a, 0)) for a in range(60)])
     jackknife = sum(59 / 60 * np.square(np.array(side) - np.mean(side)).sum() for side in sides)
     assert joint.standard_error[0] == pytest.approx(np.sqrt(jackknife), rel=0.03)
-    refused(lambda: relfit.published("fid", x, [y]), "preset", "'fid'")
+    refused(lambda: relfit.published("fid", x, [y]), "preset", "FID is not offered")
 
 
 def test_cmmd_does_not_see_the_length_of_rows(features):

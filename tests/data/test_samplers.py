@@ -140,7 +140,7 @@ def test_torch_distributions_leave_the_global_state_alone():
 
 
 def test_a_function_of_the_number_of_rows_can_be_a_sampler(reference):
-    """`lambda n: …` was told to be a density, and failed in a Sampler when it was called."""
+    """D32: `lambda n: …` was told to be a density, and failed in a Sampler when it was called."""
     own = np.random.default_rng(5)
     refused(
         lambda: relfit.compare(reference, {"f": lambda n: own.normal(size=(n, 2)), "g": normal}), "relfit.Sampler(f)"

@@ -44,7 +44,7 @@ def test_losses_speak_of_items(rng):
     assert note.startswith("only about 3 items decide how old differs from new")
     wrong[1:3, 0] = 0.0
     (note,) = said(relfit.decide(relfit.from_losses(wrong, ["old", "new"]), rng=0))
-    assert note.startswith("only about 1 item decides how old differs from new")
+    assert note.startswith("only about 1 item decides how old differs from new")  # D46: "about 1 items"
 
 
 @pytest.mark.parametrize("size", [1.0, 1e120, 1e-120])

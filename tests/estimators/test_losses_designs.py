@@ -43,7 +43,7 @@ def test_weights_by_size_give_the_plain_mean(rng):
     np.testing.assert_allclose(joint.values, losses.mean(0))
     one = relfit.from_losses(losses, strata=np.zeros(60))
     np.testing.assert_allclose(one.covariance, np.cov(losses.T) / 60, rtol=1e-12)
-    assert one.design is None
+    assert one.design is None  # D46: "macro average over 1 strata"
 
 
 def test_groups_inside_strata(rng):

@@ -276,7 +276,7 @@ def test_strata_and_groups_are_columns_and_keys_are_those_of_a_stratum(rng):
 
 def test_traps_get_one_helpful_line(rng, right):
     pandas = pytest.importorskip("pandas")
-    refused(lambda: relfit.compare_losses(right.T[:3]), "exchange rows and columns if the table is transposed")
+    refused(lambda: relfit.compare_losses(right.T[:3]), "if rows are models, pass losses.T")
     frame = pandas.DataFrame(right, columns=MODELS)
     frame["prompt"] = "text"
     refused(lambda: relfit.compare_losses(frame), "'prompt' (text)", "item=")

@@ -213,7 +213,7 @@ def test_the_page_has_a_style_for_every_answer():
 
 @pytest.mark.parametrize("command", ["losses", "evals"])
 def test_the_suite_is_called_like_the_command(command):
-    """Dashboards keep one history for each suite: evals and losses were both called compare."""
+    """D46: Dashboards keep one history for each suite: evals and losses were both called compare."""
     suite = _suite(junit_xml(replace(two(0.1), command=(command, "x"))))
     assert (suite.get("name"), suite.find("testcase").get("classname")) == (f"relfit {command}", f"relfit.{command}")
 

@@ -29,7 +29,7 @@ def test_anything_else_is_refused_by_the_name_of_its_argument(value):
 
 
 def test_a_confidence_level_is_no_error_rate():
-    """0.95 for alpha was meant as the confidence: nearly every model would be called worse."""
+    """D10: 0.95 for alpha was meant as the confidence: nearly every model would be called worse."""
     said = "alpha: expected the error rate, at most 0.5, got 0.95; did you mean 0.05?"
     assert refused(lambda: check_alpha(0.95)) == said
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import cast
 
 import click
@@ -28,6 +29,8 @@ COMMANDS = (
     "doctor",
 )
 FILES = {"pair": "compare", "rerun": "report"}
+# What people write who mean 1 − alpha.
+_ERROR_RATE = ("--confidence", "--confidence-level", "--level")
 
 
 class _Commands(click.Group):
@@ -41,6 +44,16 @@ class _Commands(click.Group):
             return None
         module = importlib.import_module(f"relfit.cli.{FILES.get(cmd_name, cmd_name)}")
         return cast(click.Command, getattr(module, f"{cmd_name}_command"))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, or an error that has the most similar one."""
+        typed = args[0]
+        close = get_close_matches(typed.lower(), COMMANDS, 1)
+        if typed not in COMMANDS and close and not typed.startswith("-"):
+            raise click.UsageError(f"No such command '{typed}'. Did you mean 'relfit {close[0]}'?", ctx)
+        return super().resolve_command(ctx, args)
 
 
 @click.group(
@@ -76,9 +89,8 @@ def run(args: Sequence[str] | None = None) -> int:
         status = cli.main(args, prog_name="relfit", standalone_mode=False, obj=_typed(args))
         return status if isinstance(status, int) else DONE
     except click.ClickException as error:
-        if isinstance(error, click.NoSuchOption) and error.possibilities:
-            # The most similar one only: others may mean the opposite.
-            error = click.NoSuchOption(error.option_name, possibilities=error.possibilities[:1], ctx=error.ctx)
+        if isinstance(error, click.NoSuchOption):
+            error = _suggested(error)
         context = error.ctx if isinstance(error, click.UsageError) else None
         hint = "" if context is None else f" (see {context.command_path} --help)"
         return _refuse(f"{' '.join(error.format_message().split())}{hint}")
@@ -93,6 +105,17 @@ def run(args: Sequence[str] | None = None) -> int:
         raise KeyboardInterrupt from None
     finally:
         ON_COMMAND_LINE.reset(token)
+
+
+def _suggested(error: click.NoSuchOption) -> click.UsageError:
+    """The error with what was probably meant by an option that does not exist."""
+    command = None if error.ctx is None else error.ctx.command
+    name = error.option_name
+    if name in _ERROR_RATE and command is not None and "alpha" in option_names(command):
+        return click.UsageError(f"No such option '{name}'. Did you mean '--alpha'?", error.ctx)
+    # The most similar one only: others may mean the opposite.
+    most_similar = list(error.possibilities or ())[:1]
+    return click.NoSuchOption(name, possibilities=most_similar, ctx=error.ctx)
 
 
 def _typed(args: Sequence[str] | None) -> list[str]:

@@ -58,7 +58,7 @@ CORRECTION = "stepdown"
         "--allow-different SETTING",
         f"Setting that may differ between runs: {', '.join(SETTINGS)}. Repeat it for several. With --gate, other "
         "differences that the logs record exit with status 2.",
-        type=click.Choice(list(SETTINGS)),
+        type=click.Choice(list(SETTINGS), case_sensitive=False),
         multiple=True,
     ),
     LARGEST_MISSING,
@@ -105,7 +105,8 @@ def evals_command(paths: Sequence[str], json_path: str | None, html_path: str | 
     named: Any = dict(zip(map(valid_text, names), paths, strict=True)) if names else paths
     evals = read_runs(named, params)
     if len(evals.models) < 2:
-        raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r})")
+        why = "".join(f"; {doubt}" for doubt in evals.doubts[:1])
+        raise InputError(f"RUNS: expected runs of at least two models, got one ({evals.models[0]!r}){why}")
     check_gate(params, evals.models)
     if params["sequential"]:
         return _sequential(evals, {**params, "json_path": json_path, "html_path": html_path})

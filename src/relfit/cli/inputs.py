@@ -44,7 +44,7 @@ LONG_RUN = 2.0
 # If all pairs of rows take longer than this, landmarks are suggested.
 SUGGESTED = 60.0
 # Options about a table of scores that the library has under the same names.
-_OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "max_missing")
+_OF_TABLES = ("item", "model", "score", "stratum", "group", "columns", "drop", "transpose", "max_missing")
 
 
 @dataclass(frozen=True)
@@ -305,11 +305,6 @@ def _run_file(path: Path) -> Any:
 
 def read_scores(table: str, params: Mapping[str, Any]) -> LossTable:
     """The table that these options describe."""
-    held = Path(table)
-    if held.is_dir() and next(held.rglob("*.parquet"), None) is None:
-        raise InputError(
-            f"{table}: expected a file, got a folder; for the logs of evaluations use  relfit evals {table}"
-        )
     return loss_table(table, labels=params["label"], **{name: params[name] for name in _OF_TABLES})
 
 

@@ -52,6 +52,11 @@ _TESTS = [name for name in TESTS if name not in options.SPLITTING]
     opt("--group COLUMN", "Column with the group; items of one group depend on each other."),
     opt("--columns LIST", "Columns with the models' scores, by name; others are left out.  [default: all numbers]"),
     opt("--drop LIST", "Columns to leave out, by name."),
+    opt(
+        "--transpose",
+        "The table has a row for each model and a column for each item; --model names the column of the models.",
+        is_flag=True,
+    ),
     LARGEST_MISSING,
     opt("--label COLUMN", "With --model, the column with scores by people, which correct those of a judge."),
     opt(

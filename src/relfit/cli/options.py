@@ -13,7 +13,7 @@ from relfit.cli.sections import AT_LEAST_1, PROGRESS, SEED, Decorator, opt, sect
 from relfit.compute.backend import BACKENDS, PRECISIONS
 from relfit.data.encode import MISSING, SCALES, Encode
 from relfit.data.files.base import parse_columns
-from relfit.data.presets import PRESETS
+from relfit.data.presets import PRESETS, as_preset
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import DEFAULT_LAGS, ESTIMATORS, FEWEST_BLOCKS, VARIANCES, Complete
 from relfit.estimators.locations import AT_LOCATIONS
@@ -105,11 +105,20 @@ BANDWIDTH = opt(
     "Bandwidth of the kernel: a number, or the median distance between rows.  [default: median; 1 for imq]",
     type=_bandwidth,
 )
+
+
+class _PresetName(click.Choice[str]):
+    """One of the presets; the library explains why FID is none of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return as_preset(value)
+
+
 PRESET = opt(
     "--preset",
     "A kernel for feature vectors. kid is a cubic polynomial; cmmd is a Gaussian kernel of bandwidth 10 on rows of "
     "unit length.",
-    choices=PRESETS,
+    type=_PresetName(list(PRESETS)),
 )
 ESTIMATOR = _setting(
     "--estimator",

@@ -17,7 +17,7 @@ from rich.text import Text
 from relfit.data.files import split_key
 from relfit.util.errors import InputError
 from relfit.util.files import note_read, was_read, write_text_atomic
-from relfit.util.streams import to_nowhere
+from relfit.util.streams import complain, to_nowhere
 from relfit.util.text import visible
 
 
@@ -46,6 +46,12 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         if problem:
             raise InputError(f"{option}: cannot write {path!r}: {problem}")
         taken[target] = f"it is the file for {option} too"
+        if option == "--html" and Path(path).suffix.lower() not in (".html", ".htm"):
+            better = Path(path).with_suffix(".html").name
+            complain(
+                f"relfit: warning: --html: {visible(path)} will hold HTML, which its ending does not show; "
+                f"use {visible(better)}"
+            )
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -72,7 +72,7 @@ def opt(
     else:
         settings["metavar"] = last
     if choices:
-        settings["type"] = click.Choice(list(choices))
+        settings["type"] = click.Choice(list(choices), case_sensitive=False)
     if dest:
         names.append(dest)
     if default is not None:

@@ -27,7 +27,7 @@ from relfit.data.models import Sample
 from relfit.data.tables import Table
 from relfit.util.arrays import Array, extremes, host, numeric_rows, rounds_coarsely, two_dimensional
 from relfit.util.errors import InputError
-from relfit.util.libraries import loaded
+from relfit.util.libraries import is_instance, loaded
 from relfit.util.progress import Progress, counted
 
 # Squares of differences, and their quotients by the squared bandwidth, must stay within float64.
@@ -95,7 +95,7 @@ def batch_rows(argument: str, value: Any, *, single: bool = False) -> Iterator[N
     mapped = isinstance(value, np.memmap) and getattr(value, "_mmap", None) is not None and not single
     array = value if mapped else _array(argument, value)
     if not (array.ndim or single):
-        raise InputError(f"{argument}: expected batches of rows with the same columns, got single numbers")
+        raise InputError(f"{argument}: expected batches of rows, got single numbers; yield arrays of shape (n, d)")
     rows = two_dimensional(argument, array[None] if single else array)
     for block in _map_parts(rows) if mapped else [rows]:
         yield block if kept_type(block.dtype) == np.float32 else _float64(argument, block)
@@ -185,7 +185,16 @@ def checked_rows(argument: str, rows: _Rows, largest: float = LARGEST_VALUE) -> 
     return rows
 
 
+def refuse_sparse(argument: str, value: Any) -> None:
+    """Refuse a sparse matrix of scipy, whose items are no rows."""
+    if is_instance(value, "scipy.sparse", "spmatrix", "sparray"):
+        raise InputError(
+            f"{argument}: expected an array, got a sparse {type(value).__name__}; convert it by .toarray()"
+        )
+
+
 def _array(argument: str, value: Any) -> NDArray[Any]:
+    refuse_sparse(argument, value)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise InputError(f"{argument}: expected complete rows, got {masked} masked values; fill or drop them")

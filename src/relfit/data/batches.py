@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from relfit.compute.memory import Budget
 from relfit.compute.rows import held_rows, joined, written_rows
-from relfit.data.arrays import batch_rows, checked_rows
+from relfit.data.arrays import batch_rows, checked_rows, refuse_sparse
 from relfit.data.tables import is_table, table_in_parts
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
@@ -33,27 +33,30 @@ def gathered(
     progress: Progress | None = None,
     needed: Collection[str] | None = None,
 ) -> tuple[Any, str | None]:
-    """The rows of something that yields them, and a note if it yields more; anything else as it is.
+    """The rows of something that yields them, and a note if it yields more or rows one by one; anything else as it is.
 
     Of tuples, as data sets with labels yield them, the first part is taken. With a budget of memory, no more than a
     batch is held: the rows are `LazyRows` of a file in its folder, those of data frames a `Table` of such, of which
     `needed` columns hold all levels.
     """
-    if is_instance(value, "scipy.sparse", "spmatrix", "sparray"):
-        raise InputError(
-            f"{argument}: expected an array, got a sparse {type(value).__name__}; convert it by .toarray()"
-        )
+    refuse_sparse(argument, value)
     found = _items(value)
     if found is None:
         return value, None
     items, single = found
     most = 1
+    count = 0
+    lengths: set[int | None] = set()
 
     def taken() -> Iterator[Any]:
-        nonlocal most
+        nonlocal most, count
         for item in items:
             if isinstance(item, tuple | list):
                 most, item = max(most, len(item)), item[0] if item else item
+            count += 1
+            # Two different lengths are as good as many.
+            if len(lengths) < 2:
+                lengths.add(len(item) if getattr(item, "ndim", 0) == 1 else None)
             yield item
 
     stream = taken()
@@ -73,7 +76,15 @@ def gathered(
             rows = held_rows(blocks)
         else:
             rows = checked_rows(argument, written_rows(joined(blocks), budget.folder))
-    return rows, f"{argument}: the first of the {most} parts of each item was taken as its row" if most > 1 else None
+    if most > 1:
+        return rows, f"{argument}: the first of the {most} parts of each item was taken as its row"
+    length = next(iter(lengths)) if len(lengths) == 1 and not single else None
+    if length is None or not 1 < length < count:
+        return rows, None
+    return rows, (
+        f"{argument}: {count} batches of {length} numbers were read as {count * length} rows of one column; if each "
+        f"batch is one row, yield arrays of shape (n, {length})"
+    )
 
 
 def _items(value: Any) -> tuple[Iterable[Any], bool] | None:

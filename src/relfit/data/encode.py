@@ -28,7 +28,7 @@ from scipy.linalg import solve_triangular
 from relfit.compute.rows import LazyRows, cuts, parts, written_columns, written_rows
 from relfit.data.arrays import LARGEST_VALUE
 from relfit.data.files.base import check_plain
-from relfit.data.files.text import UNNAMED
+from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.tables import DATE, MOST_HELD, Cells, Table, date_text, drop_option, parsed_dates
 from relfit.util.arrays import Array, Rows, host, medians, rounds_coarsely
 from relfit.util.checks import check_choice, check_number
@@ -44,8 +44,6 @@ MOST_LEVELS = 100
 # Text is free, or an id, from so many different values on, if they are more than this fraction of the cells. Text of
 # which most cells are numbers is a category up to so many different ones. Row numbers are told from so many rows on.
 _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
-# What pandas calls row numbers in the files that it writes.
-ROW_NUMBERS = (UNNAMED, "__index_level_0__")
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 4096, 2**16
 # The rows, and the numbers, by which the spreads of columns are compared.
 _SPREAD_ROWS, _SPREAD_NUMBERS = 1000, 2**18

@@ -11,7 +11,6 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,7 +22,6 @@ from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
 from relfit.data.batches import gathered
 from relfit.data.encode import (
-    ROW_NUMBERS,
     Encode,
     Encoding,
     Scale,
@@ -34,6 +32,7 @@ from relfit.data.encode import (
 )
 from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
+from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.likelihoods import (
     impossible_models,
@@ -44,13 +43,14 @@ from relfit.data.likelihoods import (
 )
 from relfit.data.models import Density, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
+from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import MOST_HELD, Table, drop_option, read_table, table_of
 from relfit.data.whiten import density_encoding, encoded_density
 from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.progress import Progress
-from relfit.util.text import is_text, listed
+from relfit.util.text import as_name, is_text, listed
 
 Kind = Literal["samples", "densities", "target", "likelihoods"]
 ToRows = Callable[[str, Any], Array]
@@ -166,13 +166,15 @@ def load(
     if len(named) < fewest_models:
         raise InputError(f"models: expected at least {fewest_models}, got {len(named)}")
     folder = None if budget is None else budget.folder
+    held, of_draws = with_draws({None: reference, **named})
+    reference, named = held.pop(None), held
     before: dict[str | None, Any] = dict([(None, reference), *named.items()])
     reference, named, taken = _gathered(reference, named, budget, progress, _declared(None, encode, encoding))
     in_batches = [key for key, value in ((None, reference), *named.items()) if value is not before[key]]
     if isinstance(reference, Mapping):
         raise InputError(f"reference: expected data or a density, got a mapping; {_REFERENCE_FIRST}")
     reference, named, notes = aligned(reference, named, encode=encode, budget=budget)
-    notes += taken
+    notes += (*of_draws, *taken)
     columns = None if plain else _columns_of(reference)
     values: dict[str | None, Any] = dict([(None, reference), *named.items()])
     tables = None if plain else _tables(values, columns, budget, progress, _declared(columns, encode, encoding))
@@ -187,7 +189,7 @@ def load(
     if encode is not None and replace(encode, drop=()) != Encode():
         raise InputError(
             "encode: says what the columns of tables mean where all models are samples, and the reference has names of "
-            "columns (a data frame, .csv, .parquet); leave it (--categorical, --missing, --metadata) out"
+            f"columns (a data frame, .csv, .parquet); leave out {way('--categorical, --missing and --metadata', 'it')}"
         )
     device = device_of(values.values())
     to_rows: ToRows = as_rows
@@ -473,9 +475,8 @@ def check_pair_names(names: Any) -> tuple[str, str]:
 
 
 def _as_name(name: Any) -> str | None:
-    """A model's name: text, or a number, such as that of a checkpoint, as text; None for anything else."""
-    if isinstance(name, Real) and not isinstance(name, bool | np.bool_):
-        return str(name)
+    """A model's name: text, or a number as text; None for anything else."""
+    name = as_name(name)
     return name if is_text(name) and name.strip() else None
 
 

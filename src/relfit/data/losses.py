@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +21,17 @@ from numpy.typing import NDArray
 
 from relfit.data.arrays import as_rows, group_labels
 from relfit.data.columns import Columns, missing_cells, named_columns, take
-from relfit.data.files import as_file
+from relfit.data.files import as_file, format_of
 from relfit.data.files.base import parse_columns
+from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.frames import frame_names, refuse_not_numeric
 from relfit.data.metrics import known_direction, told_direction
+from relfit.data.posteriors import is_inference_data
 from relfit.util.arrays import Array, Mask, Rows, extremes
 from relfit.util.checks import check_number
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.libraries import is_instance
-from relfit.util.text import is_text, listed
+from relfit.util.text import as_name, is_text, listed
 
 FEWEST_ITEMS = 20
 # A model that lacks a larger fraction of the items than this is a doubt, and a larger fraction left out is explained.
@@ -36,7 +41,7 @@ OTHER_SCALE, SURELY_OTHER_SCALE = 3.0, 100.0
 _LEAVE_OUT = "leave out other columns with drop=, or name model= and score= of a row for each model and item"
 # Scores of this size and below 1 / it are measured in a unit of their own: squares and cubes must fit into float64.
 LARGEST_SCORE = 2.0**200
-_KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$|^unnamed: 0$", re.IGNORECASE)
+_KEY = re.compile(r"(^|[_ ])(id|ids|idx|index|uid|uuid|key|item|no|number)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +101,14 @@ def loss_table(
     group: str | None = None,
     columns: Any = None,
     drop: Any = None,
+    transpose: bool = False,
     max_missing: float = MAX_MISSING,
 ) -> LossTable:
     """The table that these arguments of `relfit.compare_losses` describe, checked and complete."""
     check_number("max_missing", max_missing, 0.0, math.nextafter(1.0, 2.0), "a fraction from 0 to 1", low_ok=True)
     if is_instance(losses, "relfit.data.evals", "Evals"):
         losses = losses.table(max_missing)
+    _refuse_folder(losses)
     roles = {"item": item, "model": model, "score": score, "stratum": stratum, "group": group}
     given = {role: column for role, column in roles.items() if column is not None}
     if isinstance(losses, LossTable):
@@ -111,6 +118,12 @@ def loss_table(
         if extra is not None:
             raise InputError(f"{extra}: the table has it already; leave it out")
         return losses
+    if transpose:
+        named = given.pop("model", None)
+        for argument, value in {**given, "columns": columns, "drop": drop}.items():
+            if value is not None:
+                raise InputError(f"{argument}: in a transposed table every column is an item; leave it out")
+        losses = _transposed(losses, named)
     for role, argument, value in (("stratum", "strata", strata), ("group", "groups", groups)):
         if role in given and value is not None:
             raise InputError(f"{argument}: expected once, got {role}={given[role]!r} too; leave out one of the two")
@@ -133,6 +146,7 @@ def loss_table(
     strata = table.strata if strata is None else group_labels("strata", strata, n)
     groups = table.groups if groups is None else group_labels("groups", groups, n)
     table = _complete(replace(table, strata=strata, groups=groups), max_missing)
+    table = _without_row_numbers(table)
     _refuse_keys(table)
     found = table.metric is None and (as_file(losses) is not None or frame_names(losses) is not None or bool(given))
     if found and columns is None:
@@ -158,6 +172,15 @@ def direction(table: LossTable, given: bool | None = None) -> tuple[bool | None,
     return bool(given), note
 
 
+def _refuse_folder(losses: Any) -> None:
+    """Refuse a folder that is no table: it is likely to hold the logs of an evaluation."""
+    file = as_file(losses)
+    path = None if file is None else Path(file.source)
+    if path is not None and path.is_dir() and format_of(path) is None:
+        advice = way(f"use  relfit evals {shlex.quote(str(path))}", f"use relfit.read_evals({str(path)!r})")
+        raise InputError(f"{path}: expected a file, got a folder; for the logs of evaluations {advice}")
+
+
 # ── three forms ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -175,15 +198,13 @@ def _plain(losses: Any, names: Sequence[str] | None, labels: Any) -> LossTable:
 
 def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, NDArray[Any] | None]:
     """The numbers (n, l) with NaN where one is missing, the models' names, and the items' keys if there are some."""
+    _refuse_no_scores(argument, value)
     if isinstance(value, Mapping):
+        for name, column in value.items():
+            _refuse_no_scores(f"{argument}[{name!r}]", column)
         keyed = {name: _keyed(column) for name, column in value.items()}
         if value and all(column is not None for column in keyed.values()):
             return _joined(argument, {name: column for name, column in keyed.items() if column is not None})
-        single = next((name for name, column in value.items() if isinstance(column, int | float)), None)
-        if single is not None:
-            raise InputError(
-                f"{argument}[{single!r}]: expected a score for each item, got one number; a mean has no known error"
-            )
         columns = {name: as_rows(f"{argument}[{name!r}]", column, missing=True) for name, column in value.items()}
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -197,9 +218,24 @@ def _matrix(argument: str, value: Any) -> tuple[Array, tuple[str, ...] | None, N
     named = named_columns(argument, value) if as_file(value) is not None or frame_names(value) is not None else None
     if named is not None:
         where = argument if as_file(value) is None else value
+        _refuse_transposed(len(next(iter(named.values()), ())), len(named))
         refuse_not_numeric(where, _not_numbers(named), f"name a key of the items as item=, and {_LEAVE_OUT}")
         return np.column_stack(list(named.values())), tuple(named), None
     return as_rows(argument, value, missing=True), None, None
+
+
+def _refuse_no_scores(argument: str, value: Any) -> None:
+    """Refuse a single number, such as the mean over all items, and the data of a Bayesian model."""
+    if is_inference_data(value):
+        raise InputError(
+            f"{argument}: expected scores, got {type(value).__name__}; PSIS-LOO gives scores of Bayesian models: use "
+            'relfit.decide(relfit.from_elpd({"name": data, ...}))'
+        )
+    if isinstance(value, Real | np.number | np.bool_) or getattr(value, "ndim", None) == 0:
+        raise InputError(
+            f"{argument}: expected a score for each item, got one number; pass the scores of the items, because the "
+            "error of their mean is computed from them"
+        )
 
 
 def _keyed(column: Any) -> dict[Any, Any] | None:
@@ -246,6 +282,7 @@ def _wide(
     rest = {name: column for name, column in columns.items() if name not in (*roles.values(), *dropped)}
     if kept is not None:
         rest = {name: take("columns", rest, name) for name in kept}
+    _refuse_transposed(len(next(iter(rest.values()), ())), len(rest))
     refuse_not_numeric("losses", _not_numbers(rest), _LEAVE_OUT)
     if not rest:
         raise InputError("losses: expected a column for each model, got none besides those of the items")
@@ -364,6 +401,31 @@ def _codes(column: NDArray[Any]) -> tuple[int, Rows]:
     return len(place), np.fromiter((place[cell] for cell in cells), dtype=np.intp, count=len(cells))
 
 
+def _transposed(losses: Any, model: str | None) -> Any:
+    """A table with a row for each model as a mapping of models to scores of items; of numbers alone, as an array.
+
+    The column `model` holds the names; None is the only column of text.
+    """
+    columns = named_columns("losses", losses)
+    if columns is None:
+        return as_rows("losses", losses, missing=True).T
+    texts = [name for name, column in columns.items() if column.dtype.kind != "f"]
+    if model is None and len(texts) != 1:
+        raise InputError(
+            f"losses: expected one column of text, the names of the models, got {len(texts)}; name the column of the "
+            "models by model="
+        )
+    models = take("model", columns, texts[0] if model is None else model)
+    _refuse_missing("model", models)
+    numbers = {name: column for name, column in columns.items() if name not in (model, *texts)}
+    rows = np.column_stack(list(numbers.values())) if numbers else np.empty((len(models), 0))
+    called = [as_text(model) for model in models.tolist()]
+    twice = next((name for name in called if called.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"losses: expected one row for each model in a transposed table, got two of {twice!r}")
+    return {name: dict(zip(numbers, row, strict=True)) for name, row in zip(called, rows.tolist(), strict=True)}
+
+
 # ── checks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -379,23 +441,28 @@ def _checked(
     """The table with a name for every column."""
     n, count = rows.shape
     as_rows("losses", rows, missing=True)
-    names = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(names)
+    names = tuple(f"m{k}" for k in range(1, count + 1)) if names is None else tuple(map(as_name, names))
     if len(names) != count:
         raise InputError(f"names: expected {count}, one per column of losses, got {len(names)}")
     if not all(map(is_text, names)) or len(set(names)) < len(names):
-        raise InputError(f"names: expected different texts, got {listed([str(name) for name in names], quote=repr)}")
+        raise InputError(f"names: expected different texts, got {listed(list(names), quote=repr)}")
     if labels is not None and labels.shape != rows.shape:
         raise InputError(
             f"labels: expected shape {rows.shape} like losses, NaN where there is none, got {labels.shape}"
         )
-    if n < FEWEST_ITEMS <= count:
-        raise InputError(
-            f"losses: expected a row for each item and a column for each model, got {n} rows and {count} columns; "
-            "exchange rows and columns if the table is transposed"
-        )
+    _refuse_transposed(n, count)
     strata = None if strata is None else group_labels("stratum", strata, n)
     groups = None if groups is None else group_labels("group", groups, n)
     return LossTable(names, rows, items, strata, groups, labels, notes=notes)
+
+
+def _refuse_transposed(n: int, count: int) -> None:
+    """Refuse a table that has so few rows and so many columns that its rows must be models."""
+    if n < FEWEST_ITEMS <= count:
+        raise InputError(
+            f"losses: expected a row for each item and a column for each model, got {n} rows and {count} columns; if "
+            f"rows are models, {way('use --transpose', 'pass losses.T')}"
+        )
 
 
 def _complete(table: LossTable, max_missing: float) -> LossTable:
@@ -457,6 +524,27 @@ def _with_scale_notes(table: LossTable) -> LossTable:
     return replace(table, notes=(*table.notes, note), doubts=(*table.doubts, note) if sure else table.doubts)
 
 
+def _without_row_numbers(table: LossTable) -> LossTable:
+    """The table without the row numbers that pandas writes under a name of its own, and a note."""
+    columns = zip(table.names, table.scores.T, strict=True)
+    numbers = [name for name, column in columns if name in ROW_NUMBERS and _is_key(column)]
+    if not numbers:
+        return table
+    kept = [j for j, name in enumerate(table.names) if name not in numbers]
+    return replace(
+        table,
+        names=tuple(table.names[j] for j in kept),
+        scores=table.scores[:, kept],
+        labels=None if table.labels is None else table.labels[:, kept],
+        notes=(*table.notes, f"columns left out: {listed(numbers, quote=repr)} (row numbers)"),
+    )
+
+
+def _is_key(column: Array) -> bool:
+    """True for whole numbers that never repeat."""
+    return len(np.unique(column)) == len(column) and bool((column == np.rint(column)).all())
+
+
 def _refuse_keys(table: LossTable) -> None:
     """Refuse a column that numbers the items: it grows by 1 from row to row, or is called so and never repeats.
 
@@ -464,8 +552,8 @@ def _refuse_keys(table: LossTable) -> None:
     """
     for name, column in zip(table.names, table.scores.T, strict=True):
         counts = bool((np.diff(column) == 1.0).all())
-        called = _KEY.search(name) is not None and len(np.unique(column)) == len(column)
-        if counts or (called and bool((column == np.rint(column)).all())):
+        called = _KEY.search(name) is not None
+        if counts or (called and _is_key(column)):
             first = ", ".join(f"{value:g}" for value in column[:3])
             raise InputError(
                 f"losses: expected a model's losses in every column, got {first}, … in {name!r}, which numbers the "

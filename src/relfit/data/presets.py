@@ -13,8 +13,8 @@ from relfit.data.models import Density
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian, Polynomial
 from relfit.util.arrays import Array
-from relfit.util.checks import check_choice
-from relfit.util.errors import InputError
+from relfit.util.checks import as_choice
+from relfit.util.errors import InputError, way
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,17 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+def as_preset(name: Any) -> str:
+    """The preset of this name, in any case."""
+    if isinstance(name, str) and "fid" in name.lower():
+        kid = way("--preset kid", 'preset="kid"')
+        raise InputError(
+            "preset: FID is not offered, because its estimate is biased by an amount that depends on the model and on "
+            f"the number of images; use {kid}, on the same features"
+        )
+    return as_choice("preset", name, PRESETS)
+
+
 def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Kernel]:
     """The prepared reference and models (a mapping or a sequence), and the kernel to compare them with.
 
@@ -62,7 +73,7 @@ def apply_preset(name: str, reference: Any, models: Any) -> tuple[Array, Any, Ke
     >>> rows, models, kernel
     (array([[0.6, 0.8]]), {'a': array([[0., 1.]])}, Gaussian(bandwidth=10.0))
     """
-    preset = PRESETS[check_choice("preset", name, PRESETS)]
+    preset = PRESETS[as_preset(name)]
     rows = preset.prepare("reference", reference)
     if isinstance(models, Mapping):
         return rows, {key: preset.prepare(f"model {key!r}", model) for key, model in models.items()}, preset.kernel

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from relfit.stats.joint import JointEstimate, Psi
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import needed
-from relfit.util.text import listed, quoted
+from relfit.util.text import as_name, listed, quoted
 
 FEWEST_OBSERVATIONS = 20
 # From here on the estimate of an observation is not reliable (Vehtari, Simpson, Gelman, Yao and Gabry 2024).
@@ -28,8 +29,9 @@ def from_elpd(models: Mapping[str, Any]) -> JointEstimate:
 
     Args:
         models: name → ``ELPDData`` with pointwise values (``arviz_stats.loo(data, pointwise=True)``); or data with a
-            group ``log_likelihood``, for which arviz_stats computes them; or n log predictive densities, those of
-            held-out observations for example. The observations are the same n, in the same order, for all models.
+            group ``log_likelihood``, for which arviz_stats or ArviZ computes them; or n log predictive densities,
+            those of held-out observations for example. The observations are the same n, in the same order, for all
+            models.
 
     ``D_i = −Σ_a elpd_i(a)`` and ``V = n cov(elpd)``: differences are elpd_diff of ``arviz_stats.compare``, and their
     standard errors √(n/(n−1)) times its dse.
@@ -42,7 +44,7 @@ def from_elpd(models: Mapping[str, Any]) -> JointEstimate:
     """
     if not isinstance(models, Mapping) or not models:
         raise InputError(f"models: expected a mapping of names to models, got {type(models).__name__}")
-    read = {name: _pointwise(f"models[{name!r}]", value) for name, value in models.items()}
+    read = {as_name(name): _pointwise(f"models[{name!r}]", value) for name, value in models.items()}
     lengths = {name: len(values) for name, (values, _, _) in read.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"models: expected the same observations for every model, got {lengths}")
@@ -65,10 +67,7 @@ def from_elpd(models: Mapping[str, Any]) -> JointEstimate:
 def _pointwise(where: str, value: Any) -> tuple[Array, Array | None, dict[str, Any]]:
     """(n,) log predictive densities, Pareto's k of each if it is known, and the labels of the observations."""
     if hasattr(value, "log_likelihood"):
-        loo = getattr(needed(where, "arviz_stats", (0, 6)), "loo", None)
-        if loo is None:
-            raise InputError(f'{where}: needs more of arviz_stats; install it with  pip install "arviz-stats[xarray]"')
-        value = loo(value, pointwise=True)
+        value = _loo(where)(value, pointwise=True)
     if not hasattr(value, "scale"):
         rows = as_rows(where, value)
         if rows.shape[1] != 1:
@@ -93,6 +92,16 @@ def _pointwise(where: str, value: Any) -> tuple[Array, Array | None, dict[str, A
         None if k is None else np.asarray(k, dtype=float).reshape(-1),
         _labels(held),
     )
+
+
+def _loo(where: str) -> Callable[..., Any]:
+    """The function `loo` of arviz_stats, or of ArviZ before its version 1."""
+    for library, oldest in (("arviz_stats", (0, 6)), ("arviz", (0, 12))):
+        with suppress(InputError):
+            loo: Callable[..., Any] | None = getattr(needed(where, library, oldest), "loo", None)
+            if loo is not None:
+                return loo
+    raise InputError(f'{where}: PSIS-LOO needs arviz_stats; install it with  pip install "arviz-stats[xarray]"')
 
 
 def _labels(value: Any) -> dict[str, Any]:

@@ -209,9 +209,9 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     if not between[first] > OUTWEIGHS * between.sum():
         return ()
     name = f"column {first} (counted from 0)" if data.encoding is None else repr(data.encoding.labels[first])
-    advice = 'standardise the columns (scale="auto", --scale auto)'
+    advice = 'standardise the columns (scale="auto")'
     if data.kind != "samples":
-        advice = 'whiten the columns (scale="whiten", --scale whiten), which changes the scores with the rows'
+        advice = 'whiten the columns (scale="whiten"), which changes the scores with the rows'
     return (f"{name} holds {math.floor(1000.0 * fraction) / 10.0:g}% {BARELY}; if the units differ, {advice}",)
 
 

@@ -41,7 +41,7 @@ from relfit.util.checks import check_alpha, check_choice, check_number
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 from relfit.util.sqlite import Database, Format
-from relfit.util.text import is_text, listed
+from relfit.util.text import as_name, is_text, listed
 
 OUTSIDE = ("refuse", "clip", "ranks")
 _CREATE = """
@@ -193,6 +193,7 @@ class Monitor:
         bets: Sequence[float] = BETS,
     ) -> None:
         given: Any = names if isinstance(names, Sequence) and not isinstance(names, str) else ()
+        given = tuple(map(as_name, given))
         if len(given) < 2 or not all(map(is_text, given)) or len(set(given)) < len(given):
             raise InputError(f"names: expected at least two different texts, got {names!r:.80}")
         pair: Any = bounds if isinstance(bounds, Sequence) and len(bounds) == 2 else (math.nan, math.nan)
@@ -204,7 +205,7 @@ class Monitor:
         if not isinstance(bets, Sequence) or isinstance(bets, str) or not 0 < len(bets) <= 100:
             raise InputError(f"bets: expected 1 to 100 numbers between 0 and {LARGEST_BET}, got {bets!r:.40}")
         expected = f"numbers between 0 and {LARGEST_BET}"
-        self.names: tuple[str, ...] = tuple(given)
+        self.names: tuple[str, ...] = given
         self.bounds = low, high
         self.alpha = check_alpha(alpha)
         self.outside = check_choice("outside", outside, OUTSIDE)
@@ -332,7 +333,8 @@ class Monitor:
         if not isinstance(losses, Mapping) or not losses:
             raise InputError(f"losses: expected a mapping of models to losses, got {type(losses).__name__}")
         rows = np.full((count, len(self.names)), np.nan)
-        for name, values in losses.items():
+        for key, values in losses.items():
+            name = as_name(key)
             if name not in self.names:
                 known = listed(self.names, "or", quote=repr)
                 raise InputError(f"losses: expected models of this monitor ({known}), got {name!r:.60}")

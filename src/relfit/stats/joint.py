@@ -18,7 +18,7 @@ from relfit.stats.close import CloseLaw
 from relfit.util.arrays import Array
 from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError
-from relfit.util.text import is_text
+from relfit.util.text import as_name, is_text
 
 # Directions that vary less than this, relative to the most varying one, are rounding.
 NO_DIRECTION = 1e-13
@@ -270,7 +270,7 @@ class JointEstimate:
 def _names(names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str) or not np.iterable(names):
         raise InputError(f"names: expected a sequence of text, got {reprlib.repr(names)}")
-    names = tuple(names)
+    names = tuple(map(as_name, names))
     if not names:
         raise InputError("names: expected at least one, got none")
     if not all(map(is_text, names)):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 import sys
 from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,27 @@ _BETWEEN = "a number between 0 and 1"
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
     """The value, which must be one of the choices."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}")
+        close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}{hint}")
     return value
+
+
+def as_choice(argument: str, value: Any, choices: Collection[str]) -> str:
+    """The choice that has the letters of the value, such as "relpsi" for "RelPSI"; others are errors.
+
+    >>> as_choice("test", "Best_Set", ["best-set", "relpsi"])
+    'best-set'
+    """
+    spelled = {_letters(choice): choice for choice in choices}
+    if isinstance(value, str):
+        value = spelled.get(_letters(value), value)
+    return check_choice(argument, value, choices)
+
+
+def _letters(word: str) -> str:
+    """The word in small letters, without hyphens, underscores and spaces."""
+    return re.sub("[-_ ]", "", word).lower()
 
 
 def check_alpha(alpha: Any) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, TypeGuard
 
 # Joiners that emoji and several scripts need; every other invisible character is shown as an escape.
@@ -19,6 +20,15 @@ def is_text(value: Any) -> TypeGuard[str]:
     (True, False, False)
     """
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def as_name(name: Any) -> Any:
+    """A number, such as that of a checkpoint, as the text of a name; anything else as it is.
+
+    >>> as_name(1000), as_name("large"), as_name(None)
+    ('1000', 'large', None)
+    """
+    return str(name) if isinstance(name, Real) and not isinstance(name, bool) else name
 
 
 def visible(name: str) -> str:

@@ -127,7 +127,7 @@ def test_every_format_says_what_it_is_called():
         ([], "paths: expected at least one file or folder, got none"),
         (3, "paths: expected files or folders, or a mapping of names to them, got something else"),
         ({"": LOGS}, "paths: expected a mapping of names to files or folders, got '' as a name"),
-        ({3: LOGS}, "paths: expected a mapping of names to files or folders, got 3 as a name"),
+        ({("a",): LOGS}, "paths: expected a mapping of names to files or folders, got ('a',) as a name"),
         ("nowhere", "nowhere: no such file"),
     ],
 )

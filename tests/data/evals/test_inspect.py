@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import relfit
+from relfit.cli import main
 from relfit.data.evals import read_evals
 
 LOGS = Path(__file__).parent / "fixtures" / "inspect"
@@ -143,7 +144,7 @@ def test_messages_as_a_prompt(stand_in):
 
 
 def test_a_run_that_was_stopped_is_left_out_of_a_folder(stand_in):
-    """One cancelled log among good ones stopped everything; with a gate it is a doubt."""
+    """D17: One cancelled log among good ones stopped everything; with a gate it is a doubt."""
     good = stand_in("a", [sample(1, "C")], model="a")
     assert read_evals(good.parent).doubts == ()
     log = stand_in("b", [sample(1, "C")], model="b", status="cancelled")
@@ -163,7 +164,7 @@ def test_a_run_that_was_stopped_is_left_out_of_a_folder(stand_in):
 
 
 def test_the_newest_run_that_finished_is_read(stand_in):
-    """A run that was repeated replaces the cancelled one, without a doubt."""
+    """D16: A run that was repeated replaces the cancelled one, without a doubt."""
     stand_in("a", [sample(1, "I")], date="2026-01-01T00:00:00+00:00")
     last = stand_in("b", [sample(1, "C")], date="2026-01-02T00:00:00+00:00")
     stand_in("c", [sample(1, "I")], date="2026-01-03T00:00:00+00:00", status="cancelled")
@@ -212,3 +213,14 @@ def test_the_same_question_in_all_runs(stand_in):
     second = stand_in("b", [sample(1, "C", input="another question")], model="b")
     assert "item '1' of 't' is not the same question" in refusal([first, second])
     assert "is a second run of 'a' on 't'" in refusal([first, stand_in("c", [sample(1, "C")], model="a")])
+
+
+def test_two_runs_of_which_one_has_no_scores(stand_in, capsys):
+    """D17: one model is left, and the reason is told."""
+    good, bad = stand_in("a", [sample(1, "C")], model="a"), stand_in("b", [], model="b", status="cancelled")
+    assert main(["evals", str(good), str(bad)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected runs of at least two models, got one ('a'); " in line
+    assert line.endswith(
+        f"{bad} of b was left out, because it has no scores, and its status is 'cancelled'; run it again"
+    )

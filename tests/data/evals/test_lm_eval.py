@@ -223,7 +223,7 @@ def test_a_setting_that_one_log_does_not_record_is_no_difference(logs):
 
 
 def test_the_newest_run_in_a_folder_is_read(logs):
-    """lm-eval writes a run that is repeated into the same folder, with another date."""
+    """D16: lm-eval writes a run that is repeated into the same folder, with another date."""
     later = "2026-01-03T00-00-00.000000"
     for name in (SUMS, RESULTS):
         text = (LOGS / "large" / name).read_text().replace('"model_name": "large"', '"model_name": "small"')
@@ -253,7 +253,7 @@ def test_the_results_file_of_a_run_is_read_once(logs, monkeypatch):
 
 
 def test_a_list_of_true_and_false_is_its_mean(logs):
-    """IFEval's inst_level_strict_acc has an entry for each instruction of the prompt."""
+    """D39: IFEval's inst_level_strict_acc has an entry for each instruction of the prompt."""
     for model in ("small", "medium", "large"):
         lines = lines_of(logs / model / SUMS)
         write_lines(logs / model / SUMS, [{**line, "mcc": [True, False, bool(line["acc"])]} for line in lines])
@@ -263,6 +263,7 @@ def test_a_list_of_true_and_false_is_its_mean(logs):
 
 
 def test_averages_are_not_scores(tmp_path):
+    # D25.
     shutil.copy(LOGS / "large" / RESULTS, tmp_path)
     for path in (tmp_path, tmp_path / RESULTS):
         assert f"; {RESULTS} has averages only: pass samples_*.jsonl, which lm_eval writes" in refusal(path)

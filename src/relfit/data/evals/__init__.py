@@ -6,6 +6,7 @@ To add a format, write a file that defines an `EvalFormat`, and add it to `FORMA
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,15 +27,17 @@ from relfit.data.losses import FEWEST_ITEMS, MAX_MISSING, LossTable, loss_table
 from relfit.data.metrics import direction_needed, told_direction
 from relfit.util.arrays import Array, extremes
 from relfit.util.checks import check_choice, check_whole
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.libraries import needed
-from relfit.util.text import is_text, listed, visible
+from relfit.util.text import as_name, is_text, listed, visible
 
 if TYPE_CHECKING:
     import pandas
 
 FORMATS: tuple[EvalFormat, ...] = (LM_EVAL, INSPECT, HELM, EVERY_EVAL_EVER)
 _SUFFIXES = (".jsonl", ".eval", ".json")
+# What tables of scores are called, which are no logs.
+_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 RUNS = ("newest", "all")
 _MOST_MODELS = 6  # that a message shows
 # The name given to the model, the file, its format, and whether the file itself was given instead of a folder.
@@ -168,9 +171,13 @@ def _too_few(models: Sequence[str], keys: Sequence[tuple[str, str]], scores: Arr
         counts = Counter(tasks[scored].tolist())
         shown = listed([f"{count} of {task}" for task, count in counts.items()], most=3, quote=str)
         held.append(f"{model!r} has {shown if counts else 'none'}")
+    if len(models) > _MOST_MODELS:
+        held.append(f"{len(models) - _MOST_MODELS} more models")
+    of_models = [set(tasks[scored].tolist()) for scored in there.T]
+    same = "items of these tasks" if all(each == of_models[0] for each in of_models) else "tasks"
     return (
         f"paths: expected at least {FEWEST_ITEMS} items that every model has, got {int(there.all(axis=1).sum())}: "
-        f"{'; '.join(held)}; evaluate all models on the same tasks, or leave out a model"
+        f"{'; '.join(held)}; evaluate all models on the same {same}, or leave out a model"
     )
 
 
@@ -247,7 +254,7 @@ def _names(argument: str, value: Any) -> tuple[str, ...]:
 def _found(paths: Any) -> Iterator[_Found]:
     """The logs under the paths, each once, with the name that was given to its model."""
     if isinstance(paths, Mapping):
-        named = [(name, path) for name, held in paths.items() for path in _several(held)]
+        named = [(as_name(name), path) for name, held in paths.items() for path in _several(held)]
     else:
         named = [(None, path) for path in _several(paths)]
     if not named:
@@ -261,8 +268,7 @@ def _found(paths: Any) -> Iterator[_Found]:
             inside = [each for each in sorted(source.rglob("*")) if each.suffix.lower() in _SUFFIXES and each.is_file()]
             files = [(each, format) for each in inside if (format := _format(each)) is not None]
             if not files:
-                averages = [each for each in inside if _holds_averages(each)]
-                why = f"got none{_advice(averages[0] if averages else source)}"
+                why = f"got none{_advice_on_folder(source)}"
                 raise InputError(f"{source}: expected a folder with logs of {_formats()}, {why}")
         else:
             check_plain(source)
@@ -287,9 +293,21 @@ def _advice(path: Path) -> str:
             f"; {path.name} has averages only: pass samples_*.jsonl, which lm_eval writes beside that file with "
             "--log_samples"
         )
-    if path.is_dir():
+    if path.suffix.lower() not in _TABLES:
         return ""
-    return "; for a table of scores use compare_losses with item=, model= and score="
+    name = visible(str(path))
+    command = f"relfit losses {shlex.quote(name)} --item COLUMN --model COLUMN --score COLUMN"
+    call = f'relfit.compare_losses({name!r}, item="column", model="column", score="column")'
+    return f"; for a table of scores use  {way(command, call)}"
+
+
+def _advice_on_folder(folder: Path) -> str:
+    """What to do with a folder that holds no log, by the first file that holds averages or may be a table of scores."""
+    inside = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    averages = [path for path in inside if _holds_averages(path)]
+    tables = [path for path in inside if path.suffix.lower() in _TABLES]
+    first = next(iter([*averages, *tables]), None)
+    return "" if first is None else _advice(first)
 
 
 def _several(paths: Any) -> Iterable[Any]:

@@ -18,7 +18,7 @@ from relfit.compute.rows import PART_NUMBERS
 from relfit.data.files.base import Format, LabelColumn, Selection, check_plain, column_positions, reading
 from relfit.data.frames import arrow_parts, arrow_rows, check_row_count, not_numeric, refuse_not_numeric
 from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 from relfit.util.libraries import loaded, needed
 from relfit.util.text import first_line, listed
 
@@ -270,7 +270,8 @@ def _positions(selection: Selection, schema: Any) -> tuple[list[str], list[int]]
 def _selected(selection: Selection, schema: Any) -> tuple[list[str], list[int]]:
     """The names of the selected columns, which must be unique and hold numbers, and their positions."""
     selected, positions = _positions(selection, schema)
-    refuse_not_numeric(selection.path, not_numeric(schema, selected), "select numeric columns (columns=, --columns)")
+    advice = f"select numeric columns ({way('--columns', 'columns=')})"
+    refuse_not_numeric(selection.path, not_numeric(schema, selected), advice)
     return selected, positions
 
 

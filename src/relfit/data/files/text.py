@@ -23,7 +23,7 @@ from relfit.compute.memory import require_room
 from relfit.compute.rows import PART_NUMBERS
 from relfit.data.files.base import Format, LabelColumn, Selection, column_positions, separator_hint
 from relfit.util.arrays import Array
-from relfit.util.errors import InputError
+from relfit.util.errors import InputError, way
 
 Fields = list[str]
 
@@ -37,6 +37,8 @@ _BYTES_PER_LABEL = 100
 _MOST_KNOWN = 100_000
 # What pandas calls a first column without a name.
 UNNAMED = "Unnamed: 0"
+# What pandas calls row numbers in the files that it writes.
+ROW_NUMBERS = (UNNAMED, "__index_level_0__")
 # What stands for a missing cell in a table whose cells may be missing.
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 # After a first line that counts, the most rows that are searched for one like it, and the fewest that must follow
@@ -163,7 +165,7 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
     path, first = selection.path, _first(lines)
     if not first:
         raise InputError(f"{path}: expected rows of numbers, got an empty file or first line")
-    if len(first) > 2 and first == [str(k) for k in range(len(first))]:
+    if len(first) > 2 and _counts(first):
         # A data frame without names is often saved with column numbers.
         advice = "delete that line, or save without a header"
         raise InputError(f"{path}: its first line counts 0, 1, 2, …: these are column numbers, not data; {advice}")
@@ -174,7 +176,7 @@ def _table(selection: Selection, lines: Iterator[Fields]) -> tuple[Iterator[Fiel
     if first[0] == UNNAMED and selection.columns is None:
         raise InputError(
             f"{path}: expected a name over every column of numbers, got none over the first; are these row numbers? "
-            "Save without them (index=False), or select columns (columns=, --columns)"
+            f"Save without them (index=False), or select columns ({way('--columns', 'columns=')})"
         )
     positions = range(len(first)) if selection.columns is None else column_positions(selection, names, len(first))
     rows = _rows(path, lines if names else itertools.chain([first], lines), first)
@@ -189,12 +191,21 @@ def _first(lines: Iterator[Fields]) -> Fields:
     """The fields of the first line; a missing name over the first column, as pandas saves row numbers, is `UNNAMED`."""
     first = next(lines, [])
     others = first[1:]
+    if not others or first[0].strip():
+        return first
     named = all(field.strip() and not is_number(field) for field in others)
-    return [UNNAMED, *others] if others and named and not first[0].strip() else first
+    return [UNNAMED, *others] if named or _counts(others) else first
+
+
+def _counts(fields: Fields) -> bool:
+    """True for 0, 1, 2, …: pandas numbers columns without names so."""
+    return fields == [str(k) for k in range(len(fields))]
 
 
 def _is_header(path: Path, first: Fields) -> bool:
     """True if the first line holds names. A line of names and numbers could be a damaged row, and is refused."""
+    if first[0] == UNNAMED and _counts(first[1:]):
+        return True
     names = [field for field in first if not is_number(field)]
     if len(names) not in (0, len(first)) or not all(map(str.strip, names)):
         raise InputError(
@@ -269,7 +280,7 @@ def _values(
             position = next(k for k in positions if not is_number(fields[k]))
             column = position if names is None else repr(names[position].strip())
             field = repr(fields[position][:40]) if fields[position].strip() else "a missing value"
-            hint = separator_hint(fields) or "; fix it, or select numeric columns (columns=, --columns)"
+            hint = separator_hint(fields) or f"; fix it, or select numeric columns ({way('--columns', 'columns=')})"
             raise InputError(f"{path}: expected numbers, got {field} in row {number}, column {column}{hint}") from None
     return values
 

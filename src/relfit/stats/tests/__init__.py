@@ -9,7 +9,7 @@ from relfit.stats.tests.best_set import BestSet
 from relfit.stats.tests.carve import Carve
 from relfit.stats.tests.relmulti import RelMulti
 from relfit.stats.tests.relpsi import RelPSI
-from relfit.util.checks import check_choice
+from relfit.util.checks import as_choice
 
 # docs/choosing.md has the evidence for the default, which "auto" stands for.
 DEFAULT = BestSet()
@@ -17,12 +17,14 @@ TESTS: dict[str, type[Test]] = {each.name: each for each in (BestSet, RelPSI, Re
 
 
 def as_test(value: Any, argument: str = "test") -> Test:
-    """A test given as a value such as `RelMulti(0.5)`, or by its name.
+    """A test given as a value such as `RelMulti(0.5)`, as its class, or by its name in any case.
 
-    >>> as_test("relmulti").split, as_test("auto").name
-    (0.25, 'best-set')
+    >>> as_test("RelMulti").split, as_test(RelPSI).name, as_test("auto").name
+    (0.25, 'relpsi', 'best-set')
     """
     if isinstance(value, Test):
         return value
-    name = check_choice(argument, value, ("auto", *TESTS))
+    if isinstance(value, type) and issubclass(value, Test):
+        return value()
+    name = as_choice(argument, value, ("auto", *TESTS))
     return DEFAULT if name == "auto" else TESTS[name]()

@@ -41,7 +41,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima
 from relfit.stats.truncnorm import selective_lower_bound
 from relfit.util.arrays import Array, Rows
+from relfit.util.errors import InputError
 
 # Parts of what several tests say about themselves.
 FALSE_POSITIVE_RATE = (
@@ -191,6 +192,15 @@ class Test(ABC):
     steps_down: ClassVar[bool] = False
     # A test that splits the rows has a property here.
     split: float | None = None
+
+    def __new__(cls, *args: Any, **_options: Any) -> Self:
+        """A test has options only: data are for `relfit.compare`."""
+        if len(args) > len(getattr(cls, "__dataclass_fields__", args)):
+            raise InputError(
+                f"{cls.__name__}: is a test and uses no data itself; call relfit.compare(reference, models, "
+                f'test="{cls.name}")'
+            )
+        return super().__new__(cls)
 
     @abstractmethod
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:

@@ -1,0 +1,190 @@
+"""Common first mistakes on the command line: what is accepted, and errors with one clear way on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.cli import main
+
+NAMES = ("real", "good", "meh")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = np.random.default_rng(0).normal(size=(3, 60, 2))
+    for name, sample in zip(NAMES, rows, strict=True):
+        np.save(tmp_path / f"{name}.npy", sample)
+    return tmp_path
+
+
+def run(capsys, *args):
+    status = main([str(arg) for arg in args])
+    return (status, *capsys.readouterr())
+
+
+def refused(capsys, *args):
+    """The one line that the command is refused with."""
+    status, out, err = run(capsys, *args)
+    assert (status, out) == (2, "")
+    (line,) = err.splitlines()
+    return line
+
+
+COMPARE = ("compare", "real.npy", "good.npy", "meh.npy")
+
+
+@pytest.mark.parametrize(
+    ("option", "typed", "usual"),
+    [("--test", "RelPSI", "relpsi"), ("--test", "Best-Set", "best-set"), ("--preset", "KID", "kid")],
+)
+def test_names_have_any_case(folder, capsys, option, typed, usual):
+    """D22: papers write RelPSI."""
+    status, out, _ = run(capsys, *COMPARE, option, typed)
+    assert status == 0
+    assert out == run(capsys, *COMPARE, option, usual)[1]
+
+
+def test_pairs_have_the_test_in_any_case(folder, capsys):
+    """D22."""
+    status, out, _ = run(capsys, "pair", "real.npy", "good.npy", "meh.npy", "--test", "RelPSI")
+    assert status == 0
+    assert out.startswith("RelPSI")
+
+
+def test_fid_is_not_offered(folder, capsys):
+    """D36: the reason, and what to use instead."""
+    line = refused(capsys, *COMPARE, "--preset", "fid")
+    assert line == (
+        "relfit: error: --preset: FID is not offered, because its estimate is biased by an amount that depends on the "
+        "model and on the number of images; use --preset kid, on the same features"
+    )
+    assert "did you mean kid?" in refused(capsys, *COMPARE, "--preset", "kdi")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("comapre", "compare"), ("eval", "evals"), ("loss", "losses"), ("Compare", "compare")]
+)
+def test_a_command_that_does_not_exist(capsys, typed, meant):
+    """D48: the most similar command is suggested."""
+    line = refused(capsys, typed, "real.npy")
+    assert line == f"relfit: error: No such command '{typed}'. Did you mean 'relfit {meant}'? (see relfit --help)"
+
+
+def test_a_command_that_is_like_no_other(capsys):
+    assert "Did you mean" not in refused(capsys, "xyz")
+
+
+@pytest.mark.parametrize("command", ["compare", "losses", "evals", "pair"])
+@pytest.mark.parametrize("option", ["--confidence", "--level"])
+def test_a_confidence_level_is_an_error_rate(capsys, command, option):
+    """D48: --dependence was suggested."""
+    line = refused(capsys, command, "a", "b", "c", option, "0.95")
+    assert f"No such option '{option}'. Did you mean '--alpha'?" in line
+
+
+@pytest.mark.parametrize(("name", "warned"), [("out.pdf", True), ("out.html", False), ("out.HTM", False)])
+def test_a_report_whose_ending_is_not_that_of_html(folder, capsys, name, warned):
+    """D48: --html out.pdf wrote HTML without a word."""
+    status, out, err = run(capsys, *COMPARE, "--html", name)
+    assert status == 0
+    assert out.endswith(f"Report: {name}\n")
+    warning = "relfit: warning: --html: out.pdf will hold HTML, which its ending does not show; use out.html\n"
+    assert err == (warning if warned else "")
+
+
+# --- tables of scores
+
+
+@pytest.fixture
+def scores(folder):
+    """Accuracies of three models on 40 items, as the working folder's tables in several forms."""
+    right = np.random.default_rng(1).random((40, 3)) < (0.9, 0.6, 0.5)
+    lines = [f"q{k},{','.join(map(str, map(int, row)))}" for k, row in enumerate(right)]
+    (folder / "wide.csv").write_text("\n".join(["doc_id,gpt,llama,qwen", *lines]))
+    columns = [f"{name},{','.join(map(str, map(int, column)))}" for name, column in zip("abc", right.T, strict=True)]
+    questions = ",".join(f"q{k}" for k in range(40))
+    (folder / "turned.csv").write_text("\n".join([f"model,{questions}", *columns]))
+    np.save(folder / "turned.npy", right.T.astype(float))
+    indexed = [f"{k},{line.partition(',')[2]}" for k, line in enumerate(lines)]
+    (folder / "indexed.csv").write_text("\n".join([",gpt,llama,qwen", *indexed]))
+    (folder / "counted.csv").write_text("\n".join([",0,1,2", *indexed]))
+    return folder
+
+
+LOSSES = ("--higher-is-better", "--json", "-")
+
+
+def decided(capsys, *args):
+    """The estimates, names and notes of `relfit losses`."""
+    status, out, err = run(capsys, "losses", *args, *LOSSES)
+    assert (status, err) == (0, "")
+    result = relfit.Comparison.from_json(out)
+    return result.estimates.tolist(), result.names, result.warnings
+
+
+def test_a_table_with_a_row_for_each_model(scores, capsys):
+    """D23: `give losses.T` is no answer on the command line."""
+    for name in ("turned.csv", "turned.npy"):
+        line = refused(capsys, "losses", name, "--higher-is-better")
+        assert line.endswith("; if rows are models, use --transpose")
+    expected = decided(capsys, "wide.csv", "--item", "doc_id")[0]
+    assert decided(capsys, "turned.csv", "--transpose")[:2] == (expected, ("a", "b", "c"))
+    assert decided(capsys, "turned.csv", "--transpose", "--model", "model")[0] == expected
+    assert decided(capsys, "turned.npy", "--transpose")[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["turned.csv", "--item", "q1"], "--item: in a transposed table every column is an item; leave it out"),
+        (
+            ["indexed.csv"],
+            "expected one column of text, the names of the models, got 0; name the column of the models ",
+        ),
+        (["turned.csv", "--model", "name"], "--model: expected the name of a column"),
+        (["twice.csv"], "TABLE: expected one row for each model in a transposed table, got two of 'a'"),
+    ],
+)
+def test_a_transposed_table_that_is_none(scores, capsys, arguments, said):
+    (scores / "twice.csv").write_text((scores / "turned.csv").read_text().replace("\nb,", "\na,"))
+    assert said in refused(capsys, "losses", *arguments, "--transpose", "--higher-is-better")
+
+
+@pytest.mark.parametrize(("name", "models"), [("indexed.csv", ("gpt", "llama", "qwen")), ("counted.csv", tuple("012"))])
+def test_row_numbers_of_pandas_are_no_model(scores, capsys, name, models):
+    """D18: `frame.to_csv("x.csv")` is the most natural way to save scores."""
+    estimates, names, notes = decided(capsys, name)
+    assert names == models
+    assert estimates == decided(capsys, "wide.csv", "--item", "doc_id")[0]
+    assert "columns left out: 'Unnamed: 0' (row numbers)" in notes
+
+
+@pytest.mark.parametrize("memory", [(), ("--memory", "2GB")])
+def test_numbers_of_rows_and_columns_are_no_data(folder, capsys, memory):
+    """D18: a frame made from an array numbers its columns, too."""
+    for name in NAMES:
+        rows = [f"{k},{x!r},{y!r}" for k, (x, y) in enumerate(np.load(folder / f"{name}.npy").tolist())]
+        (folder / f"{name}.csv").write_text("\n".join([",0,1", *rows]))
+    status, out, _ = run(capsys, "compare", *(f"{name}.csv" for name in NAMES), *memory)
+    assert status == 0
+    assert "2 columns standardised" in out
+    assert "Note: columns left out: 'Unnamed: 0' (row numbers)" in out
+
+
+def test_an_empty_name_of_a_column_is_no_advice(scores, capsys):
+    """D23: `item=''` was the advice for a column without a name."""
+    (scores / "keys.csv").write_text((scores / "indexed.csv").read_text().replace("\n", "\nk"))
+    line = refused(capsys, "losses", "keys.csv", "--higher-is-better")
+    assert "''" not in line
+    assert "--item" in line
+    assert "item=" not in line
+
+
+def test_the_command_for_logs_is_named(scores, capsys):
+    """D27: `relfit features` was advised for a folder of logs."""
+    (scores / "my logs").mkdir()
+    line = refused(capsys, "losses", "my logs", "--higher-is-better")
+    assert line.endswith("expected a file, got a folder; for the logs of evaluations use  relfit evals 'my logs'")
