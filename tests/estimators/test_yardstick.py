@@ -198,7 +198,7 @@ def test_it_is_none_where_it_is_not_known(rng):
         published("cmmd", x, models),
     ]
     assert [joint.yardstick for joint in unknown] == [None] * len(unknown)
-    assert "Two halves" not in str(relfit.compare(x, models, estimator="linear", rng=0))
+    assert "two halves" not in str(relfit.compare(x, models, estimator="linear", margin=0.01, rng=0))
     # Rows that are all alike have halves that are alike.
     assert relfit.estimate(np.ones((20, 2)), models, kernel=relfit.Gaussian(1.0), rng=0).yardstick == 0.0
 
@@ -228,16 +228,16 @@ def test_the_words(rng):
     result = relfit.compare(reference, models, kernel=relfit.Gaussian(1.0), margin=0.01, rng=0)
     share = f"{0.01 / result.yardstick:.2g}"
     line = (
-        f"Two halves of your data (150 rows each) differ by about {result.yardstick:.2g} in MMD² through sampling "
-        f"alone, which the estimates above leave out; the margin is {share} times that."
+        f"Sampling noise puts two halves of your data (150 rows each) about {result.yardstick:.2g} apart in MMD²; the "
+        f"unbiased estimates above do not include it. The margin is {share} times that distance."
     )
     assert line in str(result).splitlines()
     assert line in render_report(result)
     assert line in notebook_table(result)
     pair = relfit.compare_pair(reference, *models.values(), kernel=relfit.Gaussian(1.0), margin=0.01, rng=0)
     assert line in str(pair).splitlines()
-    testing = str(relfit.compare(reference, models, test="relmulti", rng=0))
+    testing = str(relfit.compare(reference, models, test="relmulti", margin=0.01, rng=0))
     assert "(113 rows each of those for testing)" in testing
     labels = {"reference": np.arange(301) // 5, **dict.fromkeys(models, np.arange(150) // 3)}
-    assert "(30 groups each)" in str(relfit.compare(reference, models, groups=labels, rng=0))
+    assert "(30 groups each)" in str(relfit.compare(reference, models, groups=labels, margin=0.01, rng=0))
     assert "in KSD²" in str(relfit.compare(reference, DENSITIES, rng=0))

@@ -277,7 +277,7 @@ def test_counts_of_rows_have_separators():
     joint = relfit.JointEstimate(
         ("a", "b"), [0.1, 0.9], [[0.01, 0], [0, 0.01]], (200_000, 1500, 30_000), yardstick=0.04
     )
-    result = relfit.decide(joint)
+    result = relfit.decide(joint, margin=0.1)
     assert "n = 200,000 reference rows, 1,500 to 30,000 model rows" in str(result)
     assert "(100,000 rows each)" in str(result)
     assert reference_words(result) == ("Items", "200,000 items")

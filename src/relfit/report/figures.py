@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from relfit.report.text import number_format
+from relfit.report.text import common_power, scaled_format
 from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
 
@@ -52,10 +52,11 @@ class Scale:
         # Adding 0 turns −0 into 0.
         return [k * step + 0.0 for k in range(first, last + 1)]
 
-    def labels(self, most: int = 5) -> list[tuple[float, str]]:
-        """The ticks' places in per cent, with what is written there."""
+    def labels(self, most: int = 5, power: int = 0) -> list[tuple[float, str]]:
+        """The ticks' places in per cent, with what is written there: the ticks divided by 10**`power`."""
         ticks = self.ticks(most)
-        return list(zip(map(self.at, ticks), tick_labels(ticks), strict=True))
+        unit = 10.0**power
+        return list(zip(map(self.at, ticks), tick_labels([tick / unit for tick in ticks]), strict=True))
 
 
 def scale_of(values: list[float]) -> Scale:
@@ -103,13 +104,18 @@ class Bar:
 
 @dataclass(frozen=True)
 class Forest:
-    """The bars, best model first, the scale they fit on, the level of the intervals and how numbers are written."""
+    """The bars, best model first, the scale they fit on, the level of the intervals and how numbers are written.
+
+    Numbers are divided by 10**`power`, which `factor` says in a title.
+    """
 
     bars: tuple[Bar, ...]
     scale: Scale
     level: float
     line: float
     number: Callable[[float], str]
+    power: int = 0
+    factor: str = ""
 
     def shown(self, bar: Bar) -> str:
         """The interval in words; a dash where there is none."""
@@ -121,11 +127,11 @@ class Forest:
         """The end of an interval, with as many digits as it takes not to round it onto or across the line."""
         if not math.isfinite(end):
             return "∞" if end > 0 else "-∞"
-        shown = self.number(end)
+        shown, unit = self.number(end), 10.0**self.power
         for digits in range(1, 18):
-            if np.sign(float(shown) - self.line) == np.sign(end - self.line):
+            if np.sign(float(shown) - self.line / unit) == np.sign(end - self.line):
                 break
-            shown = f"{end:.{digits}g}"
+            shown = f"{end / unit:.{digits}g}"
         return shown
 
 
@@ -165,12 +171,14 @@ def difference_forest(comparison: Comparison) -> Forest:
 
 
 def _forest(comparison: Comparison, bars: Sequence[Bar], line: float) -> Forest:
-    number = number_format([bar.error for bar in bars], [bar.value for bar in bars])
+    errors, values = [bar.error for bar in bars], [bar.value for bar in bars]
+    power = common_power(errors, values)
+    factor, number = scaled_format(errors, values)
     # The value is drawn too: a selective interval need not hold it.
     ends, drawn = [line, *(bar.value for bar in bars)], [bar for bar in bars if bar.low <= bar.high]
     ends += [max(bar.low, bar.value - _LONGEST * bar.error) for bar in drawn]
     ends += [min(bar.high, bar.value + _LONGEST * bar.error) for bar in drawn]
-    return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number)
+    return Forest(tuple(bars), scale_of(ends), 1.0 - comparison.alpha, line, number, power, factor)
 
 
 def who_beats_whom(comparison: Comparison) -> list[list[str]]:

@@ -29,6 +29,7 @@ _LATEX = {
     **{"|": r"\textbar{}", "²": r"\textsuperscript{2}", "Δ": r"$\Delta$", "α": r"$\alpha$", "—": "---", "–": "--"},
     **{"−": "$-$", "‖": r"$\|$", "×": r"$\times$", "≤": r"$\leq$", "·": r"$\cdot$", "…": r"\dots{}", "∞": r"$\infty$"},
 }
+_LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _POWER = re.compile(r"(<?)(-?[\d.]+)e([+-]?\d+)")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~])")
@@ -78,7 +79,7 @@ def to_latex(comparison: Comparison) -> str:
     \end{tabular}
     """
     cells = table(comparison, LONGEST_NAME)
-    rows = [list(map(latex_text, cells.titles))]
+    rows = [list(map(_latex_title, cells.titles))]
     for kind, (name, *others) in zip(cells.kinds, cells.rows, strict=True):
         shown = rf"\textbf{{{latex_text(name)}}}" if kind == "best" else latex_text(name)
         numbers, verdicts = others[: -cells.verdicts], others[-cells.verdicts :]
@@ -139,6 +140,14 @@ def to_csv(comparison: Comparison) -> str:
 def latex_text(text: str) -> str:
     """The text with everything escaped that LaTeX would take for a command."""
     return "".join(_LATEX.get(c, c) for c in text)
+
+
+def _latex_title(title: str) -> str:
+    """The title of a column, its factor as mathematics: `s.e. (×10⁻³)`."""
+    name, factor, power = title.partition(" (×10")
+    if not factor:
+        return latex_text(title)
+    return rf"{latex_text(name)} ($\times 10^{{{power.rstrip(')').translate(_LOWERED)}}}$)"
 
 
 def _latex_number(cell: str) -> str:

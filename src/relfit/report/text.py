@@ -27,6 +27,10 @@ SMALLEST_PVALUE = 1e-12
 NOTHING = "—"
 # Beyond this many decimals, or digits before the point, numbers are written with an exponent.
 _MOST_DIGITS = 6
+# Beyond this many decimals, numbers below a limit share a factor that stands in the titles.
+_MOST_DECIMALS = 4
+_SMALL = 0.1
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _HIDDEN_STATUS = {"indistinguishable", "near-degenerate"}
 _STATUS = {"deterministic": "differs by a constant"}
 _STYLES = {"best": "bold green", "same": "green", "equal": "green", "alone": "red", "worse": "bold red"}
@@ -91,13 +95,15 @@ def _comes_first(note: str) -> bool:
 
 def pair_display(pair: PairComparison, longest_name: int = LONGEST_NAME) -> Display:
     """The answer to a fixed hypothesis "a is no worse than b"."""
-    number = number_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
+    factor, number = scaled_format([pair.standard_error], [*pair.discrepancy, pair.difference], [pair.difference])
     rows = tuple(zip(short_names(pair.names, longest_name), map(number, pair.discrepancy), strict=True))
     p = show_pvalue(pair.pvalue, pair.alpha)
     p = p if p.startswith("<") else f"= {p}"
-    numbers = f"difference {number(pair.difference)}, s.e. {number(pair.standard_error)}, p {p.replace('<', '< ')}"
+    times = factor.strip(" ()")
+    difference, error = (f"{number(each)}{times}" for each in (pair.difference, pair.standard_error))
+    numbers = f"difference {difference}, s.e. {error}, p {p.replace('<', '< ')}"
     verdict = ("worse" if pair.worse else "", words.pair_summary(pair))
-    cells = Table(("model", words.measure_of(pair).name), rows, ("open", "open"), verdicts=0)
+    cells = Table(("model", f"{words.measure_of(pair).name}{factor}"), rows, ("open", "open"), verdicts=0)
     return Display(words.header(pair), cells, (("", numbers), verdict, *_notes(pair)))
 
 
@@ -114,11 +120,12 @@ def joint_display(joint: JointEstimate, longest_name: int = LONGEST_NAME) -> Dis
     errors, measure = joint.standard_error, words.measure_of(joint)
     # Adding 0 turns −0 into 0.
     values = 0.0 - joint.values if joint.higher_is_better else joint.values
-    number = number_format(errors.tolist(), values.tolist())
+    factor, number = scaled_format(errors.tolist(), values.tolist())
     names = short_names(joint.names, longest_name)
     rows = tuple((name, number(v), number(e)) for name, v, e in zip(names, values, errors, strict=True))
     header = ("estimates without a test", measure.measured, words.size_words(joint), joint.design)
-    cells = Table(("model", measure.name, "s.e."), rows, ("open",) * len(rows), verdicts=0)
+    titles = ("model", f"{measure.name}{factor}", f"s.e.{factor}")
+    cells = Table(titles, rows, ("open",) * len(rows), verdicts=0)
     lines = [("", f"{_correlations(joint)}relfit.decide tests which models are worse.")]
     lines += [("note", visible(note)) for note in joint.notes]
     return Display(" · ".join(part for part in header if part), cells, tuple(lines))
@@ -141,17 +148,18 @@ def _correlations(joint: JointEstimate) -> str:
 def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
     """The cells of the table, made from `rows()`."""
     rows = comparison.rows()
+    values = [v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)]
+    # A difference that decided something must not be shown as 0.
+    decisive = [row["difference"] for row in rows if words.is_worse(row) and math.isfinite(row["difference"])]
+    factor, number = scaled_format([row["standard_error"] for row in rows], values, decisive)
     gap = "below best" if comparison.higher_is_better else "Δ to best"
-    titles = ["model", words.measure_of(comparison).name, "s.e.", gap, "p-value", "verdict"]
+    measured = [f"{title}{factor}" for title in (words.measure_of(comparison).name, "s.e.", gap)]
+    titles = ["model", *measured, "p-value", "verdict"]
     corrected = comparison.correction != "none"
     if corrected:
         titles.insert(5, "adjusted p")
     if comparison.also:
         titles[-1:] = [f"by {words.measure_of(each).name}" for each in (comparison, *comparison.also)]
-    values = [v for row in rows for v in (row["discrepancy"], row["difference"]) if math.isfinite(v)]
-    # A difference that decided something must not be shown as 0.
-    decisive = [row["difference"] for row in rows if words.is_worse(row) and math.isfinite(row["difference"])]
-    number = number_format([row["standard_error"] for row in rows], values, decisive)
     cells = []
     for row, name in zip(rows, short_names([row["name"] for row in rows], longest_name), strict=True):
         difference = NOTHING if row["best"] else number(row["difference"])
@@ -171,8 +179,8 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
 
 
 def is_tested(row: dict[str, Any]) -> bool:
-    """True for a row of `rows()` with a p-value to show: the best model of a test that assumes it has none."""
-    return not row["best"] or row["pvalue"] < 1.0
+    """True for a row of `rows()` with a p-value to show: those of all models but the best."""
+    return not row["best"]
 
 
 def show_pvalue(p: float, alpha: float) -> str:
@@ -200,9 +208,7 @@ def number_format(
     errors = [e for e in errors if e > 0.0]
     if not errors:
         return lambda value: f"{value:.3g}".replace("inf", "∞")
-    smallest = min([*errors, *(abs(v) for v in decisive if v)])
-    largest_power, smallest_power = (math.floor(math.log10(value)) for value in (max(errors), smallest))
-    decimals = max(0, 1 - largest_power, -smallest_power)
+    decimals = _decimals(errors, decisive)
     if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
         return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+").replace("inf", "∞")
 
@@ -213,6 +219,55 @@ def number_format(
         return shown.lstrip("-") if float(shown) == 0.0 else shown
 
     return fixed
+
+
+def scaled_format(
+    errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
+) -> tuple[str, Callable[[float], str]]:
+    """`number_format` of very small or very large numbers after division by a power of ten that titles name.
+
+    >>> factor, number = scaled_format([0.000016], [-0.000005])
+    >>> factor, number(-0.000005), number(0.000016)
+    (' (×10⁻⁶)', '-5', '16')
+    """
+    power = common_power(errors, values, decisive)
+    if power == 0:
+        return "", number_format(errors, values, decisive)
+    unit = 10.0**power
+    parts = ([each / unit for each in numbers] for numbers in (errors, values, decisive))
+    number = number_format(*parts)
+    return factor_words(power), lambda value: number(value / unit)
+
+
+def factor_words(power: int) -> str:
+    """What a title says of numbers that were divided by 10**power: " (×10⁻³)"; nothing for power 0."""
+    return f" (×10{str(power).translate(_RAISED)})" if power else ""
+
+
+def common_power(errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()) -> int:
+    """The power of ten, a multiple of 3, by which these numbers are divided; 0 where they can be read as they are."""
+    errors = [error for error in errors if error > 0.0]
+    if not errors:
+        return 0
+    largest = max(map(abs, (*values, *errors)))
+    decimals = _decimals(errors, decisive)
+    small = decimals > _MOST_DECIMALS and largest < _SMALL
+    if not small and largest < 10**_MOST_DIGITS:
+        return 0
+    first = 3 * math.floor(math.log10(largest) / 3.0)
+    for power in (first, first - 3):
+        unit = 10.0 ** max(power, -300)
+        if _decimals([e / unit for e in errors], [d / unit for d in decisive]) <= _MOST_DIGITS and power > -300:
+            return power
+    return 0
+
+
+def _decimals(errors: Sequence[float], decisive: Sequence[float] = ()) -> int:
+    """The decimals with which the largest error has two digits, the smallest one, and no `decisive` number is 0."""
+    smallest = min([*errors, *(abs(value) for value in decisive if value)])
+    largest_power = math.floor(math.log10(max(errors)))
+    smallest_power = math.floor(math.log10(smallest))
+    return max(0, 1 - largest_power, -smallest_power)
 
 
 def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
@@ -263,7 +318,8 @@ def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def _notes(result: Comparison | PairComparison) -> list[tuple[str, str]]:
     """The lines below the sentence."""
-    yardstick = words.yardstick(result)
+    # Without a margin to choose, it would be read as noise in the numbers above it.
+    yardstick = words.yardstick(result) if result.margin else None
     # A pair has no line of its own for what comes first.
     later = [note for note in result.warnings if isinstance(result, PairComparison) or not _comes_first(note)]
     return [*([] if yardstick is None else [("", yardstick)]), *(("note", visible(note)) for note in later)]
@@ -325,7 +381,7 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     halves = []
     if plan.yardstick:
         size = f"{plan.yardstick:.2g}{unit}"
-        halves.append(("", f"Two halves of the pilot's data differ by about {size} through sampling alone."))
+        halves.append(("", f"Sampling noise puts two halves of the pilot's data about {size} apart."))
     notes = (*halves, *(("note", visible(note)) for note in plan.notes))
     return Display(f"{words.plan_answer(plan)}\n{' · '.join(header)}", cells, notes)
 

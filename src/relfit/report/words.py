@@ -91,6 +91,9 @@ MEASURES = {
     "elpd": WordsForMeasure("elpd"),
 }
 
+# KID is the unbiased MMD² of its kernel. The published CMMD is multiplied by 1000, which relfit does not do.
+PRESET_NAMES = {"kid": "KID", "cmmd": "CMMD/1000"}
+
 CORRECTION_NAMES = {
     "by": "Benjamini–Yekutieli correction",
     "bh": "Benjamini–Hochberg correction",
@@ -109,6 +112,8 @@ DEPENDENCE_NAMES = {
 def measure_of(result: Comparison | PairComparison | JointEstimate) -> WordsForMeasure:
     """What is said about the result's discrepancy; one that the table lacks is a score under its own name."""
     measure = MEASURES.get(result.measure, WordsForMeasure(result.measure))
+    if not isinstance(result, JointEstimate) and result.preset in PRESET_NAMES and result.measure == "mmd":
+        measure = replace(measure, name=PRESET_NAMES[result.preset])
     if isinstance(result, PairComparison) or not result.higher_is_better:
         return measure
     return replace(measure, larger=True, name="mean score" if result.measure == "loss" else measure.name)
@@ -386,19 +391,19 @@ def yardstick(result: Comparison | PairComparison) -> str | None:
     >>> from relfit import JointEstimate, decide
     >>> joint = JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]], (100,), yardstick=0.04)
     >>> print(yardstick(decide(joint, margin=0.02)))
-    Two halves of your data (50 rows each) differ by about 0.04 in score through sampling alone, which the estimates \
-above leave out; the margin is 0.5 times that.
+    Sampling noise puts two halves of your data (50 rows each) about 0.04 apart in score; the unbiased estimates above \
+do not include it. The margin is 0.5 times that distance.
     """
     if not result.yardstick:
         return None
     counts, what = (result.groups, "groups") if result.groups else (result.sizes, "rows")
     part = TESTS[result.test].words.rows if result.test in TESTS else ""
     halves = f" ({counts[0] // 2:,} {what} each{f' of those {part}' if part else ''})" if counts else ""
-    size = f"{result.yardstick:.2g} in {measure_of(result).name}"
-    margin = f"; the margin is {result.margin / result.yardstick:.2g} times that" if result.margin else ""
+    times = f" The margin is {result.margin / result.yardstick:.2g} times that distance." if result.margin else ""
+    size = f"{result.yardstick:.2g}".replace("e-0", "e-")
     return (
-        f"Two halves of your data{halves} differ by about {size} through sampling alone, which the estimates above "
-        f"leave out{margin}."
+        f"Sampling noise puts two halves of your data{halves} about {size} apart in "
+        f"{measure_of(result).name}; the unbiased estimates above do not include it.{times}"
     )
 
 
