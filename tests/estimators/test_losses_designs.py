@@ -255,3 +255,11 @@ def test_refusals(rng, options, words):
 
 def test_gram_of_lags_is_positive(rng):
     assert np.linalg.eigvalsh(gram(rng.normal(size=(40, 6)), 7)).min() > -1e-12
+
+
+def test_one_stratum_is_no_macro_average():
+    """D46: "macro average over 1 strata"."""
+    scores = np.random.default_rng(0).normal(size=(20, 2))
+    joint = relfit.from_losses(scores, higher_is_better=False, strata=np.zeros(20))
+    assert joint.design is None
+    assert "macro" not in str(relfit.decide(joint))

@@ -17,7 +17,7 @@ import pytest
 
 from relfit.cli import main
 from relfit.paper.experiment import Check
-from relfit.paper.reproduce import CATALOGUE, STORE, named, reproduce, template, write_document
+from relfit.paper.reproduce import CATALOGUE, STORE, certain_rates, named, reproduce, template, write_document
 from relfit.util.errors import InputError
 
 NAMES = [
@@ -55,6 +55,15 @@ def quick(out):
 def rows_of(folder):
     with open(folder / "trials.csv", newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+def test_a_rate_without_spread_has_limits():
+    """D46: 0.000 ± 0.000 of 20 trials is no certainty. Wilson's upper limit is z²/(n + z²), 3.84/23.84."""
+    upper = 1.959964**2 / (20 + 1.959964**2)
+    line = certain_rates("| 0.350 ± 0.109 | 0.000 ± 0.000 |", 20)
+    assert line.strip().endswith(f"its 95% Wilson limits are 0 to {upper:.3f}, or {1 - upper:.3f} to 1.")
+    assert certain_rates("| 1.00 ± 0.00 (0.99) |", 100)
+    assert not certain_rates("| 0.350 ± 0.109 | 0.010 ± 0.000 | 10.000 ± 0.0001 |", 20)
 
 
 def test_the_catalogue_has_every_synthetic_experiment():

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy.stats import multivariate_normal
 
 import relfit
@@ -28,6 +29,46 @@ def test_csv_holds_the_rows_exactly(make, odd):
         assert [float(row["difference"]) for row in read] == [row["difference"] for row in result.rows()]
         assert [row["worse"] for row in read] == [str(row["worse"]) for row in result.rows()]
         assert list(read[0]) == list(result.rows()[0])
+
+
+def entry_of(bib, key):
+    """The BibTeX entry of a key."""
+    return next(entry for entry in bib.split("\n\n") if f"{{{key},\n" in entry)
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "latex", "markdown"])
+def test_every_format_is_text_and_a_file(make, tmp_path, form):
+    """D38: to_json(path) wrote a file, and the others refused a path."""
+    result = make([0.1, 1 / 3, 5.0])
+    write = getattr(result, f"to_{form}")
+    text = write()
+    assert write(tmp_path / "out") == text
+    assert (tmp_path / "out").read_text(encoding="utf-8") == text.removesuffix("\n") + "\n"
+
+
+def test_a_result_is_read_from_text_and_from_a_file(make, tmp_path):
+    """D38: from_json refused the path that to_json takes."""
+    result = make([0.1, 1 / 3, 5.0])
+    file = tmp_path / "result.json"
+    text = result.to_json(file)
+    for source in (text, file, str(file)):
+        assert relfit.Comparison.from_json(source).rows() == result.rows()
+    missing = str(tmp_path / "none.json")
+    refused(lambda: relfit.Comparison.from_json(missing), "none.json': No such file or directory")
+    refused(lambda: relfit.Comparison.from_json(7), "source: expected JSON written by to_json, or its file, got int")
+
+
+def test_a_result_is_read_by_the_names_of_models(make):
+    """D38: rows by name, the verdict and the sentence."""
+    result = make([0.1, 1 / 3, 5.0])
+    assert list(result) == list(result.names)
+    for row in result.rows():
+        assert result[row["name"]] == row
+        assert result.verdict(row["name"]) == row["verdict"]
+    assert result.summary() in str(result).splitlines()
+    assert "nobody" not in result
+    refused(lambda: result["nobody"], "name: expected the name of a model")
+    refused(lambda: result.verdict("nobody"), "got 'nobody'")
 
 
 @pytest.mark.parametrize("name", ["x\r=1+1", "\r=1+1", "x\r\n=1+1", "x\n=1+1", '"\r"=1', "x,\r"])
@@ -115,9 +156,14 @@ def test_methods_are_true_for_the_settings(rng, name):
     for key in keys:
         assert references()[key].cited in paragraph
         assert references()[key].line() in text
-        assert f"@misc{{{key}," in bib
+        # D47: journals and proceedings are not @misc with a note.
+        kind = {"fithian2014optimal": "misc"}.get(key) or (
+            "article" if "journal" in entry_of(bib, key) else "inproceedings"
+        )
+        assert f"@{kind}{{{key}," in bib
+        assert "  note = " not in entry_of(bib, key)
     cited = {key for found in re.findall(r"\\cite(?:p|alp)\{(.*?)\}", bib) for key in found.split(",")}
-    assert cited == set(re.findall(r"@misc\{(\w+),", bib))
+    assert cited == set(re.findall(r"@\w+\{(\w+),", bib))
     assert len(text.split("\n")) == 2 + len(cited)
     assert "[" not in paragraph
 

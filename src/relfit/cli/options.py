@@ -79,7 +79,7 @@ ALPHA = _setting("--alpha LEVEL", "Level of the test, which is the error rate th
 MARGIN = _setting(
     "--margin DELTA",
     "Test whether a model is worse by more than DELTA, in the units of the discrepancy, and say which models are "
-    "equivalent within DELTA. The result prints how far sampling noise puts two halves of the data apart in these units.",
+    "equivalent within DELTA. The result prints how far apart sampling noise puts two halves of the data.",
 )
 CORRECTION = opt(
     "--correction",

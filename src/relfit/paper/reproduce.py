@@ -25,6 +25,7 @@ from string import Template
 from typing import Any
 
 from matplotlib import style
+from scipy.stats import binomtest
 
 from relfit import __version__
 from relfit.paper import chicago, synthetic, table1, tpr
@@ -109,9 +110,25 @@ def reproduce(
     outcomes = [outcome for cell in results for outcome in cell.outcomes]
     checks, seconds = tuple(experiment.checks(results)), sum(outcome["seconds"] for outcome in outcomes)
     table = "".join([markdown_table(experiment.table(results)), *parts])
+    table += certain_rates(table, experiment.count(quick))
     report = Report(folder, table, checks, len(outcomes), seconds)
     _write_outputs(experiment, results, report, quick)
     return report
+
+
+def certain_rates(table: str, trials: int) -> str:
+    """A sentence on rates that are the same in all trials, whose standard error is 0; nothing for other tables.
+
+    >>> print(certain_rates("| 0.000 ± 0.000 |", 20))
+    <BLANKLINE>
+    A rate of 0 or 1 in all 20 trials has no standard error: its 95% Wilson limits are 0 to 0.161, or 0.839 to 1.
+    <BLANKLINE>
+    """
+    if re.search(r"\b[01]\.0+ ± 0\.0+\b", table) is None:
+        return ""
+    most = float(binomtest(0, trials).proportion_ci(method="wilson").high)
+    limits = f"0 to {most:.3f}, or {1.0 - most:.3f} to 1"
+    return f"\nA rate of 0 or 1 in all {trials} trials has no standard error: its 95% Wilson limits are {limits}.\n"
 
 
 def _write_outputs(experiment: Experiment, results: Sequence[Cell], report: Report, quick: bool) -> None:

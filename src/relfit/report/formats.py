@@ -194,8 +194,19 @@ def references() -> dict[str, Reference]:
     for entry in text.strip().split("\n\n"):
         fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,$", entry, flags=re.MULTILINE))
         key, authors = entry.partition("{")[2].partition(",")[0], tuple(fields["author"].split(" and "))
-        papers[key] = Reference(entry, authors, fields["year"], fields["title"], fields["note"])
+        papers[key] = Reference(entry, authors, fields["year"], fields["title"], _where(fields))
     return papers
+
+
+def _where(fields: dict[str, str]) -> str:
+    """Where a paper appeared: "Biometrika 63(3), 573–580"."""
+    if "eprint" in fields:
+        return f"{fields['archiveprefix']}:{fields['eprint']}"
+    where = fields.get("journal") or fields["booktitle"]
+    where += f", {fields['series']}" if "series" in fields else ""
+    where += f" {fields['volume']}" if "volume" in fields else ""
+    where += f"({fields['number']})" if "number" in fields else ""
+    return where + (f", {fields['pages'].replace('--', '–')}" if "pages" in fields else "")
 
 
 def methods_text(comparison: Comparison, cite: str = "text") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection as Names
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE, decisive_pvalue, graded
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import VERSIONS, Record, comparison_from, parsed
+from relfit.results.serial import VERSIONS, Record, also_written, comparison_from, parsed, text_of
 from relfit.stats.decision import DISCOVERY_RATE, PVALUE_CORRECTIONS, Decision, difference_variance, differences
 from relfit.stats.joint import MEASURES, NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
@@ -31,6 +31,7 @@ from relfit.util.arrays import Array, Mask, Rows
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
+from relfit.util.text import listed
 
 if TYPE_CHECKING:
     import os
@@ -366,9 +367,35 @@ class Comparison(Record):
         return comparison_from(cls, data)
 
     @classmethod
-    def from_json(cls, text: str) -> Comparison:
-        """The comparison that `to_json` wrote."""
-        return cls.from_dict(parsed(text))
+    def from_json(cls, source: str | os.PathLike[str]) -> Comparison:
+        """The comparison that `to_json` wrote, from its text or its file."""
+        return cls.from_dict(parsed(text_of(source)))
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        """The model's row of `rows()`.
+
+        >>> from relfit import JointEstimate, decide
+        >>> decide(JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2)))["b"]["verdict"]
+        'clearly worse'
+        """
+        if name not in self.names:
+            expected = listed(self.names, "or")
+            raise InputError(f"name: expected the name of a model ({expected}), got {name!r}")
+        return next(row for row in self.rows() if row["name"] == name)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the models, which are the keys."""
+        return iter(self.names)
+
+    def verdict(self, name: str) -> str:
+        """The verdict on a model, in the words of the table."""
+        return str(self[name]["verdict"])
+
+    def summary(self) -> str:
+        """The answer in one sentence, as below the table."""
+        from relfit.report.words import summary
+
+        return summary(self)
 
     def to_frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, indexed by model name (needs pandas)."""
@@ -378,23 +405,23 @@ class Comparison(Record):
             raise InputError("to_frame: needs pandas; install it with  pip install pandas") from None
         return pandas.DataFrame(self.rows()).set_index("name")
 
-    def to_latex(self) -> str:
-        """The table for a paper, in LaTeX with booktabs."""
+    def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The table for a paper, in LaTeX with booktabs, which is also written to `path` if given."""
         from relfit.report.formats import to_latex
 
-        return to_latex(self)
+        return also_written(to_latex(self), path)
 
-    def to_markdown(self) -> str:
-        """The table in Markdown."""
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The table in Markdown, which is also written to `path` if given."""
         from relfit.report.formats import to_markdown
 
-        return to_markdown(self)
+        return also_written(to_markdown(self), path)
 
-    def to_csv(self) -> str:
-        """The rows with all their digits as comma-separated values."""
+    def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The rows with all their digits as comma-separated values, which are also written to `path` if given."""
         from relfit.report.formats import to_csv
 
-        return to_csv(self)
+        return also_written(to_csv(self), path)
 
     def methods_text(self, cite: str = "text") -> str:
         """A paragraph for a paper with its references, true for these settings; `cite` is "text" or "bibtex"."""

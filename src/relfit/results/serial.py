@@ -10,6 +10,7 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,10 +66,29 @@ class Record:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The dictionary as JSON text (RFC 8259: no NaN, no Infinity), which is also written to `path` if given."""
-        text = as_json(self.to_dict())
-        if path is not None:
-            write_text_atomic(path, f"{text}\n")
-        return text
+        return also_written(as_json(self.to_dict()), path)
+
+
+def also_written(text: str, path: str | os.PathLike[str] | None) -> str:
+    """The text, after writing it to a file if one is given, its last line ended."""
+    if path is not None:
+        write_text_atomic(path, text.removesuffix("\n") + "\n")
+    return text
+
+
+def text_of(source: str | os.PathLike[str]) -> str:
+    """The JSON text itself, or that of the file."""
+    if isinstance(source, str) and (source.lstrip()[:1] in ("", *'{["') or len(source.splitlines()) > 1):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"source: expected JSON written by to_json, or its file, got {type(source).__name__}")
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise InputError(
+            f"source: expected JSON written by to_json, or its file, got {str(source)!r:.200}: {why}"
+        ) from None
 
 
 def as_json(data: Mapping[str, Any]) -> str:
