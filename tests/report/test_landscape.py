@@ -117,6 +117,13 @@ def test_main_axes_of_a_known_cloud():
     assert axes.view().labels[0] == "main axis 1 (100% of the variance)"
 
 
+def test_no_picture_has_an_axis_without_spread(rng):
+    """D44: the levels of a column add up to 1, and "main axis 8 (2.1e-29% of variance)" was drawn."""
+    levels = np.eye(4)[rng.integers(0, 4, 200)]
+    assert len(main_axes(np.hstack([rng.normal(size=(200, 2)), levels])).directions) == 5
+    assert len(main_axes(np.outer(rng.normal(size=50), np.ones(3))).directions) == 2
+
+
 def test_iteration_finds_the_axes_of_a_decomposition(rng):
     """250 columns whose spreads fall like 0.8^k: the iterated axes are those of the SVD."""
     rows = rng.normal(size=(300, 250)) * 0.8 ** np.arange(250)

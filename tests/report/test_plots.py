@@ -265,3 +265,35 @@ def test_power_needs_sizes():
     joint = relfit.JointEstimate(("a", "b"), [0.0, 0.5], 0.02 * np.eye(2))
     with pytest.raises(InputError, match="how many rows"):
         relfit.decide(joint).plot_power()
+
+
+def test_bandwidths_are_plain_numbers(rng):
+    """D45: the ticks were 1.3e+02."""
+    data, models = rng.normal(size=(60, 2)), {"a": rng.normal(size=(60, 2)), "b": rng.normal(1.0, 1.0, (60, 2))}
+    result = relfit.compare(data, models, kernel=relfit.Gaussian(130.0), rng=0)
+    ax = result.plot_bandwidths((data, models))
+    shown = [label.get_text() for label in ax.get_xticklabels()]
+    assert shown == ["16.2", "32.5", "65", "130", "260", "520", "1040"]
+    assert "bandwidth 1680" in relfit.Gaussian(1676.4).describe()
+
+
+def test_a_model_has_one_colour_in_all_figures(compared):
+    """D45: colours went by the place in the table in one figure, and without the best model in the other."""
+    result, data = compared
+    figures = [result.plot_bandwidths(data), result.plot_power(trials=100)]
+    colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in figures]
+    shared = set(colours[0]) & set(colours[1]) & set(result.names)
+    assert len(shared) == 2
+    assert all(colours[0][name] == colours[1][name] for name in shared)
+
+
+def test_power_curves_look_like_the_other_figures(compared):
+    """D45: ticks were powers of ten, and the frame was closed."""
+    result, data = compared
+    power, bandwidths = result.plot_power(trials=100), result.plot_bandwidths(data)
+    for ax in (power, bandwidths):
+        assert {side for side, spine in ax.spines.items() if spine.get_visible()} == {"bottom", "left"}
+    power.figure.canvas.draw()
+    ticks = [label.get_text() for label in power.get_xticklabels() if label.get_text()]
+    assert ticks
+    assert all(tick.replace(",", "").isdigit() for tick in ticks)

@@ -17,6 +17,7 @@ import numpy as np
 from relfit.util.arrays import Array, library, medians
 from relfit.util.checks import check_number
 from relfit.util.errors import InputError
+from relfit.util.text import plain_number
 
 # The functions of t that sums over a kernel matrix are made of; each is a method of `Kernel`.
 Weight = Literal["phi", "dphi", "r2ddphi"]
@@ -257,7 +258,7 @@ def _jsonable(value: Any) -> Any:
 def _show(value: Any) -> str:
     if isinstance(value, tuple):
         return "(" + ", ".join(_show(item) for item in value) + ")"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return plain_number(value) if isinstance(value, float) else str(value)
 
 
 def check_length(argument: str, value: object) -> None:

@@ -27,9 +27,15 @@ _ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 2
 _SPLITS = 10
 # A share is shown for a discrepancy of at least so many standard errors.
 _CLEAR = 2.0
+# A share that is marked: a column that is right by itself would show no sign of a wrong joint distribution.
+LARGE_SHARE = 0.25
 # Bins of a histogram, the quantiles between which it is drawn, and the most levels that have a bar.
 _BINS, _FRAME, _BARS = 20, (0.005, 0.995), 10
+# Columns of whole numbers have up to so many bins, which hold equally many of the numbers.
+_MOST_BINS = 40
 WIDTH, HEIGHT = 120.0, 40.0
+# Values are equal if closer than this part of their range, and evenly spaced up to this part of a step.
+_EQUAL, _EVEN = 1e-9, 0.01
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
     left_out = {} if data.encoding is None else data.encoding.left_out
     shared = any(shares[name] is not None for name in names)
     shown = {"shares": shared, "source": _source(recalled, shared), "width": WIDTH, "height": HEIGHT}
-    return {"names": names, "rows": rows, "left_out": left_out, **shown}
+    return {"names": names, "rows": rows, "left_out": left_out, "large_share": LARGE_SHARE, **shown}
 
 
 def _source(recalled: Recalled, shared: bool) -> str:
@@ -204,11 +210,40 @@ def _drawings(column: Column, reference: Array, samples: Sequence[Array]) -> lis
         values = [_numbers(column, cells)[0] for cells in (reference, *samples)]
         pool = np.concatenate(values)
         low, high = np.quantile(pool, _FRAME) if len(pool) else (0.0, 1.0)
-        edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+        edges = bins(values[0], float(low), float(high))
         heights = [np.histogram(np.clip(part, edges[0], edges[-1]), edges)[0] / max(1, len(part)) for part in values]
     tallest = max(float(part.max(initial=0.0)) for part in heights) or 1.0
     filled, *lines = (_steps(part / tallest, gap=column.kind == "category") for part in heights)
     return [(filled, line) for line in lines]
+
+
+def bins(values: Array, low: float, high: float) -> Array:
+    """The edges of a histogram; those of evenly spaced values, such as whole numbers, lie between the values.
+
+    >>> bins(np.array([1.0, 2.0, 4.0]), 1.0, 4.0)
+    array([0.5, 1.5, 2.5, 3.5, 4.5])
+    """
+    step = spacing(values)
+    if step is None:
+        return np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+    first = float(values.min())
+    start, stop = round((low - first) / step), round((high - first) / step)
+    width = -(-(stop - start + 1) // _MOST_BINS)
+    count = -(-(stop - start + 1) // width)
+    return first + step * (start - 0.5 + width * np.arange(count + 1))
+
+
+def spacing(values: Array) -> float | None:
+    """The distance of neighbouring values, if all values are multiples of it apart; None otherwise."""
+    levels = np.unique(values)
+    # Equal numbers can differ in their last digits after scaling.
+    gaps = np.diff(levels)
+    gaps = gaps[gaps > _EQUAL * float(np.ptp(levels))] if len(gaps) else gaps
+    if not len(gaps):
+        return None
+    step = float(gaps.min())
+    places = (levels - levels[0]) / step
+    return step if bool((np.abs(places - places.round()) < _EVEN).all()) else None
 
 
 def _steps(heights: Array, *, gap: bool) -> str:

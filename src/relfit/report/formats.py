@@ -19,7 +19,7 @@ from relfit.results.comparison import Comparison
 from relfit.stats.joint import SMALL_SAMPLE
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
-from relfit.util.text import visible
+from relfit.util.text import plain_number, visible
 
 LONGEST_NAME = 80
 _LATEX = {
@@ -321,7 +321,7 @@ def _kernel(comparison: Comparison) -> str:
         rule = ", chosen for the largest separation of the models on rows that the test did not use"
     described = f"{kernel.describe()}{rule}"
     if isinstance(kernel, Gaussian):
-        described = f"Gaussian kernel, bandwidth b = {kernel.length:.3g}{rule}, {_FORMULA}"
+        described = f"Gaussian kernel, bandwidth b = {plain_number(kernel.length)}{rule}, {_FORMULA}"
     return f"The kernel was: {described}. {_PRESETS.get(comparison.preset or '', '')}".rstrip()
 
 

@@ -39,7 +39,7 @@ from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
 from relfit.util.errors import InputError
-from relfit.util.text import visible
+from relfit.util.text import plain_number, visible
 
 # The page can hold longer names than a terminal; it wraps them.
 LONGEST_NAME, LONGEST_LABEL = 200, 36
@@ -84,7 +84,9 @@ _LABELS = {
 def environment() -> Environment:
     """The templates, in which text is escaped."""
     loader = PackageLoader("relfit", "report/templates")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters["plain_number"] = plain_number
+    return made
 
 
 def render_report(

@@ -17,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ticker import LogLocator, NullLocator
 
 from relfit.report.checks import bandwidth_sensitivity, obstacle
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
@@ -29,6 +30,7 @@ from relfit.results.plan import Plan
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
+from relfit.util.text import plain_number
 
 LONGEST_LABEL = 28
 # Multiples of the bandwidth.
@@ -219,7 +221,9 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
         raise InputError(f"bandwidths: cannot be varied for this result: {obstacle(comparison, recalled)}")
     ax = new_axes(6.8, 3.8) if ax is None else ax
     names, lines = [row["name"] for row in comparison.rows()], []
-    for k, (name, label) in enumerate(zip(names, drawable(short_names(names, 24)), strict=True)):
+    places = model_places(names)
+    for name, label in zip(names, drawable(short_names(names, 24)), strict=True):
+        k = places[name]
         colour, line = MODEL_COLOURS[k % len(MODEL_COLOURS)], LINES[k // len(MODEL_COLOURS) % len(LINES)]
         lengths, heights = sensitivity.lengths, sensitivity.ratios(name)
         lines += ax.plot(lengths, heights, linewidth=1.3, label=label, color=colour, linestyle=line)
@@ -228,7 +232,7 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
             ax.plot(length, height, marker=MARKS[kind][1], markersize=6.5, color=colour, linestyle="none", **look)
     ax.axvline(recalled.kernel.length, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(lambda value, _position: f"{value:.2g}")
+    ax.set_xticks(sensitivity.lengths, list(map(plain_number, sensitivity.lengths)))
     ax.set_yscale("symlog", linthresh=3.0)
     ax.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
     ax.set_yticks([0, 1, 2, 3, 10, 30, 100], minor=False)
@@ -245,6 +249,11 @@ def bandwidths_plot(comparison: Comparison, data: Any, ax: Axes | None = None) -
     ]
     _legend_beside(ax, handles=[*lines, *handles])
     return ax
+
+
+def model_places(names: Sequence[str]) -> dict[str, int]:
+    """The place of each model among the names, in the order of the alphabet: its colour in every figure."""
+    return {name: k for k, name in enumerate(sorted(names))}
 
 
 def _legend_beside(ax: Axes, **options: Any) -> None:
@@ -319,22 +328,29 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     Without `ax` a new figure is made that pyplot does not know, as `Comparison.plot` does.
     """
     ax = new_axes(7.2, 4.0) if ax is None else ax
-    shown = short_names([name for name in plan.names if name != plan.best], 24)
-    ax.axhline(plan.target_power, color=FAINT, linewidth=0.8)
+    shown = drawable(short_names([name for name in plan.names if name != plan.best], 24))
+    dashed: dict[str, Any] = {"color": FAINT, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 0}
+    ax.axhline(plan.target_power, **dashed)
     if plan.sizes[0] <= plan.n <= plan.sizes[-1]:
-        ax.axvline(plan.n, color=FAINT, linewidth=0.8)
-    several = len(plan.tests) > 1
-    for b, label in enumerate(shown):
-        colour, marker = MODEL_COLOURS[b % len(MODEL_COLOURS)], "." if b >= len(MODEL_COLOURS) else None
+        ax.axvline(plan.n, **dashed)
+    several, places = len(plan.tests) > 1, model_places(plan.names)
+    others = [name for name in plan.names if name != plan.best]
+    for b, (name, label) in enumerate(zip(others, shown, strict=True)):
+        k = places[name]
+        colour, marker = MODEL_COLOURS[k % len(MODEL_COLOURS)], "." if k >= len(MODEL_COLOURS) else None
         for a, test in enumerate(plan.tests):
-            look: dict[str, Any] = {"linestyle": TESTS[test].words.line if several else "-", "linewidth": 1.6}
+            look: dict[str, Any] = {"linestyle": TESTS[test].words.line if several else "-", "linewidth": 1.3}
             described = f"{label}, {name_of_test(test)}" if several else label
             ax.plot(plan.sizes, plan.curves[a, b], marker=marker, color=colour, label=described, **look)
     ax.set(xscale="log", ylim=(0.0, 1.02))
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}")
+    ax.grid(color=FAINT, alpha=0.25, linewidth=0.6)
     ax.set_xlabel("rows", color=INK)
     ax.set_ylabel("probability of being declared worse", color=INK)
-    ax.tick_params(axis="both", colors=INK)
-    _legend_beside(ax, title=None if several else name_of_test(plan.tests[0]))
+    bare(ax, kept=("bottom", "left"))
+    _legend_beside(ax, title=None if several else name_of_test(plan.tests[0]), title_fontsize="x-small")
     return ax
 
 

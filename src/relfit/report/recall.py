@@ -43,6 +43,8 @@ _BUDGET = 3.6e9
 _KERNEL_COLUMNS = 30
 # Principal axes that are looked at.
 CANDIDATES = 12
+# An axis with a smaller part of the variance than this has none but rounding.
+_VARIES = 1e-12
 # Up to so many rows or columns they come from a singular value decomposition, beyond from so many iterations.
 _EXACT, _ITERATIONS = 200, 12
 
@@ -302,4 +304,6 @@ def main_axes(rows: Array) -> MainAxes:
     # The sign of a direction is arbitrary: its largest entry is made positive.
     signs = np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])
     fraction = np.square(moved @ directions.T).sum(axis=0) / (float(np.square(moved).sum()) or 1.0)
-    return MainAxes(centre, signs[:, None] * directions, fraction)
+    # Directions in which nothing varies, such as the sum of a column's levels, are no axes of a picture.
+    kept = max(2, int((fraction > _VARIES).sum()))
+    return MainAxes(centre, (signs[:, None] * directions)[:kept], fraction[:kept])

@@ -23,7 +23,7 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
 from relfit.report.figures import Scale, signed
 from relfit.report.recall import Recalled, View, chosen_view, plain_view
-from relfit.report.text import number_format
+from relfit.report.text import number_format, short_names
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array, Rows
@@ -48,6 +48,8 @@ _FRAME = (0.005, 0.995)
 # Steps of colour to either side; squared, so that small differences are told apart too.
 STEPS = 5
 WIDTH, HEIGHT, LINE_HEIGHT = 240.0, 200.0, 110.0
+# Letters of an axis's label, which is as wide as its picture.
+LONGEST_AXIS = 54
 # Pictures of more models are left out, from the middle of the table. So many rows are named for each.
 MOST_MODELS, _ROWS_NAMED = 6, 3
 # Where coordinates stand along a side of the picture.
@@ -329,7 +331,7 @@ def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
 
     return {
         "name": landscape.name,
-        "labels": landscape.view.labels,
+        "labels": short_names(landscape.view.labels, LONGEST_AXIS),
         "width": WIDTH,
         "height": length,
         "x_ticks": [(round(at * WIDTH / 100.0, 1), label) for at, label in across.labels(4)],

@@ -69,6 +69,16 @@ def listed(names: Sequence[str], last: str = "and", *, most: int = 4, quote: Cal
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"
 
 
+def plain_number(value: float) -> str:
+    """Three digits, with an exponent only where the number is very large or very small.
+
+    >>> plain_number(1676.4), plain_number(0.05), plain_number(13400.0), plain_number(2.5e-7)
+    ('1680', '0.05', '13400', '2.5e-07')
+    """
+    shown = f"{value:.3g}"
+    return f"{float(shown):.0f}" if 1e3 <= abs(value) < 1e6 else shown
+
+
 def first_line(error: BaseException) -> str:
     r"""The first line of an error's message, or the name of its type if it has no message.
 
