@@ -64,7 +64,7 @@ def test_a_wrong_joint_is_marked(page):
     marked = re.findall(r'<span class="far">share (\d+)%: wrong together with other columns</span>', text)
     assert marked
     assert all(int(share) >= 100 * LARGE_SHARE for share in marked)
-    assert re.search(r'<span class="">share \d%</span>', text)
+    assert re.search(r'<span class="">share \d+%</span>', text)
     assert "shares of at least 25% are marked" in text
 
 

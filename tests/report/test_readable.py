@@ -112,6 +112,18 @@ def test_the_pair_names_its_factor_in_the_sentence_too():
     assert re.search(r"difference -\d+×10⁻⁹, s\.e\. \d+×10⁻⁹, p", str(pair))
 
 
+def test_the_page_says_which_direction_is_better_and_why():
+    """D2: an accuracy was taken for a loss; the page says what was taken, and what told it."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    rows = [{"item": i, "model": m, "accuracy": rng.normal(50 + 9 * (m == "b"), 5)} for i in range(40) for m in "ab"]
+    result = relfit.compare_losses(pandas.DataFrame(rows), item="item", model="model", score="accuracy", rng=0)
+    assert result.best == "b"
+    page = render_report(result)
+    assert "accuracy: higher is better, by its name" in page
+    assert "b has the largest mean score (larger is better); a is clearly worse." in page
+
+
 def test_the_best_has_no_pvalue():
     """D50: it was "—" or 0.89, by a rule that stood on one page only. JSON keeps the number."""
     far = relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.12], 0.01 * np.eye(2)))

@@ -47,6 +47,8 @@ _MOST_FREE, _FREE, _FEW_LEVELS, _FEWEST_NUMBERED = 50, 0.5, 20, 20
 _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 4096, 2**16
 # The rows, and the numbers, by which the spreads of columns are compared.
 _SPREAD_ROWS, _SPREAD_NUMBERS = 1000, 2**18
+# Columns whose standard deviations differ by a larger factor are not alike.
+_UNEVEN = 1.25
 # How far a missing number is from the centre: as far as two cells are from each other, in the mean square.
 _GAP = math.sqrt(2.0)
 _CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
@@ -453,9 +455,11 @@ def moments(rows: Any) -> tuple[Array, Array]:
 
 
 def uneven_columns(rows: Any) -> int | None:
-    """The number of columns of rows (n, d) if their standard deviations differ by more than a factor of 2, else None.
+    """The number of columns of rows (n, d) if their standard deviations differ by more than a quarter, else None.
 
     Constant columns do not count. About a thousand evenly spaced rows are enough, and may be tensors.
+
+    A table of the same numbers is standardised, and gives other estimates.
 
     >>> uneven_columns(np.array([[0.0, 5.0], [4.0, 6.0]])), uneven_columns(np.array([[0.0, 5.0], [1.0, 6.0]]))
     (2, None)
@@ -465,7 +469,7 @@ def uneven_columns(rows: Any) -> int | None:
     some = some / (np.abs(some).max() or 1.0)
     variance = some.var(axis=0)
     variance = variance[variance > 0.0]
-    return int(rows.shape[1]) if len(variance) > 1 and variance.max() > 4.0 * variance.min() else None
+    return int(rows.shape[1]) if len(variance) > 1 and variance.max() > _UNEVEN**2 * variance.min() else None
 
 
 def robust(rows: Any) -> tuple[Array, Array]:
