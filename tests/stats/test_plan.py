@@ -537,7 +537,7 @@ def test_gaps_are_in_the_units_of_the_pilot(rng):
     shown = str(plan(joint, trials=100, rng=0)).splitlines()
     assert " rows per model tell b from a" in shown[0]
     assert "gap in MMD²" in shown[2]
-    assert shown[4] == f"Sampling noise puts two halves of the pilot's data about {joint.yardstick:.2g} in MMD² apart."
+    assert shown[4] == f"Sampling noise puts two halves of the pilot's data about {joint.yardstick:.2g} apart in MMD²."
 
 
 def test_public_names():

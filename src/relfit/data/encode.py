@@ -48,7 +48,7 @@ _ROWS_AT_ONCE, _NUMBERS_AT_ONCE = 4096, 2**16
 # The rows, and the numbers, by which the spreads of columns are compared.
 _SPREAD_ROWS, _SPREAD_NUMBERS = 1000, 2**18
 # Columns whose standard deviations differ by a larger factor are not alike.
-_UNEVEN = 1.25
+_UNEVEN = 1.5
 # How far a missing number is from the centre: as far as two cells are from each other, in the mean square.
 _GAP = math.sqrt(2.0)
 _CONSTANT, _EMPTY = "constant in the reference", "every cell is missing"
@@ -455,7 +455,7 @@ def moments(rows: Any) -> tuple[Array, Array]:
 
 
 def uneven_columns(rows: Any) -> int | None:
-    """The number of columns of rows (n, d) if their standard deviations differ by more than a quarter, else None.
+    """The number of columns of rows (n, d) if their standard deviations differ by more than a half, else None.
 
     Constant columns do not count. About a thousand evenly spaced rows are enough, and may be tensors.
 

@@ -380,8 +380,8 @@ def plan_display(plan: Plan, longest_name: int = LONGEST_NAME) -> Display:
     cells = Table((*titles, f"detectable gap at {plan.n}"), rows, kinds, verdicts=0, words=(0, 1))
     halves = []
     if plan.yardstick:
-        size = f"{plan.yardstick:.2g}{unit}"
-        halves.append(("", f"Sampling noise puts two halves of the pilot's data about {size} apart."))
+        apart = f"about {plan.yardstick:.2g} apart{unit}"
+        halves.append(("", f"Sampling noise puts two halves of the pilot's data {apart}."))
     notes = (*halves, *(("note", visible(note)) for note in plan.notes))
     return Display(f"{words.plan_answer(plan)}\n{' · '.join(header)}", cells, notes)
 

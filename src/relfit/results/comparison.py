@@ -89,7 +89,7 @@ class Comparison(Record):
         unit: 1, or the power of 2 in which very large or very small scores are measured: discrepancies, standard
             errors, differences, intervals and the margin are those of the scores divided by it.
         encoding: how the columns were made into rows of numbers; None for plain arrays as they are.
-        unscaled: the number of columns of plain arrays, if their standard deviations differ by more than a quarter; else
+        unscaled: the number of columns of plain arrays, if their standard deviations differ by more than a half; else
             None.
         command: the arguments of `relfit` that made it, without its outputs; None where Python did.
         reference: what the data are called, such as the name of their file; None where that is not known.
