@@ -225,12 +225,12 @@ def bins(values: Array, low: float, high: float) -> Array:
     """
     step = spacing(values)
     if step is None:
-        return np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+        return np.asarray(np.linspace(low, high if high > low else low + 1.0, _BINS + 1), dtype=np.float64)
     first = float(values.min())
     start, stop = round((low - first) / step), round((high - first) / step)
     width = -(-(stop - start + 1) // _MOST_BINS)
     count = -(-(stop - start + 1) // width)
-    return first + step * (start - 0.5 + width * np.arange(count + 1))
+    return first + step * (start - 0.5 + width * np.arange(count + 1.0))
 
 
 def spacing(values: Array) -> float | None:
