@@ -8,10 +8,12 @@ cannot know, or None where it does not apply. The examples of a test run are fix
 """
 
 import contextlib
+import functools
 import io
 import os
 import re
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -155,6 +157,38 @@ def array(problem, form=lambda rows: rows, **options):
     return {key: found[key] for key in ("bandwidth", "models")}
 
 
+def times_power(problem, power, **options):
+    """Numbers in another unit; where they are not scaled by the data, only the bandwidth may change."""
+    numeric = [name for name in problem.frames["data"] if name.startswith(("number", "constant"))]
+    if problem.scale == "none" and len(numeric) < problem.frames["data"].shape[1]:
+        return None
+
+    def other_unit(_, frame):
+        return frame.assign(**{name: frame[name].astype(float) * 2.0**power for name in numeric})
+
+    found = compared(problem.changed(other_unit), **options)
+    if problem.scale == "none" and "bandwidth" in found:
+        found["bandwidth"] /= 2.0**power
+    return found
+
+
+def all_landmarks(problem, **options):
+    """As many landmarks as rows; "complete" is the plain estimator of so few rows."""
+    rows = sum(map(len, problem.frames.values()))
+    found = compared(problem, estimator=relfit.Landmarks(2 * rows, rows**2), **options)
+    return {key: value for key, value in found.items() if key != "notes"}
+
+
+@functools.cache
+def pool():
+    """One other process, which ends with this one."""
+    return ProcessPoolExecutor(1)
+
+
+def other_process(problem, compute=None):
+    return compared(problem, compute=replace(compute or relfit.Compute(), executor=pool()))
+
+
 def command_line(problem, compute=None):
     written(problem, "csv")
     options = {"categorical": ",".join(f'"{name}"' for name in problem.categorical), "missing": problem.missing}
@@ -181,6 +215,11 @@ WHOLE = {
     "rows in another order": lambda p, **o: compared(p.changed(lambda _, f: f.sample(frac=1.0, random_state=1)), **o),
     "columns in another order": lambda p, **o: compared(p, lambda k, f: f[sorted(f, reverse=k == "a")], **o),
     "models in another order": lambda problem, **o: compared(problem, order=("b", "a"), **o),
+    "times 2^-300": lambda problem, **o: times_power(problem, -300, **o),
+    "times 2^7": lambda problem, **o: times_power(problem, 7, **o),
+    "times 2^300": lambda problem, **o: times_power(problem, 300, **o),
+    "all rows as landmarks": all_landmarks,
+    "two processes": other_process,
 }
 IN_PARTS = relfit.Compute(memory="8GB")
 ROUTES = {**WHOLE, **{f"{name} in parts": lambda p, f=f: f(p, compute=IN_PARTS) for name, f in WHOLE.items()}}

@@ -467,6 +467,7 @@ def _refuse_transposed(n: int, count: int) -> None:
 
 def _complete(table: LossTable, max_missing: float) -> LossTable:
     """The items that every model has a score for, with a note on how many were left out."""
+    table = _without_empty(table)
     missing = np.isnan(table.scores)
     gone, n = np.asarray(missing.any(axis=1)), len(missing)
     dropped = int(gone.sum())
@@ -485,6 +486,17 @@ def _complete(table: LossTable, max_missing: float) -> LossTable:
         note = f"{note}; {lacking}, and {rest}"
     doubts = table.doubts if lacking is None else (*table.doubts, note)
     return replace(table.at(~gone), notes=(*table.notes, note), doubts=doubts)
+
+
+def _without_empty(table: LossTable) -> LossTable:
+    """The table without the items that no model has a score for, which a table in long form does not have either."""
+    empty = np.asarray(np.isnan(table.scores).all(axis=1))
+    count = int(empty.sum())
+    if not count:
+        return table
+    are = "item was" if count == 1 else "items were"
+    note = f"{count} {are} left out, for which no model has a score"
+    return replace(table.at(~empty), notes=(*table.notes, note))
 
 
 def missing_doubt(names: Sequence[str], missing: Mask, max_missing: float) -> str | None:

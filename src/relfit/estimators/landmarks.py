@@ -515,6 +515,8 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
     if estimator == Landmarks() and trade.cost(count, drawn) >= trade.longest:
         return None
     points = landmarks(count)
+    # There are fewer where the reference or the models have fewer rows than half of the count.
+    count = len(points)
     inverse = samples.inverse(points)
     rows = list(_drawn_rows(data, settings, GUARD, drawn).values())
     at_reference, *at_models = (host(x[each]) for x, each in zip(samples.rows, rows, strict=True))
