@@ -409,3 +409,14 @@ def test_the_guard_of_ksd_knows_its_noise_where_rows_are_far_away(rng):
     squares = (found - complete.values) ** 2 / (np.array(shares)[:, None] / 100.0 * variance)
     assert squares.mean(axis=0).max() < 5.0
     assert plain.notes[0] == landmarks.ALL_PAIRS
+
+
+@pytest.mark.parametrize(("count", "residual_pairs"), [(62, None), (151, 61), (400, 10_000)])
+def test_more_landmarks_than_rows_are_all_rows(rng, count, residual_pairs):
+    """As many as there are is the complete estimate; a count above half of the rows ended in a ValueError."""
+    reference, models = sampled(rng, (30, 20, 24))
+    estimator = relfit.Landmarks(count, residual_pairs)
+    found = relfit.estimate(reference, models, estimator=estimator, rng=0)
+    complete = relfit.estimate(reference, models, estimator="complete", rng=0)
+    np.testing.assert_allclose(found.values, complete.values, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.standard_error, complete.standard_error, rtol=1e-3)

@@ -104,32 +104,40 @@ def test_a_cancelled_job_says_so_and_removes_its_copies(number, word):
     assert not Path("out.json").exists()
 
 
-# A library that reads logs: it leaves a thread that sleeps, and then sleeps itself.
+# A library that reads logs (N4): it may leave a thread that sleeps, and then sleeps itself, in code that it runs as text.
 READER = """
 import threading, time
 from pathlib import Path
 __version__ = "0.3.200"
 def read_eval_log(path, header_only=False):
-    threading.Thread(target=time.sleep, args=(60,)).start()
+    {before}
     from relfit.util.files import temporary_folder
     with temporary_folder():
         Path("reading").touch()
         while True:
             try:
-                time.sleep(60)
+                exec("time.sleep(60)")
             except KeyboardInterrupt:
                 {on_interrupt}
 """
 
 
-@pytest.mark.parametrize("on_interrupt", ["raise", "time.sleep(60)"])
+THREAD = "threading.Thread(target=time.sleep, args=(60,)).start()"
+
+
+@pytest.mark.parametrize(
+    ("before", "on_interrupt"), [(THREAD, "raise"), (THREAD, "time.sleep(60)"), ("pass", "raise")]
+)
 @pytest.mark.parametrize(("number", "word"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM")])
-def test_a_signal_ends_the_command_whatever_a_library_does(number, word, on_interrupt):
-    """The interpreter would wait for the library's thread, and a library may swallow the interrupt."""
+def test_a_signal_ends_the_command_whatever_a_library_does(number, word, before, on_interrupt):
+    """The interpreter would wait for the library's thread, and a library may swallow the interrupt.
+
+    An interrupt that leaves `exec` of a text would make Python end with -2, the status of SIGINT, without a thread.
+    """
     package = Path("library/inspect_ai")
     package.mkdir(parents=True)
     (package / "__init__.py").write_text('__version__ = "0.3.200"')
-    (package / "log.py").write_text(READER.format(on_interrupt=on_interrupt))
+    (package / "log.py").write_text(READER.format(before=before, on_interrupt=on_interrupt))
     Path("a.eval").touch()
     path = os.pathsep.join(["library", *filter(None, [os.environ.get("PYTHONPATH")])])
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

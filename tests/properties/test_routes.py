@@ -126,7 +126,8 @@ def answer(result):
 def refused(message):
     """A refusal without what it begins with, a file or an argument, and what came, of which the first may differ."""
     said = re.sub(r"^(relfit: error: )?(reference|model '\w'|\S*(data|a|b)(\.\w+)?): ", "", message.strip())
-    return {"refused": re.sub(r"\d+", "0", re.split(", (got|but) ", said)[0])}
+    said = re.split(r", (?:got|but) | \(\w+ estimator\)", said)[0]
+    return {"refused": re.sub(r"\d+", "0", said)}
 
 
 def cut(frame):

@@ -29,7 +29,7 @@ pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarro
 
 LONG = int(os.environ.get("RELFIT_ROUTES", "0"))
 HOW = {"deadline": None, "phases": [Phase.generate, Phase.shrink], "suppress_health_check": list(HealthCheck)}
-NAMES = ["small", "é/1", "a, b"]
+NAMES = ["m·0", "é/1", "a, b"]
 # n scores of three models by their kind.
 KINDS = {
     "right or wrong": lambda n, rng: (rng.random((n, 3)) < [0.5, 0.5, 0.8]).astype(float),
@@ -38,7 +38,7 @@ KINDS = {
     "few levels": lambda n, rng: rng.integers(0, 4, (n, 3)) / 3.0,
     "one constant": lambda n, rng: np.column_stack([np.full(n, 0.5), rng.random((n, 2))]),
     "copies": lambda n, rng: rng.random((n, 2))[:, [0, 0, 1]],
-    "far apart": lambda n, rng: rng.random((n, 3)) + [0.0, 0.0, 1e6],
+    "far apart": lambda n, rng: np.add(rng.random((n, 3)), [0.0, 0.0, 1e6]),
     "tiny": lambda n, rng: rng.random((n, 3)) * 1e-170,
     "huge": lambda n, rng: rng.normal(size=(n, 3)) * 1e170,
     "a difference that never varies": lambda n, rng: rng.random(n)[:, None] + [0.0, 0.0, 0.25],
@@ -131,7 +131,7 @@ def said(message):
         return ""
     # Of models that are equally good, or lack as many items, the first is named.
     for name in NAMES:
-        message = message.replace(repr(name), "a model")
+        message = message.replace(repr(name), name).replace(name, "a model")
     message = re.sub(r"--([a-z-]+) ", lambda found: found[1].replace("-", "_") + "=", message)
     return " ".join(sorted(re.findall(r"[^\s,;:'\"]+", message)))
 
@@ -176,9 +176,7 @@ def mapping(problem):
 
 
 def array(problem):
-    return compared(
-        problem.scores, problem, names=problem.names, strata=problem.stratum, groups=problem.group
-    )
+    return compared(problem.scores, problem, names=problem.names, strata=problem.stratum, groups=problem.group)
 
 
 def by_key(problem):
@@ -290,7 +288,7 @@ def agree(plain, other):
         )
 
 
-@settings(max_examples=LONG or 60, derandomize=not LONG, database=None, **HOW)
+@settings(max_examples=LONG or 40, derandomize=not LONG, database=None, **HOW)
 @given(problems(), st.lists(st.sampled_from(sorted(ROUTES)), min_size=2, max_size=2, unique=True))
 def test_every_route_of_scores_has_the_same_answer(problem, routes):
     with tempfile.TemporaryDirectory() as place:
@@ -302,3 +300,91 @@ def test_every_route_of_scores_has_the_same_answer(problem, routes):
             note(f"{name}: {found}")
             if found is not None:
                 agree(plain, found)
+
+
+# ── monitor ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def monitored(problem, blocks, bounds=None, names=None, power=0, **settings):
+    """The answer of a monitor that gets the items in blocks."""
+    low, high = limits(problem) if bounds is None else bounds
+    columns = dict(zip(problem.names, problem.scores.T, strict=True))
+    settings = {"bounds": (low, high), "higher_is_better": problem.higher, **settings}
+    with relfit.Monitor(names or problem.names, path=problem.folder / "m.sqlite", **settings) as monitor:
+        for block in blocks:
+            losses = {name: column[block] for name, column in columns.items()}
+            monitor.update(losses, items=problem.keys[block])
+        return watched(monitor.result(), power)
+
+
+def limits(problem):
+    """Bounds of all scores, that are numbers of few digits."""
+    largest = 2.0 ** int(np.frexp(np.nanmax(np.abs(problem.scores), initial=2.0**-1000))[1])
+    return -largest, largest
+
+
+def watched(result, power=0):
+    rows = {row["name"]: row for row in result.rows()}
+    kept = ("items", "mean", "evalue", "pvalue", "worse", "out_after")
+    return {
+        name: [np.nan if rows[name][key] is None else float(rows[name][key]) for key in kept] for name in sorted(rows)
+    } | {"limits": np.ldexp([result.lower.min(), result.upper.max()], -power).tolist()}
+
+
+def blocks_of(problem, size):
+    return [slice(k, k + size) for k in range(0, len(problem.keys), size)]
+
+
+def monitored_command(problem, shape):
+    path, state, low_high = file(problem, shape, "csv"), f"{problem.folder}/m.sqlite", limits(problem)
+    options = ["--item=item", *(["--model=model", "--score=value"] if shape == "long" else [])]
+    options += ["--higher-is-better" if problem.higher else "--lower-is-better", "--state", state]
+    options += ["--bounds", *map(repr, low_high), "--json", f"{problem.folder}/result.json"]
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        status = main(["monitor", "add", path, *options])
+    assert status == 0
+    with relfit.Monitor.open(state) as monitor:
+        return watched(monitor.result())
+
+
+def monitored_turned(problem):
+    found = monitored(
+        replace(problem, scores=-problem.scores, higher=not problem.higher), [slice(None)], limits(problem)
+    )
+    return {key: [numbers[0], -numbers[1], *numbers[2:]] for key, numbers in found.items() if key in problem.names}
+
+
+def monitored_times(problem, power):
+    found = monitored(
+        replace(problem, scores=np.ldexp(problem.scores, power)),
+        [slice(None)],
+        tuple(np.ldexp(limits(problem), power).tolist()),
+        power=power,
+    )
+    return {
+        key: numbers if key not in problem.names else [numbers[0], np.ldexp(numbers[1], -power), *numbers[2:]]
+        for key, numbers in found.items()
+    }
+
+
+MONITORED = {
+    "one at a time": lambda problem: monitored(problem, blocks_of(problem, 1)),
+    "seven at a time": lambda problem: monitored(problem, blocks_of(problem, 7)),
+    "models in another order": lambda problem: monitored(problem, [slice(None)], names=problem.names[::-1]),
+    "minus the scores": monitored_turned,
+    "times 2^-30": lambda problem: monitored_times(problem, -30),
+    "times 2^200": lambda problem: monitored_times(problem, 200),
+    "command line, wide": lambda problem: monitored_command(problem, "wide"),
+}
+
+
+@settings(max_examples=LONG // 4 or 20, derandomize=not LONG, database=None, **HOW)
+@given(problems().filter(lambda p: 1e-150 < np.nanmax(np.abs(p.scores)) < 1e150), st.sampled_from(sorted(MONITORED)))
+def test_every_route_of_a_monitor_has_the_same_answer(problem, route):
+    problem = replace(problem, stratum=None, group=None)
+    with tempfile.TemporaryDirectory() as place:
+        first, second = (replace(problem, folder=Path(tempfile.mkdtemp(dir=place))) for _ in range(2))
+        plain, found = monitored(first, [slice(None)]), MONITORED[route](second)
+        note(f"plain: {plain}\n{route}: {found}")
+        for key, numbers in found.items():
+            np.testing.assert_allclose(numbers, plain[key], rtol=1e-6, atol=1e-9)

@@ -53,6 +53,13 @@ def main(args: Sequence[str] | None = None) -> int:
         signals.restore()
 
 
+class _Interrupt(KeyboardInterrupt):
+    """Python forgets the exit status, and dies of SIGINT, once a KeyboardInterrupt itself has left `exec("...")`.
+
+    Libraries run such code while they are imported: every dataclass does.
+    """
+
+
 class _Signals:
     """Signals as KeyboardInterrupt, so that what was started is ended and what was written temporarily is removed.
 
@@ -86,7 +93,7 @@ class _Signals:
             # A `threading.Thread` would wait for a lock that the interrupted code may hold.
             _thread.start_new_thread(self._end_process, (number,))
         self.came = self.came or number
-        raise KeyboardInterrupt
+        raise _Interrupt
 
     def _end_process(self, number: int) -> None:
         time.sleep(_MOST_SECONDS)
