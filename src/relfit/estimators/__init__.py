@@ -107,6 +107,8 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
 
 # With fewer rows that decide, no law of a difference can be trusted.
 FEW_ROWS = 10.0
+# Relative differences of the rows' contributions that are rounding.
+ROUNDING = 1e-14
 
 
 def _deciding_rows(psi: Psi, best: int) -> Array:
@@ -131,7 +133,9 @@ def _deciding_rows(psi: Psi, best: int) -> Array:
         own = np.hstack([powers([x]) for x in psi.models])
         total = total + own + own[:, [best]]
     squares, fourth = total
-    return np.asarray(np.divide(squares**2, fourth, out=np.full(len(fourth), math.inf), where=fourth > 0.0))
+    # Of a difference that never varies only rounding is left.
+    varies = squares > ROUNDING**2 * (variance + variance[best]) / unit**2
+    return np.asarray(np.divide(squares**2, fourth, out=np.full(len(fourth), math.inf), where=varies & (fourth > 0.0)))
 
 
 def _deciding_notes(joint: JointEstimate) -> list[str]:
