@@ -182,8 +182,15 @@ def all_landmarks(problem, **options):
 
 @functools.cache
 def pool():
-    """One other process, which ends with this one."""
+    """One other process."""
     return ProcessPoolExecutor(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _pool_ends():
+    yield
+    if pool.cache_info().currsize:
+        pool().shutdown()
 
 
 def other_process(problem, compute=None):
@@ -236,7 +243,9 @@ def agree(plain, other, name):
         assert other[key] == plain.get(key)
     for name, numbers in plain.get("models", {}).items():
         np.testing.assert_allclose(other.get("bandwidth", plain["bandwidth"]), plain["bandwidth"], rtol=1e-9)
-        np.testing.assert_allclose(other["models"][name], numbers, rtol=1e-4, atol=1e-10)
+        # Landmarks leave out eigenvalues below 1e-10 of the largest.
+        near = {"rtol": 1e-2, "atol": 1e-6} if "landmarks" in name else {"rtol": 1e-4, "atol": 1e-10}
+        np.testing.assert_allclose(other["models"][name], numbers, **near)
 
 
 @settings(max_examples=LONG or 60, derandomize=not LONG, database=None, **HOW)
