@@ -226,3 +226,25 @@ def test_refusals(folder, capsys, arguments, words, right):
 def test_messages_name_options(message, shown):
     """The command line was answered in Python: say item='doc_id'."""
     assert in_options(message, losses_command) == shown
+
+
+@pytest.mark.parametrize("last", ["higher", "lower"])
+def test_both_directions_are_refused(folder, capsys, last):
+    """D2: the last of them counted, and the gate passed the worst model."""
+    first = {"higher": "lower", "lower": "higher"}[last]
+    options = [f"--{first}-is-better", f"--{last}-is-better", "--gate", "small"]
+    assert main(["losses", "wide.csv", *options]) == 2
+    assert "expected --higher-is-better or --lower-is-better, got both" in capsys.readouterr().err
+
+
+def test_items_without_any_score_are_no_gaps_of_a_model(folder, capsys, right):
+    """Wide or long, a table has the same answer: in the long one such items are not there (D11)."""
+    text = (folder / "wide.csv").read_text()
+    (folder / "blank.csv").write_text(text + "\n" + "\n".join([",,"] * 30))
+    assert main(["losses", "blank.csv", "--higher-is-better", "--gate", "new"]) == 0
+    shown = capsys.readouterr()
+    assert "30 items were left out, for which no model has a score" in shown.out + shown.err
+    plain = relfit.compare_losses("wide.csv", higher_is_better=True, rng=0)
+    blank = relfit.compare_losses("blank.csv", higher_is_better=True, rng=0)
+    np.testing.assert_array_equal(blank.pvalue, plain.pvalue)
+    assert plain.doubts == blank.doubts == ()

@@ -104,7 +104,7 @@ def test_a_cancelled_job_says_so_and_removes_its_copies(number, word):
     assert not Path("out.json").exists()
 
 
-# A library that reads logs (N4): it may leave a thread that sleeps, and then sleeps itself, in code that it runs as text.
+# A library that reads logs (N4): it may leave a thread that sleeps, and sleeps itself, in code that it runs as text.
 READER = """
 import threading, time
 from pathlib import Path

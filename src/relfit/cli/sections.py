@@ -43,6 +43,15 @@ class SectionedCommand(click.Command):
         ctx.meta[STARTED] = time.monotonic()
         return super().invoke(ctx)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse an option together with its opposite, of which click takes the last."""
+        typed = set(args[: args.index("--")] if "--" in args else args)
+        for param in self.get_params(ctx):
+            on, off = typed.intersection(param.opts), typed.intersection(param.secondary_opts)
+            if on and off:
+                raise click.UsageError(f"expected {on.pop()} or {off.pop()}, got both; leave out one of the two", ctx)
+        return super().parse_args(ctx, args)
+
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """The options and their help under each heading; --help comes last."""
         sections: dict[str, list[tuple[str, str]]] = {}
