@@ -255,7 +255,9 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
                 f"model {name!r}: has density 0 at {count} of {len(plan.data.reference)} rows, so that its mean -log p "
                 "is infinite and no estimate can hold it; leave it out"
             )
-        return replace(_estimated(_ready(plan)), measure=plan.measure)
+        joint = _estimated(_ready(plan))
+        notes = (*joint.notes, plan.data.instead) if plan.data.instead else joint.notes
+        return replace(joint, measure=plan.measure, notes=notes)
 
 
 def _estimated(plan: Plan) -> JointEstimate:

@@ -22,6 +22,7 @@ from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
 from relfit.data.batches import gathered
+from relfit.data.boundary import check_target, ends, instead, refusal
 from relfit.data.encode import (
     ROW_NUMBERS,
     Encode,
@@ -42,7 +43,7 @@ from relfit.data.likelihoods import (
     log_densities,
     unseen_heights,
 )
-from relfit.data.models import Density, Sample, naming, score_copies, score_notes
+from relfit.data.models import Density, OutsideSupport, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
 from relfit.data.tables import MOST_HELD, Table, drop_option, read_table, table_of
@@ -77,7 +78,8 @@ class Data:
     not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
     many columns, the last ones of the reference. `encoding` says how the rows were made from columns, where they were;
     the rows of densities are as they were given, until `encoded` applies it. `unscaled`: the number of columns of plain
-    samples whose spreads differ.
+    samples whose spreads differ. `instead`: why log densities are compared where KSD was to be
+    the default.
     """
 
     reference: Array
@@ -95,6 +97,7 @@ class Data:
     covariates: int = 0
     encoding: Encoding | None = None
     unscaled: int | None = None
+    instead: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -148,6 +151,8 @@ def load(
     encoding: Encoding | None = None,
     plain: bool = False,
     target_scale: Scale = "none",
+    needs_densities: bool = False,
+    or_likelihood: bool = False,
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
 
@@ -155,7 +160,8 @@ def load(
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
     them become `LazyRows`. With `likelihood`, densities are evaluated themselves instead of their scores; `given` are
-    covariates, one row for each row of the reference, which they may be conditional on.
+    covariates, one row for each row of the reference, which they may be conditional on. With `or_likelihood` that is
+    done where KSD cannot be used. `needs_densities`: no model may be replaced by draws from it.
 
     `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns have names), `encode`
     what they mean; a finished `encoding` is applied instead. `plain` takes rows as they are. Where there are densities,
@@ -209,7 +215,11 @@ def load(
             sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or isinstance(x, LazyRows)]
             dim, count, all_samples = target.dim or 1, max(sizes, default=DEFAULT_ROWS), True
         any_rows = len(others) < len(named)
-        densities, loadable, drawn = recognised_models(others, dim, count, seed, all_samples, any_rows, progress)
+        as_densities = needs_densities and target is None
+        recognise = partial(adapt, likelihood=True) if likelihood else adapt
+        densities, loadable, drawn = recognised_models(
+            *(others, dim, count, seed, all_samples, any_rows, progress), recognise, as_densities=as_densities
+        )
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
@@ -226,7 +236,21 @@ def load(
     if likelihood and densities and len(densities) == len(named):
         return _likelihoods(samples[None], densities, covariates, notes)
     if densities or target is not None:
-        data = _checked(samples, densities, target, tuple(named), notes, device, None)
+        or_likelihood = or_likelihood and target is None and all(each.normalised for each in densities.values())
+        places = ends(densities, samples[None]) if target is None else []
+        if target is not None:
+            check_target(target, (x for x in samples.values()))
+        if places and not or_likelihood:
+            raise refusal(densities, places)
+        try:
+            data = None if places else _checked(samples, densities, target, tuple(named), notes, device, None)
+        except OutsideSupport:
+            if not or_likelihood:
+                raise
+            data = None
+        if data is None:
+            note = instead(places)
+            return replace(_likelihoods(samples[None], densities, None, (*notes, note)), instead=note)
         if encoding is not None or plain:
             return replace(data, encoding=encoding)
         names = columns if target is None else _columns_of(next(iter(named.values())))

@@ -13,6 +13,7 @@ import numpy as np
 
 from relfit.data.autodiff import gradient, is_jax_log_density, values
 from relfit.data.models import Density, Draw
+from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -135,7 +136,30 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
         dim,
         normalised=_normalised(example),
+        support=_support(example),
     )
+
+
+def _support(distribution: Any) -> Support | None:
+    """The bounds of each column that a distribution declares; None if it declares something else."""
+    if hasattr(distribution, "transforms"):
+        # The declared support is that of the last transform, whatever the base distribution and the others leave of it.
+        return None
+    constraint = distribution.support
+    while hasattr(constraint, "base_constraint"):
+        constraint = constraint.base_constraint
+    if type(constraint).__name__.strip("_") in ("Real", "RealVector"):
+        return WHOLE
+    lower, upper = (getattr(constraint, side, None) for side in ("lower_bound", "upper_bound"))
+    if lower is None and upper is None:
+        return None
+    bounds = [
+        np.asarray(outermost if bound is None else bound, dtype=np.float64)
+        for bound, outermost in ((lower, -np.inf), (upper, np.inf))
+    ]
+    # The components of a mixture may have bounds of their own.
+    event = tuple(distribution.event_shape)
+    return Support(*bounds) if all(bound.shape in ((), (1,), event) for bound in bounds) else None
 
 
 def _normalised(distribution: Any) -> bool | None:
