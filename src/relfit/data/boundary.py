@@ -15,7 +15,7 @@ from relfit.util.text import listed
 
 # The draws of each model at which a target is examined, and the most densities that a message names.
 _DRAWS, _MOST_NAMED = 1000, 3
-_HARM = "KSD then finds even the true model worse"
+_HARM = "there KSD and FSSD find even the true model worse"
 
 
 def ends(densities: Mapping[str, Density], x: Array | LazyRows) -> list[str]:
@@ -29,29 +29,32 @@ def ends(densities: Mapping[str, Density], x: Array | LazyRows) -> list[str]:
 
 
 def refusal(densities: Mapping[str, Density], places: list[str]) -> InputError:
-    """The error for densities whose KSD with these data says nothing."""
+    """The error for densities that KSD and FSSD cannot compare on these data."""
     advice = 'use discrepancy="loglik"'
     if not all(density.normalised for density in densities.values()):
         advice = (
-            'use discrepancy="loglik" if the densities are normalised, discrepancy="mmd" if they can be sampled, or '
-            "transform the data to the whole line"
+            'use discrepancy="loglik" if the densities are normalised, discrepancy="mmd" if they can '
+            "be sampled, or transform the data to the whole line"
         )
-    shown = listed(places, most=_MOST_NAMED, quote=str)
     return InputError(
-        f"models: expected densities that vanish where they end, got an edge among the data of {shown}; {_HARM}: "
-        f"{advice}"
+        "models: expected densities that vanish where their support ends, got an edge among the data "
+        f"({_listed(places)}); {_HARM}: {advice}"
     )
 
 
 def instead(places: list[str]) -> str:
-    """The note on a comparison by log densities that takes the place of one by KSD; without places, on rows of density
-    0.
+    """The note on a comparison by log densities where KSD was the default.
+
+    Without places, some models have density 0 at some rows.
     """
     used = 'discrepancy="loglik" was used instead'
     if not places:
-        return f"KSD needs positive densities at all rows, and some models have density 0 at some: {used}"
-    shown = listed(places, most=_MOST_NAMED, quote=str)
-    return f"there are densities that end among the data without vanishing ({shown}), and {_HARM}: {used}"
+        return f"some models have density 0 at some rows, where KSD needs positive densities: {used}"
+    return f"densities end among the data without vanishing ({_listed(places)}), and {_HARM}: {used}"
+
+
+def _listed(places: list[str]) -> str:
+    return listed(places, most=_MOST_NAMED, quote=str)
 
 
 def check_target(target: Density, samples: Iterable[Array | LazyRows]) -> None:
@@ -63,8 +66,8 @@ def check_target(target: Density, samples: Iterable[Array | LazyRows]) -> None:
     if edge is not None:
         raise InputError(
             f"reference: expected a density that vanishes where it ends, got an edge at {edge.place(draws.shape[1])}, "
-            "where there are draws; KSD then finds even exact draws worse: transform the draws and the density to the "
-            "whole line, or give draws of the target as the reference"
+            "where there are draws; there KSD finds even exact draws worse: transform the draws and "
+            "the density to the whole line, or give draws of the target as the reference"
         )
 
 

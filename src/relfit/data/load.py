@@ -37,6 +37,7 @@ from relfit.data.files import FileRows, as_file, find_file, name_of, read_names
 from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.likelihoods import (
+    check_same_unit,
     impossible_models,
     likelihood_copies,
     likelihood_notes,
@@ -234,6 +235,7 @@ def load(
                 'discrepancy="loglik", or a log_prob of one argument'
             )
     if likelihood and densities and len(densities) == len(named):
+        check_same_unit(densities)
         return _likelihoods(samples[None], densities, covariates, notes)
     if densities or target is not None:
         or_likelihood = or_likelihood and target is None and all(each.normalised for each in densities.values())

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from relfit.compute.rows import LazyRows
 from relfit.util.arrays import Array, Rows
 
 LogProbs = Callable[[Array], NDArray[Any]]
@@ -86,7 +87,7 @@ class Edge:
 class Extent:
     """Where the rows (n, d) lie, as far as edges are concerned; computed when it is first needed."""
 
-    def __init__(self, x: Array) -> None:
+    def __init__(self, x: Array | LazyRows) -> None:
         self.rows = x
 
     @cached_property
@@ -130,9 +131,9 @@ class Extent:
 def harmful_edge(log_prob: LogProbs, support: Support | None, extent: Extent, *, rows: int = 0) -> Edge | None:
     """An edge of the density at which KSD cannot be used with these rows; None if there is none, or it cannot be told.
 
-    A declared support is compared with the rows first. Without one, log_prob is evaluated at two points for each column
-    just beyond the data, or only beyond two corners of many columns. `rows`: the number of rows of every call, for functions that are compiled
-    for it.
+    A declared support is compared with the rows first. Without one, log_prob is evaluated at two
+    points for each column just beyond the data, or only beyond two corners of many columns. `rows`:
+    the fewest rows of every call, for functions that are compiled for a number of rows.
 
     >>> half_line = lambda x: np.where(x[:, 0] > 0.0, -x[:, 0], -np.inf)
     >>> x = np.random.default_rng(0).exponential(size=(200, 1))
@@ -157,11 +158,9 @@ def edges(log_prob: LogProbs, top: Array, lows: Array, highs: Array, reaches: An
     and highs of the columns: each is one number, or one for each column.
 
     >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
-    >>> [
-    ...     (column, round(at, 6), out)
-    ...     for column, at, out in edges(half_line, *np.array([[3.0], [3.0], [6.0]]), [1.0, 9.0])
-    ... ]
-    [(0, 2.0, -1.0)]
+    >>> ((column, position, outward),) = edges(half_line, *np.array([[3.0], [3.0], [6.0]]), [9.0])
+    >>> column, round(position, 6), outward
+    (0, 2.0, -1.0)
     """
     d = len(top)
     columns, outwards = np.repeat(np.arange(d), 2), np.tile([-1.0, 1.0], d)
@@ -200,12 +199,12 @@ def _harmful_edge(log_prob: LogProbs, support: Support | None, extent: Extent) -
 
 def _declared_edges(support: Support, extent: Extent) -> list[Found]:
     """The finite bounds that rows are near."""
-    d, found = len(extent.lows), []
+    d, found = len(extent.lows), list[Found]()
     for bounds, outward in ((support.lower, -1.0), (support.upper, 1.0)):
         positions = np.broadcast_to(np.asarray(bounds, dtype=np.float64), d)
         for column in np.flatnonzero(np.isfinite(positions)).tolist():
-            if extent.is_near(column, positions[column]):
-                found.append((column, float(positions[column]), outward))
+            position = float(positions[column])
+            found += [(column, position, outward)] if extent.is_near(column, position) else []
     return found
 
 

@@ -153,13 +153,12 @@ def _support(distribution: Any) -> Support | None:
     lower, upper = (getattr(constraint, side, None) for side in ("lower_bound", "upper_bound"))
     if lower is None and upper is None:
         return None
-    bounds = [
-        np.asarray(outermost if bound is None else bound, dtype=np.float64)
-        for bound, outermost in ((lower, -np.inf), (upper, np.inf))
-    ]
+    low = np.asarray(-np.inf if lower is None else lower, dtype=np.float64)
+    high = np.asarray(np.inf if upper is None else upper, dtype=np.float64)
     # The components of a mixture may have bounds of their own.
     event = tuple(distribution.event_shape)
-    return Support(*bounds) if all(bound.shape in ((), (1,), event) for bound in bounds) else None
+    known = all(bound.shape in ((), (1,), event) for bound in (low, high))
+    return Support(low, high) if known else None
 
 
 def _normalised(distribution: Any) -> bool | None:
