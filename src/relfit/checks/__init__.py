@@ -7,46 +7,19 @@ files and the gate from there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from relfit.settings import Plan
-from relfit.stats.decision import Decision
-from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.base import Criteria, Test
+from relfit.checks.base import Compared, Findings
+from relfit.checks.far_target import far_target
+from relfit.checks.likelihood import likelihood_at_hand
+from relfit.checks.lost_modes import lost_modes
 
-
-@dataclass(frozen=True)
-class Compared:
-    """The data, how they were estimated, and what was decided."""
-
-    plan: Plan
-    joint: JointEstimate
-    decision: Decision
-    test: Test
-    criteria: Criteria
-    selection: JointEstimate | None = None
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a check found.
-
-    Attributes:
-        notes: sentences for the reader.
-        doubts: those of the notes that make the verdicts unreliable, so that a gate does not answer.
-        fields: fields of the `Comparison` that the check determines.
-    """
-
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    fields: dict[str, Any] = field(default_factory=dict)
-
+__all__ = ["CHECKS", "Check", "Compared", "Findings", "run_checks"]
 
 Check = Callable[[Compared], Findings]
 
 # In the order in which their notes are shown.
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (lost_modes, far_target, likelihood_at_hand)
 
 
 def run_checks(compared: Compared) -> Findings:
