@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, run_checks
+from relfit.checks import Compared, Estimated, run_checks, run_pair_checks
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
@@ -376,6 +376,7 @@ def compare_pair(
         plan = _ready(plan)
         impossible = plan.data.impossible
         joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(plan)
+        found = run_pair_checks(Estimated(plan, joint))
     # The z test is that of the best set with two models.
     joint = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared(joint)
     check_scale(joint, settings.margin)
@@ -394,8 +395,8 @@ def compare_pair(
         discrepancy=(values[0], values[1]),
         alpha=settings.alpha,
         test=name.format(measure=plan.measure),
-        warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),
-        doubts=joint.doubts,
+        warnings=(*plan.notes, *estimate_notes(joint, plan.estimate), *found.notes),
+        doubts=(*joint.doubts, *found.doubts),
         sizes=joint.sizes,
         groups=joint.groups,
         versions=dict(VERSIONS),

@@ -12,14 +12,20 @@ from relfit.stats.tests.base import Criteria, Test
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The data, how they were estimated, and what was decided.
+class Estimated:
+    """The data and how they were estimated: all that a fixed pair has."""
+
+    plan: Plan
+    joint: JointEstimate
+
+
+@dataclass(frozen=True)
+class Compared(Estimated):
+    """What was decided, too.
 
     `asked` is the discrepancy as the caller gave it, "auto" by default.
     """
 
-    plan: Plan
-    joint: JointEstimate
     decision: Decision
     test: Test
     criteria: Criteria

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from relfit.checks.base import Compared, Findings
+from relfit.checks.base import Estimated, Findings
 from relfit.estimators.ksd import pair_values
 from relfit.kernels.choice import Collection
 
 # Every model is so many standard errors from the target, and its KSD² is such a part of that of draws whose scores all
 # point the same way. The first grows with the number of draws, the second does not.
-_FAR, _PART = 20.0, 0.2
+_FAR, _PART = 20.0, 0.35
 _DRAWS = 100
 
 
-def far_target(compared: Compared) -> Findings:
+def far_target(estimated: Estimated) -> Findings:
     """A note if every model is so far from the target that its draws are probably on another scale."""
-    data, joint = compared.plan.data, compared.joint
+    data, joint = estimated.plan.data, estimated.joint
     if data.target is None:
         return Findings()
     errors = joint.standard_error
     if not (joint.values > _FAR * errors).all() or not (errors > 0.0).all():
         return Findings()
-    if min(_parts(compared)) < _PART:
+    if min(_parts(estimated)) < _PART:
         return Findings()
     ratio = float((joint.values / errors).min())
     return Findings(
@@ -33,14 +33,14 @@ def far_target(compared: Compared) -> Findings:
     )
 
 
-def _parts(compared: Compared) -> list[float]:
+def _parts(estimated: Estimated) -> list[float]:
     """KSD² of each model, as a part of the mean of its Stein kernel at equal draws."""
-    data, kernel = compared.plan.data, compared.plan.estimate.kernel
+    data, kernel = estimated.plan.data, estimated.plan.estimate.kernel
     kernel = kernel.kernels[0] if isinstance(kernel, Collection) else kernel
     target = data.target
     assert target is not None  # noqa: S101  (checked by the caller)
     parts = []
-    for name, value in zip(compared.joint.names, compared.joint.values, strict=True):
+    for name, value in zip(estimated.joint.names, estimated.joint.values, strict=True):
         x = np.asarray(data.samples[name][:: max(1, -(-len(data.samples[name]) // _DRAWS))])
         rows = (x, target.raw_scores(x).astype(np.float64))
         parts.append(float(value / pair_values(kernel, rows, rows).mean()))

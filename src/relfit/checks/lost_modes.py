@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from relfit.checks.base import Compared, Findings
+from relfit.checks.base import Estimated, Findings
 from relfit.data.models import Density
 from relfit.util.arrays import Array, Mask
 
@@ -17,16 +17,19 @@ _APART, _MORE, _USUAL, _FEWEST, _SMALLEST = 1.25, 0.75, 0.95, 8, 0.03
 # Stein's identities at the draws of a mode: the mean score is 0 up to this fraction of the scores' spread, and
 # -E s(x)·(x - mean) is the number of columns up to this factor.
 _SLOPE, _FACTOR = 0.5, 3.0
+# On so many lines from the mode to the model's own draws, evaluated at so many points, log p falls by so many nats. The
+# ends are means of so many draws.
+_PATHS, _STEPS, _VALLEY, _NEAREST = 5, 65, 1.0, 10
 # The least mass of a mode, relative to that where the model's draws are.
 _LEAST_MASS = 0.02
 
 
-def lost_modes(compared: Compared) -> Findings:
+def lost_modes(estimated: Estimated) -> Findings:
     """A note on each model without draws where the other models' draws and mass of the target are."""
-    data = compared.plan.data
+    data = estimated.plan.data
     if data.target is None or len(data.samples) < 2:
         return Findings()
-    draws = {name: _some(np.asarray(x[:]), _DRAWS) for name, x in data.samples.items()}
+    draws = {name: np.asarray(_some(x, _DRAWS)) for name, x in data.samples.items()}
     notes = []
     for name, own in draws.items():
         each = -(-_DRAWS // (len(draws) - 1))
@@ -48,7 +51,7 @@ def lost_fraction(target: Density, own: Array, others: Array) -> float:
     >>> rng = np.random.default_rng(0)
     >>> one, both = rng.normal(4.0, 1.0, (200, 1)), rng.normal(np.repeat([[-4.0], [4.0]], 100, axis=0))
     >>> lost_fraction(target, one, both), lost_fraction(target, both, one)
-    (0.5, 0.0)
+    (0.49, 0.0)
     """
     missed = _missed(own, others)
     if missed.sum() < _FEWEST or missed.mean() < _SMALLEST:
@@ -78,7 +81,12 @@ def _neighbours(x: Array) -> Array:
 
 
 def _is_mode(target: Density, mode: Array, own: Array) -> bool:
-    """True if the rows look like draws of the target from a region with a fair part of its mass."""
+    """True if the rows look like draws of the target from a region with a fair part of its mass, behind a valley."""
+    return _is_stationary(target, mode) and _is_apart(target, mode, own) and _has_mass(target, mode, own)
+
+
+def _is_stationary(target: Density, mode: Array) -> bool:
+    """True if Stein's identities hold about, as for draws of the target restricted to a mode."""
     scores, gaps = target.raw_scores(mode).astype(np.float64), mode - mode.mean(axis=0)
     if not np.isfinite(scores).all():
         return False
@@ -86,8 +94,42 @@ def _is_mode(target: Density, mode: Array, own: Array) -> bool:
     if np.linalg.norm(mean) > _SLOPE * np.linalg.norm(spread):
         return False
     identity = -float((scores * gaps).sum(axis=1).mean()) / mode.shape[1]
-    if not 1.0 / _FACTOR <= identity <= _FACTOR:
-        return False
+    return bool(1.0 / _FACTOR <= identity <= _FACTOR)
+
+
+def _is_apart(target: Density, mode: Array, own: Array) -> bool:
+    """True if log p has a valley between most of the rows and the own draws, and none of these lie among the rows."""
+    units = _whitening(own)
+    middle = np.abs(own - np.median(own, axis=0)).sum(axis=1).argmin()
+    end, _, _ = _around(own, own[middle], own, units)
+    found = []
+    for row in _some(mode, _PATHS):
+        start, radius, others = _around(mode, row, own, units)
+        found.append(others > radius and _depth(target, start, end) >= _VALLEY)
+    return bool(np.mean(found) >= 0.5)
+
+
+def _around(x: Array, row: Array, own: Array, units: Array) -> tuple[Array, float, float]:
+    """The mean of the rows nearest to this one, which is close to the top of their mode.
+
+    Also the distances from it of the last of them and of the nearest own draw, in these units.
+    """
+    near = x[np.linalg.norm((x - row) @ units, axis=1).argsort()[:_NEAREST]]
+    centre = near.mean(axis=0)
+    radius = np.linalg.norm((near - centre) @ units, axis=1).max()
+    return centre, float(radius), float(np.linalg.norm((own - centre) @ units, axis=1).min())
+
+
+def _depth(target: Density, start: Array, end: Array) -> float:
+    """By how much log p falls, on the line between two points, below the lower of them; from the slopes along it."""
+    path = start + np.linspace(0.0, 1.0, _STEPS)[:, None] * (end - start)
+    slopes = target.raw_scores(path).astype(np.float64) @ (end - start)
+    heights = np.append(0.0, np.cumsum(0.5 * (slopes[1:] + slopes[:-1]) / (_STEPS - 1)))
+    return float(min(heights[0], heights[-1]) - heights.min())
+
+
+def _has_mass(target: Density, mode: Array, own: Array) -> bool:
+    """True if the target has a fair part of its mass where the rows are; scores cannot tell."""
     if target.log_prob is None:
         return True
     return bool(_log_mass(target, mode) - _log_mass(target, own) >= np.log(_LEAST_MASS))
