@@ -64,10 +64,11 @@ def _missed(own: Array, others: Array) -> Mask:
     units = _whitening(own)
     own, others = own @ units, others @ units
     apart = cdist(others, own).min(axis=1)
-    usual = np.maximum(_neighbours(others), np.quantile(_neighbours(own), _USUAL))
     # Distances between neighbours vary less, the more columns there are.
     factor = _APART + _MORE / np.sqrt(own.shape[1])
-    missed: Mask = apart > factor * usual
+    missed: Mask = apart > factor * np.quantile(_neighbours(own), _USUAL)
+    if missed.sum() >= _FEWEST:
+        missed &= apart > factor * _neighbours(others)
     # Draws just outside the own ones are not those of another mode.
     least = 0.5 * float(np.median(apart[missed])) if missed.any() else 0.0
     return np.asarray(missed & (apart >= least))

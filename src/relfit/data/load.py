@@ -238,21 +238,13 @@ def load(
         check_same_unit(densities)
         return _likelihoods(samples[None], densities, covariates, notes)
     if densities or target is not None:
-        or_likelihood = or_likelihood and target is None and all(each.normalised for each in densities.values())
-        places = ends(densities, samples[None]) if target is None else []
-        if target is not None:
-            check_target(target, (x for x in samples.values()))
-        if places and not or_likelihood:
-            raise refusal(densities, places)
-        try:
-            data = None if places else _checked(samples, densities, target, tuple(named), notes, device, None)
-        except OutsideSupport:
-            if not or_likelihood:
-                raise
-            data = None
-        if data is None:
-            note = instead(places)
-            return replace(_likelihoods(samples[None], densities, None, (*notes, note)), instead=note)
+        if target is None:
+            data = _densities(samples, densities, tuple(named), notes, device, or_likelihood=or_likelihood)
+            if data.likelihood:
+                return data
+        else:
+            data = _checked(samples, densities, target, tuple(named), notes, device, None)
+            check_target(target, data.samples.values())
         if encoding is not None or plain:
             return replace(data, encoding=encoding)
         names = columns if target is None else _columns_of(next(iter(named.values())))
@@ -384,6 +376,30 @@ def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: N
     if names is None and scale in (None, "none"):
         return None
     return fit_rows(samples[None], "auto" if scale is None else scale, names)
+
+
+def _densities(
+    samples: Mapping[str | None, Array],
+    densities: Mapping[str, Density],
+    names: tuple[str, ...],
+    notes: tuple[str, ...],
+    device: str | None,
+    *,
+    or_likelihood: bool,
+) -> Data:
+    """Densities to be compared by KSD, or by their log densities where KSD cannot be used and nobody asked for it."""
+    places, rows = ends(densities, samples[None]), samples[None]
+    or_likelihood = or_likelihood and all(density.normalised for density in densities.values())
+    if places and not or_likelihood:
+        raise refusal(densities, places)
+    if not places:
+        try:
+            return _checked(samples, densities, None, names, notes, device, None)
+        except OutsideSupport:
+            if not or_likelihood:
+                raise
+    note = instead(places)
+    return replace(_likelihoods(rows, densities, None, (*notes, note)), instead=note)
 
 
 def _likelihoods(

@@ -142,10 +142,14 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
 
 def _support(distribution: Any) -> Support | None:
     """The bounds of each column that a distribution declares; None if it declares something else."""
-    if hasattr(distribution, "transforms"):
-        # The declared support is that of the last transform, whatever the base distribution and the others leave of it.
-        return None
-    constraint = distribution.support
+    transforms = getattr(distribution, "transforms", None)
+    if transforms is not None:
+        # The declared support is that of the last transform, whatever the others leave of it.
+        base = _support(distribution.base_dist)
+        return None if base is None else _moved(base, transforms)
+    constraint = None
+    with suppress(NotImplementedError):
+        constraint = distribution.support
     while hasattr(constraint, "base_constraint"):
         constraint = constraint.base_constraint
     if type(constraint).__name__.strip("_") in ("Real", "RealVector"):
@@ -159,6 +163,18 @@ def _support(distribution: Any) -> Support | None:
     event = tuple(distribution.event_shape)
     known = all(bound.shape in ((), (1,), event) for bound in (low, high))
     return Support(low, high) if known else None
+
+
+def _moved(support: Support, transforms: Any) -> Support | None:
+    """The bounds after transforms of each column by itself; None if they are others."""
+    low, high = np.asarray(support.lower), np.asarray(support.upper)
+    for transform in transforms:
+        if transform.domain.event_dim or not getattr(transform, "bijective", True):
+            return None
+        torch = loaded("torch") if type(transform).__module__.startswith("torch") else None
+        ends = [np.asarray(transform(bound if torch is None else torch.as_tensor(bound))) for bound in (low, high)]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+    return None if np.isnan(low).any() or np.isnan(high).any() else Support(low, high)
 
 
 def _normalised(distribution: Any) -> bool | None:
