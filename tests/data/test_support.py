@@ -173,10 +173,9 @@ def test_torch_declares_its_supports(rng):
     moved = distributions.TransformedDistribution(distributions.Exponential(1.0), [scale])
     assert ends({"moved": adapt(moved, 1)}, 1.0 - 2.0 * x) == ["'moved' at 1"]
     assert adapt(distributions.LogNormal(0.0, 1.0), 1).support.lower == 0.0
-    inside = distributions.TransformedDistribution(
-        distributions.Normal(0.0, 1.0), [distributions.TanhTransform(), scale]
-    )
-    assert (adapt(inside, 1).support.lower, adapt(inside, 1).support.upper) == (-1.0, 3.0)
+    chain = [distributions.TanhTransform(), scale]
+    inside = adapt(distributions.TransformedDistribution(distributions.Normal(0.0, 1.0), chain), 1)
+    assert (inside.support.lower, inside.support.upper) == (-1.0, 3.0)
 
 
 def test_numpyro_declares_its_supports(rng):

@@ -130,13 +130,16 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
             out[mask] = function(x[mask])
         return out
 
+    bounds = None
+    with suppress(Exception):  # transforms may raise anything at infinity
+        bounds = _support(example)
     slope, log_density = gradient(log_prob, library), values(log_prob, library)
     return Density(
         lambda x: restricted(slope, x, x.shape, np.nan),
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
         dim,
         normalised=_normalised(example),
-        support=_support(example),
+        support=bounds,
     )
 
 
@@ -147,7 +150,7 @@ def _support(distribution: Any) -> Support | None:
         # The declared support is that of the last transform, whatever the others leave of it.
         base = _support(distribution.base_dist)
         return None if base is None else _moved(base, transforms)
-    constraint = None
+    constraint: Any = None
     with suppress(NotImplementedError):
         constraint = distribution.support
     while hasattr(constraint, "base_constraint"):
