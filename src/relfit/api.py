@@ -13,6 +13,7 @@ from relfit.checks import Compared, Estimated, run_checks, run_pair_checks
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
+from relfit.data.boundary import INSTEAD
 from relfit.data.load import check_pair_names
 from relfit.data.losses import MAX_MISSING, direction, loss_table
 from relfit.data.metrics import direction_needed
@@ -465,6 +466,7 @@ def plan(
     joint, closed = planning.pilot.joint, planning.in_closed_form
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
+    more += [note for note in joint.notes if note.endswith(INSTEAD)]
     if correction == "stepdown":
         more.append('correction="stepdown" was planned as Holm, which finds a little less')
     return SizePlan(

@@ -98,6 +98,7 @@ def test_every_way_to_compare_densities_knows():
     assert joint.measure == "loglik"
     assert any("instead" in note for note in joint.notes)
     assert any("instead" in note for note in relfit.decide(joint).warnings)
+    assert any("instead" in note for note in relfit.plan(joint).notes)
 
 
 def test_what_belongs_to_kernels_is_not_replaced():

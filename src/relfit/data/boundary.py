@@ -17,6 +17,9 @@ from relfit.util.text import listed
 _DRAWS, _MOST_NAMED = 1000, 3
 _HARM = "there KSD and FSSD find even the true model worse"
 
+# How a note ends on a comparison by log densities where KSD was the default.
+INSTEAD = 'discrepancy="loglik" was used instead'
+
 
 def ends(densities: Mapping[str, Density], x: Array | LazyRows) -> list[str]:
     """The densities that end without vanishing where the rows are, each with the place, in words."""
@@ -47,10 +50,9 @@ def instead(places: list[str]) -> str:
 
     Without places, some models have density 0 at some rows.
     """
-    used = 'discrepancy="loglik" was used instead'
     if not places:
-        return f"some models have density 0 at some rows, where KSD needs positive densities: {used}"
-    return f"densities end among the data without vanishing ({_listed(places)}), and {_HARM}: {used}"
+        return f"some models have density 0 at some rows, where KSD needs positive densities: {INSTEAD}"
+    return f"densities end among the data without vanishing ({_listed(places)}), and {_HARM}: {INSTEAD}"
 
 
 def _listed(places: list[str]) -> str:
