@@ -21,8 +21,8 @@ from relfit.cli.conclude import (
     gate_options,
     gate_status,
     say_gate,
-    write_result,
     worded,
+    write_result,
 )
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_written, typed_command, valid_text
