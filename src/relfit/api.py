@@ -9,11 +9,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, Findings, run_checks
-from relfit.checks.order import order_findings
+from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_checks
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
+from relfit.data.boundary import INSTEAD
 from relfit.data.load import check_pair_names
 from relfit.data.losses import MAX_MISSING, direction, loss_table
 from relfit.data.metrics import direction_needed
@@ -140,7 +140,8 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             joint = test.prepared(joint_estimate(plan.data, plan.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
-        found = run_checks(Compared(plan, joint, decision, test, settings.criteria, selection))
+        compared = Compared(plan, joint, decision, test, settings.criteria, selection, settings.discrepancy_name)
+        found = run_checks(compared)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
     joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
     record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes, **found.fields}
@@ -256,7 +257,9 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
                 f"model {name!r}: has density 0 at {count} of {len(plan.data.reference)} rows, so that its mean -log p "
                 "is infinite and no estimate can hold it; leave it out"
             )
-        return replace(_estimated(_ready(plan)), measure=plan.measure)
+        joint = _estimated(_ready(plan))
+        notes = (*joint.notes, plan.data.instead) if plan.data.instead else joint.notes
+        return replace(joint, measure=plan.measure, notes=notes)
 
 
 def _estimated(plan: Plan) -> JointEstimate:
@@ -376,7 +379,7 @@ def compare_pair(
         plan = _ready(plan)
         impossible = plan.data.impossible
         joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(plan)
-        found = Findings() if impossible else order_findings(plan, joint, 1)
+        found = Findings() if impossible else run_pair_checks(Estimated(plan, joint))
     # The z test is that of the best set with two models.
     joint = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared(joint)
     check_scale(joint, settings.margin)
@@ -465,6 +468,7 @@ def plan(
     joint, closed = planning.pilot.joint, planning.in_closed_form
     names = joint.names
     more = [f"differences are in units of {joint.unit:.3g}"] if joint.unit != 1.0 else []
+    more += [note for note in joint.notes if note.endswith(INSTEAD)]
     if correction == "stepdown":
         more.append('correction="stepdown" was planned as Holm, which finds a little less')
     return SizePlan(

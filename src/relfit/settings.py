@@ -352,6 +352,13 @@ def _no_checkpoint(name: str) -> InputError:
 
 def _check_likelihood(settings: Settings) -> None:
     """Refuse what belongs to kernels and pairs of rows."""
+    name = _not_of_likelihood(settings)
+    if name is not None:
+        raise InputError(f"{name}: loglik is a mean over rows and has no use for it; leave it out")
+
+
+def _not_of_likelihood(settings: Settings) -> str | None:
+    """An option that was given and belongs to kernels and pairs of rows."""
     compute, estimator = settings.compute, settings.estimator
     plain = estimator is None or estimator == Complete()
     others = {
@@ -362,9 +369,7 @@ def _check_likelihood(settings: Settings) -> None:
         "precision": compute.precision != "double",
         "checkpoint": compute.checkpoint is not None,
     }
-    name = next((name for name, is_set in others.items() if is_set), None)
-    if name is not None:
-        raise InputError(f"{name}: loglik is a mean over rows and has no use for it; leave it out")
+    return next((name for name, is_set in others.items() if is_set), None)
 
 
 def _check_memory(settings: Settings) -> None:
@@ -473,6 +478,8 @@ def _loaded(
         plain=settings.plain,
         # A length that was given is in the units of the data.
         target_scale="none" if settings.has_lengths else "whiten",
+        needs_densities=settings.discrepancy_name in ("ksd", "fssd", "loglik"),
+        or_likelihood=settings.discrepancy == "auto" and _not_of_likelihood(settings) is None,
     )
     kind = KINDS[data.kind]
     if preset is not None and data.kind != "samples":

@@ -193,3 +193,48 @@ def test_covariates_pairs_and_plans_on_the_command_line(likelihoods, capsys):
         status, _, err = run(*arguments, capsys=capsys)
         assert (status, len(err.splitlines())) == (2, 1)
         assert part in err
+
+
+@pytest.fixture
+def edges(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "half.py").write_text(
+        "from scipy import stats\ntrue, normal, near = stats.expon(), stats.norm(1.0, 1.0), stats.norm(1.02, 1.0)\n"
+    )
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "half.npy", rng.exponential(size=(200, 1)))
+    # Symmetric about the middle of the two normal distributions, which no test can decide between.
+    x = rng.normal(size=(100, 1))
+    np.save(tmp_path / "whole.npy", 1.01 + np.concatenate([x, -x]))
+
+
+@pytest.mark.parametrize("command", ["compare", "pair", "plan"])
+def test_edges_and_the_way_round_them_on_the_command_line(edges, capsys, command):
+    """D1: KSD is replaced by default and refused if asked for, in the words of the command line."""
+    files = ("half.npy", "half.py:true", "half.py:normal")
+    status, out, _ = run(command, *files, capsys=capsys)
+    assert status == 0
+    assert "mean −log p" in out
+    assert "--discrepancy loglik was used instead" in out
+    status, _, err = run(command, *files, "--discrepancy", "ksd", capsys=capsys)
+    assert status == 2
+    assert "'true' at 0" in err
+    assert "use --discrepancy loglik" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_edges_on_the_page_and_in_files(edges, tmp_path, capsys):
+    """D1: the note on the replacement is wherever the verdicts are."""
+    names = ("page.html", "table.md", "result.json")
+    outputs = ("--html", names[0], "--markdown", names[1], "--json", names[2])
+    status, _, _ = run("compare", "half.npy", "half.py:true", "half.py:normal", *outputs, capsys=capsys)
+    assert status == 0
+    for name in names:
+        assert "loglik was used instead" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_undecided_densities_on_the_command_line(edges, capsys):
+    """D13."""
+    status, out, _ = run("compare", "whole.npy", "half.py:near", "half.py:normal", capsys=capsys)
+    assert status == 0
+    assert "all densities are normalised: --discrepancy loglik can" in " ".join(out.split())

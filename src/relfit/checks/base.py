@@ -1,4 +1,4 @@
-"""What a check of a comparison gets, and what it gives."""
+"""What a check gets and what it returns."""
 
 from __future__ import annotations
 
@@ -12,15 +12,25 @@ from relfit.stats.tests.base import Criteria, Test
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The data, how they were estimated, and what was decided."""
+class Estimated:
+    """The data and how they were estimated: all that a fixed pair has."""
 
     plan: Plan
     joint: JointEstimate
+
+
+@dataclass(frozen=True)
+class Compared(Estimated):
+    """What was decided, too.
+
+    `asked` is the discrepancy as the caller gave it, "auto" by default.
+    """
+
     decision: Decision
     test: Test
     criteria: Criteria
     selection: JointEstimate | None = None
+    asked: str = "auto"
 
 
 @dataclass(frozen=True)

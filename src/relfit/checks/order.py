@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from relfit.checks.base import Compared, Findings
+from relfit.checks.base import Compared, Estimated, Findings
 from relfit.estimators.base import PairDesign
 from relfit.settings import Plan
 from relfit.stats.joint import JointEstimate
@@ -21,11 +21,15 @@ _ROWS = 1000
 
 def rows_in_order(compared: Compared) -> Findings:
     """A note if rows of the samples depend on the rows before them, and a doubt where they do so strongly."""
-    return order_findings(compared.plan, compared.joint, compared.decision.best)
+    return _order_findings(compared.plan, compared.joint, compared.decision.best)
 
 
-def order_findings(plan: Plan, joint: JointEstimate, best: int) -> Findings:
-    """The same from an estimate and the place of its best model."""
+def pair_in_order(estimated: Estimated) -> Findings:
+    """The same for a fixed pair, of which the second model is the one compared with."""
+    return _order_findings(estimated.plan, estimated.joint, 1)
+
+
+def _order_findings(plan: Plan, joint: JointEstimate, best: int) -> Findings:
     estimate = plan.estimate
     declared = estimate.groups is not None or estimate.dependence == "chain"
     # The ψ of a pair design are of shuffled rows, or of rows whose pairs overlap.

@@ -21,6 +21,7 @@ from relfit.cli.conclude import (
     gate_options,
     gate_status,
     say_gate,
+    worded,
     write_result,
 )
 from relfit.cli.inputs import check_inputs, named_models, read_inputs
@@ -134,7 +135,8 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
     with running(params) as executor:
         settings = {"test": params["test"], "groups": inputs.groups, **options.comparing_options(params, executor)}
         result = compare_pair(inputs.reference, *inputs.models.values(), names=tuple(named), **settings)
-    result = replace(result, warnings=(*inputs.notes, *result.warnings))
+    warnings = worded((*inputs.notes, *result.warnings))
+    result = replace(result, warnings=warnings, doubts=worded(result.doubts))
     gate = judge_pair(result, require=params["require"]) if params["gate"] else None
     quiet = write_result(result, gate, json_path)
     if not quiet:

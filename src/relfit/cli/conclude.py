@@ -82,8 +82,8 @@ def conclude(
     from relfit.report.gate import ask, gate_markdown, junit_xml
 
     running = click.get_current_context().command
-    warnings = _worded(result.warnings, running)
-    result = replace(result, warnings=warnings, doubts=_worded(result.doubts, running))
+    warnings = worded(result.warnings, running)
+    result = replace(result, warnings=warnings, doubts=worded(result.doubts, running))
     gate = None
     if params["gate"] is not None:
         gate = ask(result, params["gate"], params["against"], require=params["require"])
@@ -112,7 +112,9 @@ def conclude(
     return gate_status(gate)
 
 
-def _worded(notes: Iterable[str], command: click.Command) -> tuple[str, ...]:
+def worded(notes: Iterable[str], command: click.Command | None = None) -> tuple[str, ...]:
+    """Notes of the library in the words of the command line: those of this command, or of the one that runs."""
+    command = click.get_current_context().command if command is None else command
     return tuple(in_options(note, command) for note in notes)
 
 

@@ -262,9 +262,9 @@ def comparing_options(params: dict[str, Any], executor: Any) -> dict[str, Any]:
 def pilot_options(params: dict[str, Any]) -> dict[str, Any]:
     """Those of them that `relfit plan` has too."""
     quiet = params["verbose"] is False and params["progress"] is None
-    kernel = _kernel(params["kernel"], params["bandwidth"], params["preset"])
-    if params["discrepancy"] in (("loglik",), "loglik") and params["kernel"] is None and params["bandwidth"] is None:
-        kernel = None
+    kernel = None
+    if params["kernel"] is not None or params["bandwidth"] is not None:
+        kernel = _kernel(params["kernel"], params["bandwidth"], params["preset"])
     encode = table_options(params)
     if params.get("memory") is None:
         encode = replace(encode, drop=())  # left out as the files were read

@@ -11,6 +11,7 @@ import click
 
 from relfit.api import estimate, plan
 from relfit.cli import options
+from relfit.cli.conclude import worded
 from relfit.cli.inputs import named_models, read_inputs
 from relfit.cli.outputs import check_outputs, say, say_written, write_json
 from relfit.cli.sections import JSON, SectionedCommand, opt, section
@@ -102,7 +103,7 @@ def plan_command(
     question = {name: params[name] for name in ("power", "alpha", "n", "correction", "trials")}
     progress = options.pilot_options(params)["progress"]
     result = plan(pilot, tests=chosen, rng=params["seed"], progress=progress, **question)
-    result = replace(result, notes=(*notes, *result.notes))
+    result = replace(result, notes=worded((*notes, *result.notes)))
     if plot_path is not None:
         # It would report a folder for its settings that cannot be written.
         logging.getLogger("matplotlib").setLevel(logging.ERROR)

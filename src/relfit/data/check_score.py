@@ -20,14 +20,14 @@ from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows
 from relfit.data.autodiff import finite_error, finite_gradient, jacobian, steps_of
 from relfit.data.models import Density, count_rows, not_finite
-from relfit.util.arrays import Array, Mask, Rows
+from relfit.data.support import Extent, described_edge, edges
+from relfit.util.arrays import Array, Mask
 from relfit.util.checks import check_whole
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 # Finite differences of log_prob at the rows of the mask, with the step multiplied by a factor.
 SlopesAt = Callable[[Mask, float], Array]
-LogProbs = Callable[[Array], NDArray[Any]]
 
 # A score is called wrong if its error is a larger fraction of the typical score; float32 can show errors above the
 # second number only.
@@ -41,9 +41,6 @@ _NARROWER = (2.0**-5, 2.0**-10)
 _MOST_ENTRIES = 2_000_000
 # The distances beyond the data at which the support is searched for its end, in units of the column's range.
 _REACH = (0.01, 0.1, 1.0, 3.0)
-_BISECTIONS = 60
-# A density this many powers of e below its maximum, as near to its edge as float64 can tell, vanishes there.
-_VANISHED = 30.0
 _MOST_EDGES = 5
 # The most rows at which `score_warnings` evaluates a density.
 _WARNING_ROWS = 20
@@ -298,60 +295,21 @@ def symmetry_finding(density: Density, x: Array) -> Finding:
     return Finding(message, True, error)
 
 
-def edges(log_prob: LogProbs, x: Array, log_probs: NDArray[Any]) -> list[tuple[int, float, float]]:
-    """Where the support ends: (column, position, by how much log p there lies below its maximum over the data).
-
-    Both directions of each axis are searched, from the row of highest density, by bisection.
-
-    >>> half_line = lambda x: np.where(x[:, 0] > 2.0, -x[:, 0], -np.inf)
-    >>> x = np.array([[3.0], [4.0], [6.0]])
-    >>> [(column, round(at, 6), round(drop, 6)) for column, at, drop in edges(half_line, x, half_line(x))]
-    [(0, 2.0, -1.0)]
-    """
-    d, top = x.shape[1], x[log_probs.argmax()]
-
-    def log_probs_at(columns: Rows, positions: Array) -> Array:
-        """log p at copies of the top row, each with one column moved to its position."""
-        rows = np.repeat(top[None], len(columns), axis=0)
-        rows[np.arange(len(columns)), columns] = positions
-        return log_prob(rows).astype(np.float64)
-
-    columns = np.repeat(np.arange(d), 2)
-    span = np.ptp(x, axis=0)
-    span = np.where(span > 0.0, span, np.abs(top) + 1.0)
-    ends = np.stack([x.min(axis=0), x.max(axis=0)], axis=1).ravel()
-    directions = np.tile([-1.0, 1.0], d) * span[columns]
-    outside = np.full(2 * d, np.nan)
-    for reach in _REACH:
-        positions = ends + reach * directions
-        beyond = ~np.isfinite(log_probs_at(columns, positions))
-        outside = np.where(np.isnan(outside) & beyond, positions, outside)
-    ended = ~np.isnan(outside)
-    if not ended.any():
-        return []
-    columns, outside = columns[ended], outside[ended]
-    inside, heights = top[columns], np.full(len(columns), float(log_prob(top[None])[0]))
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (inside + outside)
-        here = log_probs_at(columns, middle)
-        in_support = np.isfinite(here)
-        inside, outside = np.where(in_support, middle, inside), np.where(in_support, outside, middle)
-        heights = np.where(in_support, here, heights)
-    unit = 1e-9 * span[columns]
-    positions, drops = np.round(inside / unit) * unit + 0.0, float(log_probs.max()) - heights
-    return list(zip(columns.tolist(), positions.tolist(), drops.tolist(), strict=True))
-
-
 def _edge_findings(density: Density, x: Array, log_probs: NDArray[Any]) -> list[Finding]:
     meanings = {
-        True: "; the density vanishes there, as KSD needs",
-        False: ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data to "
-        "the whole line, or compare samples by MMD",
+        "vanishes": "; the density vanishes there, as KSD needs",
+        "far": "; the density does not vanish there, which KSD allows as long as no data are near",
+        "harmful": ", and the density does not vanish there, so the KSD of the true model is not 0; transform the data "
+        "to the whole line, or compare samples by MMD",
     }
-    all_edges, findings = edges(density.log_probs, x, log_probs), []
-    for vanishes, meaning in meanings.items():
-        places = [f"{at:.6g} in column {k}" for k, at, drop in all_edges if (drop >= _VANISHED) == vanishes]
+    span = np.ptp(x, axis=0)
+    span = np.where(span > 0.0, span, np.abs(x[0]) + 1.0)
+    extent, top, findings = Extent(x), x[log_probs.argmax()], []
+    found = edges(density.log_probs, top, extent.lows, extent.highs, [reach * span for reach in _REACH])
+    described = [described_edge(density.log_probs, each, top, extent) for each in found]
+    for kind, meaning in meanings.items():
+        places = [f"{edge.position:.6g} in column {edge.column}" for edge in described if edge.kind == kind]
         if places:
             shown = listed(places, most=_MOST_EDGES, quote=str)
-            findings.append(Finding(f"the support ends at {shown}{meaning}", wrong=not vanishes))
+            findings.append(Finding(f"the support ends at {shown}{meaning}", wrong=kind == "harmful"))
     return findings

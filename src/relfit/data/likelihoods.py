@@ -40,6 +40,17 @@ def log_densities(rows: Array | LazyRows, densities: Mapping[str, Density]) -> A
     return np.stack(columns, axis=1)
 
 
+def check_same_unit(densities: Mapping[str, Density]) -> None:
+    """Refuse probability mass functions together with densities: the one has no unit, the other that of the data."""
+    masses = [name for name, each in densities.items() if each.support is not None and each.support.discrete]
+    others = [name for name in densities if name not in masses]
+    if masses and others:
+        raise InputError(
+            f"models: expected all densities or all probability mass functions, got {masses[0]!r}, which is discrete, "
+            f"and {others[0]!r}, which is not; their log-likelihoods cannot be compared"
+        )
+
+
 def _check_normalised(density: Density) -> None:
     if density.log_prob is None:
         raise InputError('discrepancy="loglik": expected a density with log_prob, got one with a score only; use "ksd"')

@@ -21,6 +21,7 @@ from relfit.compute.rows import LazyRows, parts
 from relfit.data.adapters import adapt
 from relfit.data.arrays import as_rows, bounded_rows, checked_rows, device_of, resident_rows
 from relfit.data.batches import gathered
+from relfit.data.boundary import check_target, ends, instead, refusal
 from relfit.data.encode import (
     Encode,
     Encoding,
@@ -35,13 +36,14 @@ from relfit.data.files.base import column_positions, separator_hint
 from relfit.data.files.text import ROW_NUMBERS
 from relfit.data.frames import frame_columns, frame_names
 from relfit.data.likelihoods import (
+    check_same_unit,
     impossible_models,
     likelihood_copies,
     likelihood_notes,
     log_densities,
     unseen_heights,
 )
-from relfit.data.models import Density, Sample, naming, score_copies, score_notes
+from relfit.data.models import Density, OutsideSupport, Sample, naming, score_copies, score_notes
 from relfit.data.overlap import fingerprint, fingerprints, reordered_copies, rows_in_common, sample_copies
 from relfit.data.posteriors import with_draws
 from relfit.data.samplers import DEFAULT_ROWS, columns_drawn, recognised_models
@@ -77,7 +79,8 @@ class Data:
     not among `models`, since they give density 0 to so many rows. `covariates`: the densities are conditional on so
     many columns, the last ones of the reference. `encoding` says how the rows were made from columns, where they were;
     the rows of densities are as they were given, until `encoded` applies it. `unscaled`: the number of columns of plain
-    samples whose spreads differ.
+    samples whose spreads differ. `instead`: why log densities are compared where KSD was to be
+    the default.
     """
 
     reference: Array
@@ -95,6 +98,7 @@ class Data:
     covariates: int = 0
     encoding: Encoding | None = None
     unscaled: int | None = None
+    instead: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -148,6 +152,8 @@ def load(
     encoding: Encoding | None = None,
     plain: bool = False,
     target_scale: Scale = "none",
+    needs_densities: bool = False,
+    or_likelihood: bool = False,
 ) -> Data:
     """Check the reference and the models (a mapping of names to models, or a sequence of models).
 
@@ -155,7 +161,8 @@ def load(
     the seed; `all_samples` draws from densities too. With `in_place`, samples of which some live on a CUDA device
     become tensors there; otherwise they are copied to the host. With a `budget` no sample is held as a whole: all of
     them become `LazyRows`. With `likelihood`, densities are evaluated themselves instead of their scores; `given` are
-    covariates, one row for each row of the reference, which they may be conditional on.
+    covariates, one row for each row of the reference, which they may be conditional on. With `or_likelihood` that is
+    done where KSD cannot be used. `needs_densities`: no model may be replaced by draws from it.
 
     `scale` says how columns are scaled, by what the reference is (None: "auto" if its columns have names), `encode`
     what they mean; a finished `encoding` is applied instead. `plain` takes rows as they are. Where there are densities,
@@ -211,7 +218,11 @@ def load(
             sizes = [len(x) for k, x in samples.items() if isinstance(values[k], np.ndarray) or isinstance(x, LazyRows)]
             dim, count, all_samples = target.dim or 1, max(sizes, default=DEFAULT_ROWS), True
         any_rows = len(others) < len(named)
-        densities, loadable, drawn = recognised_models(others, dim, count, seed, all_samples, any_rows, progress)
+        as_densities = needs_densities and target is None
+        recognise = partial(adapt, likelihood=True) if likelihood else adapt
+        densities, loadable, drawn = recognised_models(
+            *(others, dim, count, seed, all_samples, any_rows, progress), recognise, as_densities=as_densities
+        )
         samples |= {name: to_rows(_argument(name), value) for name, value in loadable.items()}
         samples = {key: samples[key] for key in values if key in samples}
         notes += drawn
@@ -226,9 +237,16 @@ def load(
                 'discrepancy="loglik", or a log_prob of one argument'
             )
     if likelihood and densities and len(densities) == len(named):
+        check_same_unit(densities)
         return _likelihoods(samples[None], densities, covariates, notes)
     if densities or target is not None:
-        data = _checked(samples, densities, target, tuple(named), notes, device, None)
+        if target is None:
+            data = _densities(samples, densities, tuple(named), notes, device, or_likelihood=or_likelihood)
+            if data.likelihood:
+                return data
+        else:
+            data = _checked(samples, densities, target, tuple(named), notes, device, None)
+            check_target(target, data.samples.values())
         if encoding is not None or plain:
             return replace(data, encoding=encoding)
         names = columns if target is None else _columns_of(next(iter(named.values())))
@@ -360,6 +378,30 @@ def _fitted(samples: Mapping[str | None, Array], scale: Scale | None, columns: N
     if names is None and scale in (None, "none"):
         return None
     return fit_rows(samples[None], "auto" if scale is None else scale, names)
+
+
+def _densities(
+    samples: Mapping[str | None, Array],
+    densities: Mapping[str, Density],
+    names: tuple[str, ...],
+    notes: tuple[str, ...],
+    device: str | None,
+    *,
+    or_likelihood: bool,
+) -> Data:
+    """Densities to be compared by KSD, or by their log densities where KSD cannot be used and nobody asked for it."""
+    places, rows = ends(densities, samples[None]), samples[None]
+    or_likelihood = or_likelihood and all(density.normalised for density in densities.values())
+    if places and not or_likelihood:
+        raise refusal(densities, places)
+    if not places:
+        try:
+            return _checked(samples, densities, None, names, notes, device, None)
+        except OutsideSupport:
+            if not or_likelihood:
+                raise
+    note = instead(places)
+    return replace(_likelihoods(rows, densities, None, (*notes, note)), instead=note)
 
 
 def _likelihoods(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from relfit.compute.rows import LazyRows, StoredRows, parts, written_rows
 from relfit.data.autodiff import LIBRARIES, finite_error, gradient, library_of, real, values
+from relfit.data.support import Support
 from relfit.util.arrays import Array, Mask
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance
@@ -34,6 +35,10 @@ _ERROR_ROWS = 64
 # Scores are first compared at this many rows; only pairs that agree there are compared at all rows.
 _COMPARED_ROWS = 256
 _POSITIVE = "KSD needs a positive density wherever there are data"
+
+
+class OutsideSupport(InputError):
+    """There are data at which a density is 0."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ class Density:
             differentiated by it. None is NumPy. Torch modules and `jax.jit` functions are recognised without it.
         normalised: True if exp(log_prob) integrates to 1, as the log-likelihood needs it; False if a constant is
             missing; None if that is not known.
+        support: where the density is positive, as the adapters of other libraries declare it; None to search for it.
 
     A density of y given covariates x has a log_prob of two arguments, y (n, d) and x (n, p): the log-likelihood takes
     the covariates as ``compare(..., given=x)``.
@@ -71,6 +77,7 @@ class Density:
     dim: int | None = None
     autodiff: str | None = field(default=None, kw_only=True)
     normalised: bool | None = field(default=None, kw_only=True)
+    support: Support | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.score is None and self.log_prob is None:
@@ -109,7 +116,7 @@ class Density:
             log_probs = self.log_probs(x)
             bad = ~np.isfinite(log_probs)
             if bad.any():
-                raise InputError(
+                raise OutsideSupport(
                     f"log_prob: expected finite values, got {log_probs[bad][0]:g} at {count_rows(bad, x)}; {_POSITIVE}"
                 )
         rows = x[:: max(1, len(x) // _ERROR_ROWS)]
@@ -136,7 +143,9 @@ class Density:
             y, x = rows[..., :dim], rows[..., dim:]
             return function(y, x) if conditional else function(y)
 
-        return Density(log_prob=log_prob, autodiff=self._library(function), normalised=self.normalised)
+        return Density(
+            log_prob=log_prob, autodiff=self._library(function), normalised=self.normalised, support=self.support
+        )
 
     @property
     def by_finite_differences(self) -> bool:
@@ -164,7 +173,8 @@ class Density:
         some = x[np.flatnonzero(bad)[:_MOST_EXPLAINED]]
         outside = self.log_prob is not None and not np.isfinite(self.log_probs(some)).all()
         where = f"{count_rows(bad, x)}{', where log_prob is not finite' if outside else ''}"
-        raise InputError(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
+        error = OutsideSupport if outside else InputError
+        raise error(f"score: expected finite values, got NaN or infinity at {where}; {_POSITIVE}")
 
 
 def required_arguments(function: Any) -> int | None:
@@ -275,7 +285,7 @@ def naming(argument: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{argument}: {error}") from None
+        raise type(error)(f"{argument}: {error}") from None
 
 
 def _batches(x: Array | LazyRows) -> Iterator[Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +74,27 @@ def draw(models: Mapping[str, Any], n: int, *, rng: Seed = None) -> dict[str, ND
 
 
 def recognised_models(
-    models: Mapping[str, Any], dim: int, n: int, seed: int, all_samples: bool, any_rows: bool, progress: Progress | None
+    models: Mapping[str, Any],
+    dim: int,
+    n: int,
+    seed: int,
+    all_samples: bool,
+    any_rows: bool,
+    progress: Progress | None,
+    recognise: Callable[[Any, int], Density | None] = adapt,
+    *,
+    as_densities: bool = False,
 ) -> tuple[dict[str, Density], dict[str, Any], tuple[str, ...]]:
     """Models that are not plain rows: the densities among them, the others as rows, and a note if rows were drawn.
 
     Generators are drawn from. A density remains one unless all models must be samples: because MMD was asked for,
-    because the reference is a density, or because another model is a generator or a sample (`any_rows`).
+    because the reference is a density, or because another model is a generator or a sample (`any_rows`). `recognise`
+    makes densities of values; with `as_densities` what it refuses is not drawn from instead.
     """
     reasons: dict[str, str] = {}
-    recognised = {name: _recognised(name, value, dim, reasons) for name, value in models.items()}
+    recognised = {
+        name: _recognised(name, value, dim, recognise, reasons, as_densities) for name, value in models.items()
+    }
     densities = {name: model for name, model in recognised.items() if isinstance(model, Density)}
     samplers = {name: model for name, model in recognised.items() if isinstance(model, Sampler)}
     has_rows = any_rows or len(densities) + len(samplers) < len(models)
@@ -155,7 +167,14 @@ def _draw(name: str, value: Any, n: int, seed: int, progress: Progress | None) -
     return draw_rows(name, sampler, n, stream(seed, "draw", name), progress)
 
 
-def _recognised(name: str, value: Any, dim: int, reasons: dict[str, str]) -> Density | Sampler | None:
+def _recognised(
+    name: str,
+    value: Any,
+    dim: int,
+    recognise: Callable[[Any, int], Density | None],
+    reasons: dict[str, str],
+    as_densities: bool,
+) -> Density | Sampler | None:
     """The value as a density or a sampler; None if it can only be rows.
 
     Why something with a density is a sampler here is added to the reasons.
@@ -164,9 +183,9 @@ def _recognised(name: str, value: Any, dim: int, reasons: dict[str, str]) -> Den
     if isinstance(value, Sampler) or (inspect.isroutine(value) and _function(value) is not None):
         return sampler
     try:
-        density = adapt(value, dim)
+        density = recognise(value, dim)
     except InputError as error:
-        if sampler is None:
+        if sampler is None or as_densities:
             raise InputError(f"model {name!r}: {error}") from None
         reasons[name] = str(error)
         return sampler

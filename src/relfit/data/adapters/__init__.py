@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from relfit.compute.rows import LazyRows
-from relfit.data.adapters.scipy_sklearn import scipy_density, scipy_sampler, sklearn_density, sklearn_sampler
+from relfit.data.adapters.scipy_sklearn import (
+    scipy_density,
+    scipy_mass,
+    scipy_sampler,
+    sklearn_bounded,
+    sklearn_density,
+    sklearn_sampler,
+)
 from relfit.data.adapters.stan_pymc import pymc_density, stan_density
 from relfit.data.adapters.torch_jax import jax_density, jax_sampler, torch_density, torch_sampler
 from relfit.data.autodiff import LIBRARIES, gradient
@@ -23,12 +30,14 @@ from relfit.util.libraries import loaded
 # From a value and the number of columns to a density; None for a value of another library. An object of the library
 # that cannot be used is refused in one line.
 DENSITIES = (sklearn_density, scipy_density, stan_density, pymc_density, jax_density, torch_density)
+# The same for densities that have no score, and which only their log densities can compare.
+UNSMOOTH = (scipy_mass, sklearn_bounded)
 # From a value to the function that draws rows from it; None for a value of another library.
 SAMPLERS = (sklearn_sampler, scipy_sampler, jax_sampler, torch_sampler)
 
 
-def adapt(value: Any, dim: int) -> Density | None:
-    """The value as a density on R^dim, or None if it is not recognised.
+def adapt(value: Any, dim: int, *, likelihood: bool = False) -> Density | None:
+    """The value as a density on R^dim, or None if it is not recognised; for the `likelihood` it needs no score.
 
     >>> from scipy import stats
     >>> density = adapt(stats.norm(1.0, 2.0), dim=1)
@@ -40,7 +49,8 @@ def adapt(value: Any, dim: int) -> Density | None:
     if value is None or isinstance(value, Sample | LazyRows | np.ndarray | str | list | tuple | dict):
         return None
     given = isinstance(value, Density)
-    densities = [value] if given else (recognise(value, dim) for recognise in (*DENSITIES, _log_prob_object))
+    recognisers = (*(UNSMOOTH if likelihood else ()), *DENSITIES, _log_prob_object)
+    densities = [value] if given else (recognise(value, dim) for recognise in recognisers)
     density = next((density for density in densities if density is not None), None)
     if density is not None and density.dim not in (None, dim):
         raise InputError(f"expected dimension {dim} like the data, got {density.dim}")

@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln, logsumexp, softmax
 
 from relfit.data.models import Density, Draw
+from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -23,6 +24,7 @@ from relfit.util.text import first_line
 
 # The most entries of the matrix of rows × components that are held at once.
 _MOST_ENTRIES = 2_000_000
+_DISCRETE = 'use discrepancy="loglik", or discrepancy="mmd" with draws from it'
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 # The derivative of the log density of a standardised variable, given the shape parameters.
@@ -66,7 +68,42 @@ def scipy_density(value: Any, dim: int) -> Density | None:
 
     # A density on the simplex or the sphere has another unit than one of as many columns.
     surface = name in ("dirichlet_frozen", "vonmises_fisher_frozen")
-    return Density(log_prob=log_prob, normalised=None if surface else True)
+    return Density(
+        log_prob=log_prob, normalised=None if surface else True, support=_support(value) if dim == 1 else None
+    )
+
+
+def scipy_mass(value: Any, dim: int) -> Density | None:
+    """A frozen discrete distribution, whose density is its probability mass function; None for any other value."""
+    if loaded("scipy.stats") is None or not type(value).__module__.startswith("scipy.stats"):
+        return None
+    if not callable(getattr(value, "logpmf", None)) or isinstance(getattr(value, "dist", None), _continuous()):
+        return None
+    name = getattr(getattr(value, "dist", None), "name", type(value).__name__)
+
+    def log_prob(x: Array) -> Any:
+        return np.reshape(value.logpmf(x[:, 0] if dim == 1 else x), len(x))
+
+    if np.shape(value.logpmf(np.zeros((2, dim)) if dim > 1 else np.zeros(2))) != (2,):
+        raise InputError(f"{name}: expected one distribution of {dim} columns, got an array of them or other columns")
+    return Density(log_prob=log_prob, dim=dim, normalised=True, support=Support(discrete=True))
+
+
+def _continuous() -> Any:
+    stats = loaded("scipy.stats")
+    return stats.rv_continuous if stats is not None else ()
+
+
+def _support(value: Any) -> Support | None:
+    """The bounds that a univariate distribution declares."""
+    bounds = getattr(value, "support", None)
+    if not callable(bounds):
+        return None
+    try:
+        lower, upper = bounds()
+    except (TypeError, ValueError):
+        return None
+    return Support(float(lower), float(upper))
 
 
 def scipy_sampler(value: Any) -> Draw | None:
@@ -81,7 +118,7 @@ def scipy_sampler(value: Any) -> Draw | None:
 def _univariate(value: Any, stats: Any) -> Density:
     name = value.dist.name
     if not isinstance(value.dist, stats.rv_continuous):
-        raise InputError(f"{name}: expected a continuous distribution, got a discrete one; use a sample of it and MMD")
+        raise InputError(f"{name}: expected a continuous distribution, got a discrete one; {_DISCRETE}")
     shapes, loc, scale = value.dist._parse_args(*value.args, **value.kwds)
     if any(np.size(part) != 1 for part in (*shapes, loc, scale)):
         raise InputError(f"{name}: expected one distribution, got an array of them; freeze it with single numbers")
@@ -89,7 +126,8 @@ def _univariate(value: Any, stats: Any) -> Density:
     def score(x: Array) -> Array:
         return np.asarray(_SLOPES[name]((x - loc) / scale, *shapes) / scale)
 
-    return Density(score if name in _SLOPES else None, lambda x: value.logpdf(x[:, 0]), 1, normalised=True)
+    slope = score if name in _SLOPES else None
+    return Density(slope, lambda x: value.logpdf(x[:, 0]), 1, normalised=True, support=_support(value))
 
 
 def _multivariate_t(value: Any) -> Density:
@@ -102,7 +140,7 @@ def _multivariate_t(value: Any) -> Density:
         z = (x - value.loc) @ root
         return np.asarray(-(df + d) / (df + (z**2).sum(axis=1, keepdims=True)) * (z @ root.T))
 
-    return Density(score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True)
+    return Density(score, lambda x: np.reshape(value.logpdf(x), len(x)), d, normalised=True, support=WHOLE)
 
 
 def _root(covariance: Array, name: str) -> Array:
@@ -128,6 +166,15 @@ def sklearn_density(value: Any, dim: int) -> Density | None:
     if not hasattr(value, fitted):
         raise InputError(f"{type(value).__name__}: expected a fitted model, got one that is not fitted; call fit first")
     return convert(value)
+
+
+def sklearn_bounded(value: Any, dim: int) -> Density | None:
+    """A kernel density estimate whose kernel ends, which only its log density can compare; None for other values."""
+    if not is_instance(value, "sklearn.neighbors", "KernelDensity") or not hasattr(value, "tree_"):
+        return None
+    if value.kernel in ("gaussian", "exponential"):
+        return None
+    return Density(log_prob=value.score_samples, dim=int(value.n_features_in_), normalised=value.metric == "euclidean")
 
 
 def sklearn_sampler(value: Any) -> Draw | None:
@@ -255,4 +302,4 @@ def _mixture_density(
 
     scores = in_pieces(lambda z: score(z, softmax(log_joint(z), axis=1)))
     log_probs = in_pieces(lambda z: logsumexp(log_joint(z), axis=1) + constant)
-    return Density(scores, log_probs, dim, normalised=True)
+    return Density(scores, log_probs, dim, normalised=True, support=WHOLE)

@@ -13,6 +13,7 @@ import numpy as np
 
 from relfit.data.autodiff import gradient, is_jax_log_density, values
 from relfit.data.models import Density, Draw
+from relfit.data.support import WHOLE, Support
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.libraries import is_instance, loaded
@@ -129,13 +130,54 @@ def _distribution(make: Callable[[], Any], dim: int, library: str) -> Density:
             out[mask] = function(x[mask])
         return out
 
+    bounds = None
+    with suppress(Exception):  # transforms may raise anything at infinity
+        bounds = _support(example)
     slope, log_density = gradient(log_prob, library), values(log_prob, library)
     return Density(
         lambda x: restricted(slope, x, x.shape, np.nan),
         lambda x: restricted(log_density, x, (len(x),), -np.inf),
         dim,
         normalised=_normalised(example),
+        support=bounds,
     )
+
+
+def _support(distribution: Any) -> Support | None:
+    """The bounds of each column that a distribution declares; None if it declares something else."""
+    transforms = getattr(distribution, "transforms", None)
+    if transforms is not None:
+        # The declared support is that of the last transform, whatever the others leave of it.
+        base = _support(distribution.base_dist)
+        return None if base is None else _moved(base, transforms)
+    constraint: Any = None
+    with suppress(NotImplementedError):
+        constraint = distribution.support
+    while hasattr(constraint, "base_constraint"):
+        constraint = constraint.base_constraint
+    if type(constraint).__name__.strip("_") in ("Real", "RealVector"):
+        return WHOLE
+    lower, upper = (getattr(constraint, side, None) for side in ("lower_bound", "upper_bound"))
+    if lower is None and upper is None:
+        return None
+    low = np.asarray(-np.inf if lower is None else lower, dtype=np.float64)
+    high = np.asarray(np.inf if upper is None else upper, dtype=np.float64)
+    # The components of a mixture may have bounds of their own.
+    event = tuple(distribution.event_shape)
+    known = all(bound.shape in ((), (1,), event) for bound in (low, high))
+    return Support(low, high) if known else None
+
+
+def _moved(support: Support, transforms: Any) -> Support | None:
+    """The bounds after transforms of each column by itself; None if they are others."""
+    low, high = np.asarray(support.lower), np.asarray(support.upper)
+    for transform in transforms:
+        if transform.domain.event_dim or not getattr(transform, "bijective", True):
+            return None
+        torch = loaded("torch") if type(transform).__module__.startswith("torch") else None
+        ends = [np.asarray(transform(bound if torch is None else torch.as_tensor(bound))) for bound in (low, high)]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+    return None if np.isnan(low).any() or np.isnan(high).any() else Support(low, high)
 
 
 def _normalised(distribution: Any) -> bool | None:

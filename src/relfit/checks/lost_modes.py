@@ -1,0 +1,157 @@
+"""Samplers that lost a mode of the target: KSD is nearly blind to a mode without draws."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from relfit.checks.base import Estimated, Findings
+from relfit.data.models import Density
+from relfit.util.arrays import Array, Mask
+
+# The draws examined, of each model and of all other models together.
+_DRAWS = 200
+# Draws of other models are missed by a model if its nearest draw is so many times further away than usual neighbours
+# are; so many of them, and such a fraction, make a mode.
+_APART, _MORE, _USUAL, _FEWEST, _SMALLEST = 1.25, 0.75, 0.95, 8, 0.03
+# Stein's identities at the draws of a mode: the mean score is 0 up to this fraction of the scores' spread, and
+# -E s(x)·(x - mean) is the number of columns up to this factor.
+_SLOPE, _FACTOR = 0.5, 3.0
+# On so many lines from the mode to the model's own draws, evaluated at so many points, log p falls by so many nats. The
+# ends are means of so many draws.
+_PATHS, _STEPS, _VALLEY, _NEAREST = 5, 65, 1.0, 10
+# The least mass of a mode, relative to that where the model's draws are.
+_LEAST_MASS = 0.02
+
+
+def lost_modes(estimated: Estimated) -> Findings:
+    """A note on each model without draws where the other models' draws and mass of the target are."""
+    data = estimated.plan.data
+    if data.target is None or len(data.samples) < 2:
+        return Findings()
+    draws = {name: np.asarray(_some(x, _DRAWS)) for name, x in data.samples.items()}
+    notes = []
+    for name, own in draws.items():
+        each = -(-_DRAWS // (len(draws) - 1))
+        others = np.concatenate([_some(x, each) for other, x in draws.items() if other != name])
+        fraction = lost_fraction(data.target, own, others)
+        if fraction:
+            notes.append(
+                f"{name!r} has no draws where about {fraction:.0%} of the other models' draws lie and the target has "
+                "mass: it may have lost a mode, which KSD hardly notices; check it with chains from other starting "
+                "points"
+            )
+    return Findings(tuple(notes), tuple(notes))
+
+
+def lost_fraction(target: Density, own: Array, others: Array) -> float:
+    """The fraction of the other draws (m, d) that lie in modes of the target without own draws (n, d); 0 if none do.
+
+    >>> target = Density(log_prob=lambda x: np.logaddexp(-0.5 * (x[:, 0] - 4) ** 2, -0.5 * (x[:, 0] + 4) ** 2))
+    >>> rng = np.random.default_rng(0)
+    >>> one, both = rng.normal(4.0, 1.0, (200, 1)), rng.normal(np.repeat([[-4.0], [4.0]], 100, axis=0))
+    >>> lost_fraction(target, one, both), lost_fraction(target, both, one)
+    (0.49, 0.0)
+    """
+    missed = _missed(own, others)
+    if missed.sum() < _FEWEST or missed.mean() < _SMALLEST:
+        return 0.0
+    return float(missed.mean()) if _is_mode(target, others[missed], own) else 0.0
+
+
+def _missed(own: Array, others: Array) -> Mask:
+    """(m,) the other draws that are far from all own draws, in units of the own draws' spread."""
+    units = _whitening(own)
+    own, others = own @ units, others @ units
+    apart = cdist(others, own).min(axis=1)
+    # Distances between neighbours vary less, the more columns there are.
+    factor = _APART + _MORE / np.sqrt(own.shape[1])
+    missed: Mask = apart > factor * np.quantile(_neighbours(own), _USUAL)
+    if missed.sum() >= _FEWEST:
+        missed &= apart > factor * _neighbours(others)
+    # Draws just outside the own ones are not those of another mode.
+    least = 0.5 * float(np.median(apart[missed])) if missed.any() else 0.0
+    return np.asarray(missed & (apart >= least))
+
+
+def _neighbours(x: Array) -> Array:
+    """(n,) the distance of each row to the nearest other one."""
+    distances = cdist(x, x)
+    np.fill_diagonal(distances, np.inf)
+    return np.asarray(distances.min(axis=1))
+
+
+def _is_mode(target: Density, mode: Array, own: Array) -> bool:
+    """True if the rows look like draws of the target from a region with a fair part of its mass, behind a valley."""
+    return _is_stationary(target, mode) and _is_apart(target, mode, own) and _has_mass(target, mode, own)
+
+
+def _is_stationary(target: Density, mode: Array) -> bool:
+    """True if Stein's identities hold about, as for draws of the target restricted to a mode."""
+    scores, gaps = target.raw_scores(mode).astype(np.float64), mode - mode.mean(axis=0)
+    if not np.isfinite(scores).all():
+        return False
+    mean, spread = scores.mean(axis=0), scores.std(axis=0)
+    if np.linalg.norm(mean) > _SLOPE * np.linalg.norm(spread):
+        return False
+    identity = -float((scores * gaps).sum(axis=1).mean()) / mode.shape[1]
+    return bool(1.0 / _FACTOR <= identity <= _FACTOR)
+
+
+def _is_apart(target: Density, mode: Array, own: Array) -> bool:
+    """True if log p has a valley between most of the rows and the own draws, and none of these lie among the rows."""
+    units = _whitening(own)
+    middle = np.abs(own - np.median(own, axis=0)).sum(axis=1).argmin()
+    end, _, _ = _around(own, own[middle], own, units)
+    found = []
+    for row in _some(mode, _PATHS):
+        start, radius, others = _around(mode, row, own, units)
+        found.append(others > radius and _depth(target, start, end) >= _VALLEY)
+    return bool(np.mean(found) >= 0.5)
+
+
+def _around(x: Array, row: Array, own: Array, units: Array) -> tuple[Array, float, float]:
+    """The mean of the rows nearest to this one, which is close to the top of their mode.
+
+    Also the distances from it of the last of them and of the nearest own draw, in these units.
+    """
+    near = x[np.linalg.norm((x - row) @ units, axis=1).argsort()[:_NEAREST]]
+    centre = near.mean(axis=0)
+    radius = np.linalg.norm((near - centre) @ units, axis=1).max()
+    return centre, float(radius), float(np.linalg.norm((own - centre) @ units, axis=1).min())
+
+
+def _depth(target: Density, start: Array, end: Array) -> float:
+    """By how much log p falls, on the line between two points, below the lower of them; from the slopes along it."""
+    path = start + np.linspace(0.0, 1.0, _STEPS)[:, None] * (end - start)
+    slopes = target.raw_scores(path).astype(np.float64) @ (end - start)
+    heights = np.append(0.0, np.cumsum(0.5 * (slopes[1:] + slopes[:-1]) / (_STEPS - 1)))
+    return float(min(heights[0], heights[-1]) - heights.min())
+
+
+def _has_mass(target: Density, mode: Array, own: Array) -> bool:
+    """True if the target has a fair part of its mass where the rows are; scores cannot tell."""
+    if target.log_prob is None:
+        return True
+    return bool(_log_mass(target, mode) - _log_mass(target, own) >= np.log(_LEAST_MASS))
+
+
+def _log_mass(target: Density, x: Array) -> float:
+    """About the log of ∫p where these rows lie: mean log p and the entropy of a Gaussian with their covariance."""
+    heights = target.log_probs(x).astype(np.float64)
+    return float(heights.mean()) - float(np.linalg.slogdet(_whitening(x))[1])
+
+
+def _whitening(x: Array) -> Array:
+    """(d, d) the factor that makes the rows uncorrelated with variance 1, or scales columns where rows are few."""
+    n, d = x.shape
+    variances = np.maximum(x.var(axis=0), np.finfo(np.float64).tiny)
+    if n <= 5 * d:
+        return np.diag(variances**-0.5)
+    values, vectors = np.linalg.eigh(np.cov(x.T).reshape(d, d))
+    floor = 1e-12 * max(float(values[-1]), float(variances.max()))
+    return np.asarray(vectors * np.maximum(values, floor) ** -0.5)
+
+
+def _some(x: Array, count: int) -> Array:
+    return x[:: max(1, -(-len(x) // count))]
