@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from relfit.checks import Compared, run_checks
+from relfit.checks.bandwidth import with_scores_kept
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
@@ -119,14 +120,16 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
     if isinstance(several, list | tuple):
         return _by_each(reference, models, several, options)
     settings = Settings.of("compare", options)
-    test, selection = settings.test, None
+    test, selection, selecting = settings.test, None, None
     with resolved(reference, models, settings, "comparing") as plan:
         if test.split is not None:
             selecting, plan = _split(plan, test.split)
+            selecting = with_scores_kept(selecting)
             selection = joint_estimate(selecting.data, selecting.estimate)
             check_scale(selection, settings.margin)
         else:
             plan = _ready(plan)
+        data = plan.data
         if isinstance(plan.estimate.kernel, Collection):
             kernels = plan.estimate.kernel.kernels
             joints = [joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels]
@@ -136,10 +139,11 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             known = [each.yardstick for each in joints if each.yardstick is not None]
             joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
         else:
-            joint = test.prepared(joint_estimate(plan.data, plan.estimate))
+            data = with_scores_kept(plan).data
+            joint = test.prepared(joint_estimate(data, plan.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
-        found = run_checks(Compared(plan, joint, decision, test, settings.criteria, selection))
+        found = run_checks(Compared(plan, joint, decision, test, settings.criteria, selection, selecting, data))
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
     joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
     record = {**_recorded(plan, settings), "shared_rows": plan.data.shared_rows, "warnings": notes, **found.fields}

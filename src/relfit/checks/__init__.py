@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from relfit.data.load import Data
 from relfit.settings import Plan
 from relfit.stats.decision import Decision
 from relfit.stats.joint import JointEstimate
@@ -18,7 +19,11 @@ from relfit.stats.tests.base import Criteria, Test
 
 @dataclass(frozen=True)
 class Compared:
-    """The data, how they were estimated, and what was decided."""
+    """The data, how they were estimated, and what was decided.
+
+    `selecting` is the plan of the `selection`. `data` are those of the plan with densities that
+    remember their scores at the same rows.
+    """
 
     plan: Plan
     joint: JointEstimate
@@ -26,6 +31,8 @@ class Compared:
     test: Test
     criteria: Criteria
     selection: JointEstimate | None = None
+    selecting: Plan | None = None
+    data: Data | None = None
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,11 @@ class Findings:
 
 Check = Callable[[Compared], Findings]
 
+# The checks import the two records above.
+from relfit.checks.bandwidth import check_bandwidth  # noqa: E402
+
 # In the order in which their notes are shown.
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (check_bandwidth,)
 
 
 def run_checks(compared: Compared) -> Findings:

@@ -51,6 +51,7 @@ _NOT_SETTINGS = {
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
     *("truncation", "reference"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "measure"),
+    "robust_to_bandwidth",
     *("bandwidth_rule",),
     *(
         "equivalent",

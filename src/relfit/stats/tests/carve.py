@@ -93,7 +93,8 @@ class Carve(Test):
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
-        return carve(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
+        draws = DRAWS if criteria.draws is None else min(DRAWS, criteria.draws)
+        return carve(joint, criteria.alpha, criteria.correction, rng=rng, draws=draws, margin=criteria.margin)
 
     def bounds(
         self, joint: JointEstimate, level: float | Array, *, best: int, truncation: Array | None, seed: int

@@ -1,0 +1,276 @@
+"""Does a verdict depend on the kernel's bandwidth? The same test at half and at twice the bandwidth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from relfit.checks import Compared, Findings
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.nearby import NearbyBackend
+from relfit.compute.reduce import Runtime
+from relfit.data.load import Data
+from relfit.data.models import Density
+from relfit.estimators import joint_estimate
+from relfit.estimators.base import EstimateSettings, pair_count
+from relfit.estimators.cost import complete_seconds
+from relfit.estimators.designs import Complete
+from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
+from relfit.kernels.composite import Tilted
+from relfit.results.grade import BEST, CLEARLY_WORSE, GRADES, SAME, WORSE, of_decision
+from relfit.settings import Plan
+from relfit.stats.decision import Decision, difference_variance
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.base import Criteria, Test
+from relfit.util.arrays import Array
+from relfit.util.errors import RelfitError
+from relfit.util.libraries import usable_cores
+from relfit.util.text import listed, quoted
+
+# The multiples of the bandwidth in which a verdict should stay what it is, in words.
+NEAR = {0.5: "half", 2.0: "twice"}
+# The longest that all pairs of rows may take one core, in seconds. It does not depend on the machine's cores.
+LONGEST = 2.0
+# Draws of a test that simulates. A p-value counts as above or below a level from two standard errors of it on.
+DRAWS, CLEAR = 1000, 2.0
+# With a smaller level more draws are needed: so many should lie beyond it.
+_BEYOND = 50
+# The most models that the note names.
+_MOST_NAMES = 4
+# Grades without a finding are one class: which of several good models comes first changes easily.
+_CLASSES = {WORSE.name: 1, CLEARLY_WORSE.name: 2}
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The comparison repeated with the kernel's length multiplied by each factor.
+
+    Attributes:
+        factors, lengths: the multiples, and the lengths they give.
+        results: the estimate and the verdicts of the distinct models for each.
+        copies: the name of every copy, and the model that it is a copy of.
+        alpha: the level.
+    """
+
+    factors: tuple[float, ...]
+    lengths: tuple[float, ...]
+    results: tuple[tuple[JointEstimate, Decision], ...]
+    copies: Mapping[str, str]
+    alpha: float
+
+    def grades(self, name: str) -> tuple[str, ...]:
+        """For every factor the grade of this model."""
+        i, first = self._index(name), self.results[0][0].names
+        grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
+        # A copy of the best one is not the best itself.
+        return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
+
+    def kinds(self, name: str) -> tuple[str, ...]:
+        """For every factor the kind of its grade."""
+        return tuple(GRADES[grade].kind for grade in self.grades(name))
+
+    def ratios(self, name: str) -> tuple[float, ...]:
+        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
+        i, ratios = self._index(name), []
+        for joint, decision in self.results:
+            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
+            difference = float(joint.values[i] - joint.values[decision.best])
+            ratios.append(difference / error if error > 0.0 else 0.0)
+        return tuple(ratios)
+
+    def changed(self) -> list[str]:
+        """The models whose verdict is not the same from half the length to twice it."""
+        near = [k for k, factor in enumerate(self.factors) if min(NEAR) <= factor <= max(NEAR)]
+        names = [*self.results[0][0].names, *self.copies]
+        return [name for name in names if len({_CLASSES.get(self.grades(name)[k], 0) for k in near}) > 1]
+
+    def remark(self, name: str) -> str | None:
+        """What the verdict becomes at half or twice the bandwidth, where it changes; otherwise None."""
+        grades = dict(zip(self.factors, self.grades(name), strict=True))
+        return remark(grades[1.0], {factor: grades[factor] for factor in NEAR})
+
+    def _index(self, name: str) -> int:
+        return self.results[0][0].names.index(self.copies.get(name, name))
+
+
+def remark(used: str, others: Mapping[float, str]) -> str | None:
+    """What a verdict becomes at other multiples of the bandwidth, where it changes; otherwise None.
+
+    >>> remark("no evidence", {0.5: "best", 2.0: "clearly worse"})
+    'clearly worse at twice the bandwidth'
+    """
+    differ = {NEAR[factor]: grade for factor, grade in others.items() if changes(used, grade)}
+    if len(differ) == 2 and len(set(differ.values())) == 1:
+        return f"{differ['half']} at half and twice the bandwidth"
+    return ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items()) or None
+
+
+def changes(one: str, other: str) -> bool:
+    """True if two grades differ in what was found: "best" and "no evidence" only change places.
+
+    >>> changes("best", "no evidence"), changes("best", "worse"), changes("worse", "clearly worse")
+    (False, True, True)
+    """
+    return _CLASSES.get(one, 0) != _CLASSES.get(other, 0)
+
+
+# ── the check of every comparison ────────────────────────────────────────────────────────────────
+
+
+def check_bandwidth(compared: Compared) -> Findings:
+    """A note, and the field `robust_to_bandwidth`, on verdicts that change at half or twice the bandwidth."""
+    plan, decision, criteria = compared.plan, compared.decision, compared.criteria
+    if not is_affordable(plan):
+        return Findings()
+    draws = max(DRAWS, math.ceil(_BEYOND / criteria.alpha))
+    quick = replace(criteria, draws=draws)
+    try:
+        selections: list[Any] = [None, None]
+        if compared.selecting is not None:
+            selections = near_estimates(compared.selecting, compared.selecting.data)
+        joints = near_estimates(plan, compared.data or plan.data)
+        decisions = [
+            compared.test.decide(compared.test.prepared(joint), quick, selection)
+            for joint, selection in zip(joints, selections, strict=True)
+        ]
+    except RelfitError:
+        return Findings()
+    error = CLEAR * math.sqrt(criteria.alpha / draws) if compared.test.draws else 0.0
+    used = of_decision(decision, criteria.alpha)
+    others = [surest_grades(each, used, criteria.alpha, error) for each in decisions]
+    names = list(plan.data.models)
+    found: dict[str, str] = {}
+    for i, name in enumerate(names):
+        text = remark(used[i], {factor: grades[i] for factor, grades in zip(NEAR, others, strict=True)})
+        if text is not None:
+            found[name] = text
+    robust = tuple(original not in found for original in plan.originals.values())
+    return Findings(_notes(plan, found), fields={"robust_to_bandwidth": robust})
+
+
+def surest_grades(decision: Decision, used: Sequence[str], alpha: float, error: float) -> tuple[str, ...]:
+    """The grades of a decision; where the simulation's `error` leaves them open, those nearest to the grades `used`."""
+    strict = of_decision(decision, alpha - error)
+    lenient = of_decision(decision, alpha + error)
+    plain = of_decision(decision, alpha)
+    return tuple(
+        each if min(_class(a), _class(b)) > _class(mine) or max(_class(a), _class(b)) < _class(mine) else mine
+        for mine, a, b, each in zip(used, strict, lenient, plain, strict=True)
+    )
+
+
+def _class(grade: str) -> int:
+    return _CLASSES.get(grade, 0)
+
+
+def _notes(plan: Plan, found: Mapping[str, str]) -> tuple[str, ...]:
+    """One sentence on the verdicts that change."""
+    if not found:
+        return ()
+    shown = [f"{quoted(name)} is {text}" for name, text in list(found.items())[:_MOST_NAMES]]
+    more = len(found) - len(shown)
+    if more:
+        shown.append(f"so are {more} more")
+    whose = "verdict" if len(found) == 1 else "verdicts"
+    held_out = plan.estimate.dependence != "chain" and plan.estimate.groups is None
+    how = 'on held-out rows (kernel="select")' if held_out else "on other data"
+    return (
+        f"{'; '.join(shown)}: the {whose} on {listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
+        f"may hold for this kernel only; choose the bandwidth before the comparison, or {how}",
+    )
+
+
+def is_affordable(plan: Plan) -> bool:
+    """True if other bandwidths can be tried, and all pairs of rows take one core two seconds at most."""
+    data, estimate = plan.data, plan.estimate
+    if not isinstance(estimate.estimator, Complete) or plan.at_locations is not None or estimate.locations is not None:
+        return False
+    if data.likelihood or scaled(estimate.kernel, 1.0) is None:
+        return False
+    pairs = pair_count(len(data.reference), [len(x) for x in data.samples.values()])
+    columns = int(data.reference.shape[1])
+    seconds = complete_seconds(pairs, columns, plan.kind.right_hand_sides(data)) * usable_cores()
+    return seconds <= LONGEST
+
+
+def near_estimates(plan: Plan, data: Data) -> list[JointEstimate]:
+    """The estimates at half and at twice the bandwidth, in single precision where that is exact enough."""
+    estimate = plan.estimate
+    kernels = [kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None]
+    runtime = replace(estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None)
+    estimate = replace(estimate, runtime=runtime)
+    if data.device is not None:
+        return [joint_estimate(data, replace(estimate, kernel=kernel)) for kernel in kernels]
+    if data.kind != "samples" or estimate.kernel.tilt is not None:
+        single = replace(estimate, runtime=replace(runtime, backend=NumpyBackend("single")))
+        return [joint_estimate(data, replace(single, kernel=kernel)) for kernel in kernels]
+    # From the longest on, so that one matrix of distances serves both.
+    backend = NearbyBackend(kernels=tuple(reversed(kernels)))
+    found = []
+    for kernel in backend.kernels:
+        shared = replace(runtime, backend=backend.restarted())
+        found.append(joint_estimate(data, replace(estimate, kernel=kernel, runtime=shared)))
+    return found[::-1]
+
+
+# ── other bandwidths in full, for the report ─────────────────────────────────────────────────────
+
+
+def sensitivity(
+    data: Data, estimate: EstimateSettings, test: Test, criteria: Criteria, factors: Sequence[float]
+) -> Sensitivity:
+    """The same test of these data for several multiples of the kernel's length.
+
+    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
+    these data say about the models makes the p-values wrong.
+    """
+    raise NotImplementedError
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel | None:
+    """The kernel with every length multiplied by the factor; None where it has no length.
+
+    >>> from relfit.kernels.standard import Gaussian, IMQ, Polynomial
+    >>> scaled(Gaussian(2.0), 0.5), scaled(Gaussian(1.0) + IMQ(), 3.0), scaled(Polynomial(), 2.0)
+    (Gaussian(bandwidth=1.0), Sum(terms=(Gaussian(bandwidth=3.0), IMQ(scale=3.0, exponent=-0.5))), None)
+    """
+    check_positive("factors", factor)
+    if isinstance(kernel, Sum):
+        terms = [scaled(term, factor) for term in kernel.terms]
+        return Sum(tuple(term for term in terms if term is not None)) if None not in terms else None
+    if isinstance(kernel, Tilted):
+        inner = scaled(kernel.kernel, factor)
+        return None if inner is None else replace(kernel, kernel=inner)
+    if not isinstance(kernel, ScaledKernel):
+        return None
+    changed: dict[str, Any] = {kernel.length_field: factor * float(getattr(kernel, kernel.length_field))}
+    return replace(kernel, **changed)
+
+
+def with_scores_kept(plan: Plan) -> Plan:
+    """The plan with densities that keep their scores, if `check_bandwidth` needs them again."""
+    if plan.data.kind == "samples" or plan.estimate.folder is not None or not is_affordable(plan):
+        return plan
+    return replace(plan, data=remembering(plan.data))
+
+
+def remembering(data: Data) -> Data:
+    """The data with densities that are asked only once for their scores at the same rows."""
+    models = {name: _remembering(each) if isinstance(each, Density) else each for name, each in data.models.items()}
+    return replace(data, models=models, target=None if data.target is None else _remembering(data.target))
+
+
+def _remembering(density: Density) -> Density:
+    known: dict[bytes, Array] = {}
+
+    def score(x: Array) -> Array:
+        key = np.asarray(x).tobytes()
+        if key not in known:
+            known[key] = density.scores(x)
+        return known[key]
+
+    return Density(score=score, dim=density.dim)
