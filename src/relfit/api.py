@@ -9,8 +9,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, run_checks
-from relfit.checks.bandwidth import with_scores_kept
+from relfit.checks import Compared, Findings, run_checks
+from relfit.checks.bandwidth import pair_findings, with_scores_kept
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
@@ -264,7 +264,11 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
 
 def _estimated(plan: Plan) -> JointEstimate:
     """The estimate of every name given: a copy gets what its original has."""
-    joint, originals = joint_estimate(plan.data, plan.estimate), plan.originals
+    return _of_names(joint_estimate(plan.data, plan.estimate), plan)
+
+
+def _of_names(joint: JointEstimate, plan: Plan) -> JointEstimate:
+    originals = plan.originals
     return joint.at([joint.names.index(name) for name in originals.values()], tuple(originals))
 
 
@@ -376,9 +380,17 @@ def compare_pair(
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
         impossible = plan.data.impossible
-        joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(plan)
-    # The z test is that of the best set with two models.
-    joint = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared(joint)
+        kept = with_scores_kept(plan)
+        joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(kept)
+        # The z test is that of the best set with two models.
+        prepared = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared
+
+        def is_worse(near: JointEstimate) -> bool:
+            every = prepared(_of_names(near, plan))
+            return bool(decided(every, settings.alpha, settings.margin).log_pvalue <= math.log(settings.alpha))
+
+        found = Findings() if impossible else pair_findings(plan, kept.data, is_worse(joint), is_worse)
+    joint = prepared(joint)
     check_scale(joint, settings.margin)
     if impossible:
         decision = impossible_pair(names[0] in impossible, settings.margin)
@@ -395,7 +407,7 @@ def compare_pair(
         discrepancy=(values[0], values[1]),
         alpha=settings.alpha,
         test=name.format(measure=plan.measure),
-        warnings=(*plan.notes, *estimate_notes(joint, plan.estimate)),
+        warnings=(*plan.notes, *estimate_notes(joint, plan.estimate), *found.notes),
         doubts=joint.doubts,
         sizes=joint.sizes,
         groups=joint.groups,
@@ -403,6 +415,7 @@ def compare_pair(
         margin=settings.margin,
         yardstick=joint.yardstick,
         **vars(decision),
+        **found.fields,
         **{**_recorded(plan, settings), **({} if joint.close is None else {"variance": "second-order"})},
     )
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from relfit.checks import Compared, Findings
 from relfit.compute.backend import NumpyBackend
 from relfit.compute.nearby import NearbyBackend
-from relfit.compute.reduce import Runtime
 from relfit.data.load import Data
 from relfit.data.models import Density
 from relfit.estimators import joint_estimate
 from relfit.estimators.base import EstimateSettings, pair_count
 from relfit.estimators.cost import complete_seconds
 from relfit.estimators.designs import Complete
+from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
 from relfit.results.grade import BEST, CLEARLY_WORSE, GRADES, SAME, WORSE, of_decision
 from relfit.settings import Plan
-from relfit.stats.decision import Decision, difference_variance
+from relfit.stats.decision import Decision, difference_variance, differences
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests.base import Criteria, Test
 from relfit.util.arrays import Array
@@ -33,12 +34,16 @@ from relfit.util.text import listed, quoted
 
 # The multiples of the bandwidth in which a verdict should stay what it is, in words.
 NEAR = {0.5: "half", 2.0: "twice"}
+# Columns from which on the report computes distances once for all bandwidths: they cost more than kernel values do.
+SHARED_COLUMNS = 128
 # The longest that all pairs of rows may take one core, in seconds. It does not depend on the machine's cores.
 LONGEST = 2.0
 # Draws of a test that simulates. A p-value counts as above or below a level from two standard errors of it on.
 DRAWS, CLEAR = 1000, 2.0
 # With a smaller level more draws are needed: so many should lie beyond it.
 _BEYOND = 50
+# Bounds of a p-value that are this much below or above the level leave no doubt.
+_PLAINLY_BELOW, _PLAINLY_ABOVE = 0.1, 1.5
 # The most models that the note names.
 _MOST_NAMES = 4
 # Grades without a finding are one class: which of several good models comes first changes easily.
@@ -123,33 +128,59 @@ def changes(one: str, other: str) -> bool:
 
 def check_bandwidth(compared: Compared) -> Findings:
     """A note, and the field `robust_to_bandwidth`, on verdicts that change at half or twice the bandwidth."""
-    plan, decision, criteria = compared.plan, compared.decision, compared.criteria
+    plan, criteria = compared.plan, compared.criteria
     if not is_affordable(plan):
         return Findings()
-    draws = max(DRAWS, math.ceil(_BEYOND / criteria.alpha))
-    quick = replace(criteria, draws=draws)
+    used = of_decision(compared.decision, criteria.alpha)
     try:
         selections: list[Any] = [None, None]
         if compared.selecting is not None:
             selections = near_estimates(compared.selecting, compared.selecting.data)
         joints = near_estimates(plan, compared.data or plan.data)
-        decisions = [
-            compared.test.decide(compared.test.prepared(joint), quick, selection)
+        others = [
+            _near_grades(compared.test, joint, criteria, selection, used)
             for joint, selection in zip(joints, selections, strict=True)
         ]
     except RelfitError:
         return Findings()
-    error = CLEAR * math.sqrt(criteria.alpha / draws) if compared.test.draws else 0.0
-    used = of_decision(decision, criteria.alpha)
-    others = [surest_grades(each, used, criteria.alpha, error) for each in decisions]
-    names = list(plan.data.models)
     found: dict[str, str] = {}
-    for i, name in enumerate(names):
+    for i, name in enumerate(plan.data.models):
         text = remark(used[i], {factor: grades[i] for factor, grades in zip(NEAR, others, strict=True)})
         if text is not None:
             found[name] = text
     robust = tuple(original not in found for original in plan.originals.values())
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": robust})
+
+
+def _near_grades(
+    test: Test, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None, used: Sequence[str]
+) -> Sequence[str]:
+    """The grades at another bandwidth; those `used` where they are plainly the same or the draws leave them open."""
+    joint = test.prepared(joint)
+    if test.tests_best and not criteria.margin and _plainly_same(joint, criteria.alpha, used):
+        return used
+    draws = max(DRAWS, math.ceil(_BEYOND / criteria.alpha))
+    decision = test.decide(joint, replace(criteria, draws=draws), selection)
+    error = CLEAR * math.sqrt(criteria.alpha / draws) if test.draws else 0.0
+    return surest_grades(decision, used, criteria.alpha, error)
+
+
+def _plainly_same(joint: JointEstimate, alpha: float, used: Sequence[str]) -> bool:
+    """True if bounds of the p-values, Φ(−T) and l(l − 1)Φ(−T), leave no doubt that these are the findings.
+
+    T is the model's largest ratio of a difference to its standard error.
+    """
+    pairs_of_models = differences(joint)
+    if pairs_of_models.certain.any():
+        return False
+    tails = ndtr(-pairs_of_models.ratio.max(axis=1, initial=-math.inf))
+    pairs = len(used) * (len(used) - 1)
+    for tail, grade in zip(tails.tolist(), used, strict=True):
+        is_bad = pairs * tail < _PLAINLY_BELOW * alpha
+        is_good = tail > _PLAINLY_ABOVE * alpha
+        if not (is_bad if grade == CLEARLY_WORSE.name else is_good and grade != WORSE.name):
+            return False
+    return True
 
 
 def surest_grades(decision: Decision, used: Sequence[str], alpha: float, error: float) -> tuple[str, ...]:
@@ -165,6 +196,23 @@ def surest_grades(decision: Decision, used: Sequence[str], alpha: float, error: 
 
 def _class(grade: str) -> int:
     return _CLASSES.get(grade, 0)
+
+
+def pair_findings(plan: Plan, data: Data, worse: bool, decide: Callable[[JointEstimate], bool]) -> Findings:
+    """The same for a fixed pair: `decide` says whether the first model is worse, from an estimate."""
+    if not is_affordable(plan):
+        return Findings()
+    try:
+        verdicts = [decide(joint) for joint in near_estimates(plan, data)]
+    except RelfitError:
+        return Findings()
+    texts = {
+        f"{'worse' if verdict else 'not shown to be worse'} at {word} the bandwidth"
+        for verdict, word in zip(verdicts, NEAR.values(), strict=True)
+        if verdict != worse
+    }
+    found = {plan.data.names[0]: ", ".join(sorted(texts))} if texts else {}
+    return Findings(_notes(plan, found), fields={"robust_to_bandwidth": not found})
 
 
 def _notes(plan: Plan, found: Mapping[str, str]) -> tuple[str, ...]:
@@ -202,19 +250,30 @@ def near_estimates(plan: Plan, data: Data) -> list[JointEstimate]:
     estimate = plan.estimate
     kernels = [kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None]
     runtime = replace(estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None)
-    estimate = replace(estimate, runtime=runtime)
-    if data.device is not None:
+    if data.device is None:
+        runtime = replace(runtime, backend=NumpyBackend("single"))
+    return estimates_at(data, replace(estimate, runtime=runtime), kernels, shared=data.device is None)
+
+
+def estimates_at(
+    data: Data, estimate: EstimateSettings, kernels: Sequence[Kernel], *, shared: bool
+) -> list[JointEstimate]:
+    """The estimate with each of these kernels, which differ in length only.
+
+    MMD computes the distances once for all of them if they are to be `shared`.
+    """
+    if data.kind != "samples" or estimate.kernel.tilt is not None or not shared:
         return [joint_estimate(data, replace(estimate, kernel=kernel)) for kernel in kernels]
-    if data.kind != "samples" or estimate.kernel.tilt is not None:
-        single = replace(estimate, runtime=replace(runtime, backend=NumpyBackend("single")))
-        return [joint_estimate(data, replace(single, kernel=kernel)) for kernel in kernels]
-    # From the longest on, so that one matrix of distances serves both.
-    backend = NearbyBackend(kernels=tuple(reversed(kernels)))
-    found = []
-    for kernel in backend.kernels:
-        shared = replace(runtime, backend=backend.restarted())
-        found.append(joint_estimate(data, replace(estimate, kernel=kernel, runtime=shared)))
-    return found[::-1]
+    longest_first = sorted(kernels, key=lambda kernel: -kernel.length)
+    runtime = estimate.runtime
+    precision: Any = getattr(runtime.backend, "precision", "double")
+    backend = NearbyBackend(precision, kernels=tuple(longest_first))
+    found: dict[Kernel, JointEstimate] = {}
+    for kernel in longest_first:
+        backend.starts.clear()
+        settings = replace(estimate, kernel=kernel, runtime=replace(runtime, backend=backend))
+        found[kernel] = joint_estimate(data, settings)
+    return [found[kernel] for kernel in kernels]
 
 
 # ── other bandwidths in full, for the report ─────────────────────────────────────────────────────
@@ -228,7 +287,18 @@ def sensitivity(
     It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
     these data say about the models makes the p-values wrong.
     """
-    raise NotImplementedError
+    kernels = [kernel for factor in factors if (kernel := scaled(estimate.kernel, factor)) is not None]
+    shared = data.reference.shape[1] >= SHARED_COLUMNS
+    testing = remembering(data)
+    selections: list[Any] = [None] * len(kernels)
+    if test.split is not None:
+        selecting, testing = split(testing, test.split, estimate.dependence, estimate.seed)
+        selections = estimates_at(selecting, estimate, kernels, shared=shared)
+    joints = [test.prepared(joint) for joint in estimates_at(testing, estimate, kernels, shared=shared)]
+    decided = [test.decide(each, criteria, by) for each, by in zip(joints, selections, strict=True)]
+    lengths = tuple(kernel.length for kernel in kernels)
+    results = tuple(zip(joints, decided, strict=True))
+    return Sensitivity(tuple(factors), lengths, results, data.copies, criteria.alpha)
 
 
 def scaled(kernel: Kernel, factor: float) -> Kernel | None:

@@ -32,27 +32,22 @@ _FOUR = 4.0
 class NearbyBackend(NumpyBackend):
     """Computes the distances of a block once for all `kernels`, from the longest to the shortest.
 
-    For φ alone, as in MMD. An estimate with the first kernel computes and keeps the sums of all of them; estimates
-    with the others, of the same rows, only look theirs up. Kernel values are in single precision where that keeps
-    enough digits. For Gaussians of the lengths 2b and b/2 one exponential gives both: φ of the second is φ¹⁶ of the
-    first.
+    For φ alone, as in MMD. An estimate with the first kernel computes and keeps the sums of all
+    of them; estimates with the others, of the same rows, only look theirs up. In single precision
+    blocks that would lose too many digits are in double precision. For Gaussians of the lengths 2b
+    and b/2 one exponential gives both: φ of the second is φ¹⁶ of the first.
     """
 
     kernels: tuple[Kernel, ...] = ()
     known: dict[tuple[int, ...], list[Products]] = field(default_factory=dict, compare=False)
     starts: list[int] = field(default_factory=list, compare=False)
 
-    def restarted(self) -> NearbyBackend:
-        """The backend for the next estimate of the same rows."""
-        self.starts.clear()
-        return self
-
     def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, prepared for the longest kernel, and in the place of the factors a number for each row.
 
         Estimates of the same rows ask for points in the same order, so the numbers are the same, too.
         """
-        prepared = super().points(self.kernels[0], rows)
+        prepared = NumpyBackend().points(self.kernels[0], rows)
         start = sum(self.starts)
         self.starts.append(len(rows))
         numbers = np.arange(start, start + len(rows), dtype=np.float64)[:, None]
@@ -72,13 +67,13 @@ class NearbyBackend(NumpyBackend):
     def _products(self, block: Job) -> list[Products]:
         """The products with every kernel, tile by tile."""
         single = self._fits_single(block)
-        number = np.float32 if single else np.float64
+        number: Any = np.float32 if single else np.float64
         left, right = self._factors(block, number)
-        sides = {"rows": block.right["phi"].astype(number)}
+        sides: dict[str, Any] = {"rows": block.right["phi"].astype(number)}
         across = block.right if block.symmetric else block.left
         sides["columns"] = across["phi"].astype(number) if across else np.zeros(len(block.x), number)
         found = [block.zeros() for _ in self.kernels]
-        tile = np.empty(_HEIGHT * _WIDTH, number)
+        tile: Any = np.empty(_HEIGHT * _WIDTH, number)
         for i in cuts(len(block.x), _HEIGHT):
             spans = list(cuts(len(block.across), _WIDTH, start=i.stop if block.symmetric else 0))
             if block.symmetric:
@@ -142,7 +137,7 @@ class NearbyBackend(NumpyBackend):
 
     def _fits_single(self, block: Job) -> bool:
         """True if float32 keeps enough digits for every kernel."""
-        if block.x.by_differences or block.across.by_differences:
+        if self.precision == "double" or block.x.by_differences or block.across.by_differences:
             return False
         lengths = [kernel.length for kernel in self.kernels]
         if self.kernels[0].unit_rate is None and not SINGLE_LENGTHS[0] < min(lengths) < SINGLE_LENGTHS[1]:

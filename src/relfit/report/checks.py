@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,26 +16,17 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
 from relfit.api import plan
-from relfit.compute.backend import Job, NumpyBackend, Points, Products
+from relfit.checks.bandwidth import Sensitivity, scaled, sensitivity
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
-from relfit.data.load import Data
-from relfit.data.models import Density
-from relfit.data.overlap import fingerprint
-from relfit.estimators import joint_estimate
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
-from relfit.estimators.groups import split
-from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
-from relfit.kernels.composite import Tilted
 from relfit.report.recall import Recalled
-from relfit.report.witness import squared_distances
 from relfit.report.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.results.comparison import Comparison
-from relfit.results.grade import BEST, GRADES, OPEN, SAME, of_decision
+from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
-from relfit.stats.decision import Decision, difference_variance
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
 from relfit.stats.tests.base import Criteria
 from relfit.util.arrays import Array
@@ -51,11 +42,8 @@ _SMALLEST_FRACTION = 0.05
 _WIDE, _USUAL, _TRIED = 4.0, 0.9, 60
 # Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
 POWER, TRIALS, _MOST_SENTENCES = 0.8, 200, 4
-# The multiples of the bandwidth that are tried, and the range of them in which a verdict should stay what it is.
-FACTORS, NEAR = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 2.0)
-# Squared distances are kept between bandwidths from so many columns on, where they cost more than kernel values do,
-# and up to so many of them: 256 MB.
-SHARED_COLUMNS, _MOST_DISTANCES = 128, 2**25
+# The multiples of the bandwidth that are tried.
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _WITHOUT_DATA = "Not checked: the report was made without the data."
 
 
@@ -68,11 +56,11 @@ class Check:
     sentences: tuple[str, ...]
 
 
-def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> list[Check]:
+def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
     each, kind = [], measure_of(comparison).kind
     if comparison.kernel is not None:
-        each += [_kernel(comparison), _bandwidth(comparison, recalled, sensitivity)]
+        each += [_kernel(comparison), _bandwidth(comparison, recalled, others)]
     if comparison.near_degeneracy is not None:
         parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
         each.append(_parts(comparison, parts))
@@ -96,16 +84,26 @@ def _kernel(comparison: Comparison) -> Check:
     return Check("Kernel", "plain", tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part))
 
 
-def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> Check:
+def _bandwidth(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> Check:
     title = "Another bandwidth"
-    if recalled is None:
-        return Check(title, "plain", (_WITHOUT_DATA,))
-    if sensitivity is None:
-        return Check(title, "plain", (f"Not checked: {obstacle(comparison, recalled)}.",))
-    changed = sensitivity.changed()
+    changed = changed_verdicts(comparison, others)
+    if changed is None:
+        why = _WITHOUT_DATA if recalled is None else f"Not checked: {obstacle(comparison, recalled)}."
+        return Check(title, "plain", (why,))
     if changed:
         return Check(title, "mind", (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",))
-    return Check(title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",))
+    return Check(title, "good", ("No verdict changes at half or twice the bandwidth.",))
+
+
+def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list[str] | None:
+    """The models whose verdict depends on the bandwidth, as the result has them; None where nobody looked.
+
+    Where the comparison did not look, the report's rows tell.
+    """
+    if comparison.robust_to_bandwidth is not None:
+        both = zip(comparison.names, comparison.robust_to_bandwidth, strict=True)
+        return [name for name, robust in both if not robust]
+    return None if others is None else others.changed()
 
 
 def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
@@ -214,88 +212,19 @@ def separated_clusters(x: Array) -> tuple[float, float] | None:
     return None
 
 
-@dataclass(frozen=True)
-class Sensitivity:
-    """The comparison repeated with the kernel's length multiplied by each factor.
-
-    Attributes:
-        factors, lengths: the multiples, and the lengths they give.
-        results: the estimate and the verdicts of the distinct models for each.
-        copies: the name of every copy, and the model that it is a copy of.
-        alpha: the level.
-    """
-
-    factors: tuple[float, ...]
-    lengths: tuple[float, ...]
-    results: tuple[tuple[JointEstimate, Decision], ...]
-    copies: Mapping[str, str]
-    alpha: float
-
-    def grades(self, name: str) -> tuple[str, ...]:
-        """For every factor the grade of this model."""
-        i, first = self._index(name), self.results[0][0].names
-        grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
-        # A copy of the best one is not the best itself.
-        return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
-
-    def kinds(self, name: str) -> tuple[str, ...]:
-        """For every factor the kind of its grade."""
-        return tuple(GRADES[grade].kind for grade in self.grades(name))
-
-    def ratios(self, name: str) -> tuple[float, ...]:
-        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
-        i, ratios = self._index(name), []
-        for joint, decision in self.results:
-            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
-            difference = float(joint.values[i] - joint.values[decision.best])
-            ratios.append(difference / error if error > 0.0 else 0.0)
-        return tuple(ratios)
-
-    def changed(self) -> list[str]:
-        """The models whose verdict is not the same from half the length to twice it."""
-        near = [k for k, factor in enumerate(self.factors) if NEAR[0] <= factor <= NEAR[1]]
-        names = [*self.results[0][0].names, *self.copies]
-        return [name for name in names if len({self.grades(name)[k] for k in near}) > 1]
-
-    def remark(self, name: str) -> str | None:
-        """What the verdict becomes at half or twice the bandwidth, where it changes; otherwise None."""
-        if name not in self.changed():
-            return None
-        grades = dict(zip(self.factors, self.grades(name), strict=True))
-        shown = {word: grades[factor] for factor, word in zip(NEAR, ("half", "twice"), strict=True)}
-        differ = {word: grade for word, grade in shown.items() if grade != grades[1.0]}
-        if len(set(differ.values())) == 1 and len(differ) == 2:
-            return f"{shown['half']} at half and twice the bandwidth"
-        return ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items())
-
-    def _index(self, name: str) -> int:
-        return self.results[0][0].names.index(self.copies.get(name, name))
-
-
 def bandwidth_sensitivity(
     comparison: Comparison, recalled: Recalled, factors: Sequence[float] = FACTORS
 ) -> Sensitivity | None:
-    """The same test on the recalled rows for several multiples of the kernel's length; None if there is an `obstacle`.
-
-    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
-    these data say about the models makes the p-values wrong.
-    """
+    """The same test on the recalled rows at several multiples of the bandwidth; None if there is an `obstacle`."""
     if obstacle(comparison, recalled) is not None:
         return None
-    kernels = [kernel for factor in factors if (kernel := scaled(recalled.kernel, factor)) is not None]
-    data = recalled.encoded
-    data = replace(
-        data,
-        models={name: _remembering(m) if isinstance(m, Density) else m for name, m in data.models.items()},
-        target=None if data.target is None else _remembering(data.target),
-    )
-    n, d = data.reference.shape
-    distances = n * n + sum(len(rows) * (len(rows) + n) for rows in data.samples.values())
-    share = data.kind == "samples" and d >= SHARED_COLUMNS and distances <= _MOST_DISTANCES
-    lengths = tuple(kernel.length for kernel in kernels)
-    runtime = Runtime(SharedDistances(shortest=min(lengths)) if share else NumpyBackend())
-    results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
-    return Sensitivity(tuple(factors), lengths, results, recalled.data.copies, comparison.alpha)
+    # Every setting is kept but the estimator: those for very many rows would have too few here.
+    seed = comparison.seed or 0
+    dependence: Any = comparison.dependence or "independent"
+    estimator = Complete(recorded_variance(comparison) or "auto")
+    estimate = EstimateSettings(recalled.kernel, estimator, dependence, seed, Runtime())
+    criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
+    return sensitivity(recalled.encoded, estimate, used_test(comparison), criteria, factors)
 
 
 def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
@@ -314,83 +243,9 @@ def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
     return None
 
 
-def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Runtime) -> tuple[JointEstimate, Decision]:
-    """The comparison's test on loaded data with another kernel: what `compare` does once it has loaded them.
-
-    Every setting is kept but the estimator: those for very many rows would have too few here.
-    """
-    test, seed = used_test(comparison), comparison.seed or 0
-    dependence: Any = comparison.dependence or "independent"
-    estimator = Complete(recorded_variance(comparison) or "auto")
-    estimate = EstimateSettings(kernel, estimator, dependence, seed, runtime)
-    testing, selection = data, None
-    if test.split is not None:
-        selecting, testing = split(data, test.split, dependence, seed)
-        selection = joint_estimate(selecting, estimate)
-    joint = test.prepared(joint_estimate(testing, estimate))
-    criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
-    return joint, test.decide(joint, criteria, selection)
-
-
 def recorded_variance(comparison: Comparison) -> str | None:
     """The option of `Complete` that gives the variance of a comparison; None for the default."""
     return None if comparison.variance == "second-order" else comparison.variance
-
-
-def scaled(kernel: Kernel, factor: float) -> Kernel | None:
-    """The kernel with every length multiplied by the factor; None where it has no length.
-
-    >>> from relfit.kernels.standard import Gaussian, IMQ, Polynomial
-    >>> scaled(Gaussian(2.0), 0.5), scaled(Gaussian(1.0) + IMQ(), 3.0), scaled(Polynomial(), 2.0)
-    (Gaussian(bandwidth=1.0), Sum(terms=(Gaussian(bandwidth=3.0), IMQ(scale=3.0, exponent=-0.5))), None)
-    """
-    check_positive("factors", factor)
-    if isinstance(kernel, Sum):
-        terms = [scaled(term, factor) for term in kernel.terms]
-        return Sum(tuple(term for term in terms if term is not None)) if None not in terms else None
-    if isinstance(kernel, Tilted):
-        inner = scaled(kernel.kernel, factor)
-        return None if inner is None else replace(kernel, kernel=inner)
-    if not isinstance(kernel, ScaledKernel):
-        return None
-    changes: dict[str, Any] = {kernel.length_field: factor * float(getattr(kernel, kernel.length_field))}
-    return replace(kernel, **changes)
-
-
-def _remembering(density: Density) -> Density:
-    """The density, asked only once for its scores at the same rows."""
-    known: dict[bytes, Array] = {}
-
-    def score(x: Array) -> Array:
-        key = x.tobytes()
-        if key not in known:
-            known[key] = density.scores(x)
-        return known[key]
-
-    return Density(score=score, dim=density.dim)
-
-
-@dataclass(frozen=True)
-class SharedDistances(NumpyBackend):
-    """Computes the squared distances between the rows of a block once, for kernels that differ in length only.
-
-    For φ alone, as in MMD. `shortest` is the shortest of the lengths.
-    """
-
-    shortest: float = 1.0
-    blocks: dict[tuple[bytes, bytes], Array] = field(default_factory=dict)
-
-    def points(self, kernel: Kernel, rows: Array) -> Points:
-        """The rows, and in the place of the product's factors a key for each, by which its distances are found."""
-        keys = fingerprint(rows).keys.view(np.float64)[:, None]
-        return Points(rows, keys, keys.T, by_differences=False)
-
-    def block_sums(self, block: Job) -> Products:
-        """The products of the block with φ of its distances."""
-        key = block.x.left.tobytes(), block.across.left.tobytes()
-        if key not in self.blocks:
-            self.blocks[key] = squared_distances(block.x.rows, block.across.rows, self.shortest)
-        return block.products(*block.kernel.weights(self.blocks[key], ("phi",)))
 
 
 def own_plan(comparison: Comparison, names: Collection[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:

@@ -265,7 +265,7 @@ class CloseLaw:
                 # Beyond the draws, tails are Student's: there the first-order part is the larger one.
                 tails = stdtr(np.minimum(freedom[i], freedom[models[kept]]), -statistic)
                 log_p[i] = math.log(float(np.maximum(tails, 5e-324).sum()))
-                if log_p[i] <= -math.log1p(len(noise.quantiles)):
+                if log_p[i] <= -math.log1p(DRAWS):
                     continue
                 if margin or key not in draws:
                     draws = {key: second[models] + _root(covariance) @ noise.normal[models]}
@@ -283,7 +283,7 @@ class CloseLaw:
         root = root * _ratio(np.ones(len(root)), np.linalg.norm(root, axis=1))[:, None]
         count = self.drawn
         part = min((count / self.components) ** (1.0 / 3.0), 1.0)
-        draws = np.full((len(root), len(noise.quantiles)), -float(count))
+        draws = np.full((len(root), DRAWS), -float(count))
         for z in noise.components[:count]:
             draws += np.square(root @ z)
         draws *= math.sqrt(part / (2.0 * count))
@@ -307,20 +307,17 @@ class Noise:
     quantiles: Array
 
     @classmethod
-    def drawn(
-        cls, models: Sequence[np.random.Generator], reference: np.random.Generator, count: int, most: int = DRAWS
-    ) -> Noise:
+    def drawn(cls, models: Sequence[np.random.Generator], reference: np.random.Generator, count: int) -> Noise:
         """Numbers from the generators of the models and of the reference, for this many components.
 
-        Threads fill the rows of generators that are not the same. There are `most` draws at most.
+        Threads fill the rows of generators that are not the same.
         """
-        draws = min(most, DRAWS)
-        numbers = np.empty((len(models), 2 + count, draws))
+        numbers = np.empty((len(models), 2 + count, DRAWS))
         threads = min(usable_cores(), len(set(map(id, models))), numbers.size // _FEWEST_NUMBERS)
         with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
             list((pool.map if pool else map)(lambda rng, row: rng.standard_normal(out=row), models, numbers))
         normal, rest, *components = numbers.transpose(1, 0, 2)
-        return cls(normal, rest, components, reference.uniform(size=draws))
+        return cls(normal, rest, components, reference.uniform(size=DRAWS))
 
     def chi(self, freedom: Array) -> Array:
         """(k, draws) values of √(χ²/ν) for k degrees of freedom ν: all grow together."""

@@ -109,14 +109,12 @@ class Criteria:
         correction: one of `relfit.stats.decision.CORRECTIONS`; `Test.resolved_correction` says what "auto" is.
         margin: δ ≥ 0. With δ > 0 the hypothesis is "worse by at most δ", and `Decision.equivalent` is given.
         seed: for random numbers, which `relfit.stats.maxt.seeded` gives to each model by its name.
-        draws: the most random draws of a test that simulates; None is its own number.
     """
 
     alpha: float
     correction: str = "none"
     margin: float = 0.0
     seed: int = 0
-    draws: int | None = None
 
 
 @dataclass(frozen=True)

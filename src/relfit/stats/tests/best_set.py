@@ -85,10 +85,7 @@ class BestSet(Test):
     steps_down = True
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
-        rng = seeded(criteria.seed, self.name)
-        draws = max(FEWEST_DRAWS, min(DRAWS, DRAW_NUMBERS // len(joint.names)))
-        if criteria.draws is not None:
-            draws = min(draws, criteria.draws)
+        rng, draws = seeded(criteria.seed, self.name), max(FEWEST_DRAWS, min(DRAWS, DRAW_NUMBERS // len(joint.names)))
         return best_set(joint, criteria.alpha, criteria.correction, rng=rng, draws=draws, margin=criteria.margin)
 
     def bounds(
@@ -192,7 +189,7 @@ def best_set(
     certain_loss, rows = np.asarray(pairs.certain.any(axis=1)), smallest_sample(joint)
     if joint.close is not None and correction != "stepdown":
         generators = streams(rng, joint.names)
-        noise = Noise.drawn(generators.models, generators.reference, joint.close.drawn, draws)
+        noise = Noise.drawn(generators.models, generators.reference, joint.close.drawn)
         log_pvalue, ratio = joint.close.test(
             joint.values, pairs.varies, margin, _lowest_ratio(rows), freedom(joint), noise
         )

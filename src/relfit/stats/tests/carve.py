@@ -93,8 +93,7 @@ class Carve(Test):
 
     def decide(self, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None = None) -> Decision:
         rng = seeded(criteria.seed, self.name)
-        draws = DRAWS if criteria.draws is None else min(DRAWS, criteria.draws)
-        return carve(joint, criteria.alpha, criteria.correction, rng=rng, draws=draws, margin=criteria.margin)
+        return carve(joint, criteria.alpha, criteria.correction, rng=rng, margin=criteria.margin)
 
     def bounds(
         self, joint: JointEstimate, level: float | Array, *, best: int, truncation: Array | None, seed: int
