@@ -22,7 +22,16 @@ from relfit.estimators.designs import Complete
 from relfit.estimators.groups import split
 from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
 from relfit.kernels.composite import Tilted
-from relfit.results.grade import BEST, CLEARLY_WORSE, GRADES, SAME, WORSE, of_decision
+from relfit.results.grade import (
+    BEST,
+    CLEARLY_WORSE,
+    GRADES,
+    SAME,
+    WORSE,
+    decisive_pvalue,
+    graded,
+    of_decision,
+)
 from relfit.settings import Plan
 from relfit.stats.decision import Decision, difference_variance, differences
 from relfit.stats.joint import JointEstimate
@@ -38,12 +47,8 @@ NEAR = {0.5: "half", 2.0: "twice"}
 SHARED_COLUMNS = 128
 # The longest that all pairs of rows may take one core, in seconds. It does not depend on the machine's cores.
 LONGEST = 2.0
-# Draws of a test that simulates. A p-value counts as above or below a level from two standard errors of it on.
-DRAWS, CLEAR = 1000, 2.0
-# With a smaller level more draws are needed: so many should lie beyond it.
-_BEYOND = 50
-# Bounds of a p-value that are this much below or above the level leave no doubt.
-_PLAINLY_BELOW, _PLAINLY_ABOVE = 0.1, 1.5
+# P-values at another bandwidth that are approximated must differ from the level by this factor to count.
+LEEWAY = 1.5
 # The most models that the note names.
 _MOST_NAMES = 4
 # Grades without a finding are one class: which of several good models comes first changes easily.
@@ -138,7 +143,7 @@ def check_bandwidth(compared: Compared) -> Findings:
             selections = near_estimates(compared.selecting, compared.selecting.data)
         joints = near_estimates(plan, compared.data or plan.data)
         others = [
-            _near_grades(compared.test, joint, criteria, selection, used)
+            _near_grades(compared, compared.test.prepared(joint), selection)
             for joint, selection in zip(joints, selections, strict=True)
         ]
     except RelfitError:
@@ -152,46 +157,49 @@ def check_bandwidth(compared: Compared) -> Findings:
     return Findings(_notes(plan, found), fields={"robust_to_bandwidth": robust})
 
 
-def _near_grades(
-    test: Test, joint: JointEstimate, criteria: Criteria, selection: JointEstimate | None, used: Sequence[str]
-) -> Sequence[str]:
-    """The grades at another bandwidth; those `used` where they are plainly the same or the draws leave them open."""
-    joint = test.prepared(joint)
-    if test.tests_best and not criteria.margin and _plainly_same(joint, criteria.alpha, used):
-        return used
-    draws = max(DRAWS, math.ceil(_BEYOND / criteria.alpha))
-    decision = test.decide(joint, replace(criteria, draws=draws), selection)
-    error = CLEAR * math.sqrt(criteria.alpha / draws) if test.draws else 0.0
-    return surest_grades(decision, used, criteria.alpha, error)
+def _near_grades(compared: Compared, joint: JointEstimate, selection: JointEstimate | None) -> tuple[str, ...]:
+    """The grades at another bandwidth."""
+    test, criteria = compared.test, compared.criteria
+    if not (test.tests_best and test.draws):
+        return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
+    return grades_without_draws(compared.joint, compared.decision, joint, criteria)
 
 
-def _plainly_same(joint: JointEstimate, alpha: float, used: Sequence[str]) -> bool:
-    """True if bounds of the p-values, Φ(−T) and l(l − 1)Φ(−T), leave no doubt that these are the findings.
+def grades_without_draws(
+    joint: JointEstimate, decision: Decision, near: JointEstimate, criteria: Criteria
+) -> tuple[str, ...]:
+    """The grades of the best set from an estimate with another bandwidth, from those of the decision.
 
-    T is the model's largest ratio of a difference to its standard error.
+    The p-value of T, a model's largest ratio of a difference to its standard error, lies between Φ(−T) and so many
+    times that as there are hypotheses. How many times it is is known from the decision, and hardly depends on the
+    bandwidth. Findings that are within a factor of `LEEWAY` of the level stay what they are.
     """
-    pairs_of_models = differences(joint)
-    if pairs_of_models.certain.any():
-        return False
-    tails = ndtr(-pairs_of_models.ratio.max(axis=1, initial=-math.inf))
-    pairs = len(used) * (len(used) - 1)
-    for tail, grade in zip(tails.tolist(), used, strict=True):
-        is_bad = pairs * tail < _PLAINLY_BELOW * alpha
-        is_good = tail > _PLAINLY_ABOVE * alpha
-        if not (is_bad if grade == CLEARLY_WORSE.name else is_good and grade != WORSE.name):
-            return False
-    return True
+    used = of_decision(decision, criteria.alpha)
+    pvalue = decisive_pvalue(np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction)
+    own = _tails(joint, criteria.margin)
+    other = _tails(near, criteria.margin)
+    hypotheses = len(used) ** 2
 
+    def moved(known: Array) -> Array:
+        """P-values for the other bandwidth."""
+        times = np.divide(known, own, out=np.full(len(own), float(hypotheses)), where=own > 0.0)
+        return np.asarray(np.minimum(np.clip(times, 1.0, hypotheses) * other, 1.0))
 
-def surest_grades(decision: Decision, used: Sequence[str], alpha: float, error: float) -> tuple[str, ...]:
-    """The grades of a decision; where the simulation's `error` leaves them open, those nearest to the grades `used`."""
-    strict = of_decision(decision, alpha - error)
-    lenient = of_decision(decision, alpha + error)
-    plain = of_decision(decision, alpha)
+    best = int(np.argmin(near.values))
+    nothing = np.zeros(len(used), dtype=bool)
+    pvalues = moved(pvalue), moved(decision.simultaneous_pvalue)
+    found = [
+        graded(best, *pvalues, alpha, None, nothing) for alpha in (criteria.alpha / LEEWAY, criteria.alpha * LEEWAY)
+    ]
     return tuple(
-        each if min(_class(a), _class(b)) > _class(mine) or max(_class(a), _class(b)) < _class(mine) else mine
-        for mine, a, b, each in zip(used, strict, lenient, plain, strict=True)
+        strict if _class(strict) > _class(mine) else lenient if _class(lenient) < _class(mine) else mine
+        for mine, strict, lenient in zip(used, *found, strict=True)
     )
+
+
+def _tails(joint: JointEstimate, margin: float) -> Array:
+    """(l,) Φ(−T), T being each model's largest ratio of a difference, less the margin, to its standard error."""
+    return np.asarray(ndtr(-differences(joint, margin).ratio.max(axis=1, initial=-math.inf)))
 
 
 def _class(grade: str) -> int:

@@ -24,6 +24,8 @@ from relfit.util.arrays import Array
 
 # Rows and columns of a tile of single precision: it fits into the cache of a core.
 _HEIGHT, _WIDTH = 128, 896
+# Rows and columns of a matrix that is a single block.
+_WHOLE = 2048
 # The ratio of the two lengths at which the Gaussian of the shorter one is φ^16 of the longer one.
 _FOUR = 4.0
 
@@ -41,6 +43,10 @@ class NearbyBackend(NumpyBackend):
     kernels: tuple[Kernel, ...] = ()
     known: dict[tuple[int, ...], list[Products]] = field(default_factory=dict, compare=False)
     starts: list[int] = field(default_factory=list, compare=False)
+
+    def block_rows(self, longest: int, sides: int, memory: int) -> int:
+        """Whole matrices of up to 2048 rows: there are several of them, and each block has a price of its own."""
+        return longest if longest <= _WHOLE else super().block_rows(longest, sides, memory)
 
     def points(self, kernel: Kernel, rows: Array) -> Points:
         """The rows, prepared for the longest kernel, and in the place of the factors a number for each row.
