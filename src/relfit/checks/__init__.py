@@ -54,9 +54,10 @@ Check = Callable[[Compared], Findings]
 
 # The checks import the two records above.
 from relfit.checks.bandwidth import check_bandwidth  # noqa: E402
+from relfit.checks.fine_structure import check_fine_structure  # noqa: E402
 
 # In the order in which their notes are shown.
-CHECKS: tuple[Check, ...] = (check_bandwidth,)
+CHECKS: tuple[Check, ...] = (check_bandwidth, check_fine_structure)
 
 
 def run_checks(compared: Compared) -> Findings:
