@@ -54,10 +54,19 @@ Check = Callable[[Compared], Findings]
 
 # The checks import the two records above.
 from relfit.checks.bandwidth import check_bandwidth  # noqa: E402
+from relfit.checks.choice import check_choice  # noqa: E402
+from relfit.checks.clusters import check_clusters  # noqa: E402
 from relfit.checks.fine_structure import check_fine_structure  # noqa: E402
+from relfit.checks.score import check_symmetry  # noqa: E402
 
 # In the order in which their notes are shown.
-CHECKS: tuple[Check, ...] = (check_bandwidth, check_fine_structure)
+CHECKS: tuple[Check, ...] = (
+    check_bandwidth,
+    check_fine_structure,
+    check_clusters,
+    check_symmetry,
+    check_choice,
+)
 
 
 def run_checks(compared: Compared) -> Findings:

@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
-from scipy.spatial.distance import cdist
-
 from relfit.api import plan
 from relfit.checks.bandwidth import Sensitivity, scaled, sensitivity
+from relfit.checks.choice import chance_of_another, is_often
+from relfit.checks.fine_structure import note as fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
+from relfit.data.structure import fine_structure, separated_clusters
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
 from relfit.report.recall import Recalled
@@ -33,13 +32,8 @@ from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
 
-# Rows at which derivatives of a density are checked, and among which clusters are looked for.
-_SCORE_ROWS, _CLUSTER_ROWS = 40, 400
-# A cluster holds at least this fraction of the rows; fewer are outliers.
-_SMALLEST_FRACTION = 0.05
-# A gap between clusters is at least so many times the usual step between neighbours, this quantile of all steps; only
-# so many of the widest gaps are tried.
-_WIDE, _USUAL, _TRIED = 4.0, 0.9, 60
+# Rows at which derivatives of a density are checked.
+_SCORE_ROWS = 40
 # Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
 POWER, TRIALS, _MOST_SENTENCES = 0.8, 200, 4
 # The multiples of the bandwidth that are tried.
@@ -61,6 +55,7 @@ def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivit
     each, kind = [], measure_of(comparison).kind
     if comparison.kernel is not None:
         each += [_kernel(comparison), _bandwidth(comparison, recalled, others)]
+        each += _fine_structure(recalled)
     if comparison.near_degeneracy is not None:
         parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
         each.append(_parts(comparison, parts))
@@ -69,9 +64,17 @@ def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivit
     if kind == "densities":
         each += [_clusters(recalled), _scores(recalled)]
     if comparison.randomised:
-        other = f"a seed other than {comparison.seed} may choose another model"
-        each.append(Check("Random choice", "mind", (f"The choice of the best model is randomised: {other}.",)))
+        each.append(_choice(comparison))
     return each
+
+
+def _choice(comparison: Comparison) -> Check:
+    seed = comparison.seed or 0
+    best = comparison.originals()[comparison.best]
+    chance = chance_of_another(comparison.distinct(), best, used_test(comparison), seed)
+    text = f"The choice of the best model is randomised: a seed other than {seed} selects another one with probability "
+    state = "mind" if is_often(chance) else "plain"
+    return Check("Random choice", state, (f"{text}{f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",))
 
 
 def _kernel(comparison: Comparison) -> Check:
@@ -104,6 +107,24 @@ def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list
         both = zip(comparison.names, comparison.robust_to_bandwidth, strict=True)
         return [name for name, robust in both if not robust]
     return None if others is None else others.changed()
+
+
+def _fine_structure(recalled: Recalled | None) -> list[Check]:
+    if recalled is None or recalled.kernel.variable != "r2" or not math.isfinite(recalled.kernel.length):
+        return []
+    title = "Structure finer than the bandwidth"
+    length = recalled.kernel.length
+    step = fine_structure(_rows_of_data(recalled), length)
+    if step is None:
+        return [Check(title, "good", ("None was found.",))]
+    text = fine_structure_note(step, length)
+    return [Check(title, "mind", (f"{text[0].upper()}{text[1:]}.",))]
+
+
+def _rows_of_data(recalled: Recalled) -> Array:
+    """The rows that the data are judged by: the reference, or the first sample where that is a density."""
+    data = recalled.encoded
+    return data.reference if data.target is None else next(iter(data.samples.values()))
 
 
 def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
@@ -142,9 +163,8 @@ def _clusters(recalled: Recalled | None) -> Check:
     )
     title = "Separate clusters in the data"
     if recalled is None:
-        return Check(title, "mind", (blind,))
-    data = recalled.encoded
-    apart = separated_clusters(data.reference if data.target is None else next(iter(data.samples.values())))
+        return Check(title, "plain", (blind, _WITHOUT_DATA))
+    apart = separated_clusters(_rows_of_data(recalled))
     if apart is None:
         return Check(title, "good", ("No clusters far apart were found in the data.", blind))
     small, steps = apart
@@ -168,48 +188,11 @@ def _scores(recalled: Recalled | None) -> Check:
             outcome = check_score(density, rows, max_rows=_SCORE_ROWS)
             passed, message = outcome.ok, "; ".join(outcome.messages)
         except RelfitError as error:
-            passed, message = False, f"could not be checked ({error})"
+            passed, message = True, f"could not be checked ({error})"
         good = good and passed
         models_with.setdefault(message, []).append(name)
     whose = {text: listed(models) if data.target is None else "The target" for text, models in models_with.items()}
     return Check(title, "good" if good else "mind", tuple(f"{whose[text]}: {visible(text)}." for text in whose))
-
-
-def separated_clusters(x: Array) -> tuple[float, float] | None:
-    """The widest gap between rows (n, d) with at least 5% of them on either side, if it is wide.
-
-    Returns the fraction of the rows on the smaller side, and the gap in units of the usual step between neighbours.
-
-    Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
-    wide from four times the 90% point of all its edges.
-
-    >>> rng = np.random.default_rng(0)
-    >>> separated_clusters(rng.normal(size=(300, 2))) is None
-    True
-    >>> two = np.concatenate([rng.normal(size=(100, 2)), rng.normal(20.0, 1.0, (300, 2))])
-    >>> fraction, steps = separated_clusters(two)
-    >>> fraction
-    0.25
-    """
-    some = x[:: max(1, -(-len(x) // _CLUSTER_ROWS))]
-    # A distance of exactly 0 would be no edge at all.
-    tree = minimum_spanning_tree(np.maximum(cdist(some, some), np.finfo(float).tiny)).tocoo()
-    step = float(np.quantile(tree.data, _USUAL)) if tree.nnz else 0.0
-    if step <= np.finfo(float).tiny:
-        # Most rows are repeated: steps between them say nothing.
-        return None
-    for k in np.argsort(tree.data)[::-1][:_TRIED]:
-        if tree.data[k] < _WIDE * step:
-            return None
-        cut = tree.copy()
-        cut.data[k] = 0.0
-        cut.eliminate_zeros()
-        _, labels = connected_components(cut, directed=False)
-        fraction = float(np.mean(labels == labels[0]))
-        small = min(fraction, 1.0 - fraction)
-        if small >= _SMALLEST_FRACTION:
-            return small, float(tree.data[k]) / step
-    return None
 
 
 def bandwidth_sensitivity(
