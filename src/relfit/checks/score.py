@@ -62,8 +62,7 @@ def _crossed(density: Density, x: Array, widen: float) -> Array | None:
     """(2, n) v·Jw and w·Jv by central differences; None for scores in single precision."""
     spread = x.std(axis=0)
     scale = np.where(spread > 0.0, spread, 1.0)
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, *x.shape))
-    v, w = signs * scale
+    v, w = np.random.default_rng(0).standard_normal((2, *x.shape)) * scale
     h = widen * np.finfo(float).eps ** (1.0 / 3.0)
     moved = np.concatenate([x + h * w, x - h * w, x + h * v, x - h * v])
     scores = density.raw_scores(moved)

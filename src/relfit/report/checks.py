@@ -71,7 +71,7 @@ def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivit
 def _choice(comparison: Comparison) -> Check:
     seed = comparison.seed or 0
     best = comparison.originals()[comparison.best]
-    chance = chance_of_another(comparison.distinct(), best, used_test(comparison), seed)
+    chance = chance_of_another(comparison.distinct(), best, seed)
     text = f"The choice of the best model is randomised: a seed other than {seed} selects another one with probability "
     state = "mind" if is_often(chance) else "plain"
     return Check("Random choice", state, (f"{text}{f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",))
