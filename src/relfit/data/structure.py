@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from relfit.util.arrays import Array, host
 
 # Rows that are looked at, evenly spaced.
-_FINE_ROWS, _CLUSTER_ROWS = 200, 150
+_FINE_ROWS, _CLUSTER_ROWS = 200, 120
 # Fractions of the bandwidth: neighbours at most as far apart as the first are close, and few may lie
 # between the two. Smooth data in one dimension have 4 times as many neighbours within the second.
 _CLOSE, _WIDE_AGAIN = 1.0 / 16.0, 1.0 / 4.0

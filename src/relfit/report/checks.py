@@ -20,6 +20,7 @@ from relfit.data.check_score import check_score
 from relfit.data.structure import fine_structure, separated_clusters
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
+from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled
 from relfit.report.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.results.comparison import Comparison
@@ -55,7 +56,7 @@ def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivit
     each, kind = [], measure_of(comparison).kind
     if comparison.kernel is not None:
         each += [_kernel(comparison), _bandwidth(comparison, recalled, others)]
-        each += _fine_structure(recalled)
+        each += _fine_structure(comparison.kernel, recalled)
     if comparison.near_degeneracy is not None:
         parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
         each.append(_parts(comparison, parts))
@@ -109,11 +110,13 @@ def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list
     return None if others is None else others.changed()
 
 
-def _fine_structure(recalled: Recalled | None) -> list[Check]:
-    if recalled is None or recalled.kernel.variable != "r2" or not math.isfinite(recalled.kernel.length):
-        return []
+def _fine_structure(kernel: Kernel, recalled: Recalled | None) -> list[Check]:
     title = "Structure finer than the bandwidth"
-    length = recalled.kernel.length
+    if recalled is None:
+        return [Check(title, "plain", (_WITHOUT_DATA,))]
+    length = kernel.length
+    if kernel.variable != "r2" or not math.isfinite(length):
+        return []
     step = fine_structure(_rows_of_data(recalled), length)
     if step is None:
         return [Check(title, "good", ("None was found.",))]
