@@ -7,57 +7,18 @@ files and the gate from there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from relfit.data.load import Data
-from relfit.settings import Plan
-from relfit.stats.decision import Decision
-from relfit.stats.joint import JointEstimate
-from relfit.stats.tests.base import Criteria, Test
+from relfit.checks.bandwidth import check_bandwidth
+from relfit.checks.base import Compared, Findings
+from relfit.checks.choice import check_choice
+from relfit.checks.clusters import check_clusters
+from relfit.checks.fine_structure import check_fine_structure
+from relfit.checks.score import check_symmetry
 
-
-@dataclass(frozen=True)
-class Compared:
-    """The data, how they were estimated, and what was decided.
-
-    `selecting` is the plan of the `selection`. `data` are those of the plan with densities that
-    remember their scores at the same rows.
-    """
-
-    plan: Plan
-    joint: JointEstimate
-    decision: Decision
-    test: Test
-    criteria: Criteria
-    selection: JointEstimate | None = None
-    selecting: Plan | None = None
-    data: Data | None = None
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a check found.
-
-    Attributes:
-        notes: sentences for the reader.
-        doubts: those of the notes that make the verdicts unreliable, so that a gate does not answer.
-        fields: fields of the `Comparison` that the check determines.
-    """
-
-    notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    fields: dict[str, Any] = field(default_factory=dict)
-
+__all__ = ["CHECKS", "Compared", "Findings", "run_checks"]
 
 Check = Callable[[Compared], Findings]
-
-# The checks import the two records above.
-from relfit.checks.bandwidth import check_bandwidth  # noqa: E402
-from relfit.checks.choice import check_choice  # noqa: E402
-from relfit.checks.clusters import check_clusters  # noqa: E402
-from relfit.checks.fine_structure import check_fine_structure  # noqa: E402
-from relfit.checks.score import check_symmetry  # noqa: E402
 
 # In the order in which their notes are shown.
 CHECKS: tuple[Check, ...] = (

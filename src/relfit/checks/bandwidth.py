@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from relfit.checks import Compared, Findings
+from relfit.checks.base import Compared, Findings
 from relfit.compute.backend import NumpyBackend
 from relfit.compute.nearby import NearbyBackend
 from relfit.data.load import Data
@@ -52,6 +52,7 @@ LEEWAY = 1.5
 # The most models that the note names.
 _MOST_NAMES = 4
 # Grades without a finding are one class: which of several good models comes first changes easily.
+_NO_FINDING = "not shown to be worse"
 _CLASSES = {WORSE.name: 1, CLEARLY_WORSE.name: 2}
 
 
@@ -150,7 +151,8 @@ def check_bandwidth(compared: Compared) -> Findings:
         return Findings()
     found: dict[str, str] = {}
     for i, name in enumerate(plan.data.models):
-        text = remark(used[i], {factor: grades[i] for factor, grades in zip(NEAR, others, strict=True)})
+        near = {factor: _said(grades[i]) for factor, grades in zip(NEAR, others, strict=True)}
+        text = remark(used[i], near)
         if text is not None:
             found[name] = text
     robust = tuple(original not in found for original in plan.originals.values())
@@ -163,6 +165,11 @@ def _near_grades(compared: Compared, joint: JointEstimate, selection: JointEstim
     if not (test.tests_best and test.draws):
         return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
     return grades_without_draws(compared.joint, compared.decision, joint, criteria)
+
+
+def _said(grade: str) -> str:
+    """The grade in a sentence "the model is …"; all grades without a finding are one."""
+    return grade if grade in _CLASSES else _NO_FINDING
 
 
 def grades_without_draws(
@@ -215,7 +222,7 @@ def pair_findings(plan: Plan, data: Data, worse: bool, decide: Callable[[JointEs
     except RelfitError:
         return Findings()
     texts = {
-        f"{'worse' if verdict else 'not shown to be worse'} at {word} the bandwidth"
+        f"{'worse' if verdict else _NO_FINDING} at {word} the bandwidth"
         for verdict, word in zip(verdicts, NEAR.values(), strict=True)
         if verdict != worse
     }

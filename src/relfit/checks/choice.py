@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relfit.checks import Compared, Findings
+from relfit.checks.base import Compared, Findings
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import covariance_root, normal_draws, seeded, streams
 from relfit.stats.tests.carve import GAMMA

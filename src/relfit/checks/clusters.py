@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relfit.checks import Compared, Findings
+from relfit.checks.base import Compared, Findings
 from relfit.data.structure import separated_clusters
 
 

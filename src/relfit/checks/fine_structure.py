@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from relfit.checks import Compared, Findings
+from relfit.checks.base import Compared, Findings
 from relfit.data.structure import fine_structure
 
 

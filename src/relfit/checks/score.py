@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relfit.checks import Compared, Findings
+from relfit.checks.base import Compared, Findings
 from relfit.data.models import Density
 from relfit.util.arrays import Array
 from relfit.util.text import listed
