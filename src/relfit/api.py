@@ -9,7 +9,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_checks
+from relfit.checks import Compared, Estimated, Findings, run_checks, run_pair_checks, together
+from relfit.checks.bandwidth import pair_findings, with_scores_kept
 from relfit.compute.backend import Job
 from relfit.compute.reduce import PATCH_ROWS, Runtime, kernel_products
 from relfit.data.arrays import as_rows
@@ -120,14 +121,16 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
     if isinstance(several, list | tuple):
         return _by_each(reference, models, several, options)
     settings = Settings.of("compare", options)
-    test, selection = settings.test, None
+    test, selection, selecting = settings.test, None, None
     with resolved(reference, models, settings, "comparing") as plan:
         if test.split is not None:
             selecting, plan = _split(plan, test.split)
+            selecting = with_scores_kept(selecting)
             selection = joint_estimate(selecting.data, selecting.estimate)
             check_scale(selection, settings.margin)
         else:
             plan = _ready(plan)
+        data = plan.data
         if isinstance(plan.estimate.kernel, Collection):
             kernels = plan.estimate.kernel.kernels
             joints = [joint_estimate(plan.data, replace(plan.estimate, kernel=kernel)) for kernel in kernels]
@@ -137,10 +140,12 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             known = [each.yardstick for each in joints if each.yardstick is not None]
             joint = replace(joint, yardstick=float(np.mean(known)) if known else None)
         else:
-            joint = test.prepared(joint_estimate(plan.data, plan.estimate))
+            data = with_scores_kept(plan).data
+            joint = test.prepared(joint_estimate(data, plan.estimate))
             check_scale(joint, settings.margin)
             decision = test.decide(joint, settings.criteria, selection)
-        compared = Compared(plan, joint, decision, test, settings.criteria, selection, settings.discrepancy_name)
+        asked = settings.discrepancy_name
+        compared = Compared(plan, joint, decision, test, settings.criteria, selection, selecting, data, asked)
         found = run_checks(compared)
     notes = (*plan.notes, *estimate_notes(joint, plan.estimate), *decision.notes, *found.notes)
     joint = replace(joint, doubts=(*joint.doubts, *found.doubts))
@@ -264,7 +269,11 @@ def estimate(reference: Any, models: Any, **options: Unpack[Options]) -> JointEs
 
 def _estimated(plan: Plan) -> JointEstimate:
     """The estimate of every name given: a copy gets what its original has."""
-    joint, originals = joint_estimate(plan.data, plan.estimate), plan.originals
+    return _of_names(joint_estimate(plan.data, plan.estimate), plan)
+
+
+def _of_names(joint: JointEstimate, plan: Plan) -> JointEstimate:
+    originals = plan.originals
     return joint.at([joint.names.index(name) for name in originals.values()], tuple(originals))
 
 
@@ -378,10 +387,21 @@ def compare_pair(
     with resolved(reference, {names[0]: a, names[1]: b}, settings, "comparing") as plan:
         plan = _ready(plan)
         impossible = plan.data.impossible
-        joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(plan)
-        found = Findings() if impossible else run_pair_checks(Estimated(plan, joint))
-    # The z test is that of the best set with two models.
-    joint = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared(joint)
+        kept = with_scores_kept(plan)
+        joint = joint_estimate(plan.data, plan.estimate) if impossible else _estimated(kept)
+        # The z test is that of the best set with two models.
+        prepared = TESTS["best-set" if decided is relative_z else "relpsi"]().prepared
+
+        def is_worse(near: JointEstimate) -> bool:
+            every = prepared(_of_names(near, plan))
+            return bool(decided(every, settings.alpha, settings.margin).log_pvalue <= math.log(settings.alpha))
+
+        found = Findings()
+        if not impossible:
+            found = run_pair_checks(Estimated(plan, joint))
+            if not settings.margin:
+                found = together([found, pair_findings(plan, kept.data, is_worse(joint), is_worse)])
+    joint = prepared(joint)
     check_scale(joint, settings.margin)
     if impossible:
         decision = impossible_pair(names[0] in impossible, settings.margin)
@@ -406,6 +426,7 @@ def compare_pair(
         margin=settings.margin,
         yardstick=joint.yardstick,
         **vars(decision),
+        **found.fields,
         **{**_recorded(plan, settings), **({} if joint.close is None else {"variance": "second-order"})},
     )
 

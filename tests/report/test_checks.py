@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.report.checks import about, bandwidth_sensitivity, checks, rows_advice, separated_clusters
+from relfit.data.structure import separated_clusters
+from relfit.report.checks import about, bandwidth_sensitivity, checks, rows_advice
 from relfit.report.recall import recall
 from relfit.report.words import caveats, in_other_words
 
@@ -92,7 +93,7 @@ def test_densities_get_a_score_check_and_the_word_about_weights(rng):
     assert any("wrong: the score is 2 times the gradient" in sentence for sentence in found["Score check"].sentences)
     assert any("right: the score is the gradient" in sentence for sentence in found["Score check"].sentences)
     bare = _checks(relfit.compare(data, models, rng=0))
-    assert bare["Separate clusters in the data"].state == "mind"
+    assert bare["Separate clusters in the data"].state == "plain"
     assert "without the data" in bare["Score check"].sentences[0]
 
 

@@ -1,10 +1,11 @@
-"""What a check gets and what it returns."""
+"""What a check is given, and what it returns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from relfit.data.load import Data
 from relfit.settings import Plan
 from relfit.stats.decision import Decision
 from relfit.stats.joint import JointEstimate
@@ -23,13 +24,16 @@ class Estimated:
 class Compared(Estimated):
     """What was decided, too.
 
-    `asked` is the discrepancy as the caller gave it, "auto" by default.
+    `selecting` is the plan of the `selection`. `data` are those of the plan with densities that
+    remember their scores at the same rows. `asked` is the discrepancy as the caller gave it, "auto" by default.
     """
 
     decision: Decision
     test: Test
     criteria: Criteria
     selection: JointEstimate | None = None
+    selecting: Plan | None = None
+    data: Data | None = None
     asked: str = "auto"
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from relfit.compute.rows import LazyRows, parts
 from relfit.data.load import Data
+from relfit.data.structure import fine_structure
 from relfit.estimators.base import EstimateSettings, Kind, sample_name, samples_of
 from relfit.kernels.base import Kernel, median_distance
 from relfit.kernels.choice import Collection, Select
-from relfit.kernels.composite import Tilted
+from relfit.kernels.composite import MultiScale, Tilted
 from relfit.kernels.standard import Gaussian
 from relfit.stats.decision import differences
 from relfit.stats.joint import JointEstimate
@@ -53,6 +54,8 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
     if isinstance(kernel, Collection):
         return Collection(tuple(_resolved(data, kind, each, median, seed, rule) for each in kernel.kernels))
     resolved = kernel.with_median(median).with_dimension(data.reference.shape[1])
+    if isinstance(resolved, MultiScale) and kernel.needs_median:
+        resolved = _reaching(resolved, data)
     if isinstance(resolved, Tilted) and resolved.needs_centre:
         resolved = resolved.with_centre(centre_of(_pool(data, seed)))
     if kind.smooth and not resolved.smooth:
@@ -64,6 +67,13 @@ def _resolved(data: Data, kind: Kind, kernel: Kernel, median: float, seed: int, 
         )
     _check_entries(data, resolved)
     return resolved
+
+
+def _reaching(kernel: MultiScale, data: Data) -> MultiScale:
+    """The kernel with bandwidths down to the distance of nearest neighbours, if that is far below its smallest one."""
+    rows = data.reference if data.target is None else next(iter(data.samples.values()))
+    step = fine_structure(rows, kernel.length)
+    return kernel if step is None else kernel.reaching(step)
 
 
 def choose_kernel(

@@ -18,6 +18,8 @@ from relfit.kernels.standard import Gaussian
 from relfit.util.arrays import Array, host, library
 from relfit.util.errors import InputError
 
+# The ratio of two bandwidths that `MultiScale.reaching` adds.
+_STEP = 4.0
 RowFunction = Callable[[Array], Any]
 Centre = Length | tuple[float, ...]
 
@@ -46,6 +48,13 @@ class MultiScale(ScaledKernel, SharedWork):
     @property
     def length(self) -> float:
         return super().length * min(self.factors)
+
+    def reaching(self, distance: float) -> Self:
+        """The kernel with smaller bandwidths too, each a quarter of the one before, down to this distance."""
+        factors = list(self.factors)
+        while min(factors) * super().length > distance:
+            factors.append(min(factors) / _STEP)
+        return replace(self, factors=tuple(sorted(factors)))
 
     def weights(self, t: Array, which: Sequence[Weight]) -> tuple[Array, ...]:
         """Every function follows from one exponential for each bandwidth."""

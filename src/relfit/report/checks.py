@@ -8,54 +8,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
-from scipy.spatial.distance import cdist
-
 from relfit.api import plan
-from relfit.compute.backend import Job, NumpyBackend, Points, Products
+from relfit.checks.bandwidth import Sensitivity, scaled, sensitivity
+from relfit.checks.choice import chance_of_another, is_often
+from relfit.checks.fine_structure import note as fine_structure_note
 from relfit.compute.reduce import Runtime
 from relfit.data.check_score import check_score
-from relfit.data.load import Data
-from relfit.data.models import Density
-from relfit.data.overlap import fingerprint
-from relfit.estimators import joint_estimate
+from relfit.data.structure import fine_structure, separated_clusters
 from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
-from relfit.estimators.groups import split
-from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
-from relfit.kernels.composite import Tilted
+from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled
-from relfit.report.witness import squared_distances
 from relfit.report.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.results.comparison import Comparison
-from relfit.results.grade import BEST, GRADES, OPEN, SAME, of_decision
+from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
-from relfit.stats.decision import Decision, difference_variance
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate
+from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
 from relfit.stats.tests.base import Criteria
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError, RelfitError
 from relfit.util.text import listed, quoted, visible
 
-# Rows at which derivatives of a density are checked, and among which clusters are looked for.
-_SCORE_ROWS, _CLUSTER_ROWS = 40, 400
-# A cluster holds at least this fraction of the rows; fewer are outliers.
-_SMALLEST_FRACTION = 0.05
-# A gap between clusters is at least so many times the usual step between neighbours, this quantile of all steps; only
-# so many of the widest gaps are tried.
-_WIDE, _USUAL, _TRIED = 4.0, 0.9, 60
+# Rows at which derivatives of a density are checked.
+_SCORE_ROWS = 40
 # Advice on the number of rows: the power, the trials of a simulation, and the most models it is given for.
 POWER, TRIALS, _MOST_SENTENCES = 0.8, 200, 4
-# The multiples of the bandwidth that are tried, and the range of them in which a verdict should stay what it is.
-FACTORS, NEAR = (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 2.0)
-# Squared distances are kept between bandwidths from so many columns on, where they cost more than kernel values do,
-# and up to so many of them: 256 MB.
-SHARED_COLUMNS, _MOST_DISTANCES = 128, 2**25
+# The multiples of the bandwidth that are tried.
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _WITHOUT_DATA = "Not checked: the report was made without the data."
 
 
@@ -68,11 +51,12 @@ class Check:
     sentences: tuple[str, ...]
 
 
-def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> list[Check]:
+def checks(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> list[Check]:
     """Every check that applies, in the order of the page."""
     each, kind = [], measure_of(comparison).kind
     if comparison.kernel is not None:
-        each += [_kernel(comparison), _bandwidth(comparison, recalled, sensitivity)]
+        each += [_kernel(comparison), _bandwidth(comparison, recalled, others)]
+        each += _fine_structure(comparison.kernel, recalled)
     if comparison.near_degeneracy is not None:
         parts = dict(zip(comparison.names, comparison.near_degeneracy.tolist(), strict=True))
         each.append(_parts(comparison, parts))
@@ -81,9 +65,17 @@ def checks(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensi
     if kind == "densities":
         each += [_clusters(recalled), _scores(recalled)]
     if comparison.randomised:
-        other = f"a seed other than {comparison.seed} may choose another model"
-        each.append(Check("Random choice", "mind", (f"The choice of the best model is randomised: {other}.",)))
+        each.append(_choice(comparison))
     return each
+
+
+def _choice(comparison: Comparison) -> Check:
+    seed = comparison.seed or 0
+    best = comparison.originals()[comparison.best]
+    chance = chance_of_another(comparison.distinct(), best, seed)
+    text = f"The choice of the best model is randomised: a seed other than {seed} selects another one with probability "
+    state = "mind" if is_often(chance) else "plain"
+    return Check("Random choice", state, (f"{text}{f'about {chance:.0%}' if chance >= 0.01 else 'below 1%'}.",))
 
 
 def _kernel(comparison: Comparison) -> Check:
@@ -96,16 +88,54 @@ def _kernel(comparison: Comparison) -> Check:
     return Check("Kernel", "plain", tuple(part for part in (f"{kernel_words(comparison)}.", how, decides) if part))
 
 
-def _bandwidth(comparison: Comparison, recalled: Recalled | None, sensitivity: Sensitivity | None) -> Check:
+def _bandwidth(comparison: Comparison, recalled: Recalled | None, others: Sensitivity | None) -> Check:
     title = "Another bandwidth"
-    if recalled is None:
-        return Check(title, "plain", (_WITHOUT_DATA,))
-    if sensitivity is None:
-        return Check(title, "plain", (f"Not checked: {obstacle(comparison, recalled)}.",))
-    changed = sensitivity.changed()
+    changed = changed_verdicts(comparison, others)
+    if changed is None:
+        why = _WITHOUT_DATA if recalled is None else f"Not checked: {_unchecked(comparison, recalled)}."
+        return Check(title, "plain", (why,))
     if changed:
         return Check(title, "mind", (f"The verdict on {listed(changed)} changes at half or twice the bandwidth.",))
-    return Check(title, "good", ("The best model and every verdict are the same at half and at twice the bandwidth.",))
+    return Check(title, "good", ("No verdict changes at half or twice the bandwidth.",))
+
+
+def _unchecked(comparison: Comparison, recalled: Recalled) -> str:
+    if comparison.margin:
+        return "the margin is in the units of the discrepancy with this bandwidth"
+    return str(obstacle(comparison, recalled))
+
+
+def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list[str] | None:
+    """The models whose verdict depends on the bandwidth, as the result has them; None where nobody looked.
+
+    Where the comparison did not look, the report's rows tell.
+    """
+    if comparison.margin:
+        return None
+    if comparison.robust_to_bandwidth is not None:
+        both = zip(comparison.names, comparison.robust_to_bandwidth, strict=True)
+        return [name for name, robust in both if not robust]
+    return None if others is None else others.changed()
+
+
+def _fine_structure(kernel: Kernel, recalled: Recalled | None) -> list[Check]:
+    title = "Structure finer than the bandwidth"
+    if recalled is None:
+        return [Check(title, "plain", (_WITHOUT_DATA,))]
+    length = kernel.length
+    if kernel.variable != "r2" or not math.isfinite(length):
+        return []
+    step = fine_structure(_rows_of_data(recalled), length)
+    if step is None:
+        return [Check(title, "good", ("None was found.",))]
+    text = fine_structure_note(step, length)
+    return [Check(title, "mind", (f"{text[0].upper()}{text[1:]}.",))]
+
+
+def _rows_of_data(recalled: Recalled) -> Array:
+    """The rows that the data are judged by: the reference, or the first sample where that is a density."""
+    data = recalled.encoded
+    return data.reference if data.target is None else next(iter(data.samples.values()))
 
 
 def _parts(comparison: Comparison, parts: Mapping[str, float]) -> Check:
@@ -144,9 +174,8 @@ def _clusters(recalled: Recalled | None) -> Check:
     )
     title = "Separate clusters in the data"
     if recalled is None:
-        return Check(title, "mind", (blind,))
-    data = recalled.encoded
-    apart = separated_clusters(data.reference if data.target is None else next(iter(data.samples.values())))
+        return Check(title, "plain", (blind, _WITHOUT_DATA))
+    apart = separated_clusters(_rows_of_data(recalled))
     if apart is None:
         return Check(title, "good", ("No clusters far apart were found in the data.", blind))
     small, steps = apart
@@ -170,132 +199,26 @@ def _scores(recalled: Recalled | None) -> Check:
             outcome = check_score(density, rows, max_rows=_SCORE_ROWS)
             passed, message = outcome.ok, "; ".join(outcome.messages)
         except RelfitError as error:
-            passed, message = False, f"could not be checked ({error})"
+            passed, message = True, f"could not be checked ({error})"
         good = good and passed
         models_with.setdefault(message, []).append(name)
     whose = {text: listed(models) if data.target is None else "The target" for text, models in models_with.items()}
     return Check(title, "good" if good else "mind", tuple(f"{whose[text]}: {visible(text)}." for text in whose))
 
 
-def separated_clusters(x: Array) -> tuple[float, float] | None:
-    """The widest gap between rows (n, d) with at least 5% of them on either side, if it is wide.
-
-    Returns the fraction of the rows on the smaller side, and the gap in units of the usual step between neighbours.
-
-    Gaps are edges of the minimum spanning tree, which joins every row to the others by the shortest steps; a gap is
-    wide from four times the 90% point of all its edges.
-
-    >>> rng = np.random.default_rng(0)
-    >>> separated_clusters(rng.normal(size=(300, 2))) is None
-    True
-    >>> two = np.concatenate([rng.normal(size=(100, 2)), rng.normal(20.0, 1.0, (300, 2))])
-    >>> fraction, steps = separated_clusters(two)
-    >>> fraction
-    0.25
-    """
-    some = x[:: max(1, -(-len(x) // _CLUSTER_ROWS))]
-    # A distance of exactly 0 would be no edge at all.
-    tree = minimum_spanning_tree(np.maximum(cdist(some, some), np.finfo(float).tiny)).tocoo()
-    step = float(np.quantile(tree.data, _USUAL)) if tree.nnz else 0.0
-    if step <= np.finfo(float).tiny:
-        # Most rows are repeated: steps between them say nothing.
-        return None
-    for k in np.argsort(tree.data)[::-1][:_TRIED]:
-        if tree.data[k] < _WIDE * step:
-            return None
-        cut = tree.copy()
-        cut.data[k] = 0.0
-        cut.eliminate_zeros()
-        _, labels = connected_components(cut, directed=False)
-        fraction = float(np.mean(labels == labels[0]))
-        small = min(fraction, 1.0 - fraction)
-        if small >= _SMALLEST_FRACTION:
-            return small, float(tree.data[k]) / step
-    return None
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """The comparison repeated with the kernel's length multiplied by each factor.
-
-    Attributes:
-        factors, lengths: the multiples, and the lengths they give.
-        results: the estimate and the verdicts of the distinct models for each.
-        copies: the name of every copy, and the model that it is a copy of.
-        alpha: the level.
-    """
-
-    factors: tuple[float, ...]
-    lengths: tuple[float, ...]
-    results: tuple[tuple[JointEstimate, Decision], ...]
-    copies: Mapping[str, str]
-    alpha: float
-
-    def grades(self, name: str) -> tuple[str, ...]:
-        """For every factor the grade of this model."""
-        i, first = self._index(name), self.results[0][0].names
-        grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
-        # A copy of the best one is not the best itself.
-        return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
-
-    def kinds(self, name: str) -> tuple[str, ...]:
-        """For every factor the kind of its grade."""
-        return tuple(GRADES[grade].kind for grade in self.grades(name))
-
-    def ratios(self, name: str) -> tuple[float, ...]:
-        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
-        i, ratios = self._index(name), []
-        for joint, decision in self.results:
-            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
-            difference = float(joint.values[i] - joint.values[decision.best])
-            ratios.append(difference / error if error > 0.0 else 0.0)
-        return tuple(ratios)
-
-    def changed(self) -> list[str]:
-        """The models whose verdict is not the same from half the length to twice it."""
-        near = [k for k, factor in enumerate(self.factors) if NEAR[0] <= factor <= NEAR[1]]
-        names = [*self.results[0][0].names, *self.copies]
-        return [name for name in names if len({self.grades(name)[k] for k in near}) > 1]
-
-    def remark(self, name: str) -> str | None:
-        """What the verdict becomes at half or twice the bandwidth, where it changes; otherwise None."""
-        if name not in self.changed():
-            return None
-        grades = dict(zip(self.factors, self.grades(name), strict=True))
-        shown = {word: grades[factor] for factor, word in zip(NEAR, ("half", "twice"), strict=True)}
-        differ = {word: grade for word, grade in shown.items() if grade != grades[1.0]}
-        if len(set(differ.values())) == 1 and len(differ) == 2:
-            return f"{shown['half']} at half and twice the bandwidth"
-        return ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items())
-
-    def _index(self, name: str) -> int:
-        return self.results[0][0].names.index(self.copies.get(name, name))
-
-
 def bandwidth_sensitivity(
     comparison: Comparison, recalled: Recalled, factors: Sequence[float] = FACTORS
 ) -> Sensitivity | None:
-    """The same test on the recalled rows for several multiples of the kernel's length; None if there is an `obstacle`.
-
-    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
-    these data say about the models makes the p-values wrong.
-    """
+    """The same test on the recalled rows at several multiples of the bandwidth; None if there is an `obstacle`."""
     if obstacle(comparison, recalled) is not None:
         return None
-    kernels = [kernel for factor in factors if (kernel := scaled(recalled.kernel, factor)) is not None]
-    data = recalled.encoded
-    data = replace(
-        data,
-        models={name: _remembering(m) if isinstance(m, Density) else m for name, m in data.models.items()},
-        target=None if data.target is None else _remembering(data.target),
-    )
-    n, d = data.reference.shape
-    distances = n * n + sum(len(rows) * (len(rows) + n) for rows in data.samples.values())
-    share = data.kind == "samples" and d >= SHARED_COLUMNS and distances <= _MOST_DISTANCES
-    lengths = tuple(kernel.length for kernel in kernels)
-    runtime = Runtime(SharedDistances(shortest=min(lengths)) if share else NumpyBackend())
-    results = tuple(verdicts_at(comparison, data, kernel, runtime) for kernel in kernels)
-    return Sensitivity(tuple(factors), lengths, results, recalled.data.copies, comparison.alpha)
+    # Every setting is kept but the estimator: those for very many rows would have too few here.
+    seed = comparison.seed or 0
+    dependence: Any = comparison.dependence or "independent"
+    estimator = Complete(recorded_variance(comparison) or "auto")
+    estimate = EstimateSettings(recalled.kernel, estimator, dependence, seed, Runtime())
+    criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
+    return sensitivity(recalled.encoded, estimate, used_test(comparison), criteria, factors)
 
 
 def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
@@ -314,83 +237,9 @@ def obstacle(comparison: Comparison, recalled: Recalled) -> str | None:
     return None
 
 
-def verdicts_at(comparison: Comparison, data: Data, kernel: Kernel, runtime: Runtime) -> tuple[JointEstimate, Decision]:
-    """The comparison's test on loaded data with another kernel: what `compare` does once it has loaded them.
-
-    Every setting is kept but the estimator: those for very many rows would have too few here.
-    """
-    test, seed = used_test(comparison), comparison.seed or 0
-    dependence: Any = comparison.dependence or "independent"
-    estimator = Complete(recorded_variance(comparison) or "auto")
-    estimate = EstimateSettings(kernel, estimator, dependence, seed, runtime)
-    testing, selection = data, None
-    if test.split is not None:
-        selecting, testing = split(data, test.split, dependence, seed)
-        selection = joint_estimate(selecting, estimate)
-    joint = test.prepared(joint_estimate(testing, estimate))
-    criteria = Criteria(comparison.alpha, comparison.correction, comparison.margin, seed)
-    return joint, test.decide(joint, criteria, selection)
-
-
 def recorded_variance(comparison: Comparison) -> str | None:
     """The option of `Complete` that gives the variance of a comparison; None for the default."""
     return None if comparison.variance == "second-order" else comparison.variance
-
-
-def scaled(kernel: Kernel, factor: float) -> Kernel | None:
-    """The kernel with every length multiplied by the factor; None where it has no length.
-
-    >>> from relfit.kernels.standard import Gaussian, IMQ, Polynomial
-    >>> scaled(Gaussian(2.0), 0.5), scaled(Gaussian(1.0) + IMQ(), 3.0), scaled(Polynomial(), 2.0)
-    (Gaussian(bandwidth=1.0), Sum(terms=(Gaussian(bandwidth=3.0), IMQ(scale=3.0, exponent=-0.5))), None)
-    """
-    check_positive("factors", factor)
-    if isinstance(kernel, Sum):
-        terms = [scaled(term, factor) for term in kernel.terms]
-        return Sum(tuple(term for term in terms if term is not None)) if None not in terms else None
-    if isinstance(kernel, Tilted):
-        inner = scaled(kernel.kernel, factor)
-        return None if inner is None else replace(kernel, kernel=inner)
-    if not isinstance(kernel, ScaledKernel):
-        return None
-    changes: dict[str, Any] = {kernel.length_field: factor * float(getattr(kernel, kernel.length_field))}
-    return replace(kernel, **changes)
-
-
-def _remembering(density: Density) -> Density:
-    """The density, asked only once for its scores at the same rows."""
-    known: dict[bytes, Array] = {}
-
-    def score(x: Array) -> Array:
-        key = x.tobytes()
-        if key not in known:
-            known[key] = density.scores(x)
-        return known[key]
-
-    return Density(score=score, dim=density.dim)
-
-
-@dataclass(frozen=True)
-class SharedDistances(NumpyBackend):
-    """Computes the squared distances between the rows of a block once, for kernels that differ in length only.
-
-    For φ alone, as in MMD. `shortest` is the shortest of the lengths.
-    """
-
-    shortest: float = 1.0
-    blocks: dict[tuple[bytes, bytes], Array] = field(default_factory=dict)
-
-    def points(self, kernel: Kernel, rows: Array) -> Points:
-        """The rows, and in the place of the product's factors a key for each, by which its distances are found."""
-        keys = fingerprint(rows).keys.view(np.float64)[:, None]
-        return Points(rows, keys, keys.T, by_differences=False)
-
-    def block_sums(self, block: Job) -> Products:
-        """The products of the block with φ of its distances."""
-        key = block.x.left.tobytes(), block.across.left.tobytes()
-        if key not in self.blocks:
-            self.blocks[key] = squared_distances(block.x.rows, block.across.rows, self.shortest)
-        return block.products(*block.kernel.weights(self.blocks[key], ("phi",)))
 
 
 def own_plan(comparison: Comparison, names: Collection[str], *, power: float = POWER, trials: int = TRIALS) -> Plan:

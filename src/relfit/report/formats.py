@@ -123,7 +123,7 @@ def to_csv(comparison: Comparison) -> str:
     >>> from relfit import JointEstimate, decide
     >>> table = to_csv(decide(JointEstimate(("a", "b"), [0.1, 0.9], [[0.01, 0.0], [0.0, 0.01]]), test="relpsi"))
     >>> print(table.splitlines()[1])
-    a,0.1,0.1,0.0,1.0,0.0,1.0,1.0,False,best,,True,best of the sample,
+    a,0.1,0.1,0.0,1.0,0.0,1.0,1.0,False,best,,,True,best of the sample,
     """
     rows = comparison.rows()
     lines: list[str] = []

@@ -21,7 +21,7 @@ from relfit.api import plan
 from relfit.kernels.choice import Collection
 from relfit.report.formats import markdown_text, to_markdown
 from relfit.report.text import NOTHING, is_tested, show_pvalue
-from relfit.report.words import about, alone_words, header, measure_of, row_word, summary, used_test
+from relfit.report.words import about, alone_words, bandwidth_remark, header, measure_of, row_word, summary, used_test
 from relfit.results import grade
 from relfit.results.comparison import Comparison
 from relfit.results.pair import PairComparison
@@ -184,6 +184,8 @@ def judge_pair(pair: PairComparison, *, require: str | None = None) -> Gate:
     more = _more(gap, pair.standard_error, pair, RelPSI() if selective else BestSet())
     evidence = f" ({_evidence(pair.pvalue, pair.alpha)})" if verdict == WORSE else ""
     words = answer_words(verdict, name, quoted(against), pair.margin, evidence, more, required)
+    if pair.robust_to_bandwidth is False:
+        words = f"{words}; this verdict depends on the bandwidth"
     return gate(verdict, words)
 
 
@@ -327,13 +329,25 @@ def _fixed(comparison: Comparison, name: str, against: str, required: bool) -> G
     more = _more(decision.difference - margin, decision.standard_error, comparison, BestSet())
     evidence = f" (this pair alone: {_evidence(pvalue, alpha)})" if verdict == WORSE else ""
     words = answer_words(verdict, name, quoted(against), margin, evidence, more, required)
+    words = "; ".join([words, *_bandwidth_words(comparison, [name, against])])
     return gate(verdict, words, pvalue)
 
 
 def _remarks(comparison: Comparison, name: str, verdict: str) -> list[str]:
     """What follows the answer of the table: all else that a reader must know about the verdict."""
     copied = [] if verdict == WORSE else _copies(comparison, name)
-    return [_copy_words(comparison, name, copied)] if copied else []
+    remarks = [_copy_words(comparison, name, copied)] if copied else []
+    return [*remarks, *_bandwidth_words(comparison, [name])]
+
+
+def _bandwidth_words(comparison: Comparison, names: Sequence[str]) -> list[str]:
+    """A clause about the verdicts among these that change at half or twice the bandwidth."""
+    robust = dict(zip(comparison.names, comparison.robust_to_bandwidth or (), strict=False))
+    changing = [name for name in names if robust.get(name) is False]
+    if not changing:
+        return []
+    many = len(changing) > 1
+    return [f"the verdict{'s' * many} on {listed(changing)} depend{'s' * (not many)} on the bandwidth"]
 
 
 def _copies(comparison: Comparison, name: str) -> list[str]:
@@ -528,7 +542,7 @@ def _about(comparison: Comparison, row: dict[str, Any], gate: Gate | None) -> st
     """What was found about a model; about the gated one, compared with the gate's opponent."""
     value = f"{measure_of(comparison).name} {row['discrepancy']:.6g} ± {row['standard_error']:.2g}"
     if gate is None or gate.pvalue is None:
-        said = row["verdict"] if gate is None else gate.words
+        said = "; ".join([row["verdict"], *bandwidth_remark(row)]) if gate is None else gate.words
         gap = NOTHING if row["best"] else f"{row['difference']:.6g}"
         p = show_pvalue(row["adjusted_pvalue"], comparison.alpha) if is_tested(row) else NOTHING
         return f"{said}; {value}; difference to the best {gap}; p-value {p}"

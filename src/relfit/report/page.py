@@ -16,6 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from relfit.checks.bandwidth import Sensitivity
 from relfit.data.encode import Encoding
 from relfit.estimators.base import Estimator
 from relfit.estimators.designs import ESTIMATORS, Complete
@@ -23,7 +24,7 @@ from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
 from relfit.report import words
-from relfit.report.checks import bandwidth_sensitivity, checks, recorded_variance, rows_advice
+from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, recorded_variance, rows_advice
 from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
@@ -51,6 +52,7 @@ _NOT_SETTINGS = {
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
     *("truncation", "reference"),
     *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "measure"),
+    "robust_to_bandwidth",
     *("bandwidth_rule",),
     *(
         "equivalent",
@@ -132,7 +134,7 @@ def render_report(
         marks={kind: grade.mark for kind, grade in KINDS.items()},
         grades={kind: grade.name for kind, grade in KINDS.items()},
         keys=[_sort_keys(row) for row in comparison.rows()],
-        flags={name: flag for name in names if sensitivity and (flag := sensitivity.remark(name))},
+        flags=_flags(comparison, sensitivity),
         details=_details(comparison, command),
         several=several,
         correction=words.CORRECTION_NAMES.get(comparison.correction),
@@ -166,6 +168,13 @@ def render_report(
             for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
         ],
     )
+
+
+def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str, str]:
+    """What is said beside each verdict that changes with the bandwidth: what it becomes, where the data tell."""
+    changing = changed_verdicts(comparison, sensitivity) or []
+    remarks = {name: None if sensitivity is None else sensitivity.remark(name) for name in changing}
+    return {name: text or "depends on the bandwidth" for name, text in remarks.items()}
 
 
 def _script() -> str:

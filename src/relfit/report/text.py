@@ -167,15 +167,23 @@ def table(comparison: Comparison, longest_name: int = LONGEST_NAME) -> Table:
         tested = is_tested(row)
         shown = [show_pvalue(p, comparison.alpha) if tested else NOTHING for p in pvalues]
         remarks = [visible(_STATUS.get(word, word)) for word in row["status"] if word not in _HIDDEN_STATUS]
+        remarks += words.bandwidth_remark(row)
         verdict = f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
         error = number(row["standard_error"]) if math.isfinite(row["discrepancy"]) else NOTHING
-        others = [str(row[f"verdict_{other.measure}"]) for other in comparison.also]
+        others = [_other_verdict(other, row["name"]) for other in comparison.also]
         cells.append((name, number(row["discrepancy"]), error, difference, *shown, verdict, *others))
     first = len(titles) - len(comparison.also)
     by_name = [{row["name"]: words.kind_of(row) for row in other.rows()} for other in comparison.also]
     marked = {(i, first + k): kind[row["name"]] for i, row in enumerate(rows) for k, kind in enumerate(by_name)}
     kinds = tuple(map(words.kind_of, rows))
     return Table(tuple(titles), tuple(cells), kinds, 1 + len(comparison.also), marked=marked)
+
+
+def _other_verdict(other: Comparison, name: str) -> str:
+    """The verdict on a model by another discrepancy."""
+    row = next(row for row in other.rows() if row["name"] == name)
+    remarks = words.bandwidth_remark(row)
+    return f"{row['verdict']} ({', '.join(remarks)})" if remarks else str(row["verdict"])
 
 
 def is_tested(row: dict[str, Any]) -> bool:

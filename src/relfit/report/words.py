@@ -272,6 +272,11 @@ def alone_words(comparison: Comparison) -> str:
     return "if taken alone"
 
 
+def bandwidth_remark(row: dict[str, Any]) -> list[str]:
+    """What is said beside a verdict that changes at half or twice the bandwidth; nothing beside others."""
+    return ["depends on the bandwidth"] if row["robust_to_bandwidth"] is False else []
+
+
 def grouped(comparison: Comparison) -> dict[str, list[str]]:
     """The models of every grade, in the table's order."""
     groups: dict[str, list[str]] = {grade: [] for grade in GRADES}

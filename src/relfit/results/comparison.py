@@ -76,6 +76,9 @@ class Comparison(Record):
             estimators that do not use all pairs.
         warnings: sentences the reader should see.
         doubts: those of the `warnings` that make the verdicts unreliable, so that a gate does not answer.
+        robust_to_bandwidth: for each model whether its verdict is the same at half and at twice the kernel's bandwidth,
+            apart from "best" and "no evidence", which may change places. None where that was not computed: the kernel
+            has no bandwidth, not all pairs of rows were used, or they would take one core more than two seconds.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
         locations: (J, d), of UME, Nystroem and FSSD.
@@ -123,6 +126,7 @@ class Comparison(Record):
     projection: Array | None = None
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    robust_to_bandwidth: tuple[bool, ...] | None = None
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
     estimator: str | None = None
@@ -349,6 +353,7 @@ class Comparison(Record):
                 "worse": bool(self.worse[i]),
                 "grade": grades[i],
                 "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
+                "robust_to_bandwidth": None if self.robust_to_bandwidth is None else self.robust_to_bandwidth[i],
                 "best": i == self.best_index,
                 "verdict": self._verdict(i),
                 **{f"verdict_{other.measure}": other._verdict(i) for other in self.also},

@@ -21,6 +21,8 @@ class PairComparison(Record):
     `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
     ``pvalue ≤ alpha``. With a margin the hypothesis is D_a ≤ D_b + δ, and `equivalent` says whether that was
     shown instead; it is None without one. `yardstick` and `doubts` are those of `Comparison`.
+    `robust_to_bandwidth` says whether `worse` is the same at half and at twice the kernel's bandwidth; None where that
+    was not computed.
     """
 
     names: tuple[str, str]
@@ -39,6 +41,7 @@ class PairComparison(Record):
     truncation: tuple[float, float] | None = None
     warnings: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    robust_to_bandwidth: bool | None = None
     kernel: Kernel | None = None
     bandwidth_rule: str | None = None
     estimator: str | None = None

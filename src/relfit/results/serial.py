@@ -37,7 +37,10 @@ _ARRAYS = (
 )
 _OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "projection", "equivalent", "locations")
 _FLAGS = ("worse", "equivalent")
-_TUPLES = ("names", "warnings", "doubts", "sizes", "groups", "beaten_by", "confidence_set", "command")
+_TUPLES = (
+    *("names", "warnings", "doubts", "sizes", "groups", "beaten_by", "confidence_set", "command"),
+    "robust_to_bandwidth",
+)
 _LONGEST_WORD = 200
 
 T = TypeVar("T")
@@ -242,6 +245,8 @@ def _check_names(result: Any) -> None:
         raise ValueError("impossible: the best model cannot be one of them")
     if not mentioned <= set(result.names) or not set(originals.values()) <= distinct:
         raise ValueError("beaten_by, confidence_set, copies or shared_rows name a model that is not there")
+    if result.robust_to_bandwidth is not None and len(result.robust_to_bandwidth) != count:
+        raise ValueError(f"robust_to_bandwidth: {len(result.robust_to_bandwidth)} for {count} names")
     if result.beaten_by is not None and len(beaten_by) != count:
         raise ValueError(f"beaten_by: {len(beaten_by)} for {count} names")
 
@@ -343,7 +348,10 @@ _FIELDS: dict[str, tuple[Check, str]] = {
     "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
     "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
     "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
-    "equivalent": (_maybe(_each(_is_flag)), "true or false for each, or null"),
+    **dict.fromkeys(
+        ("equivalent", "robust_to_bandwidth"),
+        (_maybe(_each(_is_flag)), "true or false for each, or null"),
+    ),
     **dict.fromkeys(("warnings", "doubts"), (_each(is_text), "texts")),
     **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
     **dict.fromkeys(

@@ -1,0 +1,362 @@
+"""Does a verdict depend on the kernel's bandwidth? The same test at half and at twice the bandwidth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from relfit.checks.base import Compared, Findings
+from relfit.compute.backend import NumpyBackend
+from relfit.compute.nearby import NearbyBackend
+from relfit.data.load import Data
+from relfit.data.models import Density
+from relfit.estimators import joint_estimate
+from relfit.estimators.base import EstimateSettings, pair_count
+from relfit.estimators.cost import complete_seconds
+from relfit.estimators.designs import Complete
+from relfit.estimators.groups import split
+from relfit.kernels.base import Kernel, ScaledKernel, Sum, check_positive
+from relfit.kernels.composite import Tilted
+from relfit.results.grade import (
+    BEST,
+    CLEARLY_WORSE,
+    GRADES,
+    SAME,
+    WORSE,
+    decisive_pvalue,
+    graded,
+    of_decision,
+)
+from relfit.settings import Plan
+from relfit.stats.decision import Decision, difference_variance, differences
+from relfit.stats.joint import JointEstimate
+from relfit.stats.tests.base import Criteria, Test
+from relfit.util.arrays import Array
+from relfit.util.errors import RelfitError
+from relfit.util.libraries import usable_cores
+from relfit.util.text import listed, quoted
+
+# The multiples of the bandwidth in which a verdict should stay what it is, in words.
+NEAR = {0.5: "half", 2.0: "twice"}
+# Columns from which on the report computes distances once for all bandwidths: they cost more than kernel values do.
+SHARED_COLUMNS = 128
+# The longest that all pairs of rows may take one core, in seconds. It does not depend on the machine's cores.
+LONGEST = 2.0
+# P-values at another bandwidth that are approximated must differ from the level by this factor to count.
+LEEWAY = 1.5
+# The most models that the note names.
+_MOST_NAMES = 4
+# Grades without a finding are one class: which of several good models comes first changes easily.
+_NO_FINDING = "not shown to be worse"
+_CLASSES = {WORSE.name: 1, CLEARLY_WORSE.name: 2}
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """The comparison repeated with the kernel's length multiplied by each factor.
+
+    Attributes:
+        factors, lengths: the multiples, and the lengths they give.
+        results: the estimate and the verdicts of the distinct models for each.
+        copies: the name of every copy, and the model that it is a copy of.
+        alpha: the level.
+    """
+
+    factors: tuple[float, ...]
+    lengths: tuple[float, ...]
+    results: tuple[tuple[JointEstimate, Decision], ...]
+    copies: Mapping[str, str]
+    alpha: float
+
+    def grades(self, name: str) -> tuple[str, ...]:
+        """For every factor the grade of this model."""
+        i, first = self._index(name), self.results[0][0].names
+        grades = [of_decision(decision, self.alpha)[i] for _, decision in self.results]
+        # A copy of the best one is not the best itself.
+        return tuple(SAME.name if grade == BEST.name and name != first[i] else grade for grade in grades)
+
+    def kinds(self, name: str) -> tuple[str, ...]:
+        """For every factor the kind of its grade."""
+        return tuple(GRADES[grade].kind for grade in self.grades(name))
+
+    def ratios(self, name: str) -> tuple[float, ...]:
+        """For every factor the model's difference to the best over its standard error; 0 where it has none."""
+        i, ratios = self._index(name), []
+        for joint, decision in self.results:
+            error = difference_variance(joint.covariance, i, decision.best) ** 0.5
+            difference = float(joint.values[i] - joint.values[decision.best])
+            ratios.append(difference / error if error > 0.0 else 0.0)
+        return tuple(ratios)
+
+    def changed(self) -> list[str]:
+        """The models whose verdict is not the same from half the length to twice it."""
+        near = [k for k, factor in enumerate(self.factors) if min(NEAR) <= factor <= max(NEAR)]
+        names = [*self.results[0][0].names, *self.copies]
+        return [name for name in names if len({_CLASSES.get(self.grades(name)[k], 0) for k in near}) > 1]
+
+    def remark(self, name: str) -> str | None:
+        """What the verdict becomes at half or twice the bandwidth, where it changes; otherwise None."""
+        grades = dict(zip(self.factors, self.grades(name), strict=True))
+        return remark(grades[1.0], {factor: grades[factor] for factor in NEAR})
+
+    def _index(self, name: str) -> int:
+        return self.results[0][0].names.index(self.copies.get(name, name))
+
+
+def remark(used: str, others: Mapping[float, str]) -> str | None:
+    """What a verdict becomes at other multiples of the bandwidth, where it changes; otherwise None.
+
+    >>> remark("no evidence", {0.5: "best", 2.0: "clearly worse"})
+    'clearly worse at twice the bandwidth'
+    """
+    differ = {NEAR[factor]: grade for factor, grade in others.items() if changes(used, grade)}
+    if len(differ) == 2 and len(set(differ.values())) == 1:
+        return f"{differ['half']} at half and twice the bandwidth"
+    return ", ".join(f"{grade} at {word} the bandwidth" for word, grade in differ.items()) or None
+
+
+def changes(one: str, other: str) -> bool:
+    """True if two grades differ in what was found: "best" and "no evidence" only change places.
+
+    >>> changes("best", "no evidence"), changes("best", "worse"), changes("worse", "clearly worse")
+    (False, True, True)
+    """
+    return _CLASSES.get(one, 0) != _CLASSES.get(other, 0)
+
+
+# ── the check of every comparison ────────────────────────────────────────────────────────────────
+
+
+def check_bandwidth(compared: Compared) -> Findings:
+    """A note, and the field `robust_to_bandwidth`, on verdicts that change at half or twice the bandwidth."""
+    plan, criteria = compared.plan, compared.criteria
+    # A margin is in the units of the discrepancy with this bandwidth.
+    if criteria.margin or not is_affordable(plan):
+        return Findings()
+    used = of_decision(compared.decision, criteria.alpha)
+    try:
+        selections: list[Any] = [None, None]
+        if compared.selecting is not None:
+            selections = near_estimates(compared.selecting, compared.selecting.data)
+        joints = near_estimates(plan, compared.data or plan.data)
+        others = [
+            _near_grades(compared, compared.test.prepared(joint), selection)
+            for joint, selection in zip(joints, selections, strict=True)
+        ]
+    except RelfitError:
+        return Findings()
+    found: dict[str, str] = {}
+    for i, name in enumerate(plan.data.models):
+        near = {factor: _said(grades[i]) for factor, grades in zip(NEAR, others, strict=True)}
+        text = remark(used[i], near)
+        if text is not None:
+            found[name] = text
+    robust = tuple(original not in found for original in plan.originals.values())
+    return Findings(_notes(plan, found), fields={"robust_to_bandwidth": robust})
+
+
+def _near_grades(compared: Compared, joint: JointEstimate, selection: JointEstimate | None) -> tuple[str, ...]:
+    """The grades at another bandwidth."""
+    test, criteria = compared.test, compared.criteria
+    if not (test.tests_best and test.draws):
+        return of_decision(test.decide(joint, criteria, selection), criteria.alpha)
+    return grades_without_draws(compared.joint, compared.decision, joint, criteria)
+
+
+def _said(grade: str) -> str:
+    """The grade in a sentence "the model is …"; all grades without a finding are one."""
+    return grade if grade in _CLASSES else _NO_FINDING
+
+
+def grades_without_draws(
+    joint: JointEstimate, decision: Decision, near: JointEstimate, criteria: Criteria
+) -> tuple[str, ...]:
+    """The grades of the best set from an estimate with another bandwidth, from those of the decision.
+
+    The p-value of T, a model's largest ratio of a difference to its standard error, lies between Φ(−T) and so many
+    times that as there are hypotheses. How many times it is is known from the decision, and hardly depends on the
+    bandwidth. Findings that are within a factor of `LEEWAY` of the level stay what they are.
+    """
+    used = of_decision(decision, criteria.alpha)
+    pvalue = decisive_pvalue(np.exp(decision.log_pvalue), decision.adjusted_pvalue, decision.correction)
+    own = _tails(joint, criteria.margin)
+    other = _tails(near, criteria.margin)
+    hypotheses = len(used) ** 2
+
+    def moved(known: Array) -> Array:
+        """P-values for the other bandwidth."""
+        times = np.divide(known, own, out=np.full(len(own), float(hypotheses)), where=own > 0.0)
+        return np.asarray(np.minimum(np.clip(times, 1.0, hypotheses) * other, 1.0))
+
+    best = int(np.argmin(near.values))
+    nothing = np.zeros(len(used), dtype=bool)
+    pvalues = moved(pvalue), moved(decision.simultaneous_pvalue)
+    found = [
+        graded(best, *pvalues, alpha, None, nothing) for alpha in (criteria.alpha / LEEWAY, criteria.alpha * LEEWAY)
+    ]
+    return tuple(
+        strict if _class(strict) > _class(mine) else lenient if _class(lenient) < _class(mine) else mine
+        for mine, strict, lenient in zip(used, *found, strict=True)
+    )
+
+
+def _tails(joint: JointEstimate, margin: float) -> Array:
+    """(l,) Φ(−T), T being each model's largest ratio of a difference, less the margin, to its standard error."""
+    return np.asarray(ndtr(-differences(joint, margin).ratio.max(axis=1, initial=-math.inf)))
+
+
+def _class(grade: str) -> int:
+    return _CLASSES.get(grade, 0)
+
+
+def pair_findings(plan: Plan, data: Data, worse: bool, decide: Callable[[JointEstimate], bool]) -> Findings:
+    """The same for a fixed pair: `decide` says whether the first model is worse, from an estimate."""
+    if not is_affordable(plan):
+        return Findings()
+    try:
+        verdicts = [decide(joint) for joint in near_estimates(plan, data)]
+    except RelfitError:
+        return Findings()
+    texts = {
+        f"{'worse' if verdict else _NO_FINDING} at {word} the bandwidth"
+        for verdict, word in zip(verdicts, NEAR.values(), strict=True)
+        if verdict != worse
+    }
+    found = {plan.data.names[0]: ", ".join(sorted(texts))} if texts else {}
+    return Findings(_notes(plan, found), fields={"robust_to_bandwidth": not found})
+
+
+def _notes(plan: Plan, found: Mapping[str, str]) -> tuple[str, ...]:
+    """One sentence on the verdicts that change."""
+    if not found:
+        return ()
+    shown = [f"{quoted(name)} is {text}" for name, text in list(found.items())[:_MOST_NAMES]]
+    more = len(found) - len(shown)
+    if more:
+        shown.append(f"so are {more} more")
+    whose = "verdict" if len(found) == 1 else "verdicts"
+    held_out = plan.estimate.dependence != "chain" and plan.estimate.groups is None
+    how = 'on held-out rows (kernel="select")' if held_out else "on other data"
+    return (
+        f"{'; '.join(shown)}: the {whose} on {listed(list(found)[:_MOST_NAMES])}{' and others' if more else ''} "
+        f"may hold for this kernel only; choose the bandwidth before the comparison, or {how}",
+    )
+
+
+def is_affordable(plan: Plan) -> bool:
+    """True if other bandwidths can be tried, and all pairs of rows take one core two seconds at most."""
+    data, estimate = plan.data, plan.estimate
+    if not isinstance(estimate.estimator, Complete) or plan.at_locations is not None or estimate.locations is not None:
+        return False
+    if data.likelihood or scaled(estimate.kernel, 1.0) is None:
+        return False
+    pairs = pair_count(len(data.reference), [len(x) for x in data.samples.values()])
+    columns = int(data.reference.shape[1])
+    seconds = complete_seconds(pairs, columns, plan.kind.right_hand_sides(data)) * usable_cores()
+    return seconds <= LONGEST
+
+
+def near_estimates(plan: Plan, data: Data) -> list[JointEstimate]:
+    """The estimates at half and at twice the bandwidth, in single precision where that is exact enough."""
+    estimate = plan.estimate
+    kernels = [kernel for factor in NEAR if (kernel := scaled(estimate.kernel, factor)) is not None]
+    runtime = replace(estimate.runtime, executor=None, scheduler=None, checkpoint=None, progress=None)
+    if data.device is None:
+        runtime = replace(runtime, backend=NumpyBackend("single"))
+    return estimates_at(data, replace(estimate, runtime=runtime), kernels, shared=data.device is None)
+
+
+def estimates_at(
+    data: Data, estimate: EstimateSettings, kernels: Sequence[Kernel], *, shared: bool
+) -> list[JointEstimate]:
+    """The estimate with each of these kernels, which differ in length only.
+
+    MMD computes the distances once for all of them if they are to be `shared`.
+    """
+    if data.kind != "samples" or estimate.kernel.tilt is not None or not shared:
+        return [joint_estimate(data, replace(estimate, kernel=kernel)) for kernel in kernels]
+    longest_first = sorted(kernels, key=lambda kernel: -kernel.length)
+    runtime = estimate.runtime
+    precision: Any = getattr(runtime.backend, "precision", "double")
+    backend = NearbyBackend(precision, kernels=tuple(longest_first))
+    found: dict[Kernel, JointEstimate] = {}
+    for kernel in longest_first:
+        backend.starts.clear()
+        settings = replace(estimate, kernel=kernel, runtime=replace(runtime, backend=backend))
+        found[kernel] = joint_estimate(data, settings)
+    return [found[kernel] for kernel in kernels]
+
+
+# ── other bandwidths in full, for the report ─────────────────────────────────────────────────────
+
+
+def sensitivity(
+    data: Data, estimate: EstimateSettings, test: Test, criteria: Criteria, factors: Sequence[float]
+) -> Sensitivity:
+    """The same test of these data for several multiples of the kernel's length.
+
+    It shows how far the answer depends on the bandwidth. It is no way to choose one: a bandwidth chosen because of what
+    these data say about the models makes the p-values wrong.
+    """
+    kernels = [kernel for factor in factors if (kernel := scaled(estimate.kernel, factor)) is not None]
+    shared = data.reference.shape[1] >= SHARED_COLUMNS
+    testing = remembering(data)
+    selections: list[Any] = [None] * len(kernels)
+    if test.split is not None:
+        selecting, testing = split(testing, test.split, estimate.dependence, estimate.seed)
+        selections = estimates_at(selecting, estimate, kernels, shared=shared)
+    joints = [test.prepared(joint) for joint in estimates_at(testing, estimate, kernels, shared=shared)]
+    decided = [test.decide(each, criteria, by) for each, by in zip(joints, selections, strict=True)]
+    lengths = tuple(kernel.length for kernel in kernels)
+    results = tuple(zip(joints, decided, strict=True))
+    return Sensitivity(tuple(factors), lengths, results, data.copies, criteria.alpha)
+
+
+def scaled(kernel: Kernel, factor: float) -> Kernel | None:
+    """The kernel with every length multiplied by the factor; None where it has no length.
+
+    >>> from relfit.kernels.standard import Gaussian, IMQ, Polynomial
+    >>> scaled(Gaussian(2.0), 0.5), scaled(Gaussian(1.0) + IMQ(), 3.0), scaled(Polynomial(), 2.0)
+    (Gaussian(bandwidth=1.0), Sum(terms=(Gaussian(bandwidth=3.0), IMQ(scale=3.0, exponent=-0.5))), None)
+    """
+    check_positive("factors", factor)
+    if isinstance(kernel, Sum):
+        terms = [scaled(term, factor) for term in kernel.terms]
+        return Sum(tuple(term for term in terms if term is not None)) if None not in terms else None
+    if isinstance(kernel, Tilted):
+        inner = scaled(kernel.kernel, factor)
+        return None if inner is None else replace(kernel, kernel=inner)
+    if not isinstance(kernel, ScaledKernel):
+        return None
+    changed: dict[str, Any] = {kernel.length_field: factor * float(getattr(kernel, kernel.length_field))}
+    return replace(kernel, **changed)
+
+
+def with_scores_kept(plan: Plan) -> Plan:
+    """The plan with densities that keep their scores, if `check_bandwidth` needs them again."""
+    if plan.data.kind == "samples" or plan.estimate.folder is not None or not is_affordable(plan):
+        return plan
+    return replace(plan, data=remembering(plan.data))
+
+
+def remembering(data: Data) -> Data:
+    """The data with densities that are asked only once for their scores at the same rows."""
+    models = {name: _remembering(each) if isinstance(each, Density) else each for name, each in data.models.items()}
+    return replace(data, models=models, target=None if data.target is None else _remembering(data.target))
+
+
+def _remembering(density: Density) -> Density:
+    known: dict[bytes, Array] = {}
+
+    def score(x: Array) -> Array:
+        key = np.asarray(x).tobytes()
+        if key not in known:
+            known[key] = density.scores(x)
+        return known[key]
+
+    return Density(score=score, dim=density.dim)

@@ -1,0 +1,215 @@
+"""D5: a verdict that changes at half or twice the bandwidth is marked wherever it is shown."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.checks.bandwidth import LONGEST, changes, estimates_at, near_estimates
+from relfit.compute.backend import Job, NumpyBackend
+from relfit.compute.nearby import NearbyBackend
+from relfit.report.gate import gate_markdown, judge, judge_pair, junit_xml
+from relfit.settings import Settings, resolved
+
+MARK = "depends on the bandwidth"
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Nine clusters: the width of the clusters shows at half the bandwidth of 2.5, not at the bandwidth itself."""
+    rng = np.random.default_rng(3)
+    centres = 6.0 * np.array([(i, j) for i in range(3) for j in range(3)])
+
+    def drawn(width):
+        return centres[rng.integers(9, size=300)] + width * rng.normal(size=(300, 2))
+
+    data = drawn(0.3)
+    models = {"good": drawn(0.3), "smeared": drawn(1.2), "other": rng.normal(6.0, 6.0, (300, 2))}
+    return data, models
+
+
+@pytest.fixture(scope="module")
+def result(blobs):
+    return relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
+
+
+def test_the_field_is_what_comparisons_at_these_bandwidths_say(blobs, result):
+    """D5."""
+    grades = [result.grade]
+    for factor in (0.5, 2.0):
+        near = relfit.compare(*blobs, kernel=relfit.Gaussian(2.5 * factor), rng=0, progress=False)
+        grades.append(near.grade)
+    expected = tuple(not any(changes(used, near[i]) for near in grades[1:]) for i, used in enumerate(grades[0]))
+    assert result.robust_to_bandwidth == expected == (True, False, True)
+
+
+def test_every_output_marks_the_verdict(blobs, result):
+    """D5: terminal, JSON, Markdown, LaTeX, CSV, JUnit, the gate's sentence and the note."""
+    line = next(line for line in str(result).splitlines() if line.startswith("smeared"))
+    assert line.endswith(f"({MARK})")
+    assert str(result).count(f"({MARK})") == 1
+    assert result.to_dict()["robust_to_bandwidth"] == [True, False, True]
+    assert relfit.Comparison.from_json(result.to_json()).robust_to_bandwidth == (True, False, True)
+    assert [row["robust_to_bandwidth"] for row in result.rows()] == [True, False, True]
+    for text in (result.to_markdown(), result.to_latex(), result._repr_html_()):
+        assert text.count(MARK) == 1
+    gate = judge(result, "smeared")
+    assert gate.sentence.endswith(f"the verdict on smeared {MARK}.")
+    assert MARK not in judge(result, "other").sentence
+    assert f"the verdict on smeared {MARK}" in judge(result, "other", "smeared").sentence
+    assert MARK in gate_markdown(result, gate).splitlines()[0]
+    cases = {case.get("name"): case for case in ElementTree.fromstring(junit_xml(result)).iter("testcase")}
+    assert MARK in cases["smeared"].findtext("system-out")
+    assert MARK not in cases["good"].findtext("system-out")
+    notes = [note for note in result.warnings if note.startswith("smeared is clearly worse at half the bandwidth")]
+    assert len(notes) == 1
+    assert result.doubts == ()
+
+
+def test_the_report_shows_what_the_result_has(blobs, result, tmp_path):
+    """D5: with the data it says what the verdict becomes, without them that it depends on the bandwidth."""
+    result.report(tmp_path / "with.html", blobs)
+    result.report(tmp_path / "without.html")
+    assert "clearly worse at half the bandwidth</span>" in (tmp_path / "with.html").read_text()
+    assert f"{MARK}</span>" in (tmp_path / "without.html").read_text()
+
+
+def test_pairs_are_marked_too(blobs):
+    data, models = blobs
+    options = {"kernel": relfit.Gaussian(2.5), "rng": 0, "progress": False}
+    pair = relfit.compare_pair(data, models["smeared"], models["good"], **options)
+    assert pair.robust_to_bandwidth is False
+    assert any("worse at half the bandwidth" in note for note in pair.warnings)
+    assert judge_pair(pair).sentence.endswith(f"this verdict {MARK}.")
+    assert relfit.compare_pair(data, models["other"], models["good"], **options).robust_to_bandwidth is True
+
+
+def test_good_models_that_change_places_are_no_change():
+    """The best one at half the bandwidth is another one than at twice, and none is worse: no mark."""
+    assert not changes("best", "no evidence")
+    assert not changes("no evidence", "equivalent")
+    marked, places = 0, 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        data, a, b = rng.normal(size=(3, 150, 2))
+        options = {"rng": seed, "progress": False}
+        found = relfit.compare(data, {"a": a, "b": b}, **options)
+        best = {
+            relfit.compare(data, {"a": a, "b": b}, kernel=relfit.Gaussian(f * found.kernel.length), **options).best
+            for f in (0.5, 2.0)
+        }
+        if not found.worse.any():
+            places += len(best) > 1
+            marked += found.robust_to_bandwidth != (True, True)
+    assert places > 0
+    assert marked == 0
+
+
+@pytest.mark.parametrize("kind", ["mmd", "ksd", "target", "tilted"])
+@pytest.mark.parametrize("test", ["best-set", "relpsi", "carve", "relmulti"])
+def test_other_order_same_answer(kind, test):
+    rng = np.random.default_rng(5)
+    data = rng.normal(size=(120, 2))
+    shifts = {"a": 0.0, "b": 0.25, "c": 0.35, "d": 1.0}
+    options = {"test": test, "rng": 2, "progress": False}
+    if kind == "ksd":
+        models = {k: relfit.Density(score=lambda x, m=m: m - x) for k, m in shifts.items()}
+    else:
+        models = {k: rng.normal(m, 1.0, (120, 2)) for k, m in shifts.items()}
+    if kind == "target":
+        data = relfit.Density(score=lambda x: -x, dim=2)
+    if kind == "tilted":
+        options["kernel"] = relfit.Tilted(relfit.Gaussian(), relfit.Decay())
+    first = relfit.compare(data, models, **options)
+    again = relfit.compare(data, models, **options)
+    turned = relfit.compare(data, dict(reversed(models.items())), **options)
+    assert first.robust_to_bandwidth is not None
+    assert first.robust_to_bandwidth == again.robust_to_bandwidth == turned.robust_to_bandwidth[::-1]
+
+
+def test_copies_have_the_answer_of_their_original(blobs):
+    data, models = blobs
+    with_copy = {"copy": models["smeared"], **models}
+    found = relfit.compare(data, with_copy, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
+    assert found.robust_to_bandwidth == (False, True, False, True)
+
+
+def test_what_has_no_other_bandwidth_is_not_computed(blobs):
+    data, models = blobs
+    options = {"rng": 0, "progress": False}
+    for more in (
+        {"kernel": relfit.Polynomial()},
+        {"estimator": "linear"},
+        {"discrepancy": "ume"},
+        {"kernel": [relfit.Gaussian(1.0), relfit.Gaussian(2.0)]},
+    ):
+        found = relfit.compare(data, models, **options, **more)
+        assert found.robust_to_bandwidth is None
+        assert MARK not in str(found)
+    losses = np.random.default_rng(0).normal(size=(60, 2))
+    assert relfit.compare_losses(losses, names=["a", "b"], higher_is_better=False).robust_to_bandwidth is None
+
+
+def test_not_computed_where_it_would_take_long(blobs, monkeypatch):
+    """The forecast does not depend on the machine: pairs of rows of one core."""
+    assert LONGEST == 2.0
+    monkeypatch.setattr("relfit.checks.bandwidth.LONGEST", 1e-9)
+    found = relfit.compare(*blobs, kernel=relfit.Gaussian(2.5), rng=0, progress=False)
+    assert found.robust_to_bandwidth is None
+    assert MARK not in str(found)
+
+
+def test_scores_are_not_computed_again(rng, monkeypatch):
+    calls = []
+
+    def make(m):
+        def score(x):
+            calls.append(len(x))
+            return m - x
+
+        return relfit.Density(score=score, dim=1)
+
+    data = rng.normal(size=(400, 1))
+    relfit.compare(data, {"a": make(0.0), "b": make(1.0)}, rng=0, progress=False)
+    found = calls.count(400)
+    calls.clear()
+    monkeypatch.setattr("relfit.checks.CHECKS", ())
+    relfit.compare(data, {"a": make(0.0), "b": make(1.0)}, rng=0, progress=False)
+    assert found == calls.count(400) > 0
+
+
+@pytest.mark.parametrize("dependence", ["independent", "paired", "shared"])
+@pytest.mark.parametrize("kernel", [relfit.Gaussian(), relfit.IMQ("median"), relfit.MultiScale()])
+def test_shared_distances_give_the_estimates(dependence, kernel):
+    """In single precision, to 1e-4 of the standard errors; an outlier is computed in double precision."""
+    rng = np.random.default_rng(1)
+    data = rng.normal(size=(150, 3))
+    models = {"a": rng.normal(size=(150, 3)), "b": rng.normal(0.3, 1.0, (150, 3))}
+    for outlier in (1.0, 1e4):
+        models["a"][0] = outlier
+        settings = Settings(kernel=kernel, dependence=dependence, rng=0, progress=False)
+        with resolved(data, models, settings, "") as plan:
+            near = near_estimates(plan, plan.data)
+            kernels = [relfit.checks.bandwidth.scaled(plan.estimate.kernel, factor) for factor in (0.5, 2.0)]
+            exact = estimates_at(plan.data, plan.estimate, kernels, shared=False)
+        for one, other in zip(near, exact, strict=True):
+            np.testing.assert_allclose(one.values, other.values, atol=1e-4 * other.standard_error.min())
+            np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-4)
+
+
+def test_sums_by_hand():
+    """Rows 0, 1 and 3 on a line with the lengths 2 and ½: exp(−r²/8) and its 16th power."""
+    kernels = relfit.Gaussian(2.0), relfit.Gaussian(0.5)
+    rows = np.array([[0.0], [1.0], [3.0]])
+    for precision in ("double", "single"):
+        backend = NearbyBackend(precision, kernels=kernels)
+        points = backend.points(kernels[0], rows)
+        for kernel in kernels:
+            products = backend.block_sums(Job(kernel, points, None, {"phi": np.ones(3)}, squares=True))
+            phi = kernel.phi(np.square(rows - rows.T)) - np.eye(3)
+            np.testing.assert_allclose(products.rows["phi"], phi.sum(axis=1), rtol=1e-6)
+            assert products.squares == pytest.approx(np.square(phi).sum(), rel=1e-6)
+    assert NumpyBackend().name == "numpy"
