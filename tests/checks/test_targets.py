@@ -141,3 +141,9 @@ def test_draws_on_another_scale_are_noted(sigma):
     assert far(relfit.compare_pair(target, *wrong.values(), rng=0)) == [note]
     # One model on the right scale is enough: the others are then just worse.
     assert far(relfit.compare(target, wrong | {"right": models["a"]}, rng=0)) == []
+
+
+def test_copies_of_a_model_far_from_the_target(rng):
+    x = rng.normal(9.0, 1.0, size=(200, 1))
+    assert len(far(relfit.compare_pair(stats.norm(), x, x, rng=0))) == 1
+    assert len(far(relfit.compare(stats.norm(), {"a": x, "copy": x, "b": x + 1.0}, rng=0))) == 1

@@ -41,7 +41,8 @@ def _parts(estimated: Estimated) -> list[float]:
     assert target is not None  # noqa: S101  (checked by the caller)
     parts = []
     for name, value in zip(estimated.joint.names, estimated.joint.values, strict=True):
-        x = np.asarray(data.samples[name][:: max(1, -(-len(data.samples[name]) // _DRAWS))])
+        draws = data.samples[data.copies.get(name, name)]
+        x = np.asarray(draws[:: max(1, -(-len(draws) // _DRAWS))])
         rows = (x, target.raw_scores(x).astype(np.float64))
         parts.append(float(value / pair_values(kernel, rows, rows).mean()))
     return parts
