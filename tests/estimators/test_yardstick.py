@@ -240,4 +240,4 @@ def test_the_words(rng):
     assert "(113 rows each of those for testing)" in testing
     labels = {"reference": np.arange(301) // 5, **dict.fromkeys(models, np.arange(150) // 3)}
     assert "(30 groups each)" in str(relfit.compare(reference, models, groups=labels, margin=0.01, rng=0))
-    assert "in KSD²" in str(relfit.compare(reference, DENSITIES, rng=0))
+    assert "in KSD²" in str(relfit.compare(reference, DENSITIES, margin=0.01, rng=0))
