@@ -1,6 +1,5 @@
 """The notebooks run, show what is kept in them, and are small, neutral and readable; the site shows them all."""
 
-import html
 import importlib.util
 import re
 from pathlib import Path

@@ -125,9 +125,7 @@ def read_eval_log(path, header_only=False):
 THREAD = "threading.Thread(target=time.sleep, args=(60,)).start()"
 
 
-@pytest.mark.parametrize(
-    ("before", "on_interrupt"), [(THREAD, "raise"), (THREAD, "time.sleep(60)"), ("pass", "raise")]
-)
+@pytest.mark.parametrize(("before", "on_interrupt"), [(THREAD, "raise"), (THREAD, "time.sleep(60)"), ("pass", "raise")])
 @pytest.mark.parametrize(("number", "word"), [("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM")])
 def test_a_signal_ends_the_command_whatever_a_library_does(number, word, before, on_interrupt):
     """The interpreter would wait for the library's thread, and a library may swallow the interrupt.
