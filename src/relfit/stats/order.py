@@ -186,7 +186,7 @@ def _series_of(psi: Psi, best: int, count: int, order: Rows | None, strata: Rows
 
 def _differences(x: Array, others: list[int], best: int) -> Array:
     """The differences to the best; 0 where only rounding is left, whose order shows nothing."""
-    found = x[others] - x[best]
+    found: Array = x[others] - x[best]
     sizes = np.linalg.norm(x, axis=1)
     found[np.linalg.norm(found, axis=1) <= ROUNDING * (sizes[others] + sizes[best])] = 0.0
     return found
