@@ -126,8 +126,9 @@ def answer(result):
 
 
 def said(message):
-    """The words of a message without names, in any order, with options as in Python; "" of one of wide tables alone."""
-    if "another scale than the other columns" in message or "for which no model has a score" in message:
+    """The words of a message in any order, with options as in Python; "" of one that another form does not have."""
+    kinds = ("another scale than the other columns", "for which no model has a score", "autocorrelation")
+    if any(words in message for words in kinds):
         return ""
     # Of models that are equally good, or lack as many items, the first is named.
     for name in NAMES:

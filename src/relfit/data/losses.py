@@ -467,13 +467,15 @@ def _refuse_transposed(n: int, count: int) -> None:
 
 def _complete(table: LossTable, max_missing: float) -> LossTable:
     """The items that every model has a score for, with a note on how many were left out."""
+    kept = int((~np.isnan(table.scores).any(axis=1)).sum())
+    if kept < FEWEST_ITEMS:
+        n = len(table.scores)
+        lost = f" of {n}; the others have NaN or are missing for some model" if kept < n else ""
+        raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {kept}{lost}")
     table = _without_empty(table)
     missing = np.isnan(table.scores)
     gone, n = np.asarray(missing.any(axis=1)), len(missing)
-    dropped = int(gone.sum())
-    if n - dropped < FEWEST_ITEMS:
-        lost = f" of {n}; the others have NaN or are missing for some model" if dropped else ""
-        raise InputError(f"losses: expected at least {FEWEST_ITEMS} items (rows), got {n - dropped}{lost}")
+    dropped = n - kept
     if not dropped:
         return table
     are = "item was" if dropped == 1 else "items were"

@@ -18,7 +18,7 @@ from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
 from relfit.stats.close import CloseLaw
-from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, Psi, in_blocks
+from relfit.stats.joint import NEAR_DEGENERATE, ROUNDING, JointEstimate, Psi, in_blocks
 from relfit.util.arrays import Array
 from relfit.util.text import listed
 
@@ -107,8 +107,6 @@ def estimate_notes(joint: JointEstimate, settings: EstimateSettings) -> list[str
 
 # With fewer rows that decide, no law of a difference can be trusted.
 FEW_ROWS = 10.0
-# Relative differences of the rows' contributions that are rounding.
-ROUNDING = 1e-14
 
 
 def _deciding_rows(psi: Psi, best: int) -> Array:

@@ -27,6 +27,8 @@ SMALL_SAMPLE = 300
 TRACE = 1e-6
 # A model with a larger second-order part of its variance is called near-degenerate.
 NEAR_DEGENERATE = 0.3
+# Of a difference that never varies so much is left, relative to what both models' contributions vary.
+ROUNDING = 1e-12
 # Numbers of ψ rows that are looked at together, and the fewest rows.
 _BLOCK_NUMBERS, _FEWEST_IN_BLOCK = 2**15, 256
 MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "nystroem", "fssd", "loglik")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from relfit.stats.joint import Psi
+from relfit.stats.joint import ROUNDING, Psi
 from relfit.util.arrays import Array, Rows
 
 # With fewer pairs of successive rows nothing is tested.
@@ -172,16 +172,24 @@ def _series_of(psi: Psi, best: int, count: int, order: Rows | None, strata: Rows
     if psi.reference is not None:
         rows, run = successive(len(psi.reference), order, strata)
         x = np.ascontiguousarray(psi.reference[rows].T)
-        series.append(_Series(None, x[others] - x[best], run, others))
+        series.append(_Series(None, _differences(x, others, best), run, others))
     if psi.models and psi.shared:
         rows, run = successive(len(psi.models[0]))
         x = np.stack([each[rows] for each in psi.models])
-        series.append(_Series(None, x[others] - x[best], run, others))
+        series.append(_Series(None, _differences(x, others, best), run, others))
     elif psi.models:
         for i, each in enumerate(psi.models):
             rows, run = successive(len(each))
             series.append(_Series(i, each[rows][None], run, others if i == best else [i]))
     return series
+
+
+def _differences(x: Array, others: list[int], best: int) -> Array:
+    """The differences to the best; 0 where only rounding is left, whose order shows nothing."""
+    found: Array = x[others] - x[best]
+    sizes = np.linalg.norm(x, axis=1)
+    found[np.linalg.norm(found, axis=1) <= ROUNDING * (sizes[others] + sizes[best])] = 0.0
+    return found
 
 
 def is_sorted(rows: Array) -> bool:
