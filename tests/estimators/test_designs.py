@@ -9,8 +9,8 @@ from scipy.linalg import eigh
 from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
 from relfit.estimators.base import Estimates, PairSource
-from relfit.estimators.ksd import stein_band_values
 from relfit.estimators.mmd import mmd_band_values
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.stats.joint import Psi, centred, positive_part
 
@@ -79,7 +79,7 @@ def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
     n = 31
     x = rng.normal(size=(n, 2))
     scores = [rng.normal(size=(n, 2)) for _ in range(2)]
-    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], partial(stein_band_values, IMQ()))
+    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], PairKernel(IMQ()).stein_bands)
     got = designs.incomplete(source, 15, RUNTIME)
     values, g = dense.ksd(x, scores, IMQ())
     np.testing.assert_allclose(got.values, values, atol=1e-13)

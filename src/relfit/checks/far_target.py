@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relfit.checks.base import Estimated, Findings
-from relfit.estimators.ksd import pair_values
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.choice import Collection
 
 # Every model is so many standard errors from the target, and its KSD² is such a part of that of draws whose scores all
@@ -43,5 +43,5 @@ def _parts(estimated: Estimated) -> list[float]:
     for name, value in zip(estimated.joint.names, estimated.joint.values, strict=True):
         x = np.asarray(data.samples[name][:: max(1, -(-len(data.samples[name]) // _DRAWS))])
         rows = (x, target.raw_scores(x).astype(np.float64))
-        parts.append(float(value / pair_values(kernel, rows, rows).mean()))
+        parts.append(float(value / PairKernel(kernel).stein_pairs(rows, rows).mean()))
     return parts

@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from relfit.compute.backend import NumpyBackend
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
 from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource, Quadratic
-from relfit.kernels.base import Kernel, Weight
+from relfit.estimators.pairkernel import STEP, Part
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_whole
@@ -31,8 +29,6 @@ from relfit.util.random import stream
 
 T = TypeVar("T")
 
-# Rows multiplied at once: more would evaluate many pairs outside the band, fewer would leave BLAS idle.
-STEP = 8
 # The rows of a window, for which scores are evaluated together, and the numbers they hold: 32 MB.
 WINDOW_ROWS, WINDOW_NUMBERS = 16_384, 4_000_000
 # Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough for its cache.
@@ -466,77 +462,3 @@ def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
         if needed:
             parts.append(Part(a - start, b - start, needed))
     return parts
-
-
-class Part(NamedTuple):
-    """The pairs (a, a+r), first ≤ a < last, r = 1..lags, of a window that holds at least last + lags rows."""
-
-    first: int
-    last: int
-    lags: int
-
-
-BandValues = Callable[[Part], Array]
-"""The values h_i of the pairs of a part, for each model: (l, last−first, lags)."""
-
-
-def products(left: Array, right: Array, part: Part) -> Array:
-    """``left_a · right_{a+r}``: (last−first, lags), from left (n, c) and right (c, n).
-
-    >>> x = np.arange(4.0)[:, None]
-    >>> products(x, x.T, Part(0, 2, 2))
-    array([[0., 0.],
-           [2., 3.]])
-    """
-    first, last, lags = part
-    whole = (last - first) // STEP * STEP
-    out = np.empty((last - first, lags))
-    if whole:
-        few = left[first : first + whole].reshape(-1, STEP, left.shape[1])
-        many = sliding_window_view(right[:, first + 1 : first + whole + lags], STEP + lags - 1, axis=1)[:, ::STEP]
-        out[:whole] = _diagonals(few @ many.transpose(1, 0, 2), lags).reshape(whole, lags)
-    if first + whole < last:
-        rest = left[first + whole : last] @ right[:, first + whole + 1 : last + lags]
-        out[whole:] = _diagonals(rest[None], lags)[0]
-    return out
-
-
-def _diagonals(tiles: Array, lags: int) -> Array:
-    """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows, lags)."""
-    group, row, column = tiles.strides
-    return as_strided(tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False)
-
-
-class BandRows:
-    """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the rows, if there is one."""
-
-    def __init__(self, kernel: Kernel, rows: Array) -> None:
-        self.kernel, self.rows = kernel.untilted, rows
-        self.points = NumpyBackend().points(self.kernel, rows)
-        self.tilt = None if kernel.tilt is None else kernel.tilt.weights(rows)
-
-    def argument(self, other: BandRows, part: Part) -> Array:
-        """The argument of φ; for an exponential of r², the exponent."""
-        rate = self.kernel.unit_rate
-        if not self.points.by_differences and not other.points.by_differences:
-            t = products(self.points.left, other.points.right, part)
-            return t if self.kernel.variable == "dot" or rate is not None else np.maximum(t, 0.0, out=t)
-        # The rows are so far out that products of them would lose their digits.
-        first, last, lags = part
-        unit = 1.0 if rate is None else self.kernel.length
-        gaps = ((self.rows[first:last] - other.rows[first + r : last + r]) / unit for r in range(1, lags + 1))
-        r2 = np.stack([np.einsum("ij,ij->i", gap, gap) for gap in gaps], axis=1)
-        return r2 if rate is None else rate * r2
-
-    def weights(self, other: BandRows, part: Part, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """The functions named in `which` at the pairs (x_a, y_{a+r})."""
-        t = self.argument(other, part)
-        weights = self.kernel.weights(t, which) if self.kernel.unit_rate is None else (np.exp(t, out=t),)
-        return tuple(self.tilted(other, part, w) for w in weights)
-
-    def tilted(self, other: BandRows, part: Part, values: Array) -> Array:
-        """The values times w(x_a) w(y_{a+r}), if there is a weight."""
-        if self.tilt is None or other.tilt is None:
-            return values
-        partners = sliding_window_view(other.tilt[part.first + 1 : part.last + part.lags], part.lags)
-        return np.asarray(values * self.tilt[part.first : part.last, None] * partners)

@@ -36,7 +36,8 @@ from relfit.estimators import ksd, mmd
 from relfit.estimators.base import Estimates, EstimateSettings, Kind, Locations, pair_count, samples_of
 from relfit.estimators.designs import Complete, Landmarks, most_landmarks
 from relfit.estimators.kernel import centre_for, centre_of, shifted
-from relfit.estimators.locations import kernel_values, pooled_rows, without_used_rows
+from relfit.estimators.locations import pooled_rows, without_used_rows
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows, host
@@ -372,7 +373,7 @@ class _Samples:
 
     def values(self, x: Array, points: Array) -> Array:
         """k(x_a, z_j): (n, J)."""
-        return kernel_values(self.kernel, shifted(x, self.centre), shifted(points, self.centre))
+        return PairKernel(self.kernel).values(shifted(x, self.centre), shifted(points, self.centre))
 
     def inverse(self, points: Array) -> Inverse:
         return Inverse.of(self.values(points, points), self.smallest)
@@ -442,7 +443,7 @@ def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locati
 
     def pairs(x: Array, y: Array) -> Array:
         at = shifted(points, samples.centre)
-        a, b = (inverse.whitened(kernel_values(samples.kernel, rows, at)) for rows in (x, y))
+        a, b = (inverse.whitened(PairKernel(samples.kernel).values(rows, at)) for rows in (x, y))
         return np.asarray(np.einsum("ij,ij->i", a, b))
 
     everywhere = [points] * len(samples.rows)
@@ -583,16 +584,17 @@ def _ksd_trade(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSet
     """For KSD² at n rows, from rows x and scores at the places `order`."""
     centre, models, runtime = centre_of(x), len(scores), settings.runtime
     kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    stein = PairKernel(kernel)
 
     def at(rows: Rows) -> list[Array]:
         return _stein_rows(x, scores, centre, rows)
 
     trial = at(order[::-1][:TRIAL_ROWS])
-    values = ksd.stein_matrices(kernel, trial, trial)
+    values = stein.stein(trial, trial)
 
     def missed(count: int) -> Array:
         points = at(order[:count])
-        near = ksd.stein_matrices(kernel, trial, points)
+        near = stein.stein(trial, points)
         own = _stein_inverses(kernel, points, smallest)
         return np.array([a.missed(u, k) for a, u, k in zip(own, values, near, strict=True)])
 
@@ -619,7 +621,7 @@ def _stein_inverses(kernel: Kernel, points: Sequence[Array], smallest: float) ->
     """The inverse of the landmarks' Stein matrix for each model, one matrix at a time."""
     for score in points[1:]:
         own = (points[0], score)
-        yield Inverse.of(ksd.stein_matrices(kernel, own, own)[0], smallest)
+        yield Inverse.of(PairKernel(kernel).stein(own, own)[0], smallest)
 
 
 def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
@@ -635,7 +637,7 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     diagonal = np.empty((n, models))
     for part in parts(x.shape):
         same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
-        diagonal[part] = ksd.pair_values(kernel, same, same)
+        diagonal[part] = PairKernel(kernel).stein_pairs(same, same)
     guard, weights = _by_size(diagonal, drawn, stream(settings.seed, GUARD, "reference"))
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 

@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from relfit.compute.rows import LazyRows, some_rows
 from relfit.data.arrays import as_rows
@@ -25,7 +24,7 @@ from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Loca
 from relfit.estimators.designs import Complete
 from relfit.estimators.groups import row_orders, take
 from relfit.estimators.kernel import MOST_HELD, centre_of, separation
-from relfit.estimators.ksd import tilted
+from relfit.estimators.pairkernel import PairKernel, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows, host
@@ -177,7 +176,7 @@ def ume(
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
 
     def features(x: Chunked) -> Features:
-        return lambda part: kernel_values(kernel, x[part], points) / np.sqrt(len(points))
+        return lambda part: PairKernel(kernel).values(x[part], points) / np.sqrt(len(points))
 
     if dependence == "paired":
         # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one row.
@@ -238,14 +237,6 @@ class FeatureSample:
         return out
 
 
-def kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
-    """k(x_a, v_j): (n, J)."""
-    values = kernel.untilted.phi(rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean"))
-    if kernel.tilt is None:
-        return values
-    return np.asarray(values * kernel.tilt.weights(rows)[:, None] * kernel.tilt.weights(points))
-
-
 def _difference(model: Features, reference: Features) -> Features:
     return lambda part: model(part) - reference(part)
 
@@ -263,12 +254,13 @@ class _SteinPart:
     """
 
     def __init__(self, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> None:
-        self.rows, self.points, self.r2 = rows, points, cdist(rows, points, "sqeuclidean")
-        self.scores, weight = tilted(kernel, rows, scores)
-        if kernel.tilt is not None:
-            weight = weight * kernel.tilt.weights(points)
-        phi, dphi = kernel.untilted.weights(self.r2, ("phi", "dphi"))
-        self.phi, self.slope = phi * weight, 2.0 * dphi * weight
+        stein = PairKernel(kernel)
+        self.rows = rows
+        self.points = points
+        self.r2 = squared_distances(rows, points, kernel.length)
+        self.scores = stein.tilted_scores(rows, *scores)
+        self.phi, dphi = stein.weights(rows, points, ("phi", "dphi"))
+        self.slope = 2.0 * dphi
 
     def totals(self) -> Array:
         """The sum of the features of every model: (l, J, d)."""

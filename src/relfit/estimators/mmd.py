@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relfit.compute.backend import LARGEST_PRODUCT_RATIO, Backend, Job, Points, Products
+from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
@@ -27,9 +27,10 @@ from relfit.estimators.base import (
     halves_apart,
     samples_of,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, components, second_order
+from relfit.estimators.designs import components, second_order
 from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_for, in_parts, shifted
+from relfit.estimators.pairkernel import BandRows, BandValues, PairKernel, Part
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
@@ -143,25 +144,12 @@ def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Sums, matrix:
 
 
 def _components(kernel: Kernel, rows: Any) -> float:
-    """The components of the second-order part, from the kernel matrix of some rows of the reference.
-
-    Of tensors only the products leave their device, unless a weight needs the rows.
-    """
+    """The components of the second-order part, from the kernel matrix of some rows of the reference."""
+    rows = host(rows)
     n = len(rows)
     if n < 3:
         return 1.0
-    t = host(rows @ rows.T) if kernel.plain else None
-    if t is not None and kernel.variable == "r2":
-        norms = t.diagonal()
-        far = not float(norms.max()) <= LARGEST_PRODUCT_RATIO * kernel.length**2
-        t = None if far else np.maximum(norms[:, None] + norms - 2.0 * t, 0.0)
-    if t is not None:
-        matrix = kernel.phi(t)
-    else:
-        rows, (first, second), matrix = host(rows), np.triu_indices(n, 1), np.zeros((n, n))
-        for part in parts((len(first), rows.shape[1])):
-            matrix[first[part], second[part]] = kernel.pairs(rows[first[part]], rows[second[part]])
-        matrix += matrix.T
+    matrix = PairKernel(kernel).values(rows, rows)
     np.fill_diagonal(matrix, 0.0)
     sums = matrix.sum(axis=1)
     matrix += sums.sum() / ((n - 1) * (n - 2)) - (sums[:, None] + sums) / (n - 2)
@@ -211,13 +199,9 @@ def _alignments(
 
 def _matching_pairs(kernel: Kernel, x: Any, r: Any, centre: Array | float) -> Any:
     """k(x_a, r_a), where the rows are, or on the host if a tilted kernel weights them."""
-    if not kernel.plain:
-        return kernel.pairs(host(shifted(x, centre)), host(shifted(r, centre)))
-    # A centre that is subtracted from both leaves a distance as it is, and functions of x·y have none.
-    if isinstance(x, np.ndarray):
-        return kernel.pairs(x, r)
-    x, r = x.double(), r.double()
-    return kernel.phi((x * r).sum(1) if kernel.variable == "dot" else ((x - r) ** 2).sum(1))
+    x = shifted(x, centre)
+    r = shifted(r, centre)
+    return kernel.pairs(x, r) if kernel.plain else kernel.pairs(host(x), host(r))
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
@@ -300,10 +284,9 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
     `first` and `second` each hold reference rows and then, for each model, the rows that go with them.
     """
     (r, *xs), (r2, *xs2) = first, second
-    within = kernel.pairs(r, r2)
-    columns = [
-        kernel.pairs(x, x2) + within - kernel.pairs(x, r2) - kernel.pairs(x2, r) for x, x2 in zip(xs, xs2, strict=True)
-    ]
+    k = kernel.pairs
+    within = k(r, r2)
+    columns = [k(x, x2) + within - k(x, r2) - k(x2, r) for x, x2 in zip(xs, xs2, strict=True)]
     return np.stack(columns, axis=1)
 
 
@@ -507,15 +490,12 @@ def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
     reference, *models = (BandRows(kernel, rows) for rows in window)
 
     def values(part: Part) -> Array:
-        def k(x: BandRows, y: BandRows) -> Array:
-            return x.weights(y, part, ("phi",))[0]
-
-        within = k(reference, reference)
+        within = reference.values(reference, part)
         h = np.empty((len(models), *within.shape))
         for out, x in zip(h, models, strict=True):
-            np.add(k(x, x), within, out=out)
-            out -= k(x, reference)
-            out -= k(reference, x)
+            np.add(x.values(x, part), within, out=out)
+            out -= x.values(reference, part)
+            out -= reference.values(x, part)
         return h
 
     return values

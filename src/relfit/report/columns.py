@@ -11,9 +11,10 @@ import numpy as np
 from scipy.stats import wasserstein_distance
 
 from relfit.data.encode import Column, Encoding
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.report.recall import MOST_COLUMNS, Moments, Recalled
-from relfit.report.witness import kernel_values, pictured
+from relfit.report.witness import pictured
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
@@ -155,7 +156,7 @@ def column_shares(
 
 def _mmd(pooled: Array, m: int, kernel: Kernel) -> float:
     """The unbiased MMD² between the first m rows and the others."""
-    values = kernel_values(pooled, pooled, kernel)
+    values = PairKernel(kernel).values(pooled, pooled)
     np.fill_diagonal(values, 0.0)
     n = len(pooled) - m
     within = values[:m, :m].sum() / (m * (m - 1)) + values[m:, m:].sum() / (n * (n - 1))

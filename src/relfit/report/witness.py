@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from contourpy import FillType, contour_generator
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from relfit.data.models import scores_of
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
 from relfit.report.figures import Scale, signed
@@ -30,9 +30,6 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
-# Beyond so many columns a matrix product is much quicker than differences. It gives r² up to 2⁻⁵² max‖x‖²: beyond so
-# many squared kernel lengths, differences are taken all the same.
-_PRODUCT_COLUMNS, _LARGEST_PRODUCT_RATIO = 32, 1e5
 # Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
 _SAME = 1e-3
 # Places along an axis of a picture with one or two axes, and rows that are drawn.
@@ -77,7 +74,8 @@ def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> H
     >>> witness(np.array([[0.0]]), x, r, Gaussian(2.0)).values  # (1 + e^−½)/2 − e^−½
     array([0.19673467])
     """
-    return _means(kernel_values(points, sample, kernel)) - _means(kernel_values(points, reference, kernel))
+    k = PairKernel(kernel)
+    return _means(k.values(points, sample)) - _means(k.values(points, reference))
 
 
 def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights, Array]:
@@ -87,49 +85,22 @@ def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Height
     ``f(r_a) = mean_c k(x_c,r_a) − Σ_{b≠a} k(r_a,r_b)/(n−1)``, so that MMD² = mean f(x_c) − mean f(r_a).
     The third is ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
     """
-    cross = kernel_values(sample, reference, kernel)
+    k = PairKernel(kernel)
+    cross = k.values(sample, reference)
     typical = _means(cross)
-    at_sample = _means(kernel_values(sample, sample, kernel), without_self=True) - typical
-    at_reference = _means(cross.T) - _means(kernel_values(reference, reference, kernel), without_self=True)
+    at_sample = _means(k.values(sample, sample), without_self=True) - typical
+    at_reference = _means(cross.T) - _means(k.values(reference, reference), without_self=True)
     return at_sample, at_reference, typical.values
 
 
 def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
     """``g(x_a) = Σ_{b≠a} u(x_a, x_b)/(n−1)`` of every row (n, d) with its scores (n, d); KSD² = mean g.
 
-    ``u(x,y) = s(x)·s(y) φ + 2φ'(x−y)·(s(y) − s(x)) − 2dφ' − 4r²φ''``. Under the right model E u(x, ·) = 0 for every x,
-    so a row with a large g lies where the model's slope is wrong. A weighted kernel w(x) w(y) φ gives w(x) w(y) u with
-    the score s + ∇ log w.
+    Under the right model E u(x, ·) = 0 for every x, so a row with a large g lies where the model's slope is wrong.
     """
-    weight, plain = np.ones(len(x)), kernel.untilted
-    if kernel.tilt is not None:
-        weight, scores = kernel.tilt.weights(x), scores + kernel.tilt.gradient(x)
-    phi, dphi, r2ddphi = plain.weights(squared_distances(x, x, plain.length), ("phi", "dphi", "r2ddphi"))
-    projected = x @ scores.T
-    along = np.diag(projected)
-    slopes = projected + projected.T - along[:, None] - along
-    u = phi * (scores @ scores.T) + 2.0 * dphi * slopes - 2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    return _means(weight[:, None] * u * weight, without_self=True)
-
-
-def kernel_values(x: Array, y: Array, kernel: Kernel) -> Array:
-    """k(x_a, y_b), (n, m)."""
-    plain = kernel.untilted
-    values = np.asarray(plain.phi(x @ y.T if plain.variable == "dot" else squared_distances(x, y, plain.length)))
-    if kernel.tilt is None:
-        return values
-    return np.asarray(kernel.tilt.weights(x)[:, None] * values * kernel.tilt.weights(y))
-
-
-def squared_distances(x: Array, y: Array, length: float) -> Array:
-    """‖x_a − y_b‖² (n, m), exact enough for a kernel of this length."""
-    if x.shape[1] > _PRODUCT_COLUMNS:
-        centre = y.mean(axis=0)
-        a, b = x - centre, y - centre
-        norms = [np.einsum("ij,ij->i", rows, rows) for rows in (a, b)]
-        if max(part.max() for part in norms) <= _LARGEST_PRODUCT_RATIO * length**2:
-            return np.asarray(np.maximum(norms[0][:, None] + norms[1] - 2.0 * (a @ b.T), 0.0))
-    return np.asarray(cdist(x, y, "sqeuclidean"))
+    rows = [x, scores]
+    [u] = PairKernel(kernel).stein(rows, rows)
+    return _means(u, without_self=True)
 
 
 def _means(values: Array, *, without_self: bool = False) -> Heights:
