@@ -65,7 +65,7 @@ MOVED = {
     **{
         name: f"evidence/{name}"
         for name in (
-            *("approximations", "benchmarks", "coverage", "estimators", "locations", "losses", "new-user", "peers"),
+            *("benchmarks", "coverage", "estimators", "locations", "losses", "new-user", "peers"),
             *("relmulti", "reproduction", "robustness", "calibration/close", "calibration/corrected"),
             *("calibration/index", "calibration/laws", "calibration/levels", "calibration/loglik"),
             *("calibration/monitor", "calibration/power", "calibration/tables"),

@@ -137,7 +137,6 @@ def test_compute_takes_a_value_only(data, value):
         ({"estimator": "incomplete"}, {"estimator": relfit.Incomplete()}),
         ({"discrepancy": "mmd"}, {"discrepancy": relfit.MMD()}),
         ({"discrepancy": "ume"}, {"discrepancy": relfit.UME()}),
-        ({"discrepancy": "nystroem"}, {"discrepancy": relfit.Nystroem()}),
         ({"kernel": "imq"}, {"kernel": relfit.IMQ()}),
         ({"kernel": "select"}, {"kernel": relfit.Select()}),
         ({"compute": None}, {"compute": relfit.Compute()}),

@@ -89,7 +89,6 @@ DESIGNS = [
     {"preset": "kid"},
     {"discrepancy": "ume"},
     {"discrepancy": relfit.UME(locations=3, choose="optimise")},
-    {"discrepancy": "nystroem", "test": "relmulti"},
     {"estimator": relfit.Landmarks(20, 4000)},
     {"estimator": "landmarks", "dependence": "paired"},
 ]

@@ -13,7 +13,7 @@ from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.designs import Landmarks
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
-from relfit.estimators.landmarks import landmark_estimates, nystroem_estimates
+from relfit.estimators.landmarks import landmark_estimates
 from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
@@ -35,8 +35,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
     with one_blas_thread:
         if settings.locations is not None:
-            at = nystroem_estimates if settings.locations.whitened else at_locations
-            estimates = at(data, settings, settings.locations)
+            estimates = at_locations(data, settings, settings.locations)
         elif isinstance(estimator, Landmarks):
             estimates = landmark_estimates(data, settings, kind)
         elif groups is not None:

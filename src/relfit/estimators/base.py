@@ -155,13 +155,12 @@ class Groups:
 class Locations:
     """J locations (J, d), and the numbers of the rows that were used to choose them (key None: the reference's).
 
-    `whitened` is True for the Nyström approximation; `note` says how the locations were chosen.
+    `note` says how the locations were chosen.
     """
 
     points: Array
     left_out: Mapping[str | None, Rows] = field(default_factory=dict)
     note: str = ""
-    whitened: bool = False
 
 
 class Estimator(ABC):
@@ -201,7 +200,7 @@ class PairDesign(Estimator):
 class EstimateSettings:
     """The settings one estimate is made with, resolved against the data.
 
-    `groups` is None if all rows are independent, and `locations` unless the discrepancy is UME, FSSD or Nyström. Scores
+    `groups` is None if all rows are independent, and `locations` unless the discrepancy is UME or FSSD. Scores
     that do not fit into memory are written to the `folder`. `note` says how the estimator was chosen automatically.
     """
 

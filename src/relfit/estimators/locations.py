@@ -1,13 +1,11 @@
 """Discrepancies at J locations v_j: UME² of samples, FSSD² of densities; linear in the rows.
 
 UME² and FSSD² are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass
-over the rows gives the sums, and a second one the contribution of every row. The locations of the Nyström MMD² are
-chosen here too; `landmarks` has its estimate.
+over the rows gives the sums, and a second one the contribution of every row.
 """
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,8 +31,6 @@ from relfit.util.errors import InputError
 from relfit.util.random import stream
 
 CHOICES = ("data", "optimise")
-# The default number of landmarks of the Nyström approximation is 2√n, within these limits.
-FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 500
 # Numbers in one array of a part of the rows: 2 MB.
 CHUNK_NUMBERS = 2**18
 # Rows whose pairs measure the second-order variance of FSSD.
@@ -83,8 +79,9 @@ class AtLocations:
         """The locations (J, d), if they were given."""
         return self.locations if isinstance(self.locations, np.ndarray) else None
 
-    def count(self, rows: int) -> int:
-        """The number J of locations, for this many rows of the reference."""
+    @property
+    def count(self) -> int:
+        """The number J of locations."""
         return int(self.locations) if self.given is None else len(self.given)
 
 
@@ -108,34 +105,7 @@ class FSSD(AtLocations):
     """
 
 
-@dataclass(frozen=True, eq=False)
-class Nystroem(AtLocations):
-    """Squared MMD under the kernel that J locations span: an approximation of MMD that is linear in the rows.
-
-    ``k(x,y) ≈ k(x,v) K⁻¹ k(v,y)`` with K = k(v,v'). With J well above √n no test can tell it from the MMD itself; with
-    few locations, models that are tied in MMD may not be tied in it. Without `locations` J is 2√n, at least 20 and at
-    most 500. The locations are given or drawn, never optimised.
-
-    >>> Nystroem().count(10_000)
-    200
-    """
-
-    locations: Any = None
-
-    def __post_init__(self) -> None:
-        if self.choose != "data":
-            raise InputError(f'choose: expected "data" for Nystroem, got {reprlib.repr(self.choose)}')
-        check_number("fraction", self.fraction, 0.0, 1.0, "a number between 0 and 1")
-        if self.locations is not None:
-            super().__post_init__()
-
-    def count(self, rows: int) -> int:
-        if self.locations is not None:
-            return super().count(rows)
-        return min(max(FEWEST_LANDMARKS, math.ceil(2.0 * math.sqrt(rows))), MOST_LANDMARKS)
-
-
-AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "nystroem": Nystroem, "fssd": FSSD}
+AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "fssd": FSSD}
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,24 +283,24 @@ def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations
 
 def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSettings) -> Locations:
     """The locations given, drawn from the rows, or chosen on held-out rows; the models' order changes nothing."""
-    points, whitened = discrepancy.given, isinstance(discrepancy, Nystroem)
+    points = discrepancy.given
     if points is not None:
         columns = data.reference.shape[1]
         if points.shape[1] != columns:
             raise InputError(f"locations: expected {columns} columns like the reference, got {points.shape[1]}")
         at = points if data.encoding is None else data.encoding.apply(points)
-        return Locations(at, {}, f"{_counted(points)} given", whitened)
+        return Locations(at, {}, f"{_counted(points)} given")
     orders = row_orders(data, settings.dependence, settings.seed, "locations")
     if discrepancy.choose == "optimise":
         locations = _optimised(data, discrepancy, orders, settings)
     else:
         # Half of the locations are rows of the reference, the others rows of any models.
-        count = discrepancy.count(len(data.reference))
+        count = discrepancy.count
         rows = count if not data.samples else -(-count // 2)
         used = {key: order[:rows] for key, order in orders.items()}
         points = pooled_rows(data, used, count, settings.seed)
         source = "from the reference" if not data.samples else "half from the reference, half from the models"
-        locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}", whitened)
+        locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}")
     for key, left in zip(samples_of(data), sizes_left(data, locations), strict=True):
         require_rows(sample_name(key), left, Complete.fewest_rows, "left for the test once the locations are chosen")
     return locations
@@ -343,7 +313,7 @@ def _optimised(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: E
     held = {key: order[: min(MOST_HELD, round(discrepancy.fraction * len(order)))] for key, order in orders.items()}
     for key, rows in held.items():
         require_rows(sample_name(key), len(rows), Complete.fewest_rows, "held out for the locations")
-    count = discrepancy.count(len(data.reference))
+    count = discrepancy.count
     candidates = pooled_rows(data, held, max(CANDIDATES, 2 * count), settings.seed)
     if len(candidates) < count:
         raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")

@@ -393,7 +393,7 @@ class Samples(Kind):
     """Samples compared with a reference sample, by MMD²."""
 
     words = "samples"
-    discrepancies = ("mmd", "ume", "nystroem")
+    discrepancies = ("mmd", "ume")
 
     def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
         lengths = {len(x) for x in data.samples.values()}

@@ -29,7 +29,7 @@ TRACE = 1e-6
 NEAR_DEGENERATE = 0.3
 # Numbers of ψ rows that are looked at together, and the fewest rows.
 _BLOCK_NUMBERS, _FEWEST_IN_BLOCK = 2**15, 256
-MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "nystroem", "fssd", "loglik")
+MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "fssd", "loglik")
 
 
 @dataclass(frozen=True)
