@@ -66,7 +66,7 @@ MOVED = {
         name: f"evidence/{name}"
         for name in (
             *("benchmarks", "coverage", "estimators", "locations", "losses", "new-user", "peers"),
-            *("relmulti", "reproduction", "robustness", "calibration/close", "calibration/corrected"),
+            *("relmulti", "reproduction", "robustness", "calibration/close"),
             *("calibration/index", "calibration/laws", "calibration/levels", "calibration/loglik"),
             *("calibration/monitor", "calibration/power", "calibration/tables"),
         )

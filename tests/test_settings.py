@@ -152,7 +152,7 @@ def test_a_value_and_its_name_give_the_same_result(data, options, same):
     "options",
     [
         {"test": relfit.RelMulti(select_fraction=0.5)},
-        {"estimator": relfit.Complete(variance="corrected")},
+        {"estimator": relfit.Complete(variance="projection")},
         {"estimator": relfit.Linear(shuffle=False)},
         {"estimator": relfit.Block(blocks=25)},
         {"estimator": relfit.Incomplete(pairs=400)},

@@ -75,7 +75,7 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
         estimator: "complete" (all pairs of rows), "incomplete" (each row with some others: far cheaper, nearly as
             powerful), "landmarks" (for very many rows: near-linear, with the target of "complete" and nearly its
             power), "block" (all pairs within blocks), "linear" (n/2 pairs) or "auto" (chosen by the sizes; the result
-            says which), or a value such as `Complete(variance="corrected")`. For samples, all but "complete" and
+            says which), or a value such as `Landmarks(count=500)`. For samples, all but "complete" and
             "landmarks" need equal sizes.
         alpha: the level of the test.
         correction: "by", "bh", "holm", "bonferroni", "none" or "auto"; None is BY for relmulti, and none otherwise.

@@ -68,4 +68,3 @@ def rows(setting, results):
             row |= {f"{test} TPR": rates["TPR"], f"{test}, tied ones declared": rates["FPR"]}
         out.append({**row, "CPU ms": f"{1000 * min(result[form]['seconds'] for result in results):.0f}"})
     return out
-

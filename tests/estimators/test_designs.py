@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 
 from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
-from relfit.estimators.base import Estimates, PairSource
+from relfit.estimators.base import PairSource
 from relfit.estimators.mmd import mmd_band_values
 from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.standard import IMQ, Gaussian
@@ -208,15 +208,3 @@ def test_common_noise_does_not_spill_into_differences(rng):
     own = np.var([(small[0] - small[1])[a, b] for a, b in cyclic_pairs(60, 5)]) / 300
     assert own <= variance(small + noise) <= alone + 2 * own
     assert variance(small + noise) == pytest.approx(variance(small + 1e3 * noise), rel=1e-3)
-
-
-def test_corrected_covariance_counts_the_second_order_part_once(rng):
-    """In units in which S2 is the identity and V is diagonal, V − 2 S2 is −1.3, 0.5, 1, 38; 1 is .3 short of 1.3."""
-    v = np.array([0.7, 2.5, 3.0, 40.0])
-    change = rng.normal(size=(4, 4))
-    orthogonal = np.linalg.qr(np.column_stack([np.ones(50), rng.normal(size=(50, 4))]))[0][:, 1:]
-    psi = orthogonal * np.sqrt(v * 50 * 49)
-    made = Estimates(np.zeros(4), Psi(psi @ change.T), change @ change.T)
-    np.testing.assert_allclose(made.projection, change @ np.diag(v) @ change.T, rtol=1e-9, atol=1e-12)
-    expected = change @ np.diag([1.0, 1.0, 1.7, 39.0]) @ change.T
-    np.testing.assert_allclose(made.corrected, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())

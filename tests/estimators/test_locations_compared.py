@@ -182,7 +182,6 @@ def test_scores_are_asked_for_once_where_they_fit_in_memory():
             {"discrepancy": "ume", "groups": {"reference": np.arange(300)}},
             "groups: cannot be combined with ume; use mmd or ksd",
         ),
-        ({"discrepancy": "ume", "estimator": relfit.Complete("corrected")}, "variance='corrected': ume has its own"),
         ({"discrepancy": "ume", "compute": relfit.Compute(backend="torch")}, "backend: ume works in numpy"),
         (
             {"discrepancy": relfit.UME(choose="optimise"), "kernel": "select", "test": "relmulti"},

@@ -62,7 +62,7 @@ def test_copies_have_the_verdict_of_their_original(three):
     [
         {},
         {"dependence": "paired"},
-        {"dependence": "shared", "estimator": relfit.Complete(variance="corrected")},
+        {"dependence": "shared", "estimator": relfit.Complete(variance="projection")},
         {"kernel": "tilted"},
     ],
     ids=["independent", "paired", "shared", "tilted"],

@@ -209,7 +209,7 @@ data_options = together(
             "--variance",
             "With complete, how the variance is estimated. auto is the law with first- and second-order parts for the "
             "best set and RelMulti, and projection for the other tests. projection is conservative for models close to "
-            "the data; corrected counts its second-order part only once.",
+            "the data.",
             choices=VARIANCES,
         ),
     ),

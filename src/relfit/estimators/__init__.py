@@ -42,7 +42,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             estimates = kind.grouped(data, settings, groups)
         else:
             estimates = kind.estimate(data, settings)
-        covariance = estimates.corrected if estimator.corrected else estimates.projection
+        covariance = estimates.projection
         close, quadratic = None, estimates.quadratic
         if quadratic is not None and estimator.variance == "auto":
             # V holds S2 twice: an S2 far above it is rounding, as of constant rows.
@@ -51,7 +51,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             third = estimates.psi.third()
             close = CloseLaw(covariance - 2.0 * part, part, quadratic.trace, quadratic.components, third)
     # V holds the second-order part twice, and it is known off the diagonal too.
-    plain = not estimator.corrected and settings.dependence == "independent" and groups is None
+    plain = settings.dependence == "independent" and groups is None
     second = estimates.second_order if close is None else close.second
     note = (settings.note,) if settings.note else ()
     group_sizes = None

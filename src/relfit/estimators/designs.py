@@ -48,7 +48,7 @@ BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
 PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
 # The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
 MOST_LANDMARKS = 1500
-VARIANCES = ("auto", "projection", "corrected")
+VARIANCES = ("auto", "projection")
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Complete(Estimator):
 
     Args:
         variance: "auto" (the law with its first- and second-order parts for the best set and RelMulti, otherwise
-            projection), "projection" (first-order theory, conservative for models close to the data) or "corrected"
-            (its second-order part counted once).
+            projection) or "projection" (first-order theory, conservative for models close to the data).
     """
 
     variance: str = "auto"

@@ -348,10 +348,6 @@ class Target(base.Kind):
             raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
         if dependence == "chain" and (isinstance(estimator, PairDesign) or estimator.name == "landmarks"):
             raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
-        if dependence == "chain" and estimator.corrected:
-            raise InputError(
-                'variance="corrected": cannot be combined with a chain, whose variance comes from batches; leave it out'
-            )
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
         self.check_shared({len(x) for x in data.samples.values()}, dependence, grouped=grouped)
@@ -409,9 +405,7 @@ class Target(base.Kind):
     def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
         """The estimates with the second-order part of samples from common random numbers."""
         (source,), rows = self.sources(data, settings, in_order=True), np.stack(estimates.psi.models, axis=1)
-        plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
-        if settings.estimator.corrected:
-            estimates = replace(estimates, second_order=plain)
+        _, quadratic = second_order(source, settings.seed, rows, estimates.values)
         return replace(estimates, quadratic=quadratic)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:

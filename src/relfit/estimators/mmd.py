@@ -410,11 +410,6 @@ class Samples(Kind):
                 f'estimator="{estimator.name}": expected samples of equal size (it pairs model and reference rows), '
                 f'got {sorted(lengths | {n})} rows; use estimator="complete" or equal sizes'
             )
-        if estimator.corrected and dependence == "shared" and lengths != {n}:
-            raise InputError(
-                f'variance="corrected": expected models of {n} rows like the reference with dependence="shared", got '
-                f'{sorted(lengths)}; use variance="projection"'
-            )
 
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
         """Pairs of z = (reference row, model rows), in the paired form whatever the dependence."""
@@ -450,7 +445,7 @@ class Samples(Kind):
         assert psi.reference is not None  # noqa: S101  (samples have a reference)
         rows = psi.reference + np.stack(psi.models, axis=1) if psi.models else psi.reference
         plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
-        if dependence == "paired" or settings.estimator.corrected:
+        if dependence == "paired":
             estimates = replace(estimates, second_order=plain)
         return replace(estimates, quadratic=quadratic)
 

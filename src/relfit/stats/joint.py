@@ -375,7 +375,7 @@ def psi_rows(joint: JointEstimate) -> int | None:
 
 
 def has_psi_covariance(joint: JointEstimate) -> bool:
-    """True if the covariance is that of the ψ rows as they are; a corrected one has another law than resamples."""
+    """True if the covariance is that of the ψ rows as they are; another has another law than resamples."""
     if joint.psi is None:
         return False
     covariance, scale = joint.psi.covariance(), joint.standard_error

@@ -17,7 +17,10 @@ _BETWEEN = "a number between 0 and 1"
 
 
 # Choices of options that were removed, and what to use in place of them; to be deleted in version 0.4.
-REMOVED = {"nystroem": 'use estimator="landmarks", which is unbiased for the MMD²'}
+REMOVED = {
+    "nystroem": 'use estimator="landmarks", which is unbiased for the MMD²',
+    "corrected": 'use variance="auto", which counts the second-order part once',
+}
 
 
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
