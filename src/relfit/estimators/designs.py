@@ -30,22 +30,28 @@ from relfit.util.random import stream
 T = TypeVar("T")
 
 # The rows of a window, for which scores are evaluated together, and the numbers they hold: 32 MB.
-WINDOW_ROWS, WINDOW_NUMBERS = 16_384, 4_000_000
+WINDOW_ROWS = 16_384
+WINDOW_NUMBERS = 4_000_000
 # Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough for its cache.
-SLICE_ROWS, PAIR_CHUNK = 512, 16_384
+SLICE_ROWS = 512
+PAIR_CHUNK = 16_384
 FEWEST_SLICE = 32
 # Slices are made small enough for this many threads.
 _THREADS = 4
 # Bytes for each number of a window, which is fetched and put together in half of the memory, and of a slice.
-_WINDOW_BYTES, _SLICE_BYTES = 64, 48
+_WINDOW_BYTES = 64
+_SLICE_BYTES = 48
 # Lags of the cyclic design by default: docs/evidence/estimators.md shows what more of them would gain.
 DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
-BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
+BLOCKS_PER_MODEL = 5
+FEWEST_BLOCKS = 40
 # Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
 # correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the
 # processor's cache.
-PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
+PAIRS_PER_ROW = 20
+MOST_PAIRS = 5_000
+CHUNK_NUMBERS = 2**16
 # The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
 MOST_LANDMARKS = 1500
 VARIANCES = ("auto", "projection")
@@ -127,7 +133,8 @@ class Block(PairDesign):
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
         """Refuse blocks of one row, and too few blocks for the joint covariance of so many models."""
         block_size(rows, models, self.blocks)
-        fewest, each = BLOCKS_PER_MODEL * models, f"{BLOCKS_PER_MODEL} for each of {models} models"
+        fewest = BLOCKS_PER_MODEL * models
+        each = f"{BLOCKS_PER_MODEL} for each of {models} models"
         if not selection and self.blocks is None and rows < 2 * fewest:
             raise InputError(
                 f'estimator="block": expected at least {2 * fewest} rows (blocks of two, {each}), got {rows}; '
@@ -173,7 +180,8 @@ class Incomplete(PairDesign):
         return fewest_window_bytes(width, lags_of(rows, self.pairs))
 
     def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
-        n, lags = source.rows, lags_of(source.rows, self.pairs)
+        n = source.rows
+        lags = lags_of(source.rows, self.pairs)
         pairs = f"{n * lags:,} of {n * (n - 1) // 2:,} pairs of rows"
         note = f"incomplete estimator: {pairs}, each row with the {lags} after it in random order"
         return replace(incomplete(source, lags, runtime), notes=(note,))
@@ -253,7 +261,9 @@ def incomplete(source: PairSource, lags: int, runtime: Runtime) -> Estimates:
     """
     n = source.rows
     totals = np.zeros((source.models, n + lags))
-    counts, means, scatter = [], [], np.zeros((source.models, source.models))
+    counts = []
+    means = []
+    scatter = np.zeros((source.models, source.models))
 
     def reduce(_: int, h: Array) -> tuple[Array, Array, Array]:
         flat = h.reshape(len(h), -1)
@@ -334,7 +344,8 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the number of all pairs; and what
     is known more exactly from centred values ``h_ab − (ψ_a + ψ_b)/2 − D``.
     """
-    n, rng = source.rows, stream(seed, "second order")
+    n = source.rows
+    rng = stream(seed, "second order")
     count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
     a = rng.integers(n, size=count)
     b = (a + rng.integers(1, n, size=count)) % n
@@ -355,7 +366,8 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
     trace = np.maximum(pair_values(some, some).mean(axis=0) - values, 0.0) / n
     matrices = np.zeros((source.models, len(some), len(some)))
-    first, second = some[places[0]], some[places[1]]
+    first = some[places[0]]
+    second = some[places[1]]
     matrices[:, places[0], places[1]] = centred_values(first, second, pair_values(first, second)).T
     return plain, Quadratic(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
 
@@ -454,7 +466,8 @@ def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
     size = max(STEP, PAIR_CHUNK // lags // STEP * STEP)
     parts = []
     for a in range(start, stop, size):
-        b, needed = min(a + size, stop), lags
+        b = min(a + size, stop)
+        needed = lags
         if ends is not None:
             # The largest lag that stays before the next multiple of `ends`, for any of the rows a..b−1.
             needed = min(lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends)

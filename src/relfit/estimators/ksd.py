@@ -104,7 +104,8 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
     ((n−2)/(n−1))². The second-order part comes from random pairs of rows. The yardstick is that of the model with the
     smallest KSD²: each has a Stein kernel of its own, and this one is closest to that of the data.
     """
-    n, centre = len(x), centre_of(x)
+    n = len(x)
+    centre = centre_of(x)
     kernel = kernel.moved(centre)
     g = row_sums(x, scores, kernel, runtime, centre=centre) / (n - 1)
     values = g.mean(axis=0)
@@ -200,7 +201,8 @@ class SteinSums:
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        stein, tilt = PairKernel(self.kernel), self.kernel.tilt
+        stein = PairKernel(self.kernel)
+        tilt = self.kernel.tilt
         x = shifted(sources[which][rows], self.centre)
         scores = stein.tilted_scores(x, *(s[rows] for s in sources[which + 1 : which + 1 + self.models]))
         weight = np.ones((1, 1)) if tilt is None else tilt.weights(x)[:, None]
@@ -255,14 +257,16 @@ def grouped_ksd(
     ψ has the jackknife factor (G−1)/(G−2) of `complete`, with groups in place of rows.
     """
     centre = centre_of(x)
-    x, kernel = x - centre, kernel.moved(centre)
+    x = x - centre
+    kernel = kernel.moved(centre)
 
     def values(a: Rows, b: Rows) -> Array:
         return PairKernel(kernel).stein_pairs([part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
 
     sums = host(row_sums(x, scores, kernel, runtime))
     apart = sums_apart(sums, values, codes)
-    n, best = len(x), int(np.argmin(apart.mean))
+    n = len(x)
+    best = int(np.argmin(apart.mean))
     near = float((sums - apart.sums)[:, best].sum() + _diagonal_sum(kernel, x, scores[best], 0.0))
     yardstick = halves_apart(near, n**2 - float(apart.others.sum()), float(apart.mean[best]), n)
     psi = Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2)))
@@ -302,7 +306,9 @@ class Densities(base.Kind):
         return complete(x, scores, settings.kernel, settings.runtime, settings.seed)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
-        x, codes, count = data.reference, groups.codes[None], groups.counts[None]
+        x = data.reference
+        codes = groups.codes[None]
+        count = groups.counts[None]
         scores = [scores_of(name, density, x) for name, density in data.densities.items()]
         return grouped_ksd(x, scores, codes, count, settings.kernel, settings.runtime)
 
@@ -319,7 +325,8 @@ def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) 
 
 def check_continuous(argument: str, rows: Array) -> None:
     """Refuse data that are not continuous, or whose fourth powers do not fit into float64."""
-    largest, whole = 0.0, True
+    largest = 0.0
+    whole = True
     for part in parts(rows.shape):
         chunk = rows[part]
         largest = max(largest, -float(chunk.min()), float(chunk.max()))
@@ -411,7 +418,9 @@ class Target(base.Kind):
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         each = []
         for name, x in data.samples.items():
-            scores, codes, count = target_scores(name, x, data, settings), groups.codes[name], groups.counts[name]
+            scores = target_scores(name, x, data, settings)
+            codes = groups.codes[name]
+            count = groups.counts[name]
             each.append(grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime))
         return side_by_side(each, shared=settings.dependence == "shared")
 
@@ -439,10 +448,12 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
         components = float(np.mean([part.components**-0.5 for part in parts])) ** -2.0
         trace = np.concatenate([part.trace for part in parts])
         together = Quadratic(block_diag(*(part.covariance for part in parts)), trace, components)
-    psi, covariance = Psi(None, rows, shared=shared), block_diag(*covariances) if covariances else None
+    psi = Psi(None, rows, shared=shared)
+    covariance = block_diag(*covariances) if covariances else None
     if shared and covariance is not None and len(covariances) > 1:
         # What the models have in common is that of the ψ rows; the rest of each variance is the model's own.
-        plain, variances = psi.covariance(), np.diag(covariance)
+        plain = psi.covariance()
+        variances = np.diag(covariance)
         limits = np.minimum(np.diag(plain), variances)
         scale = np.sqrt(np.divide(limits, np.diag(plain), out=np.zeros(len(each)), where=np.diag(plain) > 0.0))
         covariance = np.outer(scale, scale) * plain + np.diag(variances - limits)
@@ -452,7 +463,9 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
 
 
 def _chains(data: Data, settings: EstimateSettings) -> Estimates:
-    values, rows, notes = [], [], []
+    values = []
+    rows = []
+    notes = []
     for name, x in data.samples.items():
         chain = chain_ksd(x, target_scores(name, x, data, settings), settings.kernel, settings.runtime)
         batches = len(chain.batch_psi)
@@ -488,8 +501,10 @@ def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> Chai
     Near pairs depend on each other and would bias D; they are left out. The variance of the mean of a
     correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B batches of length L.
     """
-    m, centre = len(x), centre_of(x)
-    x, kernel = x - centre, kernel.moved(centre)
+    m = len(x)
+    centre = centre_of(x)
+    x = x - centre
+    kernel = kernel.moved(centre)
     sums = host(row_sums(x, [scores], kernel, runtime))[:, 0]
     tau = autocorrelation_time(sums)
     length = batch_length(m, tau)
@@ -518,7 +533,8 @@ def autocorrelation_time(series: Array) -> float:
     >>> 0.7 < autocorrelation_time(white) < 1.4
     True
     """
-    centre, m = series - series.mean(), len(series)
+    centre = series - series.mean()
+    m = len(series)
     size = 1 << (2 * m - 1).bit_length()
     spectrum = np.fft.rfft(centre, size)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:m]

@@ -170,7 +170,8 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     ``D_i = mean_{a≠b} τ_i(x_a)·τ_i(x_b)`` with ``τ_i(x) = (s_i(x) k(x,v_j) + ∇_x k(x,v_j))_j/√(dJ)``, and
     ``g_i(x_a) = τ_i(x_a)·Σ_{b≠a} τ_i(x_b)/(n−1)``. ψ = 2(g − ḡ)·(n−1)/(n−2), the jackknife's, as for KSD.
     """
-    n, reference = len(reference), replace(reference, width=len(points))
+    n = len(reference)
+    reference = replace(reference, width=len(points))
 
     def part_of(part: slice) -> _SteinPart:
         return _SteinPart(kernel, reference[part], scores(part), points)
@@ -188,11 +189,15 @@ class FeatureSample:
     """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and their second moments."""
 
     def __init__(self, rows: Chunked, features: Features) -> None:
-        n, total, second = len(rows), np.zeros(1), np.zeros((1, 1))
+        n = len(rows)
+        total = np.zeros(1)
+        second = np.zeros((1, 1))
         for part in rows.parts():
             tau = features(part)
-            total, second = total + tau.sum(axis=0), second + tau.T @ tau
-        self.rows, self.features = rows, features
+            total = total + tau.sum(axis=0)
+            second = second + tau.T @ tau
+        self.rows = rows
+        self.features = features
         self.mean: Array = total / n
         self.others: Array = total / (n - 1)  # Σ_b τ_b/(n−1)
         self.squared_norm = float(total @ total - np.trace(second)) / (n * (n - 1))  # mean_{a≠b} τ_a·τ_b
@@ -354,13 +359,15 @@ def _separation(estimates: Estimates) -> float:
 
 
 def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable[[Locations], Estimates]:
-    kernel, dependence = settings.kernel, settings.dependence
+    kernel = settings.kernel
+    dependence = settings.dependence
     if data.kind == "samples":
         reference, *samples = (Chunked(x, rows.get(key)) for key, x in samples_of(data).items())
         return lambda locations: ume(reference, samples, locations, kernel, dependence)
     centre = centre_of(data.reference)
     raw = Chunked(data.reference, rows.get(None))
-    scores, moved = _scores(data, raw, settings), replace(raw, centre=centre)
+    scores = _scores(data, raw, settings)
+    moved = replace(raw, centre=centre)
     return lambda locations: fssd(moved, scores, locations.points - centre, kernel.moved(centre))
 
 

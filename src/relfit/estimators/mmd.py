@@ -39,7 +39,8 @@ from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 # Standard errors above which rows compared as independent are called aligned, and below which paired rows are doubted.
-_ALIGNED, _UNALIGNED = 5.0, 2.0
+_ALIGNED = 5.0
+_UNALIGNED = 2.0
 # Rows that are looked at, evenly spaced.
 _ALIGNMENT_ROWS = 2000
 # Rows of the reference whose pairs show how many components the second-order part has.
@@ -61,15 +62,19 @@ def complete(
     When paired, the cross means leave out c = a, which would bias D by O(1/n). Where the rows are some of larger
     samples of these `sizes`, the reference first, the second-order part and the yardstick are those of the samples.
     """
-    centre, paired = centre_for(reference, kernel), dependence == "paired"
+    centre = centre_for(reference, kernel)
+    paired = dependence == "paired"
     kernel = kernel.moved(centre)
     sums = kernel_sums(KernelSums(kernel, centre, paired), reference, samples, runtime)
-    inner, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
+    inner = sums[: 1 + len(samples)]
+    cross = sums[1 + len(samples) :]
     within = [p.rows / (len(p.rows) - 1) for p in inner]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
-    where, moments = library(sums[0].rows), _moments(sums)
-    apart, between = moments[: len(inner)], moments[len(inner) :]
+    where = library(sums[0].rows)
+    moments = _moments(sums)
+    apart = moments[: len(inner)]
+    between = moments[len(inner) :]
     mean, *means = (m.total / (m.rows * (m.rows - 1)) for m in apart)
     crossed = [m.total / (m.rows * (m.columns - paired)) for m in between]
     values = np.array([x + mean - 2.0 * c for x, c in zip(means, crossed, strict=True)])
@@ -117,7 +122,8 @@ class _Moments(NamedTuple):
 
 def _moments(sums: Sequence[Sums]) -> list[_Moments]:
     """The moments of all matrices, which leave a device together."""
-    where, found = library(sums[0].rows), []
+    where = library(sums[0].rows)
+    found = []
     for each in sums:
         sides = [each.rows] if each.columns is None else [each.rows, each.columns]
         norms = [side @ side for side in sides]
@@ -171,7 +177,8 @@ def _alignments(
     and the trace of their cross-covariance if row a of one goes with row a of the other. The cross mean of D would then
     hold n terms that are larger than the others. Samples of another size than the reference have NaN.
     """
-    n, found = len(reference), np.full(len(samples), math.nan)
+    n = len(reference)
+    found = np.full(len(samples), math.nan)
     same = [k for k, x in enumerate(samples) if len(x) == n]
     if not same:
         return found
@@ -188,7 +195,9 @@ def _alignments(
     where = library(pairs[0])
     pairs, rows, columns, total = map(where.stack, (pairs, *sums))
     if not paired:
-        rows, columns, total = rows - pairs, columns - pairs, total - n * pairs.mean(axis=1)
+        rows = rows - pairs
+        columns = columns - pairs
+        total = total - n * pairs.mean(axis=1)
     centred_pairs = pairs - (rows + columns - total[:, None] / n) / (n - 1)
     means = centred_pairs.mean(axis=1)
     average, variance = host(where.stack([means, ((centred_pairs - means[:, None]) ** 2).mean(axis=1)]))
@@ -249,14 +258,17 @@ class KernelSums:
         return int(sources[0].shape[1]) + 1
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
+        x = shifted(sources[which][rows], self.centre)
+        plain = self.kernel.untilted
+        tilt = self.kernel.tilt
         if tilt is None:
             return _Side(backend.points(plain, x), backend.array(np.ones(len(x))))
         return _Side(backend.points(plain, x), tilt.weights(host(x)), backend.points(Squared(plain), x))
 
     def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         """The kernel matrix times the other side's weights; the same for the squares of a tilted kernel."""
-        plain, dropped = self.kernel.untilted, self.paired and patch.x != patch.y and patch.i == patch.j
+        plain = self.kernel.untilted
+        dropped = self.paired and patch.x != patch.y and patch.i == patch.j
 
         def job(kernel: Kernel, a: Points, b: Points, u: Array, v: Array) -> Job:
             if patch.symmetric:
@@ -271,7 +283,8 @@ class KernelSums:
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """The products, each times its own row's weight."""
         first, *squares = products
-        rows, columns = first.rows["phi"], first.columns.get("phi")
+        rows = first.rows["phi"]
+        columns = first.columns.get("phi")
         if not squares:
             return Sums(rows, columns, first.squares)
         total = float(host(squares[0].rows["phi"]) @ x.weights**2)
@@ -341,7 +354,8 @@ def _unbiased_squares(inner: Sequence[_Moments], cross: Sequence[_Moments]) -> t
         return max(total, 0.0) / (n * (n - 3))
 
     def across(matrix: _Moments) -> float:
-        n, m = max(matrix.columns, 2), max(matrix.rows, 2)
+        n = max(matrix.columns, 2)
+        m = max(matrix.rows, 2)
         return _square_across(matrix) * (n / (n - 1)) * (m / (m - 1))
 
     return [within(matrix) for matrix in inner], [across(matrix) for matrix in cross]
@@ -375,9 +389,11 @@ def _apart_across(
 ) -> tuple[SumsApart, SumsApart]:
     """The cross sums seen from the model's rows and from the reference's."""
     (x, x_codes), (r, r_codes) = model, reference
-    rows, columns = sums.rows.copy(), columns_of(sums).copy()
+    rows = sums.rows.copy()
+    columns = columns_of(sums).copy()
     # The numbers of rows that the other side has in the same group.
-    same_r, same_x = np.zeros(len(x)), np.zeros(len(r))
+    same_r = np.zeros(len(x))
+    same_x = np.zeros(len(r))
     if paired:
         for a, b in same_group(x_codes, r_codes):
             k = kernel.pairs(x[a], r[b])
@@ -415,7 +431,8 @@ class Samples(Kind):
         """Pairs of z = (reference row, model rows), in the paired form whatever the dependence."""
         orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
         centre = centre_for(data.reference, settings.kernel)
-        kernel, samples = settings.kernel.moved(centre), samples_of(data)
+        kernel = settings.kernel.moved(centre)
+        samples = samples_of(data)
 
         def fetch(rows: Rows) -> list[Array]:
             fetched = [np.asarray(host(x[orders[key][rows]]), dtype=np.float64) for key, x in samples.items()]
@@ -423,18 +440,22 @@ class Samples(Kind):
                 x -= centre
             return fetched
 
-        n, width = len(data.reference), self.width(data, settings.dependence)
-        values, band_values = partial(pair_values, kernel), partial(mmd_band_values, kernel)
+        n = len(data.reference)
+        width = self.width(data, settings.dependence)
+        values = partial(pair_values, kernel)
+        band_values = partial(mmd_band_values, kernel)
         return [PairSource(n, len(data.samples), fetch, values, band_values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        samples, dependence = list(data.samples.values()), settings.dependence
+        samples = list(data.samples.values())
+        dependence = settings.dependence
         estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
         return self.with_second_order(data, settings, estimates)
 
     def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
         """The estimates with the second-order part of samples that belong together, and notes on aligned rows."""
-        samples, dependence = list(data.samples.values()), settings.dependence
+        samples = list(data.samples.values())
+        dependence = settings.dependence
         aligned = _alignment_notes(data, estimates.alignment, dependence)
         estimates = replace(estimates, notes=(*estimates.notes, *aligned))
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
@@ -451,10 +472,13 @@ class Samples(Kind):
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         """Under "paired", pairs of a model row and a reference row in the same group are left out too."""
-        paired, centre = settings.dependence == "paired", centre_for(data.reference, settings.kernel)
-        kernel, keys = settings.kernel.moved(centre), [None, *data.samples]
+        paired = settings.dependence == "paired"
+        centre = centre_for(data.reference, settings.kernel)
+        kernel = settings.kernel.moved(centre)
+        keys = [None, *data.samples]
         reference, *samples = rows = [x - centre for x in samples_of(data).values()]
-        codes, counts = [groups.codes[key] for key in keys], [groups.counts[key] for key in keys]
+        codes = [groups.codes[key] for key in keys]
+        counts = [groups.counts[key] for key in keys]
         sums = [each.on_host() for each in kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)]
 
         def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
@@ -469,7 +493,8 @@ class Samples(Kind):
         g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
         f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
         psi, *from_models = map(summed_by_group, [g, *f], codes, counts)
-        n, near = len(reference), float((sums[0].rows - ours.sums).sum() + kernel.diagonal(reference).sum())
+        n = len(reference)
+        near = float((sums[0].rows - ours.sums).sum() + kernel.diagonal(reference).sum())
         yardstick = halves_apart(near, n**2 - float(ours.others.sum()), float(ours.mean), n)
         if paired:
             return Estimates(values, Psi(psi + np.stack(from_models, axis=1)), yardstick=yardstick)

@@ -96,8 +96,10 @@ class PairKernel:
 
     def stein(self, first: Sequence[Array], second: Sequence[Array], *, dense: bool = True) -> list[Array]:
         """u_i(x_a, y_b) of each model; `first` and `second` hold rows with scores."""
-        x, y = first[0], second[0]
-        s, t = self.tilted_scores(*first), self.tilted_scores(*second)
+        x = first[0]
+        y = second[0]
+        s = self.tilted_scores(*first)
+        t = self.tilted_scores(*second)
         phi, dphi, r2ddphi = self.weights(x, y, STEIN_WEIGHTS, dense=dense)
         trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
         gap = None if dense else x - y
@@ -131,7 +133,9 @@ class PairKernel:
         Where φ' = −γφ, as for a Gaussian, everything is φ times a bilinear form: with v = s − 2γx and
         c = 2γ s·x − 4γ²‖x‖² + dγ, ``u = φ (v·v' + 4γ² x·x' + c + c')``, which takes φ @ [1, x, c_i, v_i] alone.
         """
-        plain, d, arrays = self.kernel.untilted, x.shape[1], library(x)
+        plain = self.kernel.untilted
+        d = x.shape[1]
+        arrays = library(x)
         one = arrays.ones_like(x[:, :1])
         gamma = decay_rate(plain)
         if gamma is not None:
