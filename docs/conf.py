@@ -65,8 +65,8 @@ MOVED = {
     **{
         name: f"evidence/{name}"
         for name in (
-            *("approximations", "benchmarks", "coverage", "estimators", "locations", "losses", "new-user", "peers"),
-            *("relmulti", "reproduction", "robustness", "calibration/close", "calibration/corrected"),
+            *("benchmarks", "coverage", "estimators", "locations", "losses", "new-user", "peers"),
+            *("relmulti", "reproduction", "robustness", "calibration/close"),
             *("calibration/index", "calibration/laws", "calibration/levels", "calibration/loglik"),
             *("calibration/monitor", "calibration/power", "calibration/tables"),
         )

@@ -18,6 +18,7 @@ from relfit.cli.workers import cluster_client
 from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.paper.experiment import markdown_table, rate
 from relfit.paper.runner import Store, run_trials
+from relfit.stats.joint import mixed, positive_part
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
@@ -113,6 +114,12 @@ def table(rows, results):
 def rows_of(rows, results):
     """The rows of every setting of a part, in one list."""
     return [row for setting, trials in results for row in rows(setting, trials)]
+
+
+def corrected(joint):
+    """V with its second-order part S2 counted once, PSD₊(V − 2S2) + S2; V itself where S2 is not known."""
+    v, second = joint.covariance, joint.second_order
+    return v if second is None else second + positive_part(v - 2.0 * second, mixed(second, v))
 
 
 def estimator_options(estimator="complete", **fields):

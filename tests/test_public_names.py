@@ -55,7 +55,6 @@ VALUES = {
     "LogLikelihood": {},
     "UME": {"kernel": None, "locations": 10, "choose": "data", "fraction": 0.2},
     "FSSD": {"kernel": None, "locations": 10, "choose": "data", "fraction": 0.2},
-    "Nystroem": {"kernel": None, "locations": None},
     "BestSet": {},
     "RelPSI": {},
     "RelMulti": {"select_fraction": 0.25},

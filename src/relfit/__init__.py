@@ -36,7 +36,7 @@ _HOMES = {
     "relfit.data.samplers": ("Sampler", "draw"),
     "relfit.estimators.base": ("KSD", "MMD", "LogLikelihood"),
     "relfit.estimators.designs": ("Block", "Complete", "Incomplete", "Landmarks", "Linear"),
-    "relfit.estimators.locations": ("FSSD", "UME", "Nystroem"),
+    "relfit.estimators.locations": ("FSSD", "UME"),
     "relfit.estimators.elpd": ("from_elpd",),
     "relfit.estimators.losses": ("from_losses",),
     "relfit.kernels.choice": ("Collection", "Select"),
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from relfit.estimators.base import KSD, MMD, LogLikelihood
     from relfit.estimators.designs import Block, Complete, Incomplete, Landmarks, Linear
     from relfit.estimators.elpd import from_elpd
-    from relfit.estimators.locations import FSSD, UME, Nystroem
+    from relfit.estimators.locations import FSSD, UME
     from relfit.estimators.losses import from_losses
     from relfit.kernels.choice import Collection, Select
     from relfit.kernels.composite import Decay, MultiScale, Tilted
@@ -133,7 +133,6 @@ __all__ = [
     "MonitorResult",
     "MultiScale",
     "NoisedComparison",
-    "Nystroem",
     "PairComparison",
     "Plan",
     "Polynomial",

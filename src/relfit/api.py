@@ -66,17 +66,16 @@ def compare(reference: Any, models: Any, *more: Any, **options: Unpack[Options])
             "relmulti" (data splitting, controls the false discovery rate), or a value such as
             `RelMulti(select_fraction=0.5)`; "auto" is best-set. docs/choosing.md compares them.
         discrepancy: "mmd", "ksd", `MMD(kernel)`, `KSD(kernel)` or "auto"; "loglik" (`LogLikelihood()`), the mean of
-            −log p over the data, for normalised densities. Linear in the rows are also "ume" and "nystroem" (samples)
-            and "fssd" (densities), which use some locations only: `UME(...)`, `Nystroem(...)`, `FSSD(...)`. Of several,
-            such as ``["ksd", "loglik"]``, each gets a verdict of its own: the result is that of the first one, and
-            its `also` holds the others.
+            −log p over the data, for normalised densities. "ume" (samples) and "fssd" (densities) use some locations
+            only, in linear time: `UME(...)`, `FSSD(...)`. Of several, such as ``["ksd", "loglik"]``, each gets a
+            verdict of its own: the result is that of the first one, and its `also` holds the others.
         kernel: None is Gaussian with the median bandwidth; a kernel, or the name of one ("imq"). "select" or
             `Select(...)` chooses one on held-out rows, several kernels (`Collection`) are used all at once (best-set),
             `Precomputed(matrix)` holds its values. The kernel also decides which model counts as best.
         estimator: "complete" (all pairs of rows), "incomplete" (each row with some others: far cheaper, nearly as
             powerful), "landmarks" (for very many rows: near-linear, with the target of "complete" and nearly its
             power), "block" (all pairs within blocks), "linear" (n/2 pairs) or "auto" (chosen by the sizes; the result
-            says which), or a value such as `Complete(variance="corrected")`. For samples, all but "complete" and
+            says which), or a value such as `Landmarks(count=500)`. For samples, all but "complete" and
             "landmarks" need equal sizes.
         alpha: the level of the test.
         correction: "by", "bh", "holm", "bonferroni", "none" or "auto"; None is BY for relmulti, and none otherwise.

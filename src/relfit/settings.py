@@ -38,7 +38,7 @@ from relfit.estimators.cost import automatic_estimator, landmark_values, reconsi
 from relfit.estimators.designs import ESTIMATORS, Complete, Landmarks
 from relfit.estimators.groups import make_groups
 from relfit.estimators.kernel import largest_norm, resolve_candidates, resolve_kernel
-from relfit.estimators.locations import AT_LOCATIONS, AtLocations, Nystroem
+from relfit.estimators.locations import AT_LOCATIONS, AtLocations
 from relfit.kernels import NAMED, as_kernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection, Select, table_of
@@ -272,7 +272,7 @@ class Settings:
 
     @property
     def discrepancy_name(self) -> str:
-        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume", "nystroem" or "fssd"."""
+        """The discrepancy by its name: "auto", "mmd", "ksd", "loglik", "ume" or "fssd"."""
         return self.discrepancy if isinstance(self.discrepancy, str) else type(self.discrepancy).__name__.lower()
 
     @property
@@ -336,8 +336,6 @@ def _check_locations(settings: Settings) -> None:
         raise InputError(f"groups: cannot be combined with {name}; use mmd or ksd, or give one row for each group")
     if settings.table is not None:
         raise InputError(f"kernel: {name} needs its values at the locations, which a precomputed matrix does not hold")
-    if isinstance(settings.discrepancy, Nystroem):
-        return
     if compute.backend not in ("auto", "numpy") or compute.precision != "double":
         came = f"backend={compute.backend!r}, precision={compute.precision!r}"
         raise InputError(f"backend: {name} works in numpy and in double precision, got {came}; leave both out")
@@ -572,8 +570,8 @@ def _resolved(data: Data, settings: Settings, progress: Progress | None, budget:
     notes = (*preset_notes, *score_notes, *data.warnings)
     if settings.table is not None:
         estimate = replace(estimate, runtime=replace(runtime, backend=LookupBackend()))
-    elif at is None or isinstance(at, Nystroem):
-        estimate, backend_notes = _with_backend(estimate, data, kind, compute, at_landmarks=at is not None)
+    elif at is None:
+        estimate, backend_notes = _with_backend(estimate, data, kind, compute)
         notes = (*notes, *backend_notes)
     if budget is not None:
         estimate = within_budget(data, kind, estimate, budget)
@@ -609,14 +607,15 @@ def _score_notes(data: Data) -> tuple[str, ...]:
 
 
 def _with_backend(
-    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute, *, at_landmarks: bool
+    estimate: EstimateSettings, data: Data, kind: Kind, compute: Compute
 ) -> tuple[EstimateSettings, tuple[str, ...]]:
     """The settings with a backend, and what the reader should know about it."""
     name, runtime = estimate.estimator.name, estimate.runtime
     if isinstance(estimate.estimator, PairDesign):
         ignored = compute.backend in ("torch", "triton") or compute.precision != "double"
         return estimate, (f"the {name} estimator always works in numpy and in double precision",) if ignored else ()
-    kernel, near = estimate.kernel.untilted, at_landmarks or isinstance(estimate.estimator, Landmarks)
+    kernel = estimate.kernel.untilted
+    near = isinstance(estimate.estimator, Landmarks)
     count = landmark_values if near else pair_count
     workload = Workload(
         *(data.device, count(len(data.reference), [len(x) for x in data.samples.values()]), kernel),

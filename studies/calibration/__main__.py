@@ -13,7 +13,6 @@ STUDY = Study(
         "power": Part("power-splits", power.cells, power.trial, 300),
         "order": Part("order", order.cells, order.trial, 20),
         "negative": Part("negative-correlation", negative.cells, negative.trial, 80),
-        "corrected": Part("corrected-variance", variants.corrected_cells, variants.corrected_trial, 500),
         "averaging": Part("averaging", variants.averaging_cells, variants.averaging_trial, 1000),
     },
     store="calibration.sqlite",

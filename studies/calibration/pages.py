@@ -40,7 +40,6 @@ def write(docs, results):
         negative=table(negative.rows, results["negative"]),
         averaging=table(variants.averaging_rows, results["averaging"]),
     )
-    write_page(docs, "calibration/corrected.md", table=table(variants.corrected_rows, results["corrected"]))
     failed = sum(not row["kept"] for row in rows)
     print(f"{len(rows) - failed} of {len(rows)} levels kept.")
     return not failed

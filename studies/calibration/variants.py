@@ -1,4 +1,4 @@
-"""Two variants of the tests: the best set with the corrected variance, and carving over several randomisations."""
+"""A variant of the tests: carving over several randomisations."""
 
 import math
 from functools import cache
@@ -8,12 +8,10 @@ import numpy as np
 from relfit import estimate
 from relfit.paper.experiment import rate
 from relfit.stats.maxt import seeded
-from relfit.stats.tests.best_set import best_set
 from relfit.stats.tests.carve import carve
 from studies.calibration.cases import case
-from studies.study import ALPHA, PLAIN, declared, error_rates, estimator_options, level
+from studies.study import ALPHA, PLAIN, declared, error_rates, level
 
-VARIANCES = ("projection", "corrected")
 REPEATS, FEWER_DRAWS = 21, 100
 
 
@@ -26,33 +24,6 @@ def _row(setting, kind, declared_worse, **more):
     rates = error_rates(case(setting["problem"]), declared_worse)
     row = {**{key: setting[key] for key in ("problem", "measure", "n")}, **kind, "trials": len(declared_worse)}
     return {**row, "FPR": rates["FPR"], "TPR": rates["TPR"], **more, "level": level(rates["FPR"])}
-
-
-def corrected_cells():
-    """Small samples, where the second-order part of the variance counts, and models that equal the data."""
-    return [
-        _cell("meanshift-l10", "mmd", 100),
-        _cell("meanshift-l10", "mmd", 200),
-        _cell("meanshift-l10", "ksd", 100),
-        _cell("tied-l10", "mmd", 50),
-        _cell("tied-l10", "mmd", 200),
-        _cell("reference", "mmd", 200),
-    ]
-
-
-def corrected_trial(setting, seed):
-    """One draw, decided by the best set with each variance."""
-    reference, models = case(setting["problem"]).candidates(setting["measure"], setting["n"], seed)
-    out = {}
-    for variance in VARIANCES:
-        joint = estimate(reference, models, rng=seed, progress=False, **estimator_options(variance=variance))
-        out[variance] = declared(joint.names, best_set(joint, ALPHA, rng=seeded(seed, "best-set")).worse)
-    return out
-
-
-def corrected_rows(setting, results):
-    """Error rate and power of the best set with each variance."""
-    return [_row(setting, {"variance": v}, [result[v] for result in results]) for v in VARIANCES]
 
 
 def averaging_cells():

@@ -4,6 +4,7 @@ Besides: does it matter that KSD's second-order correction is estimated from som
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from relfit import Density, Gaussian, estimate
 from relfit.paper.problems import mean_shift
 from relfit.stats.joint import mixed, positive_part
 from studies.problems import mean_kernel, true_mmd
-from studies.study import estimator_options
+from studies.study import corrected, estimator_options
 
 # Draws in one stored trial.
 REPLICATES, NOISE_REPLICATES = 100, 20
@@ -42,11 +43,11 @@ def estimates_of(data, design, kernel, seed):
     """The estimates by a design, by name; the complete one with each of its covariances."""
     reference, models = data
     rows = max(len(x) for x in (reference, *models) if not isinstance(x, Density))
-    designs = {design: options_of(design, rows)}
-    if design == "complete":
-        designs = {f"complete, {form}": estimator_options(variance=form) for form in ("projection", "corrected")}
-    shared = {"kernel": kernel, "rng": seed, "progress": False}
-    return {name: estimate(reference, models, **shared, **options) for name, options in designs.items()}
+    options = options_of(design, rows)
+    joint = estimate(reference, models, kernel=kernel, rng=seed, progress=False, **options)
+    if design != "complete":
+        return {design: joint}
+    return dict(zip(COMPLETE, (joint, replace(joint, covariance=corrected(joint))), strict=True))
 
 
 def tied_cells():
@@ -196,11 +197,11 @@ def noise_trial(setting, seed):
     out = {"drawn": [], "all": []}
     for k in range(NOISE_REPLICATES * seed, NOISE_REPLICATES * (seed + 1)):
         data = draw(means, setting, k)
-        projection, corrected = (joint.covariance for joint in estimates_of(data, "complete", kernel, k).values())
+        projection, drawn = (joint.covariance for joint in estimates_of(data, "complete", kernel, k).values())
         # C/M with C the covariance of the values of all M pairs.
         second_order = np.cov(stein_values(data[0][a], data[0][b], means, kernel.length)) / len(a)
         whole = second_order + positive_part(projection - 2.0 * second_order, mixed(second_order, projection))
-        out["drawn"].append(float(contrast @ corrected @ contrast))
+        out["drawn"].append(float(contrast @ drawn @ contrast))
         out["all"].append(float(contrast @ whole @ contrast))
     return out
 

@@ -1,4 +1,4 @@
-"""Simulate bias, variance, level and power of UME, Nyström and FSSD, and write docs/evidence/locations.md.
+"""Simulate bias, variance, level and power of UME and FSSD, and write docs/evidence/locations.md.
 
 python -m studies.locations [--trials 1000] [--only truth]
 """

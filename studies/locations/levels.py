@@ -2,29 +2,28 @@
 
 import numpy as np
 
-from relfit import FSSD, UME, Nystroem, compare
+from relfit import FSSD, UME, compare
 from relfit.paper.experiment import rate
 from relfit.paper.problems import candidates, mean_shift_l10, mean_shift_pair
 from studies.problems import all_tied, mirrored_points, true_ume
 from studies.study import ALPHA, declared, level
 
 PROBLEMS = {"pair": mean_shift_pair, "meanshift-l10": mean_shift_l10, "tied-l10": lambda: all_tied(10)}
-DISCREPANCIES = {"ume": UME, "fssd": FSSD, "nystroem": Nystroem}
-NAMES = {"ume": "UME", "fssd": "FSSD", "nystroem": "Nyström"}
+DISCREPANCIES = {"ume": UME, "fssd": FSSD}
+NAMES = {"ume": "UME", "fssd": "FSSD"}
 LOCATIONS = {"given": "given, mirrored", "data": "drawn", "optimise": "optimised"}
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 FPR = "FPR, best at the locations"
 
 
 def cells():
-    """UME where the pair is tied; FSSD, for which mean shifts of one length tie everywhere; UME and Nyström drawn."""
+    """UME where the pair is tied; FSSD, for which mean shifts of one length tie everywhere; UME drawn."""
     drawn = [
         ("pair", "ume", "given"),
         ("pair", "fssd", "data"),
         ("tied-l10", "fssd", "data"),
         ("pair", "ume", "data"),
         ("meanshift-l10", "ume", "data"),
-        ("meanshift-l10", "nystroem", "data"),
     ]
     return [{"problem": p, "measure": m, "choose": c, "n": 300, "tests": list(TESTS)} for p, m, c in drawn]
 
@@ -39,8 +38,8 @@ def optimised_cells():
 def large_cells():
     """With many rows: two models tied in MMD are not tied at a few locations drawn or optimised."""
     return [
-        {"problem": "pair", "measure": measure, "choose": choose, "n": 10_000, "tests": ["best-set"]}
-        for measure, choose in (("nystroem", "data"), ("ume", "data"), ("ume", "optimise"))
+        {"problem": "pair", "measure": "ume", "choose": choose, "n": 10_000, "tests": ["best-set"]}
+        for choose in ("data", "optimise")
     ]
 
 
@@ -60,7 +59,7 @@ def trial(setting, seed):
 def _best(problem, measure, result):
     """The models with the smallest true UME² at the locations.
 
-    FSSD² is tied wherever KSD² is, for mean shifts; Nyström stands for the MMD.
+    FSSD² is tied wherever KSD² is, for mean shifts.
     """
     if measure != "ume":
         return problem.best

@@ -1,4 +1,4 @@
-"""docs/evidence/locations.md: how UME, Nyström and FSSD are used, and what was measured."""
+"""docs/evidence/locations.md: how UME and FSSD are used, and what was measured."""
 
 from relfit.paper.experiment import rate
 from studies.estimators import memory

@@ -1,8 +1,8 @@
-"""What UME, FSSD and Nyström find beside the complete MMD and KSD: drawn and optimised locations, few and many."""
+"""What UME and FSSD find beside the complete MMD and KSD: drawn and optimised locations, few and many."""
 
 import time
 
-from relfit import FSSD, UME, Gaussian, Nystroem, decide, estimate
+from relfit import FSSD, UME, Gaussian, decide, estimate
 from relfit.paper.problems import blobs, candidates, mean_shift_l10, rbm_l7
 from studies.study import ALPHA, declared, error_rates
 
@@ -15,7 +15,6 @@ FORMS = {
     "50 drawn": {"locations": 50},
     "10 optimised": {"locations": 10, "choose": "optimise"},
 }
-NYSTROEM = "Nyström, 2√n"
 
 
 def cells():
@@ -40,10 +39,8 @@ def trial(setting, seed):
     reference, models = candidates(PROBLEMS[setting["problem"]](), measure, setting["n"], seed)
     kernel = None if setting["bandwidth"] is None else Gaussian(setting["bandwidth"])
     out = {}
-    for form in _forms(setting):
-        options = FORMS.get(form)
+    for form, options in FORMS.items():
         discrepancy = measure if options is None else AT_LOCATIONS[measure](**options)
-        discrepancy = Nystroem() if form == NYSTROEM else discrepancy
         start = time.process_time()
         joint = estimate(reference, models, discrepancy=discrepancy, kernel=kernel, rng=seed, progress=False)
         out[form] = {"seconds": time.process_time() - start}
@@ -57,8 +54,8 @@ def rows(setting, results):
     """A row per form: the fraction of the worse models found, and of the best ones declared worse."""
     problem, measure = PROBLEMS[setting["problem"]](), setting["measure"]
     out = []
-    for form in _forms(setting):
-        name = measure.upper() if FORMS.get(form) is None else AT_LOCATIONS[measure].__name__
+    for form, options in FORMS.items():
+        name = measure.upper() if options is None else AT_LOCATIONS[measure].__name__
         row = {
             "problem": setting["problem"],
             "n": setting["n"],
@@ -71,7 +68,3 @@ def rows(setting, results):
             row |= {f"{test} TPR": rates["TPR"], f"{test}, tied ones declared": rates["FPR"]}
         out.append({**row, "CPU ms": f"{1000 * min(result[form]['seconds'] for result in results):.0f}"})
     return out
-
-
-def _forms(setting):
-    return [*FORMS, *([NYSTROEM] if setting["measure"] == "mmd" else [])]

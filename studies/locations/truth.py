@@ -7,8 +7,8 @@ import numpy as np
 from relfit import FSSD, UME, Gaussian, estimate
 from relfit.paper.experiment import rate
 from relfit.paper.problems import mean_shift
-from relfit.stats.joint import mixed, positive_part
 from studies.problems import mirrored_points, true_fssd, true_ume
+from studies.study import corrected
 
 REPLICATES = 100  # a trial is then long enough to be worth storing
 DIFFERENCE, FIRST = [1.0, -1.0], [1.0, 0.0]
@@ -42,7 +42,7 @@ def trial(setting, seed):
         out["value"].append(float(joint.values[0]))
         out["difference"].append(float(contrast @ joint.values))
         out["projection"].append(float(contrast @ joint.covariance @ contrast))
-        out["corrected"].append(float(contrast @ _corrected(joint) @ contrast))
+        out["corrected"].append(float(contrast @ corrected(joint) @ contrast))
     return out
 
 
@@ -62,12 +62,6 @@ def _estimate(setting, rng):
     samples = [noise[0] + shift, noise[1] - shift]
     options = {"discrepancy": UME(kernel, points), "dependence": dependence}
     return estimate(reference, samples, rng=0, progress=False, **options)
-
-
-def _corrected(joint):
-    """V with its second-order part counted once, as `variance="corrected"` does where relfit offers it."""
-    v, second = joint.covariance, joint.second_order
-    return v if second is None else second + positive_part(v - 2.0 * second, mixed(second, v))
 
 
 def rows(setting, results):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from relfit.estimators import ksd, mmd
-from relfit.estimators.designs import STEP, Part, products
+from relfit.estimators import mmd
+from relfit.estimators.pairkernel import STEP, PairKernel, Part, band_products
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial
 
@@ -30,7 +30,7 @@ def test_products_are_those_of_the_pairs(part, rng):
     left, right = rng.normal(size=(40, 3)), rng.normal(size=(40, 3))
     a, b = pairs_of(part)
     expected = (left[a] * right[b]).sum(1).reshape(part.last - part.first, part.lags)
-    np.testing.assert_allclose(products(left, np.ascontiguousarray(right.T), part), expected, atol=1e-14)
+    np.testing.assert_allclose(band_products(left, np.ascontiguousarray(right.T), part), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -48,8 +48,9 @@ def test_mmd_bands_are_the_values_of_the_pairs(name, part, rng):
 def test_ksd_bands_are_the_values_of_the_pairs(name, part, rng):
     window = [rng.normal(size=(40, 3)) for _ in range(3)]
     a, b = pairs_of(part)
-    got = ksd.stein_band_values(KERNELS[name], window)(part)
-    expected = ksd.pair_values(KERNELS[name], [x[a] for x in window], [x[b] for x in window])
+    kernel = PairKernel(KERNELS[name])
+    got = kernel.stein_bands(window)(part)
+    expected = kernel.stein_pairs([x[a] for x in window], [x[b] for x in window])
     np.testing.assert_allclose(got.reshape(2, -1).T, expected, atol=1e-12)
 
 

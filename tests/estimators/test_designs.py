@@ -8,9 +8,9 @@ from scipy.linalg import eigh
 
 from relfit.compute.reduce import Runtime
 from relfit.estimators import designs
-from relfit.estimators.base import Estimates, PairSource
-from relfit.estimators.ksd import stein_band_values
+from relfit.estimators.base import PairSource
 from relfit.estimators.mmd import mmd_band_values
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.standard import IMQ, Gaussian
 from relfit.stats.joint import Psi, centred, positive_part
 
@@ -79,7 +79,7 @@ def test_all_lags_of_an_odd_number_of_rows_are_the_complete_estimate(rng):
     n = 31
     x = rng.normal(size=(n, 2))
     scores = [rng.normal(size=(n, 2)) for _ in range(2)]
-    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], partial(stein_band_values, IMQ()))
+    source = band_source(n, 2, lambda rows: [x[rows], *(s[rows] for s in scores)], PairKernel(IMQ()).stein_bands)
     got = designs.incomplete(source, 15, RUNTIME)
     values, g = dense.ksd(x, scores, IMQ())
     np.testing.assert_allclose(got.values, values, atol=1e-13)
@@ -208,15 +208,3 @@ def test_common_noise_does_not_spill_into_differences(rng):
     own = np.var([(small[0] - small[1])[a, b] for a, b in cyclic_pairs(60, 5)]) / 300
     assert own <= variance(small + noise) <= alone + 2 * own
     assert variance(small + noise) == pytest.approx(variance(small + 1e3 * noise), rel=1e-3)
-
-
-def test_corrected_covariance_counts_the_second_order_part_once(rng):
-    """In units in which S2 is the identity and V is diagonal, V − 2 S2 is −1.3, 0.5, 1, 38; 1 is .3 short of 1.3."""
-    v = np.array([0.7, 2.5, 3.0, 40.0])
-    change = rng.normal(size=(4, 4))
-    orthogonal = np.linalg.qr(np.column_stack([np.ones(50), rng.normal(size=(50, 4))]))[0][:, 1:]
-    psi = orthogonal * np.sqrt(v * 50 * 49)
-    made = Estimates(np.zeros(4), Psi(psi @ change.T), change @ change.T)
-    np.testing.assert_allclose(made.projection, change @ np.diag(v) @ change.T, rtol=1e-9, atol=1e-12)
-    expected = change @ np.diag([1.0, 1.0, 1.7, 39.0]) @ change.T
-    np.testing.assert_allclose(made.corrected, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())

@@ -19,7 +19,6 @@ PAIR_DESIGNS = ("linear", "block", "incomplete")
 TESTS = ("relpsi", "relmulti", "best-set", "carve")
 TARGET = relfit.Density(score=lambda x: -x, dim=2)
 KERNEL = relfit.Gaussian(1.5)
-CORRECTED = relfit.Complete(variance="corrected")
 CYCLIC_NOTE = "each row with the"
 
 
@@ -182,10 +181,10 @@ def test_copies_are_collapsed_and_notes_kept():
     assert CYCLIC_NOTE in joint.notes[0]
 
 
-def test_near_identical_densities_do_not_break_the_corrected_covariances():
+def test_near_identical_densities_do_not_break_covariances():
     reference, _ = draw()
     close = {f"d{k}": relfit.Density(score=lambda x, k=k: 0.2 + 1e-7 * k - x, dim=2) for k in range(3)}
-    for estimator in ("incomplete", CORRECTED):
+    for estimator in ("incomplete", "complete"):
         result = relfit.compare(reference, {**close, **densities()}, rng=0, estimator=estimator)
         assert np.isfinite(result.pvalue).all()
         assert result.worse[-1]
@@ -207,7 +206,6 @@ def test_pairs_become_lags(rows, pairs, lags):
         ({"estimator": relfit.Block(121)}, ["blocks", "at most 120", "got 121"]),
         ({"estimator": "fast"}, ["estimator", "incomplete", "'fast'"]),
         ({"estimator": relfit.Block}, ["estimator", "incomplete", "Block"]),
-        ({"discrepancy": "ume", "estimator": CORRECTED}, ["variance='corrected'", "ume", "leave it out"]),
         (
             {"discrepancy": "ume", "estimator": relfit.Complete(variance="projection")},
             ["variance='projection'", "ume", "leave it out"],
@@ -261,52 +259,11 @@ def test_more_pairs_give_smaller_standard_errors():
 # --- variance
 
 
-@pytest.mark.parametrize("kind", ["samples", "densities", "target"])
-def test_corrected_variance_is_smaller_where_the_model_is_the_truth(kind):
-    """Near degeneracy the projection holds the second-order part twice; far from it both agree."""
-    reference, models = problem(kind)
-    plain = relfit.estimate(reference, models, rng=0)
-    corrected = relfit.estimate(reference, models, estimator=CORRECTED, rng=0)
-    np.testing.assert_array_equal(plain.values, corrected.values)
-    ratio = np.diag(corrected.covariance) / np.diag(plain.covariance)
-    assert ratio[0] < 0.95
-    assert ratio[2] == pytest.approx(1.0, abs=0.02)
-    np.testing.assert_allclose(corrected.near_degeneracy, plain.near_degeneracy)
-    assert np.linalg.eigvalsh(corrected.covariance)[0] > 0
-
-
-def test_corrected_variance_of_dependent_samples():
-    reference, models = draw()
-    for dependence in ("shared", "paired"):
-        options = {"dependence": dependence, "rng": 0}
-        plain = relfit.estimate(reference, models, **options).covariance
-        corrected = relfit.estimate(reference, models, estimator=CORRECTED, **options).covariance
-        assert corrected[0, 0] < 0.85 * plain[0, 0]
-        assert corrected[2, 2] == pytest.approx(plain[2, 2], rel=0.02)
-    plain = relfit.estimate(TARGET, models, dependence="shared", rng=0).covariance
-    corrected = relfit.estimate(TARGET, models, dependence="shared", estimator=CORRECTED, rng=0).covariance
-    assert corrected[0, 0] < 0.85 * plain[0, 0]
-
-
-def test_corrected_variance_is_refused_where_it_is_not_known():
-    reference, models = draw(sizes=(200, 200, 200))
+def test_the_corrected_variance_was_removed():
     refused(
-        lambda: relfit.compare(reference, models, dependence="shared", estimator=CORRECTED),
-        'variance="corrected"', "240 rows", "[200]",
-    )  # fmt: skip
-    refused(
-        lambda: relfit.compare(TARGET, models, dependence="chain", estimator=CORRECTED),
-        'variance="corrected"', "chain",
-    )  # fmt: skip
-    assert relfit.compare(reference, models, estimator=CORRECTED, rng=0).variance == "corrected"
-
-
-@pytest.mark.parametrize("test", TESTS)
-def test_every_test_takes_the_corrected_variance(test):
-    for kind in ("samples", "densities", "target"):
-        result = relfit.compare(*problem(kind), test=test, estimator=CORRECTED, rng=0)
-        assert not result.worse[0]
-        assert result.worse[2]
+        lambda: relfit.Complete(variance="corrected"),
+        'variance="corrected": was removed; use variance="auto"',
+    )
 
 
 # --- auto
@@ -430,8 +387,13 @@ def test_command_line_options_reach_the_estimate(files, capsys):
     assert any("2,400 of 28,680 pairs" in note for note in incomplete.warnings)
     block = run("--estimator", "block", "--blocks", "30")
     assert (block.estimator, block.block_count) == ("block", 30)
-    assert run("--variance", "corrected").variance == "corrected"
+    assert run("--variance", "projection").variance == "projection"
     assert run("--estimator", "auto").estimator == "complete"
+
+
+def test_the_command_line_says_what_replaces_an_option(files, capsys):
+    assert main([*files, "--variance", "corrected"]) == 2
+    assert "error: --variance corrected: was removed; use --variance auto, which counts" in capsys.readouterr().err
 
 
 def test_command_line_refuses_in_one_line(files, capsys):
@@ -446,7 +408,7 @@ def test_command_line_refuses_in_one_line(files, capsys):
         (["--pairs", "1000", "--estimator", "auto"], "incomplete, got auto"),
         (["--blocks", "10", "--estimator", "incomplete"], "block, got incomplete"),
         (["--variance", "projection", "--estimator", "incomplete"], "complete, got incomplete"),
-        (["--variance", "corrected", "--estimator", "linear"], "complete, got linear"),
+        (["--variance", "projection", "--estimator", "linear"], "complete, got linear"),
     ],
 )
 def test_an_option_of_another_estimator_is_refused(files, capsys, options, owner):

@@ -210,7 +210,6 @@ def test_groups_keep_the_level_where_ignoring_them_does_not():
         (dict(groups={"a": np.arange(60) % 7}), "at least 20 groups in model 'a'"),
         (dict(groups={"a": np.arange(60)}, dependence="paired"), "labels for the reference too"),
         (dict(groups={"a": np.arange(60)}, estimator="linear"), "estimator"),
-        (dict(groups={"a": np.arange(60)}, estimator=relfit.Complete("corrected")), 'variance="corrected"'),
         (dict(groups={"a": np.arange(60)}, kernel="select"), "kernel"),
     ],
 )

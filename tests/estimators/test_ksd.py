@@ -1,5 +1,3 @@
-from functools import partial
-
 import numpy as np
 import pytest
 from oracle import dense
@@ -8,6 +6,7 @@ from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd
 from relfit.estimators.base import PairSource
 from relfit.estimators.designs import Linear
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.composite import MultiScale
 from relfit.kernels.standard import IMQ, Gaussian, Matern, RationalQuadratic
 
@@ -44,7 +43,7 @@ def test_two_points_by_hand():
     ∂_x∂_y k = (1 − r²)k = 0; so u = 0 + 0 + k·(−1) + 0 = −e^{−1/2}.
     """
     x = np.array([[0.0], [1.0], [0.0], [1.0]])
-    got = ksd.pair_values(Gaussian(1.0), (x[:1], -x[:1]), (x[1:2], -x[1:2]))
+    [got] = PairKernel(Gaussian(1.0)).stein((x[:1], -x[:1]), (x[1:2], -x[1:2]))
     assert got[0, 0] == pytest.approx(-np.exp(-0.5), abs=1e-15)
 
 
@@ -99,7 +98,7 @@ def test_ksd_of_the_true_density_is_zero_on_average(kernel):
 def test_pair_values_are_the_stein_matrix(kernel, rng):
     x, scores = draw(rng, n=15)
     a, b = np.nonzero(np.ones((15, 15)))
-    h = ksd.pair_values(kernel, [z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
+    h = PairKernel(kernel).stein_pairs([z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
     for k, s in enumerate(scores):
         np.testing.assert_allclose(h[:, k].reshape(15, 15), dense.stein_matrix(x, s, kernel), atol=1e-12)
 
@@ -107,7 +106,7 @@ def test_pair_values_are_the_stein_matrix(kernel, rng):
 def test_linear_estimate_is_the_mean_over_disjoint_pairs(kernel, rng):
     x, scores = draw(rng, n=31)
     fetch = lambda rows: [z[rows] for z in (x, *scores)]  # noqa: E731
-    got = Linear().estimate(PairSource(31, 3, fetch, partial(ksd.pair_values, kernel), None), RUNTIME)
+    got = Linear().estimate(PairSource(31, 3, fetch, PairKernel(kernel).stein_pairs, None), RUNTIME)
     u = np.array(
         [
             [dense.stein_matrix(x[[2 * p, 2 * p + 1]], s[[2 * p, 2 * p + 1]], kernel)[0, 1] for s in scores]

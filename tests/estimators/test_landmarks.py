@@ -47,69 +47,6 @@ def values(kernel, rows, points):
     return kernel.pairs(rows[a.ravel()], points[j.ravel()]).reshape(a.shape)
 
 
-def whitened(kernel, rows, points):
-    """Features K^(−½) k(x, z), whose inner products are the Nyström kernel."""
-    sizes, axes = np.linalg.eigh(values(kernel, points, points))
-    kept = sizes > 1e-10 * sizes[-1]
-    return values(kernel, rows, points) @ (axes[:, kept] / np.sqrt(sizes[kept]))
-
-
-def off_diagonal_mean(a, b):
-    """mean_{a≠b} of the inner products of features."""
-    gram = a @ b.T
-    return (gram.sum() - np.trace(gram)) / (len(a) * (len(a) - 1))
-
-
-@pytest.mark.parametrize("dependence", SIZES)
-@pytest.mark.parametrize("name", KERNELS)
-def test_nystroem_is_the_mmd_of_the_whitened_features(name, dependence, rng):
-    """D to 1e-8 standard errors; ψ = 2 τ_a·(Σ_{b≠a} τ_b/(n−1) − mean of the other sample), centred."""
-    kernel, (reference, models) = KERNELS[name], sampled(rng, SIZES[dependence])
-    points = rng.normal(size=(9, 3))
-    found = relfit.estimate(
-        reference, models, discrepancy=relfit.Nystroem(kernel, points), dependence=dependence, rng=0
-    )
-    ours, *theirs = (whitened(kernel, x, points) for x in (reference, *models.values()))
-    across = [
-        off_diagonal_mean(x, ours) if dependence == "paired" else float(x.mean(axis=0) @ ours.mean(axis=0))
-        for x in theirs
-    ]
-    expected = [
-        off_diagonal_mean(x, x) + off_diagonal_mean(ours, ours) - 2.0 * c for x, c in zip(theirs, across, strict=True)
-    ]
-    assert (np.abs(found.values - expected) < 1e-8 * found.standard_error).all()
-    n = len(ours)
-    factor = n / (n - 1) if dependence == "paired" else 1.0
-    for i, x in enumerate(theirs):
-        g = ours @ (n / (n - 1) * ours.mean(axis=0) - factor * x.mean(axis=0))
-        f = x @ (len(x) / (len(x) - 1) * x.mean(axis=0) - factor * ours.mean(axis=0))
-        g, f = (a - np.square(t).sum(axis=1) / (len(t) - 1) for a, t in ((g, ours), (f, x)))
-        if dependence == "paired":
-            g = g + f + 2.0 * (x * ours).sum(axis=1) / (n - 1)
-        else:
-            np.testing.assert_allclose(found.psi.models[i], 2 * (f - f.mean()), atol=1e-9 * np.abs(f).max())
-        np.testing.assert_allclose(found.psi.reference[:, i], 2 * (g - g.mean()), atol=1e-9 * np.abs(g).max())
-
-
-@pytest.mark.parametrize("name", [name for name in KERNELS if name != "polynomial"])
-def test_nystroem_with_all_rows_as_locations_is_the_mmd(name, rng):
-    """The rows themselves span k(·, x) of every row, so the approximation is exact, but for what was rounding."""
-    reference, models = sampled(rng, (24, 21, 22))
-    points = np.concatenate([reference, *models.values()])
-    found = relfit.estimate(reference, models, discrepancy=relfit.Nystroem(KERNELS[name], points), rng=0)
-    expected = relfit.estimate(reference, models, kernel=KERNELS[name], rng=0)
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-8)
-
-
-def test_repeated_landmarks_span_no_more_than_one(rng):
-    reference, models = sampled(rng, (30, 30), d=2)
-    one, three = (
-        relfit.estimate(reference, models, discrepancy=relfit.Nystroem(Gaussian(1.0), points), rng=0)
-        for points in (np.zeros((1, 2)), np.zeros((3, 2)))
-    )
-    np.testing.assert_allclose(three.values, one.values, rtol=1e-12)
-
-
 @pytest.mark.parametrize("dependence", SIZES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_guard_over_all_rows_gives_the_complete_estimate(name, dependence, rng):
@@ -302,8 +239,8 @@ def test_what_cannot_be_combined_is_refused(rng):
         ),
         "count: expected": lambda: relfit.Landmarks(0),
         "residual_pairs: expected": lambda: relfit.Landmarks(residual_pairs=2.5),
-        "estimator: nystroem has its own": lambda: relfit.compare(
-            reference, models, discrepancy="nystroem", estimator="landmarks"
+        'discrepancy="nystroem": was removed; use estimator="landmarks"': lambda: relfit.compare(
+            reference, models, discrepancy="nystroem"
         ),
     }
     for words, call in calls.items():

@@ -91,30 +91,6 @@ def test_the_order_of_the_models_and_a_copy_more_change_nothing(measure, choose)
     assert copied.status[3] == ("duplicate of P2", *copied.status[1])
 
 
-@pytest.mark.parametrize("test", TESTS)
-def test_nystroem_is_the_mmd_from_linear_time(test):
-    reference, models = data(500)
-    whole = relfit.compare(reference, models, test=test, rng=1)
-    found = relfit.compare(reference, models, discrepancy="nystroem", test=test, rng=1)
-    assert found.measure == "nystroem"
-    assert found.locations.shape == (45, 2)  # 2√500, rounded up
-    assert found.sizes[0] == {"relmulti": 358}.get(test, 477)
-    assert found.worse[2]
-    assert not found.worse[found.best_index]
-    reach = 4 * np.sqrt(found.standard_error**2 + whole.standard_error**2)
-    assert (np.abs(found.discrepancy - whole.discrepancy) < reach).all()
-    assert "MMD² (Nyström)" in str(found)
-
-
-def test_nystroem_at_given_locations():
-    reference, models = data()
-    points = np.random.default_rng(1).normal(size=(60, 2))
-    found = relfit.estimate(reference, models, discrepancy=relfit.Nystroem(relfit.Gaussian(2.0), points), rng=0)
-    whole = relfit.estimate(reference, models, kernel=relfit.Gaussian(2.0), rng=0)
-    np.testing.assert_allclose(found.values, whole.values, rtol=1e-3)
-    np.testing.assert_allclose(found.covariance, whole.covariance, rtol=1e-3)
-
-
 def test_the_seed_decides_the_locations():
     reference, models = data()
     a, b, c = (relfit.compare(reference, models, discrepancy="ume", rng=seed) for seed in (1, 1, 2))
@@ -206,7 +182,6 @@ def test_scores_are_asked_for_once_where_they_fit_in_memory():
             {"discrepancy": "ume", "groups": {"reference": np.arange(300)}},
             "groups: cannot be combined with ume; use mmd or ksd",
         ),
-        ({"discrepancy": "ume", "estimator": relfit.Complete("corrected")}, "variance='corrected': ume has its own"),
         ({"discrepancy": "ume", "compute": relfit.Compute(backend="torch")}, "backend: ume works in numpy"),
         (
             {"discrepancy": relfit.UME(choose="optimise"), "kernel": "select", "test": "relmulti"},
@@ -245,13 +220,6 @@ def test_values_are_checked_when_made(given, message):
     for kind in (relfit.UME, relfit.FSSD):
         with pytest.raises(relfit.InputError, match=message):
             kind(**given)
-    if "locations" in given and "choose" not in given:
-        with pytest.raises(relfit.InputError, match=message):
-            relfit.Nystroem(**given)
-    with pytest.raises(relfit.InputError, match='choose: expected "data" for Nystroem'):
-        relfit.Nystroem(choose="optimise")
-    with pytest.raises(relfit.InputError, match="fraction: expected a number between 0 and 1"):
-        relfit.Nystroem(fraction=7.0)
 
 
 def test_one_model_cannot_be_told_apart():
@@ -286,4 +254,6 @@ def test_command_line(tmp_path, capsys):
     assert main(["pair", *files[:3], "--discrepancy", "ume"]) == 0
     assert "RelUME · UME²" in capsys.readouterr().out
     assert main(["compare", *files, "--locations", "4"]) == 2
-    assert "--locations: belongs to --discrepancy ume, nystroem, fssd" in capsys.readouterr().err
+    assert "--locations: belongs to --discrepancy ume, fssd" in capsys.readouterr().err
+    assert main(["compare", *files, "--discrepancy", "nystroem"]) == 2
+    assert "--discrepancy nystroem: was removed; use --estimator landmarks" in capsys.readouterr().err

@@ -50,7 +50,6 @@ LOGS = {
 }
 LABELS = np.repeat(np.arange(60), 5)
 LOSSES = np.random.default_rng(5).exponential(1 + np.array([0.0, 0.0, 0.1, 0.4]), size=(250, 4))
-CORRECTED = relfit.Complete(variance="corrected")
 SEVERAL = [relfit.Gaussian(0.7), relfit.Gaussian(2.0)]
 
 
@@ -151,13 +150,9 @@ CASES = {
     "ksd 30 blocks": compared(models=DENSITIES, estimator=relfit.Block(30)),
     "mmd 3000 pairs": compared(estimator=relfit.Incomplete(3000), dependence="paired"),
     "target 3000 pairs": compared(DENSITIES["right"], estimator=relfit.Incomplete(3000), dependence="shared"),
-    "corrected": compared(estimator=CORRECTED),
-    "corrected shared": compared(estimator=CORRECTED, dependence="shared"),
-    "corrected target": compared(DENSITIES["right"], estimator=CORRECTED, dependence="shared"),
-    "corrected, kernel selected": compared(estimator=CORRECTED, kernel="select", test=relfit.RelMulti(0.5)),
     "half of the rows select": compared(test=relfit.RelMulti(select_fraction=0.5), correction="holm"),
     "estimate": estimated(),
-    "estimate of copies": estimated(models=SIZES, estimator=CORRECTED),
+    "estimate of copies": estimated(models=SIZES),
     # Dependence and groups.
     **{f"dependence {name}": compared(dependence=name) for name in ("shared", "paired")},
     "chain": compared(DENSITIES["right"], {"slow": chain(6, 0.8), "fast": chain(7, 0.2)}, dependence="chain"),
@@ -175,7 +170,7 @@ CASES = {
     "several kernels": compared(kernel=SEVERAL),
     "one of several kernels": compared(models=DENSITIES, kernel=relfit.Select(SEVERAL), test="relmulti"),
     "precomputed": precomputed,
-    **{name: compared(discrepancy=name) for name in ("ume", "nystroem")},
+    "ume": compared(discrepancy="ume"),
     "fssd": compared(models=DENSITIES, discrepancy="fssd"),
     "optimised locations": compared(discrepancy=relfit.UME(locations=3, choose="optimise"), kernel="select"),
     "relmulti at locations": compared(models=DENSITIES, discrepancy=relfit.FSSD(locations=4), test="relmulti"),

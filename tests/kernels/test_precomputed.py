@@ -28,7 +28,7 @@ def pooled(rng):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"test": "relmulti"}, {"test": "best-set"}, {"estimator": relfit.Complete(variance="corrected")}],
+    [{}, {"test": "relmulti"}, {"test": "best-set"}, {"estimator": relfit.Complete(variance="projection")}],
     ids=str,
 )
 def test_a_matrix_gives_what_its_kernel_gives(pooled, options):

@@ -8,6 +8,7 @@ from refusals import refused
 import relfit
 from relfit.compute.reduce import Runtime
 from relfit.estimators import ksd, mmd
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.composite import Decay, MultiScale, Tilted
 from relfit.kernels.custom import Recorded
@@ -89,7 +90,7 @@ def test_ksd_is_that_of_the_tilted_kernel(kernel, rng):
     expected = np.stack([u.sum(1) - np.diag(u) for u in matrices], axis=1)
     np.testing.assert_allclose(ksd.row_sums(x, scores, kernel, RUNTIME), expected, rtol=1e-5, atol=1e-6)
     a, b = np.nonzero(~np.eye(9, dtype=bool))
-    pairs = ksd.pair_values(kernel, [z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
+    pairs = PairKernel(kernel).stein_pairs([z[a] for z in (x, *scores)], [z[b] for z in (x, *scores)])
     np.testing.assert_allclose(pairs, np.stack([u[a, b] for u in matrices], axis=1), rtol=1e-5, atol=1e-6)
 
 

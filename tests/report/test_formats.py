@@ -199,7 +199,7 @@ CALLS = {
     "sum": {"kernel": relfit.Gaussian(1.0) + relfit.Matern(2.5, 2.0), "test": "best-set"},
     "linear": {"estimator": "linear", "test": "carve", "margin": 0.001},
     "cmmd": {"preset": "cmmd"},
-    "corrected": {"estimator": relfit.Complete(variance="corrected"), "correction": "holm"},
+    "projection": {"estimator": relfit.Complete(variance="projection"), "correction": "holm"},
     "incomplete": {"estimator": relfit.Incomplete(400)},
     "median imq": {"kernel": relfit.IMQ("median")},
     "relpsi": {"test": relfit.RelPSI(), "kernel": relfit.MultiScale()},

@@ -9,10 +9,10 @@ from scipy.spatial.distance import cdist
 import relfit
 from relfit.checks.bandwidth import SHARED_COLUMNS, scaled
 from relfit.compute.nearby import NearbyBackend
+from relfit.estimators.pairkernel import squared_distances
 from relfit.kernels.composite import Decay, Tilted
 from relfit.report.checks import bandwidth_sensitivity, obstacle
 from relfit.report.recall import recall
-from relfit.report.witness import squared_distances
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_copies_have_the_verdict_of_their_original(three):
     [
         {},
         {"dependence": "paired"},
-        {"dependence": "shared", "estimator": relfit.Complete(variance="corrected")},
+        {"dependence": "shared", "estimator": relfit.Complete(variance="projection")},
         {"kernel": "tilted"},
     ],
     ids=["independent", "paired", "shared", "tilted"],

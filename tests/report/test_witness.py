@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import relfit
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.composite import Decay, Tilted
-from relfit.report.witness import kernel_values, row_witness, stein_contributions, witness
+from relfit.report.witness import row_witness, stein_contributions, witness
 
 KERNELS = {
     "gaussian": relfit.Gaussian(1.3),
@@ -55,7 +56,7 @@ def test_rows_add_up_to_the_mmd(name, d):
     at_model, at_reference, typical = row_witness(x, r, kernel)
     expected = relfit.estimate(r, {"a": x}, kernel=kernel, rng=0).values[0]
     assert at_model.values.mean() - at_reference.values.mean() == pytest.approx(expected, rel=1e-7, abs=1e-12)
-    np.testing.assert_allclose(typical, kernel_values(x, r, kernel).mean(axis=1))
+    np.testing.assert_allclose(typical, PairKernel(kernel).values(x, r).mean(axis=1))
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -77,8 +78,3 @@ def test_errors_are_the_spread_over_samples():
     found = [witness(z, rng.normal(0.5, 1, (40, 1)), rng.normal(size=(60, 1)), kernel) for _ in range(400)]
     spread = np.std([each.values[0] for each in found], ddof=1)
     assert np.mean([each.errors[0] for each in found]) == pytest.approx(spread, rel=0.11)
-
-
-def test_kernels_of_the_dot_product_take_the_rows_as_they_are():
-    x, y = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [0.0, 1.0]])
-    np.testing.assert_allclose(kernel_values(x, y, relfit.Polynomial(2, scale=1.0)), [[12.0**2, 3.0**2]])

@@ -216,11 +216,10 @@ def test_pages_are_written_from_a_few_trials(tmp_path):
         "order": run(order.trial, [small("meanshift-l10")]),
         "negative": run(negative.trial, [{"l": 3, "worse": 1}]),
         "averaging": run(variants.averaging_trial, [small("tied-l10")]),
-        "corrected": run(variants.corrected_trial, [small("tied-l10")]),
     }
     pages.write(tmp_path, results)
     names = {path.name for path in (tmp_path / "calibration").iterdir()}
-    assert names == {"index.md", "levels.md", "levels.csv", "power.md", "laws.md", "corrected.md"} | {
+    assert names == {"index.md", "levels.md", "levels.csv", "power.md", "laws.md"} | {
         f"{kind}-{measure}.png" for kind in ("levels", "power") for measure in ("mmd", "ksd")
     }
     written = [(tmp_path / "calibration" / name).read_text("utf-8") for name in names if name.endswith(".md")]

@@ -1,4 +1,4 @@
-"""The simulations of UME, Nyström and FSSD: true values against an independent formula, and the page they make."""
+"""The simulations of UME and FSSD: true values against an independent formula, and the page they make."""
 
 import numpy as np
 import pytest

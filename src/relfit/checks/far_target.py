@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relfit.checks.base import Estimated, Findings
-from relfit.estimators.ksd import pair_values
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.choice import Collection
 
 # Every model is so many standard errors from the target, and its KSD² is such a part of that of draws whose scores all
@@ -44,5 +44,5 @@ def _parts(estimated: Estimated) -> list[float]:
         draws = data.samples[data.copies.get(name, name)]
         x = np.asarray(draws[:: max(1, -(-len(draws) // _DRAWS))])
         rows = (x, target.raw_scores(x).astype(np.float64))
-        parts.append(float(value / pair_values(kernel, rows, rows).mean()))
+        parts.append(float(value / PairKernel(kernel).stein_pairs(rows, rows).mean()))
     return parts

@@ -95,7 +95,7 @@ SELECT_FRACTION = opt(
 DISCREPANCY = opt(
     "--discrepancy",
     "How far a model is from the data. auto is mmd for samples and ksd for densities; loglik is the mean of -log p, "
-    "for normalised densities; ume, nystroem and fssd compare at some locations only, in linear time. Repeat it for "
+    "for normalised densities; ume and fssd compare at some locations only, in linear time. Repeat it for "
     "verdicts by several, of which the first decides the gate.  [default: auto]",
     choices=DISCREPANCIES,
     multiple=True,
@@ -174,7 +174,7 @@ data_options = together(
         DISCREPANCY,
         opt(
             "--locations NUMBER",
-            "With ume, nystroem and fssd, the number of locations.  [default: 10; 2√n for nystroem]",
+            "With ume and fssd, the number of locations.  [default: 10]",
             type=AT_LEAST_1,
         ),
         opt(
@@ -209,7 +209,7 @@ data_options = together(
             "--variance",
             "With complete, how the variance is estimated. auto is the law with first- and second-order parts for the "
             "best set and RelMulti, and projection for the other tests. projection is conservative for models close to "
-            "the data; corrected counts its second-order part only once.",
+            "the data.",
             choices=VARIANCES,
         ),
     ),

@@ -24,6 +24,17 @@ _FUNCTIONS = {"compare_losses": "losses", "read_evals": "evals"}
 AT_LEAST_0, AT_LEAST_1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
+class OneOf(click.Choice[str]):
+    """A choice; the error for one that was removed says what replaces it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            from relfit.util.checks import check_removed
+
+            check_removed(str(None if param is None else param.name), value)
+        return super().convert(value, param, ctx)
+
+
 class SectionedOption(click.Option):
     """An option that is listed under a heading of the help page."""
 
@@ -81,7 +92,7 @@ def opt(
     else:
         settings["metavar"] = last
     if choices:
-        settings["type"] = click.Choice(list(choices), case_sensitive=False)
+        settings["type"] = OneOf(list(choices), case_sensitive=False)
     if dest:
         names.append(dest)
     if default is not None:

@@ -9,15 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from relfit.compute.backend import LARGEST_WITH_SIDES, Job, Points, Precision, Products, add_up_tiles, length_unit
+from relfit.compute.backend import (
+    LARGEST_PRODUCT_RATIO,
+    LARGEST_SINGLE_RATIO,
+    LARGEST_WITH_SIDES,
+    Job,
+    Points,
+    Precision,
+    Products,
+    add_up_tiles,
+    length_unit,
+)
 from relfit.kernels.base import Kernel, Weight
 from relfit.util.arrays import Array
 
 # Tiles that stay in a CPU's cache; on a device, tiles large enough to fill it.
 TILE, DEVICE_TILE = 512, 4096
 
-# A product gives r² up to a rounding of the largest norm; beyond this many squared kernel lengths, differences do.
-LARGEST_PRODUCT_RATIO = {"double": 1e5, "single": 64.0}
 # Fourth powers of lengths, and squares of kernel values, must stay within float32.
 LARGEST_LENGTH, LARGEST_SINGLE = 1e4, 1e18
 
@@ -52,7 +60,8 @@ class TorchBackend:
         unit = length_unit(kernel)[0]
         scaled = self.array(rows) / unit
         largest = float((scaled * scaled).sum(dim=1).max())
-        far = not largest <= LARGEST_PRODUCT_RATIO[self.precision] * (kernel.length / unit) ** 2
+        ratio = LARGEST_PRODUCT_RATIO if self.precision == "double" else LARGEST_SINGLE_RATIO
+        far = not largest <= ratio * (kernel.length / unit) ** 2
         return Points(scaled, scaled, scaled.T, by_differences=far and kernel.variable == "r2", largest=largest)
 
     def block_sums(self, block: Job) -> Products:

@@ -13,7 +13,7 @@ from relfit.estimators.base import EstimateSettings, Kind
 from relfit.estimators.designs import Landmarks
 from relfit.estimators.kernel import column_notes
 from relfit.estimators.ksd import Densities, Target
-from relfit.estimators.landmarks import landmark_estimates, nystroem_estimates
+from relfit.estimators.landmarks import landmark_estimates
 from relfit.estimators.likelihood import Likelihood
 from relfit.estimators.locations import at_locations, sizes_left
 from relfit.estimators.mmd import Samples
@@ -35,15 +35,14 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
     kind, groups, estimator = KINDS[data.kind], settings.groups, settings.estimator
     with one_blas_thread:
         if settings.locations is not None:
-            at = nystroem_estimates if settings.locations.whitened else at_locations
-            estimates = at(data, settings, settings.locations)
+            estimates = at_locations(data, settings, settings.locations)
         elif isinstance(estimator, Landmarks):
             estimates = landmark_estimates(data, settings, kind)
         elif groups is not None:
             estimates = kind.grouped(data, settings, groups)
         else:
             estimates = kind.estimate(data, settings)
-        covariance = estimates.corrected if estimator.corrected else estimates.projection
+        covariance = estimates.projection
         close, quadratic = None, estimates.quadratic
         if quadratic is not None and estimator.variance == "auto":
             # V holds S2 twice: an S2 far above it is rounding, as of constant rows.
@@ -52,7 +51,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
             third = estimates.psi.third()
             close = CloseLaw(covariance - 2.0 * part, part, quadratic.trace, quadratic.components, third)
     # V holds the second-order part twice, and it is known off the diagonal too.
-    plain = not estimator.corrected and settings.dependence == "independent" and groups is None
+    plain = settings.dependence == "independent" and groups is None
     second = estimates.second_order if close is None else close.second
     note = (settings.note,) if settings.note else ()
     group_sizes = None

@@ -13,7 +13,7 @@ import numpy as np
 from relfit.compute.reduce import Runtime
 from relfit.data.load import Data, require_rows
 from relfit.kernels.base import Kernel
-from relfit.stats.joint import Psi, mixed, positive_part
+from relfit.stats.joint import Psi
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 
@@ -68,14 +68,6 @@ class Estimates:
         return self.psi.covariance() if self.covariance is None else self.covariance
 
     @property
-    def corrected(self) -> Array:
-        """``PSD₊(V − 2·S2) + S2``: the ψ rows of a complete design count the second-order part S2 twice."""
-        if self.second_order is None or self.second_order.ndim != 2:
-            return self.projection
-        whole = self.projection
-        return self.second_order + positive_part(whole - 2.0 * self.second_order, mixed(self.second_order, whole))
-
-    @property
     def second_order_variances(self) -> Array:
         """(l,) the second-order part of each variance; 0 if it is not known."""
         if self.second_order is None:
@@ -83,7 +75,7 @@ class Estimates:
         return np.diag(self.second_order) if self.second_order.ndim == 2 else self.second_order
 
     def second_order_fraction(self) -> Array | None:
-        """(l,) ρ_i = S2_ii/V_ii of the uncorrected covariance, which holds the second-order part twice."""
+        """(l,) ρ_i = S2_ii/V_ii; V holds the second-order part twice."""
         if self.second_order is None:
             return None
         variance = np.diag(self.projection)
@@ -155,13 +147,12 @@ class Groups:
 class Locations:
     """J locations (J, d), and the numbers of the rows that were used to choose them (key None: the reference's).
 
-    `whitened` is True for the Nyström approximation; `note` says how the locations were chosen.
+    `note` says how the locations were chosen.
     """
 
     points: Array
     left_out: Mapping[str | None, Rows] = field(default_factory=dict)
     note: str = ""
-    whitened: bool = False
 
 
 class Estimator(ABC):
@@ -173,11 +164,6 @@ class Estimator(ABC):
     fewest_selection_rows: ClassVar[int] = 5
     # Numbers held for every model and row of the reference, and for every row of a model that contributes by itself.
     numbers_kept: ClassVar[int]
-
-    @property
-    def corrected(self) -> bool:
-        """True if the second-order part of the covariance is to be counted once."""
-        return self.variance == "corrected"
 
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:  # noqa: B027  (most refuse nothing)
         """Refuse options that do not fit samples of this size and a joint covariance of so many models."""
@@ -201,7 +187,7 @@ class PairDesign(Estimator):
 class EstimateSettings:
     """The settings one estimate is made with, resolved against the data.
 
-    `groups` is None if all rows are independent, and `locations` unless the discrepancy is UME, FSSD or Nyström. Scores
+    `groups` is None if all rows are independent, and `locations` unless the discrepancy is UME or FSSD. Scores
     that do not fit into memory are written to the `folder`. `note` says how the estimator was chosen automatically.
     """
 

@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from relfit.compute.backend import NumpyBackend
 from relfit.compute.reduce import DEFAULT_MEMORY, Runtime
 from relfit.compute.schedulers import local_executor, local_results
 from relfit.estimators.base import Estimates, Estimator, PairDesign, PairSource, Quadratic
-from relfit.kernels.base import Kernel, Weight
+from relfit.estimators.pairkernel import STEP, Part
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows
 from relfit.util.checks import check_choice, check_whole
@@ -31,28 +29,32 @@ from relfit.util.random import stream
 
 T = TypeVar("T")
 
-# Rows multiplied at once: more would evaluate many pairs outside the band, fewer would leave BLAS idle.
-STEP = 8
 # The rows of a window, for which scores are evaluated together, and the numbers they hold: 32 MB.
-WINDOW_ROWS, WINDOW_NUMBERS = 16_384, 4_000_000
+WINDOW_ROWS = 16_384
+WINDOW_NUMBERS = 4_000_000
 # Rows that one thread prepares for the kernel together, and pairs evaluated at once: few enough for its cache.
-SLICE_ROWS, PAIR_CHUNK = 512, 16_384
+SLICE_ROWS = 512
+PAIR_CHUNK = 16_384
 FEWEST_SLICE = 32
 # Slices are made small enough for this many threads.
 _THREADS = 4
 # Bytes for each number of a window, which is fetched and put together in half of the memory, and of a slice.
-_WINDOW_BYTES, _SLICE_BYTES = 64, 48
+_WINDOW_BYTES = 64
+_SLICE_BYTES = 48
 # Lags of the cyclic design by default: docs/evidence/estimators.md shows what more of them would gain.
 DEFAULT_LAGS = 25
 # A covariance of l models from fewer block values than this for each is mostly noise.
-BLOCKS_PER_MODEL, FEWEST_BLOCKS = 5, 40
+BLOCKS_PER_MODEL = 5
+FEWEST_BLOCKS = 40
 # Pairs of rows that estimate the second-order part: enough for a fraction that is compared with 0.3, and for a
 # correction (docs/evidence/estimators.md has the simulation). Numbers fetched at once: few enough for the
 # processor's cache.
-PAIRS_PER_ROW, MOST_PAIRS, CHUNK_NUMBERS = 20, 5_000, 2**16
+PAIRS_PER_ROW = 20
+MOST_PAIRS = 5_000
+CHUNK_NUMBERS = 2**16
 # The largest number of landmarks that is chosen automatically: factorising their kernel matrix takes seconds.
 MOST_LANDMARKS = 1500
-VARIANCES = ("auto", "projection", "corrected")
+VARIANCES = ("auto", "projection")
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,7 @@ class Complete(Estimator):
 
     Args:
         variance: "auto" (the law with its first- and second-order parts for the best set and RelMulti, otherwise
-            projection), "projection" (first-order theory, conservative for models close to the data) or "corrected"
-            (its second-order part counted once).
+            projection) or "projection" (first-order theory, conservative for models close to the data).
     """
 
     variance: str = "auto"
@@ -132,7 +133,8 @@ class Block(PairDesign):
     def check_rows(self, rows: int, models: int, *, selection: bool) -> None:
         """Refuse blocks of one row, and too few blocks for the joint covariance of so many models."""
         block_size(rows, models, self.blocks)
-        fewest, each = BLOCKS_PER_MODEL * models, f"{BLOCKS_PER_MODEL} for each of {models} models"
+        fewest = BLOCKS_PER_MODEL * models
+        each = f"{BLOCKS_PER_MODEL} for each of {models} models"
         if not selection and self.blocks is None and rows < 2 * fewest:
             raise InputError(
                 f'estimator="block": expected at least {2 * fewest} rows (blocks of two, {each}), got {rows}; '
@@ -178,7 +180,8 @@ class Incomplete(PairDesign):
         return fewest_window_bytes(width, lags_of(rows, self.pairs))
 
     def estimate(self, source: PairSource, runtime: Runtime) -> Estimates:
-        n, lags = source.rows, lags_of(source.rows, self.pairs)
+        n = source.rows
+        lags = lags_of(source.rows, self.pairs)
         pairs = f"{n * lags:,} of {n * (n - 1) // 2:,} pairs of rows"
         note = f"incomplete estimator: {pairs}, each row with the {lags} after it in random order"
         return replace(incomplete(source, lags, runtime), notes=(note,))
@@ -258,7 +261,9 @@ def incomplete(source: PairSource, lags: int, runtime: Runtime) -> Estimates:
     """
     n = source.rows
     totals = np.zeros((source.models, n + lags))
-    counts, means, scatter = [], [], np.zeros((source.models, source.models))
+    counts = []
+    means = []
+    scatter = np.zeros((source.models, source.models))
 
     def reduce(_: int, h: Array) -> tuple[Array, Array, Array]:
         flat = h.reshape(len(h), -1)
@@ -339,7 +344,8 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     C/M (l, l), with C the covariance of the values h of some pairs and M = n(n−1)/2 the number of all pairs; and what
     is known more exactly from centred values ``h_ab − (ψ_a + ψ_b)/2 − D``.
     """
-    n, rng = source.rows, stream(seed, "second order")
+    n = source.rows
+    rng = stream(seed, "second order")
     count = min(PAIRS_PER_ROW * n, MOST_PAIRS)
     a = rng.integers(n, size=count)
     b = (a + rng.integers(1, n, size=count)) % n
@@ -360,7 +366,8 @@ def second_order(source: PairSource, seed: int, psi: Array, values: Array) -> tu
     covariance = pairs.T @ pairs / count * (2.0 / (n * (n - 3)))
     trace = np.maximum(pair_values(some, some).mean(axis=0) - values, 0.0) / n
     matrices = np.zeros((source.models, len(some), len(some)))
-    first, second = some[places[0]], some[places[1]]
+    first = some[places[0]]
+    second = some[places[1]]
     matrices[:, places[0], places[1]] = centred_values(first, second, pair_values(first, second)).T
     return plain, Quadratic(covariance, trace, components(matrices + matrices.transpose(0, 2, 1)))
 
@@ -459,84 +466,11 @@ def _parts(start: int, stop: int, lags: int, ends: int | None) -> list[Part]:
     size = max(STEP, PAIR_CHUNK // lags // STEP * STEP)
     parts = []
     for a in range(start, stop, size):
-        b, needed = min(a + size, stop), lags
+        b = min(a + size, stop)
+        needed = lags
         if ends is not None:
             # The largest lag that stays before the next multiple of `ends`, for any of the rows a..b−1.
             needed = min(lags, ends - 1 if a // ends != (b - 1) // ends else ends - 1 - a % ends)
         if needed:
             parts.append(Part(a - start, b - start, needed))
     return parts
-
-
-class Part(NamedTuple):
-    """The pairs (a, a+r), first ≤ a < last, r = 1..lags, of a window that holds at least last + lags rows."""
-
-    first: int
-    last: int
-    lags: int
-
-
-BandValues = Callable[[Part], Array]
-"""The values h_i of the pairs of a part, for each model: (l, last−first, lags)."""
-
-
-def products(left: Array, right: Array, part: Part) -> Array:
-    """``left_a · right_{a+r}``: (last−first, lags), from left (n, c) and right (c, n).
-
-    >>> x = np.arange(4.0)[:, None]
-    >>> products(x, x.T, Part(0, 2, 2))
-    array([[0., 0.],
-           [2., 3.]])
-    """
-    first, last, lags = part
-    whole = (last - first) // STEP * STEP
-    out = np.empty((last - first, lags))
-    if whole:
-        few = left[first : first + whole].reshape(-1, STEP, left.shape[1])
-        many = sliding_window_view(right[:, first + 1 : first + whole + lags], STEP + lags - 1, axis=1)[:, ::STEP]
-        out[:whole] = _diagonals(few @ many.transpose(1, 0, 2), lags).reshape(whole, lags)
-    if first + whole < last:
-        rest = left[first + whole : last] @ right[:, first + whole + 1 : last + lags]
-        out[whole:] = _diagonals(rest[None], lags)[0]
-    return out
-
-
-def _diagonals(tiles: Array, lags: int) -> Array:
-    """Row i of each tile (groups, rows, rows+lags−1) from its column i on: (groups, rows, lags)."""
-    group, row, column = tiles.strides
-    return as_strided(tiles, (*tiles.shape[:2], lags), (group, row + column, column), writeable=False)
-
-
-class BandRows:
-    """Rows prepared for a kernel without its weight; `tilt` (n,) holds the weights of the rows, if there is one."""
-
-    def __init__(self, kernel: Kernel, rows: Array) -> None:
-        self.kernel, self.rows = kernel.untilted, rows
-        self.points = NumpyBackend().points(self.kernel, rows)
-        self.tilt = None if kernel.tilt is None else kernel.tilt.weights(rows)
-
-    def argument(self, other: BandRows, part: Part) -> Array:
-        """The argument of φ; for an exponential of r², the exponent."""
-        rate = self.kernel.unit_rate
-        if not self.points.by_differences and not other.points.by_differences:
-            t = products(self.points.left, other.points.right, part)
-            return t if self.kernel.variable == "dot" or rate is not None else np.maximum(t, 0.0, out=t)
-        # The rows are so far out that products of them would lose their digits.
-        first, last, lags = part
-        unit = 1.0 if rate is None else self.kernel.length
-        gaps = ((self.rows[first:last] - other.rows[first + r : last + r]) / unit for r in range(1, lags + 1))
-        r2 = np.stack([np.einsum("ij,ij->i", gap, gap) for gap in gaps], axis=1)
-        return r2 if rate is None else rate * r2
-
-    def weights(self, other: BandRows, part: Part, which: Sequence[Weight]) -> tuple[Array, ...]:
-        """The functions named in `which` at the pairs (x_a, y_{a+r})."""
-        t = self.argument(other, part)
-        weights = self.kernel.weights(t, which) if self.kernel.unit_rate is None else (np.exp(t, out=t),)
-        return tuple(self.tilted(other, part, w) for w in weights)
-
-    def tilted(self, other: BandRows, part: Part, values: Array) -> Array:
-        """The values times w(x_a) w(y_{a+r}), if there is a weight."""
-        if self.tilt is None or other.tilt is None:
-            return values
-        partners = sliding_window_view(other.tilt[part.first + 1 : part.last + part.lags], part.lags)
-        return np.asarray(values * self.tilt[part.first : part.last, None] * partners)

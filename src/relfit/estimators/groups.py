@@ -136,8 +136,6 @@ def make_groups(labels: Any, data: Data, dependence: Dependence, estimator: Esti
         raise InputError(f'groups: expected estimator="complete", got {estimator.name!r}')
     if dependence == "chain":
         raise InputError('groups: cannot be combined with dependence="chain", which has its own batches; leave one out')
-    if estimator.corrected:
-        raise InputError('groups: cannot be combined with variance="corrected"; use variance="projection"')
     labels_of = _labels(labels, data, dependence)
     for family in _families(data, dependence):
         missing = [key for key in family if key not in labels_of]

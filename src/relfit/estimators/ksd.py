@@ -1,8 +1,5 @@
 """Squared kernel Stein discrepancy: of several densities to one reference, all from one pass over the kernel, and of
-samples or Markov chains to a target density.
-
-``u_i(x,y) = s_i(x)·s_i(y) k + s_i(x)·∇_y k + ∇_x k·s_i(y) + tr ∇_x∇_y k`` with k = φ(r²), where
-∇_x k = 2φ'(x−y), ∇_y k = −2φ'(x−y) and tr ∇_x∇_y k = −2dφ' − 4r²φ''.
+samples or Markov chains to a target density. `pairkernel` has the Stein kernel.
 
 The scores of related models span few columns: those of Gaussians are combinations of 1 and x, those of networks that
 differ in one unit share the others. A kernel matrix times their independent columns gives the rest by a small product.
@@ -14,12 +11,10 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import block_diag, qr, solve_triangular
-from scipy.spatial.distance import cdist
 
 from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
@@ -37,9 +32,10 @@ from relfit.estimators.base import (
     Quadratic,
     halves_apart,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, products, second_order
+from relfit.estimators.designs import second_order
 from relfit.estimators.groups import row_orders, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_of, shifted
+from relfit.estimators.pairkernel import BandValues, PairKernel, RowSums
 from relfit.kernels.base import Kernel, Weight
 from relfit.stats.joint import Psi, centred
 from relfit.util.arrays import Array, Rows, host, library
@@ -108,7 +104,8 @@ def complete(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, se
     ((n−2)/(n−1))². The second-order part comes from random pairs of rows. The yardstick is that of the model with the
     smallest KSD²: each has a Stein kernel of its own, and this one is closest to that of the data.
     """
-    n, centre = len(x), centre_of(x)
+    n = len(x)
+    centre = centre_of(x)
     kernel = kernel.moved(centre)
     g = row_sums(x, scores, kernel, runtime, centre=centre) / (n - 1)
     values = g.mean(axis=0)
@@ -144,7 +141,8 @@ def with_second_order(
         return [x[rows] - centre, *(s[rows] for s in scores)]
 
     width = x.shape[1] * (1 + len(scores))
-    source = PairSource(n, len(scores), fetch, partial(pair_values, kernel), partial(stein_band_values, kernel), width)
+    stein = PairKernel(kernel)
+    source = PairSource(n, len(scores), fetch, stein.stein_pairs, stein.stein_bands, width)
     best = int(np.argmin(values))
     yardstick = halves_apart(float(diagonal[best]), n, float(values[best]), n)
     assert psi.reference is not None  # noqa: S101  (its rows are the reference's)
@@ -155,7 +153,7 @@ def with_second_order(
 def _diagonal_sum(kernel: Kernel, x: Any, scores: Any, centre: Array | float) -> float:
     """Σ_a u(x_a, x_a) of one model, from rows without the `centre` subtracted and its scores at them."""
     rows = ((host(shifted(x[part], centre)), host(scores[part])) for part in parts(x.shape))
-    return sum(float(pair_values(kernel, both, both).sum()) for both in rows)
+    return sum(float(PairKernel(kernel).stein_pairs(both, both).sum()) for both in rows)
 
 
 def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *, centre: Array | float = 0.0) -> Any:
@@ -164,46 +162,6 @@ def row_sums(x: Any, scores: Sequence[Any], kernel: Kernel, runtime: Runtime, *,
     The kernel is that of rows with the `centre` subtracted.
     """
     return matrix_sums(SteinSums(kernel, centre, len(scores)), (x, *scores), [(0, 0)], runtime)[0].rows
-
-
-def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
-    """u_i(x_a, y_a) for paired rows: (pairs, l). `first` and `second` hold rows, then each model's scores at them."""
-    (x, *x_scores), (y, *y_scores) = first, second
-    s, left = tilted(kernel, x, x_scores)
-    t, right = tilted(kernel, y, y_scores)
-    gap = x - y
-    phi, dphi, r2ddphi = kernel.untilted.weights(np.einsum("ij,ij->i", gap, gap), ("phi", "dphi", "r2ddphi"))
-    trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    columns = [
-        phi * np.einsum("ij,ij->i", a, b) + 2.0 * dphi * np.einsum("ij,ij->i", gap, b - a) + trace
-        for a, b in zip(s, t, strict=True)
-    ]
-    return np.stack(columns, axis=1) * (left * right)
-
-
-def stein_matrices(kernel: Kernel, first: Sequence[Array], second: Sequence[Array]) -> Array:
-    """u_i(x_a, y_b) of all pairs: (l, n, m). `first` and `second` hold rows, then each model's scores at them."""
-    (x, *x_scores), (y, *y_scores) = first, second
-    s, left = tilted(kernel, x, x_scores)
-    t, right = tilted(kernel, y, y_scores)
-    phi, dphi, r2ddphi = kernel.untilted.weights(cdist(x, y, "sqeuclidean"), ("phi", "dphi", "r2ddphi"))
-    trace = -2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    matrices = [
-        phi * (a @ b.T) + 2.0 * dphi * (x @ b.T + a @ y.T - _dots(x, a)[:, None] - _dots(y, b)) + trace
-        for a, b in zip(s, t, strict=True)
-    ]
-    return np.stack(matrices) * (left * right.T)
-
-
-def tilted(kernel: Kernel, x: Array, scores: Sequence[Array]) -> tuple[Sequence[Array], Array]:
-    """Scores and row weights (n, 1) with which the untilted kernel gives the result of the tilted one.
-
-    The Stein kernel of w(x) w(y) k(x, y) is w(x) w(y) times that of k with scores s + ∇ log w.
-    """
-    if kernel.tilt is None:
-        return scores, np.ones((1, 1))
-    slope = kernel.tilt.gradient(x)
-    return [s + slope for s in scores], kernel.tilt.weights(x)[:, None]
 
 
 @dataclass(frozen=True)
@@ -243,14 +201,17 @@ class SteinSums:
         return len(sources) * (int(sources[0].shape[1]) + 1)
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        x, plain = shifted(sources[which][rows], self.centre), self.kernel.untilted
-        scores, weight = tilted(self.kernel, x, [s[rows] for s in sources[which + 1 : which + 1 + self.models]])
+        stein = PairKernel(self.kernel)
+        tilt = self.kernel.tilt
+        x = shifted(sources[which][rows], self.centre)
+        scores = stein.tilted_scores(x, *(s[rows] for s in sources[which + 1 : which + 1 + self.models]))
+        weight = np.ones((1, 1)) if tilt is None else tilt.weights(x)[:, None]
         x, weight, *scores = (backend.array(part) for part in (x, weight, *scores))
         if self.weights is None:
-            right, finish = _columns(x, scores, plain)
+            right, finish = stein.stein_columns(x, scores)
         else:
             # Each model weights the rows in its own way, so that they have no columns in common.
-            right, finish = _side_by_side_columns([_columns(x, [s], plain) for s in scores])
+            right, finish = _side_by_side([stein.stein_columns(x, [s]) for s in scores])
         if self.columns == which and self.weights is not None:
             own = library(x).repeat_interleave if hasattr(x, "is_cuda") else np.repeat
             each = backend.array(self.weights[rows])
@@ -258,7 +219,7 @@ class SteinSums:
         if self.columns not in (None, which):
             right = {}  # only the sums of its rows are needed
         columns = {w: independent_columns(matrix * weight) for w, matrix in right.items()}
-        return _Side(backend.points(plain, x), columns, lambda products: finish(products) * weight)
+        return _Side(backend.points(self.kernel.untilted, x), columns, lambda products: finish(products) * weight)
 
     def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         right = {w: part.basis for w, part in y.columns.items()}
@@ -276,14 +237,7 @@ class SteinSums:
         return Sums(rows, y.finish({w: part.expand(product.columns[w]) for w, part in x.columns.items()}))
 
 
-Prepared = tuple[dict[Weight, Array], Callable[[Mapping[Weight, Array]], Array]]
-
-
-def _columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prepared:
-    return _general_columns(x, scores) if kernel.unit_rate is None else _gaussian_columns(x, scores, kernel)
-
-
-def _side_by_side_columns(each: Sequence[Prepared]) -> Prepared:
+def _side_by_side(each: Sequence[tuple[dict[Weight, Array], RowSums]]) -> tuple[dict[Weight, Array], RowSums]:
     """The columns of one model after another, and their sums (n, l)."""
 
     def finish(products: Mapping[Weight, Array]) -> Array:
@@ -295,59 +249,6 @@ def _side_by_side_columns(each: Sequence[Prepared]) -> Prepared:
     return {w: library(matrix).hstack([right[w] for right, _ in each]) for w, matrix in each[0][0].items()}, finish
 
 
-def _gaussian_columns(x: Array, scores: Sequence[Array], kernel: Kernel) -> Prepared:
-    """Row sums of every u_i from φ alone: with φ' = −γφ, and v = s − 2γx, c = 2γ s·x − 4γ²‖x‖² + dγ,
-
-    ``u(a,b) = φ (v_a·v_b + 4γ² x_a·x_b + c_a + c_b)``: one product φ @ [1, x, v_1..v_l, c_1..c_l].
-    """
-    d, arrays = x.shape[1], library(x)
-    gamma = -(kernel.unit_rate or 0.0) / kernel.length**2
-    v = [s - 2.0 * gamma * x for s in scores]
-    c = arrays.stack([2.0 * gamma * _dots(s, x) for s in scores], axis=1)
-    c += (d * gamma - 4.0 * gamma**2 * _dots(x, x))[:, None]
-
-    def finish(products: Mapping[Weight, Array]) -> Array:
-        ones, kx, kc, kv = _split(products["phi"], d, len(scores))
-        shared = 4.0 * gamma**2 * _dots(x, kx)
-        of_models = arrays.stack([_dots(a, b) for a, b in zip(v, kv, strict=True)], axis=1)
-        return cast(Array, of_models + shared[:, None] + c * ones + kc)
-
-    return {"phi": arrays.hstack([arrays.ones_like(x[:, :1]), x, c, *v])}, finish
-
-
-def _general_columns(x: Array, scores: Sequence[Array]) -> Prepared:
-    """Row sums of every u_i for any radial kernel, from φ @ s, φ' @ [1, x, s, x·s] and the row sums of r²φ''."""
-    d, arrays = x.shape[1], library(x)
-    xs = arrays.stack([_dots(x, s) for s in scores], axis=1)
-    one = arrays.ones_like(x[:, :1])
-    dphi = arrays.hstack([one, x, xs, *scores])
-    right: dict[Weight, Array] = {"phi": arrays.hstack(scores), "dphi": dphi, "r2ddphi": one}
-
-    def finish(products: Mapping[Weight, Array]) -> Array:
-        phi_s = arrays.hsplit(products["phi"], len(scores))
-        ones, dphi_x, dphi_xs, dphi_s = _split(products["dphi"], d, len(scores))
-        trace = -2.0 * d * ones[:, 0] - 4.0 * products["r2ddphi"][:, 0]
-        columns = [
-            _dots(s, phi_s[i] + 2.0 * dphi_x)
-            + 2.0 * (_dots(x, dphi_s[i]) - xs[:, i] * ones[:, 0] - dphi_xs[:, i])
-            + trace
-            for i, s in enumerate(scores)
-        ]
-        return cast(Array, arrays.stack(columns, axis=1))
-
-    return right, finish
-
-
-def _split(product: Array, d: int, models: int) -> tuple[Array, Array, Array, Sequence[Array]]:
-    """The columns of 1, of x, of one number for each model and of one vector for each model."""
-    vectors = library(product).hsplit(product[:, 1 + d + models :], models)
-    return product[:, :1], product[:, 1 : 1 + d], product[:, 1 + d : 1 + d + models], vectors
-
-
-def _dots(a: Array, b: Array) -> Array:
-    return cast(Array, library(a).einsum("ij,ij->i", a, b))
-
-
 def grouped_ksd(
     x: Array, scores: Sequence[Array], codes: Rows, count: int, kernel: Kernel, runtime: Runtime
 ) -> Estimates:
@@ -356,71 +257,20 @@ def grouped_ksd(
     ψ has the jackknife factor (G−1)/(G−2) of `complete`, with groups in place of rows.
     """
     centre = centre_of(x)
-    x, kernel = x - centre, kernel.moved(centre)
+    x = x - centre
+    kernel = kernel.moved(centre)
 
     def values(a: Rows, b: Rows) -> Array:
-        return pair_values(kernel, [part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
+        return PairKernel(kernel).stein_pairs([part[a] for part in (x, *scores)], [part[b] for part in (x, *scores)])
 
     sums = host(row_sums(x, scores, kernel, runtime))
     apart = sums_apart(sums, values, codes)
-    n, best = len(x), int(np.argmin(apart.mean))
+    n = len(x)
+    best = int(np.argmin(apart.mean))
     near = float((sums - apart.sums)[:, best].sum() + _diagonal_sum(kernel, x, scores[best], 0.0))
     yardstick = halves_apart(near, n**2 - float(apart.others.sum()), float(apart.mean[best]), n)
     psi = Psi(summed_by_group(2.0 * apart.parts(), codes, count) * ((count - 1) / (count - 2)))
     return Estimates(apart.mean, psi, yardstick=yardstick)
-
-
-def stein_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
-    """``u_i = φ s·s' − 2φ'(x−x')·(s−s') − 2dφ' − 4r²φ''`` in a window of rows, then each model's scores there."""
-    rows, *scores = window
-    x = BandRows(kernel, rows)
-    if kernel.tilt is not None:
-        scores = [s + kernel.tilt.gradient(rows) for s in scores]
-    return (_radial_bands if x.kernel.unit_rate is None else _gaussian_bands)(x, rows, scores)
-
-
-def _gaussian_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
-    """With φ' = −γφ, v = s − 2γx and c = 2γ s·x − 2γ²‖x‖² + dγ: ``u = φ (v·v' + c + c' − 2γ² r²)``."""
-    gamma = -(x.kernel.unit_rate or 0.0) / x.kernel.length**2
-    shared = rows.shape[1] * gamma - 2.0 * gamma**2 * np.einsum("ij,ij->i", rows, rows)
-    v = [s - 2.0 * gamma * rows for s in scores]
-    sides = [_with_sums(a, a, 2.0 * gamma * _dots(s, rows) + shared) for a, s in zip(v, scores, strict=True)]
-
-    def values(part: Part) -> Array:
-        exponent = x.argument(x, part)  # −γr²
-        phi = x.tilted(x, part, np.exp(exponent))
-        exponent *= 2.0 * gamma
-        u = np.empty((len(sides), *phi.shape))
-        for out, side in zip(u, sides, strict=True):
-            np.add(products(*side, part), exponent, out=out)
-            out *= phi
-        return u
-
-    return values
-
-
-def _radial_bands(x: BandRows, rows: Array, scores: Sequence[Array]) -> BandValues:
-    """Any radial kernel: s·s' is one product, and −(x−x')·(s−s') = x·s' + s·x' − x·s − x'·s' another."""
-    sides = [_with_sums(np.hstack([rows, s]), np.hstack([s, rows]), -_dots(rows, s)) for s in scores]
-
-    def values(part: Part) -> Array:
-        phi, dphi, r2ddphi = x.weights(x, part, ("phi", "dphi", "r2ddphi"))
-        trace = -2.0 * rows.shape[1] * dphi - 4.0 * r2ddphi
-        dphi = 2.0 * dphi
-        u = np.empty((len(sides), *phi.shape))
-        for out, s, side in zip(u, scores, sides, strict=True):
-            np.multiply(products(s, s.T, part), phi, out=out)
-            out += products(*side, part) * dphi
-            out += trace
-        return u
-
-    return values
-
-
-def _with_sums(left: Array, right: Array, c: Array) -> tuple[Array, Array]:
-    """Sides whose products are left_a·right_b + c_a + c_b."""
-    ones = np.ones(len(c))
-    return np.column_stack([left, c, ones]), np.column_stack([right, ones, c]).T
 
 
 class Densities(base.Kind):
@@ -441,15 +291,14 @@ class Densities(base.Kind):
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
         order = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)[None]
         centre = centre_of(data.reference)
-        kernel = settings.kernel.moved(centre)
+        kernel = PairKernel(settings.kernel.moved(centre))
 
         def fetch(rows: Rows) -> list[Array]:
             x = data.reference[order[rows]]
             return [x - centre, *(scores_of(name, density, x) for name, density in data.densities.items())]
 
-        values, band_values = partial(pair_values, kernel), partial(stein_band_values, kernel)
         width = self.width(data, settings.dependence)
-        return [PairSource(len(order), len(data.densities), fetch, values, band_values, width)]
+        return [PairSource(len(order), len(data.densities), fetch, kernel.stein_pairs, kernel.stein_bands, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
         x = data.reference
@@ -457,7 +306,9 @@ class Densities(base.Kind):
         return complete(x, scores, settings.kernel, settings.runtime, settings.seed)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
-        x, codes, count = data.reference, groups.codes[None], groups.counts[None]
+        x = data.reference
+        codes = groups.codes[None]
+        count = groups.counts[None]
         scores = [scores_of(name, density, x) for name, density in data.densities.items()]
         return grouped_ksd(x, scores, codes, count, settings.kernel, settings.runtime)
 
@@ -474,7 +325,8 @@ def all_scores(name: str, density: Density, x: Any, settings: EstimateSettings) 
 
 def check_continuous(argument: str, rows: Array) -> None:
     """Refuse data that are not continuous, or whose fourth powers do not fit into float64."""
-    largest, whole = 0.0, True
+    largest = 0.0
+    whole = True
     for part in parts(rows.shape):
         chunk = rows[part]
         largest = max(largest, -float(chunk.min()), float(chunk.max()))
@@ -503,10 +355,6 @@ class Target(base.Kind):
             raise InputError('dependence="paired": pairs models with reference rows, but the reference is a density')
         if dependence == "chain" and (isinstance(estimator, PairDesign) or estimator.name == "landmarks"):
             raise InputError(f'dependence="chain": expected estimator="complete", got {estimator.name!r}')
-        if dependence == "chain" and estimator.corrected:
-            raise InputError(
-                'variance="corrected": cannot be combined with a chain, whose variance comes from batches; leave it out'
-            )
         for name, x in data.samples.items():
             check_continuous(f"model {name!r}", x)
         self.check_shared({len(x) for x in data.samples.values()}, dependence, grouped=grouped)
@@ -517,7 +365,7 @@ class Target(base.Kind):
         def source(samples: Mapping[str, Array]) -> PairSource:
             """Samples of one size whose rows are taken in one order, or a single sample."""
             centres = {name: centre_of(x) for name, x in samples.items()}
-            kernels = [settings.kernel.moved(centre) for centre in centres.values()]
+            kernels = [PairKernel(settings.kernel.moved(centre)) for centre in centres.values()]
             # Each model has two arrays: its rows and the target's scores at them.
             both = [slice(2 * i, 2 * i + 2) for i in range(len(samples))]
 
@@ -527,11 +375,11 @@ class Target(base.Kind):
                 return [array for pair in pairs for array in pair]
 
             def values(first: Sequence[Array], second: Sequence[Array]) -> Array:
-                each = [pair_values(kernel, first[k], second[k]) for kernel, k in zip(kernels, both, strict=True)]
+                each = [kernel.stein_pairs(first[k], second[k]) for kernel, k in zip(kernels, both, strict=True)]
                 return np.hstack(each)
 
             def band_values(window: Sequence[Array]) -> BandValues:
-                each = [stein_band_values(kernel, window[k]) for kernel, k in zip(kernels, both, strict=True)]
+                each = [kernel.stein_bands(window[k]) for kernel, k in zip(kernels, both, strict=True)]
                 return lambda part: np.concatenate([values_of_model(part) for values_of_model in each])
 
             count, d = next(iter(samples.values())).shape
@@ -564,15 +412,15 @@ class Target(base.Kind):
     def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
         """The estimates with the second-order part of samples from common random numbers."""
         (source,), rows = self.sources(data, settings, in_order=True), np.stack(estimates.psi.models, axis=1)
-        plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
-        if settings.estimator.corrected:
-            estimates = replace(estimates, second_order=plain)
+        _, quadratic = second_order(source, settings.seed, rows, estimates.values)
         return replace(estimates, quadratic=quadratic)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: base.Groups) -> Estimates:
         each = []
         for name, x in data.samples.items():
-            scores, codes, count = target_scores(name, x, data, settings), groups.codes[name], groups.counts[name]
+            scores = target_scores(name, x, data, settings)
+            codes = groups.codes[name]
+            count = groups.counts[name]
             each.append(grouped_ksd(x, [scores], codes, count, settings.kernel, settings.runtime))
         return side_by_side(each, shared=settings.dependence == "shared")
 
@@ -600,10 +448,12 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
         components = float(np.mean([part.components**-0.5 for part in parts])) ** -2.0
         trace = np.concatenate([part.trace for part in parts])
         together = Quadratic(block_diag(*(part.covariance for part in parts)), trace, components)
-    psi, covariance = Psi(None, rows, shared=shared), block_diag(*covariances) if covariances else None
+    psi = Psi(None, rows, shared=shared)
+    covariance = block_diag(*covariances) if covariances else None
     if shared and covariance is not None and len(covariances) > 1:
         # What the models have in common is that of the ψ rows; the rest of each variance is the model's own.
-        plain, variances = psi.covariance(), np.diag(covariance)
+        plain = psi.covariance()
+        variances = np.diag(covariance)
         limits = np.minimum(np.diag(plain), variances)
         scale = np.sqrt(np.divide(limits, np.diag(plain), out=np.zeros(len(each)), where=np.diag(plain) > 0.0))
         covariance = np.outer(scale, scale) * plain + np.diag(variances - limits)
@@ -613,7 +463,9 @@ def side_by_side(each: Sequence[Estimates], *, shared: bool) -> Estimates:
 
 
 def _chains(data: Data, settings: EstimateSettings) -> Estimates:
-    values, rows, notes = [], [], []
+    values = []
+    rows = []
+    notes = []
     for name, x in data.samples.items():
         chain = chain_ksd(x, target_scores(name, x, data, settings), settings.kernel, settings.runtime)
         batches = len(chain.batch_psi)
@@ -649,14 +501,16 @@ def chain_ksd(x: Array, scores: Array, kernel: Kernel, runtime: Runtime) -> Chai
     Near pairs depend on each other and would bias D; they are left out. The variance of the mean of a
     correlated series is that of its batch means, ``V = Σ_b ψ̄_b²/(B(B−1))`` over B batches of length L.
     """
-    m, centre = len(x), centre_of(x)
-    x, kernel = x - centre, kernel.moved(centre)
+    m = len(x)
+    centre = centre_of(x)
+    x = x - centre
+    kernel = kernel.moved(centre)
     sums = host(row_sums(x, [scores], kernel, runtime))[:, 0]
     tau = autocorrelation_time(sums)
     length = batch_length(m, tau)
     near = np.zeros(m)
     for lag in range(1, length):
-        u = pair_values(kernel, (x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]))[:, 0]
+        [u] = PairKernel(kernel).stein((x[:-lag], scores[:-lag]), (x[lag:], scores[lag:]), dense=False)
         near[:-lag] += u
         near[lag:] += u
     sums -= near
@@ -679,7 +533,8 @@ def autocorrelation_time(series: Array) -> float:
     >>> 0.7 < autocorrelation_time(white) < 1.4
     True
     """
-    centre, m = series - series.mean(), len(series)
+    centre = series - series.mean()
+    m = len(series)
     size = 1 << (2 * m - 1).bit_length()
     spectrum = np.fft.rfft(centre, size)
     covariance = np.fft.irfft(spectrum * spectrum.conj(), size)[:m]

@@ -33,10 +33,11 @@ from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
 from relfit.estimators import ksd, mmd
-from relfit.estimators.base import Estimates, EstimateSettings, Kind, Locations, pair_count, samples_of
+from relfit.estimators.base import Estimates, EstimateSettings, Kind, pair_count, samples_of
 from relfit.estimators.designs import Complete, Landmarks, most_landmarks
 from relfit.estimators.kernel import centre_for, centre_of, shifted
-from relfit.estimators.locations import kernel_values, pooled_rows, without_used_rows
+from relfit.estimators.locations import pooled_rows
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import Psi, centred, mixed, positive_part
 from relfit.util.arrays import Array, Rows, host
@@ -59,8 +60,6 @@ FEW_PAIRS = 20_000_000
 ALL_PAIRS = "landmarks estimator: all pairs of rows take no longer here, and were used instead"
 # The stream that the rows of the guard are drawn from.
 GUARD = "landmarks: guard"
-# Rows on which the diagonal of the Nyström kernel is evaluated.
-DIAGONAL_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -372,7 +371,11 @@ class _Samples:
 
     def values(self, x: Array, points: Array) -> Array:
         """k(x_a, z_j): (n, J)."""
-        return kernel_values(self.kernel, shifted(x, self.centre), shifted(points, self.centre))
+        return PairKernel(self.kernel).values(shifted(x, self.centre), shifted(points, self.centre))
+
+    def at(self, x: Any, rows: slice | Rows) -> Array:
+        """Some rows of a sample, shifted, on the host."""
+        return np.asarray(shifted(host(x[rows]), self.centre))
 
     def inverse(self, points: Array) -> Inverse:
         return Inverse.of(self.values(points, points), self.smallest)
@@ -406,18 +409,15 @@ class _Samples:
         matrices = [(k, len(self.rows)) for k in range(len(self.rows))]
         return [host(each.rows) for each in matrix_sums(reduction, (*self.rows, points), matrices, runtime)]
 
-    def own_pairs(self, pairs: Callable[[Array, Array], Array], most: int | None = None) -> list[Array]:
-        """What pairs of a row with itself, or with its partner, add to contributions; of at most `most` rows each."""
-        plain = most is None and self.kernel.variable == "r2" and self.kernel.tilt is None
+    def own_pairs(self) -> list[Array]:
+        """What pairs of a row with itself, or with its partner, add to contributions."""
+        plain = self.kernel.variable == "r2" and self.kernel.tilt is None
 
         def own(x: Any, y: Any) -> Array:
             if plain and x is y:
                 return np.broadcast_to(self.kernel.phi(np.zeros((1, 1))) / (len(x) - 1), (len(x), 1))
-            step = 1 if most is None else -(-len(x) // most)
-            cut = parts((-(-len(x) // step), x.shape[1]))
-            chunks = (slice(part.start * step, min(part.stop * step, len(x)), step) for part in cut)
-            found = [pairs(*(shifted(host(each[part]), self.centre) for each in (x, y))) for part in chunks]
-            return np.concatenate(found)[:, None] / (len(x) - 1)
+            values = [self.kernel.pairs(self.at(x, part), self.at(y, part)) for part in parts(x.shape)]
+            return np.concatenate(values)[:, None] / (len(x) - 1)
 
         ours, *theirs = (own(x, x) for x in self.rows)
         if not self.paired:
@@ -433,30 +433,6 @@ class _Samples:
             return Estimates(values, Psi(centred(g + np.hstack(f))))
         psi = Psi(centred(g), tuple(centred(x[:, 0]) for x in f), shared=self.dependence == "shared")
         return Estimates(values, psi)
-
-
-def nystroem_estimates(data: Data, settings: EstimateSettings, locations: Locations) -> Estimates:
-    """MMD² of the Nyström kernel of these landmarks, without a guard: that of k only as far as they span it."""
-    samples, points = _Samples(without_used_rows(data, locations)[0], settings), locations.points
-    inverse = samples.inverse(points)
-
-    def pairs(x: Array, y: Array) -> Array:
-        at = shifted(points, samples.centre)
-        a, b = (inverse.whitened(kernel_values(samples.kernel, rows, at)) for rows in (x, y))
-        return np.asarray(np.einsum("ij,ij->i", a, b))
-
-    everywhere = [points] * len(samples.rows)
-    passes = samples.passes(everywhere, len(points))
-    contributions = samples.contributions(points, inverse, samples.means(everywhere, passes[0]), passes[1])
-    own = samples.own_pairs(pairs, DIAGONAL_ROWS)
-    # Of each row where there are few, otherwise their mean: the difference is 1/n of a contribution.
-    pairs_of = [y if len(y) == len(x) else y.mean(axis=0) for x, y in zip(contributions, own, strict=True)]
-    estimates = samples.estimates([x - y for x, y in zip(contributions, pairs_of, strict=True)])
-    second = samples.pilot().second_order
-    # For samples that belong together only the variances are known, not the second-order covariances.
-    if second is not None and settings.dependence != "independent":
-        second = np.diag(second)
-    return replace(estimates, second_order=second, notes=(locations.note,))
 
 
 def trades(data: Data, settings: EstimateSettings) -> list[Trade]:
@@ -526,7 +502,7 @@ def _mmd(data: Data, settings: EstimateSettings) -> Estimates | None:
     first, second = samples.passes(where, count)
     means = samples.means(where, first)
     passed = samples.contributions(points, inverse, [mean[:count] for mean in means], second)
-    itself = samples.own_pairs(samples.kernel.pairs)
+    itself = samples.own_pairs()
     contributions = [np.subtract(x, y, out=x) for x, y in zip(passed, itself, strict=True)]
     estimates = samples.estimates(contributions)
     ends = np.cumsum([len(points), len(at_reference), *map(len, at_models)])
@@ -583,16 +559,17 @@ def _ksd_trade(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSet
     """For KSD² at n rows, from rows x and scores at the places `order`."""
     centre, models, runtime = centre_of(x), len(scores), settings.runtime
     kernel, smallest = settings.kernel.moved(centre), _smallest(settings)
+    stein = PairKernel(kernel)
 
     def at(rows: Rows) -> list[Array]:
         return _stein_rows(x, scores, centre, rows)
 
     trial = at(order[::-1][:TRIAL_ROWS])
-    values = ksd.stein_matrices(kernel, trial, trial)
+    values = stein.stein(trial, trial)
 
     def missed(count: int) -> Array:
         points = at(order[:count])
-        near = ksd.stein_matrices(kernel, trial, points)
+        near = stein.stein(trial, points)
         own = _stein_inverses(kernel, points, smallest)
         return np.array([a.missed(u, k) for a, u, k in zip(own, values, near, strict=True)])
 
@@ -619,7 +596,7 @@ def _stein_inverses(kernel: Kernel, points: Sequence[Array], smallest: float) ->
     """The inverse of the landmarks' Stein matrix for each model, one matrix at a time."""
     for score in points[1:]:
         own = (points[0], score)
-        yield Inverse.of(ksd.stein_matrices(kernel, own, own)[0], smallest)
+        yield Inverse.of(PairKernel(kernel).stein(own, own)[0], smallest)
 
 
 def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings) -> Estimates | None:
@@ -635,7 +612,7 @@ def _ksd(x: Any, scores: Sequence[Any], order: Rows, settings: EstimateSettings)
     diagonal = np.empty((n, models))
     for part in parts(x.shape):
         same = [shifted(host(x[part]), centre), *(host(s[part]) for s in scores)]
-        diagonal[part] = ksd.pair_values(kernel, same, same)
+        diagonal[part] = PairKernel(kernel).stein_pairs(same, same)
     guard, weights = _by_size(diagonal, drawn, stream(settings.seed, GUARD, "reference"))
     landmarks, both = order[:count], np.concatenate([order[:count], guard])
 

@@ -1,13 +1,11 @@
 """Discrepancies at J locations v_j: UME² of samples, FSSD² of densities; linear in the rows.
 
 UME² and FSSD² are U-statistics of features τ(x): ``mean_{a≠b} τ_a·τ_b`` needs the sum of the features only, so one pass
-over the rows gives the sums, and a second one the contribution of every row. The locations of the Nyström MMD² are
-chosen here too; `landmarks` has its estimate.
+over the rows gives the sums, and a second one the contribution of every row.
 """
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +13,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from relfit.compute.rows import LazyRows, some_rows
 from relfit.data.arrays import as_rows
@@ -25,7 +22,7 @@ from relfit.estimators.base import Dependence, Estimates, EstimateSettings, Loca
 from relfit.estimators.designs import Complete
 from relfit.estimators.groups import row_orders, take
 from relfit.estimators.kernel import MOST_HELD, centre_of, separation
-from relfit.estimators.ksd import tilted
+from relfit.estimators.pairkernel import PairKernel, squared_distances
 from relfit.kernels.base import Kernel
 from relfit.stats.joint import JointEstimate, Psi, centred
 from relfit.util.arrays import Array, Rows, host
@@ -34,8 +31,6 @@ from relfit.util.errors import InputError
 from relfit.util.random import stream
 
 CHOICES = ("data", "optimise")
-# The default number of landmarks of the Nyström approximation is 2√n, within these limits.
-FEWEST_LANDMARKS, MOST_LANDMARKS = 20, 500
 # Numbers in one array of a part of the rows: 2 MB.
 CHUNK_NUMBERS = 2**18
 # Rows whose pairs measure the second-order variance of FSSD.
@@ -84,8 +79,9 @@ class AtLocations:
         """The locations (J, d), if they were given."""
         return self.locations if isinstance(self.locations, np.ndarray) else None
 
-    def count(self, rows: int) -> int:
-        """The number J of locations, for this many rows of the reference."""
+    @property
+    def count(self) -> int:
+        """The number J of locations."""
         return int(self.locations) if self.given is None else len(self.given)
 
 
@@ -109,34 +105,7 @@ class FSSD(AtLocations):
     """
 
 
-@dataclass(frozen=True, eq=False)
-class Nystroem(AtLocations):
-    """Squared MMD under the kernel that J locations span: an approximation of MMD that is linear in the rows.
-
-    ``k(x,y) ≈ k(x,v) K⁻¹ k(v,y)`` with K = k(v,v'). With J well above √n no test can tell it from the MMD itself; with
-    few locations, models that are tied in MMD may not be tied in it. Without `locations` J is 2√n, at least 20 and at
-    most 500. The locations are given or drawn, never optimised.
-
-    >>> Nystroem().count(10_000)
-    200
-    """
-
-    locations: Any = None
-
-    def __post_init__(self) -> None:
-        if self.choose != "data":
-            raise InputError(f'choose: expected "data" for Nystroem, got {reprlib.repr(self.choose)}')
-        check_number("fraction", self.fraction, 0.0, 1.0, "a number between 0 and 1")
-        if self.locations is not None:
-            super().__post_init__()
-
-    def count(self, rows: int) -> int:
-        if self.locations is not None:
-            return super().count(rows)
-        return min(max(FEWEST_LANDMARKS, math.ceil(2.0 * math.sqrt(rows))), MOST_LANDMARKS)
-
-
-AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "nystroem": Nystroem, "fssd": FSSD}
+AT_LOCATIONS: dict[str, type[AtLocations]] = {"ume": UME, "fssd": FSSD}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +146,7 @@ def ume(
     reference, *samples = (replace(x, width=len(points)) for x in (reference, *samples))
 
     def features(x: Chunked) -> Features:
-        return lambda part: kernel_values(kernel, x[part], points) / np.sqrt(len(points))
+        return lambda part: PairKernel(kernel).values(x[part], points) / np.sqrt(len(points))
 
     if dependence == "paired":
         # τ_a = τ(x_a) − τ(r_a) and D = mean_{a≠b} τ_a·τ_b, which leaves out the pairs of one row.
@@ -201,7 +170,8 @@ def fssd(reference: Chunked, scores: Scores, points: Array, kernel: Kernel) -> E
     ``D_i = mean_{a≠b} τ_i(x_a)·τ_i(x_b)`` with ``τ_i(x) = (s_i(x) k(x,v_j) + ∇_x k(x,v_j))_j/√(dJ)``, and
     ``g_i(x_a) = τ_i(x_a)·Σ_{b≠a} τ_i(x_b)/(n−1)``. ψ = 2(g − ḡ)·(n−1)/(n−2), the jackknife's, as for KSD.
     """
-    n, reference = len(reference), replace(reference, width=len(points))
+    n = len(reference)
+    reference = replace(reference, width=len(points))
 
     def part_of(part: slice) -> _SteinPart:
         return _SteinPart(kernel, reference[part], scores(part), points)
@@ -219,11 +189,15 @@ class FeatureSample:
     """The features τ (n, J) of n rows, a part at a time, and what follows from their sum and their second moments."""
 
     def __init__(self, rows: Chunked, features: Features) -> None:
-        n, total, second = len(rows), np.zeros(1), np.zeros((1, 1))
+        n = len(rows)
+        total = np.zeros(1)
+        second = np.zeros((1, 1))
         for part in rows.parts():
             tau = features(part)
-            total, second = total + tau.sum(axis=0), second + tau.T @ tau
-        self.rows, self.features = rows, features
+            total = total + tau.sum(axis=0)
+            second = second + tau.T @ tau
+        self.rows = rows
+        self.features = features
         self.mean: Array = total / n
         self.others: Array = total / (n - 1)  # Σ_b τ_b/(n−1)
         self.squared_norm = float(total @ total - np.trace(second)) / (n * (n - 1))  # mean_{a≠b} τ_a·τ_b
@@ -236,14 +210,6 @@ class FeatureSample:
             tau = self.features(part)
             out[part] = tau @ directions - np.einsum("ij,ij->i", tau, tau)[:, None] / (len(self.rows) - 1)
         return out
-
-
-def kernel_values(kernel: Kernel, rows: Array, points: Array) -> Array:
-    """k(x_a, v_j): (n, J)."""
-    values = kernel.untilted.phi(rows @ points.T if kernel.variable == "dot" else cdist(rows, points, "sqeuclidean"))
-    if kernel.tilt is None:
-        return values
-    return np.asarray(values * kernel.tilt.weights(rows)[:, None] * kernel.tilt.weights(points))
 
 
 def _difference(model: Features, reference: Features) -> Features:
@@ -263,12 +229,13 @@ class _SteinPart:
     """
 
     def __init__(self, kernel: Kernel, rows: Array, scores: Sequence[Array], points: Array) -> None:
-        self.rows, self.points, self.r2 = rows, points, cdist(rows, points, "sqeuclidean")
-        self.scores, weight = tilted(kernel, rows, scores)
-        if kernel.tilt is not None:
-            weight = weight * kernel.tilt.weights(points)
-        phi, dphi = kernel.untilted.weights(self.r2, ("phi", "dphi"))
-        self.phi, self.slope = phi * weight, 2.0 * dphi * weight
+        stein = PairKernel(kernel)
+        self.rows = rows
+        self.points = points
+        self.r2 = squared_distances(rows, points, kernel.length)
+        self.scores = stein.tilted_scores(rows, *scores)
+        self.phi, dphi = stein.weights(rows, points, ("phi", "dphi"))
+        self.slope = 2.0 * dphi
 
     def totals(self) -> Array:
         """The sum of the features of every model: (l, J, d)."""
@@ -321,24 +288,24 @@ def without_used_rows(data: Data, locations: Locations) -> tuple[Data, Locations
 
 def choose_locations(data: Data, discrepancy: AtLocations, settings: EstimateSettings) -> Locations:
     """The locations given, drawn from the rows, or chosen on held-out rows; the models' order changes nothing."""
-    points, whitened = discrepancy.given, isinstance(discrepancy, Nystroem)
+    points = discrepancy.given
     if points is not None:
         columns = data.reference.shape[1]
         if points.shape[1] != columns:
             raise InputError(f"locations: expected {columns} columns like the reference, got {points.shape[1]}")
         at = points if data.encoding is None else data.encoding.apply(points)
-        return Locations(at, {}, f"{_counted(points)} given", whitened)
+        return Locations(at, {}, f"{_counted(points)} given")
     orders = row_orders(data, settings.dependence, settings.seed, "locations")
     if discrepancy.choose == "optimise":
         locations = _optimised(data, discrepancy, orders, settings)
     else:
         # Half of the locations are rows of the reference, the others rows of any models.
-        count = discrepancy.count(len(data.reference))
+        count = discrepancy.count
         rows = count if not data.samples else -(-count // 2)
         used = {key: order[:rows] for key, order in orders.items()}
         points = pooled_rows(data, used, count, settings.seed)
         source = "from the reference" if not data.samples else "half from the reference, half from the models"
-        locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}", whitened)
+        locations = Locations(points, used, f"{_counted(points)} drawn {source}: {_left(used)}")
     for key, left in zip(samples_of(data), sizes_left(data, locations), strict=True):
         require_rows(sample_name(key), left, Complete.fewest_rows, "left for the test once the locations are chosen")
     return locations
@@ -351,7 +318,7 @@ def _optimised(data: Data, discrepancy: AtLocations, orders: RowsOf, settings: E
     held = {key: order[: min(MOST_HELD, round(discrepancy.fraction * len(order)))] for key, order in orders.items()}
     for key, rows in held.items():
         require_rows(sample_name(key), len(rows), Complete.fewest_rows, "held out for the locations")
-    count = discrepancy.count(len(data.reference))
+    count = discrepancy.count
     candidates = pooled_rows(data, held, max(CANDIDATES, 2 * count), settings.seed)
     if len(candidates) < count:
         raise InputError(f"locations: expected at most {len(candidates)} (the rows held out for them), got {count}")
@@ -392,13 +359,15 @@ def _separation(estimates: Estimates) -> float:
 
 
 def _estimator(data: Data, rows: RowsOf, settings: EstimateSettings) -> Callable[[Locations], Estimates]:
-    kernel, dependence = settings.kernel, settings.dependence
+    kernel = settings.kernel
+    dependence = settings.dependence
     if data.kind == "samples":
         reference, *samples = (Chunked(x, rows.get(key)) for key, x in samples_of(data).items())
         return lambda locations: ume(reference, samples, locations, kernel, dependence)
     centre = centre_of(data.reference)
     raw = Chunked(data.reference, rows.get(None))
-    scores, moved = _scores(data, raw, settings), replace(raw, centre=centre)
+    scores = _scores(data, raw, settings)
+    moved = replace(raw, centre=centre)
     return lambda locations: fssd(moved, scores, locations.points - centre, kernel.moved(centre))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relfit.compute.backend import LARGEST_PRODUCT_RATIO, Backend, Job, Points, Products
+from relfit.compute.backend import Backend, Job, Points, Products
 from relfit.compute.reduce import Patch, Runtime, Sums, described, matrix_sums
 from relfit.compute.rows import parts
 from relfit.data.load import Data
@@ -27,9 +27,10 @@ from relfit.estimators.base import (
     halves_apart,
     samples_of,
 )
-from relfit.estimators.designs import BandRows, BandValues, Part, components, second_order
+from relfit.estimators.designs import components, second_order
 from relfit.estimators.groups import SumsApart, row_orders, same_group, summed_by_group, sums_apart
 from relfit.estimators.kernel import centre_for, in_parts, shifted
+from relfit.estimators.pairkernel import BandRows, BandValues, PairKernel, Part
 from relfit.kernels.base import Kernel
 from relfit.kernels.composite import Squared
 from relfit.stats.joint import Psi, centred
@@ -38,7 +39,8 @@ from relfit.util.errors import InputError
 from relfit.util.text import listed
 
 # Standard errors above which rows compared as independent are called aligned, and below which paired rows are doubted.
-_ALIGNED, _UNALIGNED = 5.0, 2.0
+_ALIGNED = 5.0
+_UNALIGNED = 2.0
 # Rows that are looked at, evenly spaced.
 _ALIGNMENT_ROWS = 2000
 # Rows of the reference whose pairs show how many components the second-order part has.
@@ -60,15 +62,19 @@ def complete(
     When paired, the cross means leave out c = a, which would bias D by O(1/n). Where the rows are some of larger
     samples of these `sizes`, the reference first, the second-order part and the yardstick are those of the samples.
     """
-    centre, paired = centre_for(reference, kernel), dependence == "paired"
+    centre = centre_for(reference, kernel)
+    paired = dependence == "paired"
     kernel = kernel.moved(centre)
     sums = kernel_sums(KernelSums(kernel, centre, paired), reference, samples, runtime)
-    inner, cross = sums[: 1 + len(samples)], sums[1 + len(samples) :]
+    inner = sums[: 1 + len(samples)]
+    cross = sums[1 + len(samples) :]
     within = [p.rows / (len(p.rows) - 1) for p in inner]
     to_reference = [p.rows / (len(reference) - paired) for p in cross]
     from_models = [columns_of(p) / (len(p.rows) - paired) for p in cross]
-    where, moments = library(sums[0].rows), _moments(sums)
-    apart, between = moments[: len(inner)], moments[len(inner) :]
+    where = library(sums[0].rows)
+    moments = _moments(sums)
+    apart = moments[: len(inner)]
+    between = moments[len(inner) :]
     mean, *means = (m.total / (m.rows * (m.rows - 1)) for m in apart)
     crossed = [m.total / (m.rows * (m.columns - paired)) for m in between]
     values = np.array([x + mean - 2.0 * c for x, c in zip(means, crossed, strict=True)])
@@ -116,7 +122,8 @@ class _Moments(NamedTuple):
 
 def _moments(sums: Sequence[Sums]) -> list[_Moments]:
     """The moments of all matrices, which leave a device together."""
-    where, found = library(sums[0].rows), []
+    where = library(sums[0].rows)
+    found = []
     for each in sums:
         sides = [each.rows] if each.columns is None else [each.rows, each.columns]
         norms = [side @ side for side in sides]
@@ -143,25 +150,12 @@ def _diagonal(kernel: Kernel, centre: Array | float, x: Any, sums: Sums, matrix:
 
 
 def _components(kernel: Kernel, rows: Any) -> float:
-    """The components of the second-order part, from the kernel matrix of some rows of the reference.
-
-    Of tensors only the products leave their device, unless a weight needs the rows.
-    """
+    """The components of the second-order part, from the kernel matrix of some rows of the reference."""
+    rows = host(rows)
     n = len(rows)
     if n < 3:
         return 1.0
-    t = host(rows @ rows.T) if kernel.plain else None
-    if t is not None and kernel.variable == "r2":
-        norms = t.diagonal()
-        far = not float(norms.max()) <= LARGEST_PRODUCT_RATIO * kernel.length**2
-        t = None if far else np.maximum(norms[:, None] + norms - 2.0 * t, 0.0)
-    if t is not None:
-        matrix = kernel.phi(t)
-    else:
-        rows, (first, second), matrix = host(rows), np.triu_indices(n, 1), np.zeros((n, n))
-        for part in parts((len(first), rows.shape[1])):
-            matrix[first[part], second[part]] = kernel.pairs(rows[first[part]], rows[second[part]])
-        matrix += matrix.T
+    matrix = PairKernel(kernel).values(rows, rows)
     np.fill_diagonal(matrix, 0.0)
     sums = matrix.sum(axis=1)
     matrix += sums.sum() / ((n - 1) * (n - 2)) - (sums[:, None] + sums) / (n - 2)
@@ -183,7 +177,8 @@ def _alignments(
     and the trace of their cross-covariance if row a of one goes with row a of the other. The cross mean of D would then
     hold n terms that are larger than the others. Samples of another size than the reference have NaN.
     """
-    n, found = len(reference), np.full(len(samples), math.nan)
+    n = len(reference)
+    found = np.full(len(samples), math.nan)
     same = [k for k, x in enumerate(samples) if len(x) == n]
     if not same:
         return found
@@ -200,7 +195,9 @@ def _alignments(
     where = library(pairs[0])
     pairs, rows, columns, total = map(where.stack, (pairs, *sums))
     if not paired:
-        rows, columns, total = rows - pairs, columns - pairs, total - n * pairs.mean(axis=1)
+        rows = rows - pairs
+        columns = columns - pairs
+        total = total - n * pairs.mean(axis=1)
     centred_pairs = pairs - (rows + columns - total[:, None] / n) / (n - 1)
     means = centred_pairs.mean(axis=1)
     average, variance = host(where.stack([means, ((centred_pairs - means[:, None]) ** 2).mean(axis=1)]))
@@ -211,13 +208,9 @@ def _alignments(
 
 def _matching_pairs(kernel: Kernel, x: Any, r: Any, centre: Array | float) -> Any:
     """k(x_a, r_a), where the rows are, or on the host if a tilted kernel weights them."""
-    if not kernel.plain:
-        return kernel.pairs(host(shifted(x, centre)), host(shifted(r, centre)))
-    # A centre that is subtracted from both leaves a distance as it is, and functions of x·y have none.
-    if isinstance(x, np.ndarray):
-        return kernel.pairs(x, r)
-    x, r = x.double(), r.double()
-    return kernel.phi((x * r).sum(1) if kernel.variable == "dot" else ((x - r) ** 2).sum(1))
+    x = shifted(x, centre)
+    r = shifted(r, centre)
+    return kernel.pairs(x, r) if kernel.plain else kernel.pairs(host(x), host(r))
 
 
 def kernel_sums(reduction: KernelSums, reference: Any, samples: Sequence[Any], runtime: Runtime) -> list[Sums]:
@@ -265,14 +258,17 @@ class KernelSums:
         return int(sources[0].shape[1]) + 1
 
     def prepare(self, sources: Sequence[Any], which: int, rows: slice, backend: Backend) -> _Side:
-        x, plain, tilt = shifted(sources[which][rows], self.centre), self.kernel.untilted, self.kernel.tilt
+        x = shifted(sources[which][rows], self.centre)
+        plain = self.kernel.untilted
+        tilt = self.kernel.tilt
         if tilt is None:
             return _Side(backend.points(plain, x), backend.array(np.ones(len(x))))
         return _Side(backend.points(plain, x), tilt.weights(host(x)), backend.points(Squared(plain), x))
 
     def jobs(self, x: _Side, y: _Side, patch: Patch) -> list[Job]:
         """The kernel matrix times the other side's weights; the same for the squares of a tilted kernel."""
-        plain, dropped = self.kernel.untilted, self.paired and patch.x != patch.y and patch.i == patch.j
+        plain = self.kernel.untilted
+        dropped = self.paired and patch.x != patch.y and patch.i == patch.j
 
         def job(kernel: Kernel, a: Points, b: Points, u: Array, v: Array) -> Job:
             if patch.symmetric:
@@ -287,7 +283,8 @@ class KernelSums:
     def finish(self, x: _Side, y: _Side, products: Sequence[Products]) -> Sums:
         """The products, each times its own row's weight."""
         first, *squares = products
-        rows, columns = first.rows["phi"], first.columns.get("phi")
+        rows = first.rows["phi"]
+        columns = first.columns.get("phi")
         if not squares:
             return Sums(rows, columns, first.squares)
         total = float(host(squares[0].rows["phi"]) @ x.weights**2)
@@ -300,10 +297,9 @@ def pair_values(kernel: Kernel, first: Sequence[Array], second: Sequence[Array])
     `first` and `second` each hold reference rows and then, for each model, the rows that go with them.
     """
     (r, *xs), (r2, *xs2) = first, second
-    within = kernel.pairs(r, r2)
-    columns = [
-        kernel.pairs(x, x2) + within - kernel.pairs(x, r2) - kernel.pairs(x2, r) for x, x2 in zip(xs, xs2, strict=True)
-    ]
+    k = kernel.pairs
+    within = k(r, r2)
+    columns = [k(x, x2) + within - k(x, r2) - k(x2, r) for x, x2 in zip(xs, xs2, strict=True)]
     return np.stack(columns, axis=1)
 
 
@@ -358,7 +354,8 @@ def _unbiased_squares(inner: Sequence[_Moments], cross: Sequence[_Moments]) -> t
         return max(total, 0.0) / (n * (n - 3))
 
     def across(matrix: _Moments) -> float:
-        n, m = max(matrix.columns, 2), max(matrix.rows, 2)
+        n = max(matrix.columns, 2)
+        m = max(matrix.rows, 2)
         return _square_across(matrix) * (n / (n - 1)) * (m / (m - 1))
 
     return [within(matrix) for matrix in inner], [across(matrix) for matrix in cross]
@@ -392,9 +389,11 @@ def _apart_across(
 ) -> tuple[SumsApart, SumsApart]:
     """The cross sums seen from the model's rows and from the reference's."""
     (x, x_codes), (r, r_codes) = model, reference
-    rows, columns = sums.rows.copy(), columns_of(sums).copy()
+    rows = sums.rows.copy()
+    columns = columns_of(sums).copy()
     # The numbers of rows that the other side has in the same group.
-    same_r, same_x = np.zeros(len(x)), np.zeros(len(r))
+    same_r = np.zeros(len(x))
+    same_x = np.zeros(len(r))
     if paired:
         for a, b in same_group(x_codes, r_codes):
             k = kernel.pairs(x[a], r[b])
@@ -410,7 +409,7 @@ class Samples(Kind):
     """Samples compared with a reference sample, by MMD²."""
 
     words = "samples"
-    discrepancies = ("mmd", "ume", "nystroem")
+    discrepancies = ("mmd", "ume")
 
     def check(self, data: Data, estimator: Estimator, dependence: Dependence, *, grouped: bool) -> None:
         lengths = {len(x) for x in data.samples.values()}
@@ -427,17 +426,13 @@ class Samples(Kind):
                 f'estimator="{estimator.name}": expected samples of equal size (it pairs model and reference rows), '
                 f'got {sorted(lengths | {n})} rows; use estimator="complete" or equal sizes'
             )
-        if estimator.corrected and dependence == "shared" and lengths != {n}:
-            raise InputError(
-                f'variance="corrected": expected models of {n} rows like the reference with dependence="shared", got '
-                f'{sorted(lengths)}; use variance="projection"'
-            )
 
     def sources(self, data: Data, settings: EstimateSettings, *, in_order: bool = False) -> list[PairSource]:
         """Pairs of z = (reference row, model rows), in the paired form whatever the dependence."""
         orders = row_orders(data, settings.dependence, settings.seed, "pairs", in_order=in_order)
         centre = centre_for(data.reference, settings.kernel)
-        kernel, samples = settings.kernel.moved(centre), samples_of(data)
+        kernel = settings.kernel.moved(centre)
+        samples = samples_of(data)
 
         def fetch(rows: Rows) -> list[Array]:
             fetched = [np.asarray(host(x[orders[key][rows]]), dtype=np.float64) for key, x in samples.items()]
@@ -445,18 +440,22 @@ class Samples(Kind):
                 x -= centre
             return fetched
 
-        n, width = len(data.reference), self.width(data, settings.dependence)
-        values, band_values = partial(pair_values, kernel), partial(mmd_band_values, kernel)
+        n = len(data.reference)
+        width = self.width(data, settings.dependence)
+        values = partial(pair_values, kernel)
+        band_values = partial(mmd_band_values, kernel)
         return [PairSource(n, len(data.samples), fetch, values, band_values, width)]
 
     def complete(self, data: Data, settings: EstimateSettings) -> Estimates:
-        samples, dependence = list(data.samples.values()), settings.dependence
+        samples = list(data.samples.values())
+        dependence = settings.dependence
         estimates = complete(data.reference, samples, settings.kernel, dependence, settings.runtime)
         return self.with_second_order(data, settings, estimates)
 
     def with_second_order(self, data: Data, settings: EstimateSettings, estimates: Estimates) -> Estimates:
         """The estimates with the second-order part of samples that belong together, and notes on aligned rows."""
-        samples, dependence = list(data.samples.values()), settings.dependence
+        samples = list(data.samples.values())
+        dependence = settings.dependence
         aligned = _alignment_notes(data, estimates.alignment, dependence)
         estimates = replace(estimates, notes=(*estimates.notes, *aligned))
         # The second-order part of `complete` is that of independent samples: close for shared ones, not for pairs.
@@ -467,16 +466,19 @@ class Samples(Kind):
         assert psi.reference is not None  # noqa: S101  (samples have a reference)
         rows = psi.reference + np.stack(psi.models, axis=1) if psi.models else psi.reference
         plain, quadratic = second_order(source, settings.seed, rows, estimates.values)
-        if dependence == "paired" or settings.estimator.corrected:
+        if dependence == "paired":
             estimates = replace(estimates, second_order=plain)
         return replace(estimates, quadratic=quadratic)
 
     def grouped(self, data: Data, settings: EstimateSettings, groups: Groups) -> Estimates:
         """Under "paired", pairs of a model row and a reference row in the same group are left out too."""
-        paired, centre = settings.dependence == "paired", centre_for(data.reference, settings.kernel)
-        kernel, keys = settings.kernel.moved(centre), [None, *data.samples]
+        paired = settings.dependence == "paired"
+        centre = centre_for(data.reference, settings.kernel)
+        kernel = settings.kernel.moved(centre)
+        keys = [None, *data.samples]
         reference, *samples = rows = [x - centre for x in samples_of(data).values()]
-        codes, counts = [groups.codes[key] for key in keys], [groups.counts[key] for key in keys]
+        codes = [groups.codes[key] for key in keys]
+        counts = [groups.counts[key] for key in keys]
         sums = [each.on_host() for each in kernel_sums(KernelSums(kernel), reference, samples, settings.runtime)]
 
         def within(x: Array, labels: Rows, matrix: Sums) -> SumsApart:
@@ -491,7 +493,8 @@ class Samples(Kind):
         g = 2.0 * ours.parts()[:, None] - 2.0 * np.stack([side.parts() for _, side in cross], axis=1)
         f = [2.0 * x.parts() - 2.0 * side.parts() for x, (side, _) in zip(theirs, cross, strict=True)]
         psi, *from_models = map(summed_by_group, [g, *f], codes, counts)
-        n, near = len(reference), float((sums[0].rows - ours.sums).sum() + kernel.diagonal(reference).sum())
+        n = len(reference)
+        near = float((sums[0].rows - ours.sums).sum() + kernel.diagonal(reference).sum())
         yardstick = halves_apart(near, n**2 - float(ours.others.sum()), float(ours.mean), n)
         if paired:
             return Estimates(values, Psi(psi + np.stack(from_models, axis=1)), yardstick=yardstick)
@@ -507,15 +510,12 @@ def mmd_band_values(kernel: Kernel, window: Sequence[Array]) -> BandValues:
     reference, *models = (BandRows(kernel, rows) for rows in window)
 
     def values(part: Part) -> Array:
-        def k(x: BandRows, y: BandRows) -> Array:
-            return x.weights(y, part, ("phi",))[0]
-
-        within = k(reference, reference)
+        within = reference.values(reference, part)
         h = np.empty((len(models), *within.shape))
         for out, x in zip(h, models, strict=True):
-            np.add(k(x, x), within, out=out)
-            out -= k(x, reference)
-            out -= k(reference, x)
+            np.add(x.values(x, part), within, out=out)
+            out -= x.values(reference, part)
+            out -= reference.values(x, part)
         return h
 
     return values

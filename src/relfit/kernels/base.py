@@ -143,10 +143,11 @@ class Kernel(ABC):
 
     def pairs(self, x: Array, y: Array) -> Array:
         """k(x_a, y_a) row by row."""
+        einsum = library(x).einsum
         if self.variable == "dot":
-            return self.phi(np.einsum("ij,ij->i", x, y))
+            return self.phi(einsum("ij,ij->i", x, y))
         gap = x - y
-        return self.phi(np.einsum("ij,ij->i", gap, gap))
+        return self.phi(einsum("ij,ij->i", gap, gap))
 
     def describe(self) -> str:
         """The kernel in words, for tables and reports."""

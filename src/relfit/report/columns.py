@@ -11,9 +11,10 @@ import numpy as np
 from scipy.stats import wasserstein_distance
 
 from relfit.data.encode import Column, Encoding
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.report.recall import MOST_COLUMNS, Moments, Recalled
-from relfit.report.witness import kernel_values, pictured
+from relfit.report.witness import pictured
 from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
 from relfit.util.arrays import Array
@@ -22,7 +23,9 @@ from relfit.util.text import visible
 # Columns without names have a panel up to so many.
 MOST_NAMELESS = 12
 # Rows of each sample for the shares, the most kernel matrices, and the most permutations of a column.
-_ROWS, _MATRICES, _PERMUTATIONS = 400, 240, 2
+_ROWS = 400
+_MATRICES = 240
+_PERMUTATIONS = 2
 # Splits of the data into halves, for the noise of a distance.
 _SPLITS = 10
 # A share is shown for a discrepancy of at least so many standard errors.
@@ -30,12 +33,16 @@ _CLEAR = 2.0
 # A share that is marked: a column that is right by itself would show no sign of a wrong joint distribution.
 LARGE_SHARE = 0.25
 # Bins of a histogram, the quantiles between which it is drawn, and the most levels that have a bar.
-_BINS, _FRAME, _BARS = 20, (0.005, 0.995), 10
+_BINS = 20
+_FRAME = (0.005, 0.995)
+_BARS = 10
 # Columns of whole numbers have up to so many bins, which hold equally many of the numbers.
 _MOST_BINS = 40
-WIDTH, HEIGHT = 120.0, 40.0
+WIDTH = 120.0
+HEIGHT = 40.0
 # Values are equal if closer than this part of their range, and evenly spaced up to this part of a step.
-_EQUAL, _EVEN = 1e-9, 0.01
+_EQUAL = 1e-9
+_EVEN = 0.01
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,8 @@ def column_panel(comparison: Comparison, recalled: Recalled) -> dict[str, Any] |
     rows: list[dict[str, Any]] = []
     of_all = recalled.moments
     for k, (column, at) in enumerate(zip(encoding.columns, encoding.slices, strict=True)):
-        of_data, of_models = data.reference[:, at], [sample[:, at] for sample in samples.values()]
+        of_data = data.reference[:, at]
+        of_models = [sample[:, at] for sample in samples.values()]
         drawn = _drawings(column, of_data, of_models)
         parts = []
         for name, cells, paths in zip(names, of_models, drawn, strict=True):
@@ -126,7 +134,8 @@ def distance(column: Column, cells: Array, reference: Array) -> float:
 
 def noise(column: Column, cells: Array) -> float:
     """The mean distance between two samples of this size from one law: that between halves, over √2."""
-    rng, half = np.random.default_rng(0), len(cells) // 2
+    rng = np.random.default_rng(0)
+    half = len(cells) // 2
     orders = [rng.permutation(len(cells)) for _ in range(_SPLITS)]
     return float(np.mean([distance(column, cells[at[:half]], cells[at[half:]]) for at in orders]) / np.sqrt(2.0))
 
@@ -138,9 +147,11 @@ def column_shares(
 
     Dealt out, they differ neither between the two nor in how they go with other columns. Between 0 and 1.
     """
-    x, r = sample[:_ROWS], reference[:_ROWS]
+    x = sample[:_ROWS]
+    r = reference[:_ROWS]
     repeats = max(1, min(_PERMUTATIONS, _MATRICES // (models * len(slices))))
-    pooled, rng = np.concatenate([x, r]), np.random.default_rng(0)
+    pooled = np.concatenate([x, r])
+    rng = np.random.default_rng(0)
     whole = _mmd(pooled, len(x), kernel)
     shares = []
     for at in slices:
@@ -155,7 +166,7 @@ def column_shares(
 
 def _mmd(pooled: Array, m: int, kernel: Kernel) -> float:
     """The unbiased MMD² between the first m rows and the others."""
-    values = kernel_values(pooled, pooled, kernel)
+    values = PairKernel(kernel).values(pooled, pooled)
     np.fill_diagonal(values, 0.0)
     n = len(pooled) - m
     within = values[:m, :m].sum() / (m * (m - 1)) + values[m:, m:].sum() / (n * (n - 1))
@@ -176,7 +187,8 @@ def _numbers(column: Column, cells: Array) -> tuple[Array, float]:
 def _says(column: Column, at: slice, model: Moments, data: Moments) -> str:
     """The difference in a few words: the level that differs most, or how mean and spread differ."""
     if column.kind == "category":
-        here, there = model.positive[at], data.positive[at]
+        here = model.positive[at]
+        there = data.positive[at]
         k = int(np.abs(here - there).argmax())
         label = column.labels[k].removeprefix(f"{column.name} ").removeprefix("= ")
         return f"{visible(label)[:24]}: {100 * here[k]:.0f}% (data {100 * there[k]:.0f}%)"
@@ -190,7 +202,8 @@ def _says(column: Column, at: slice, model: Moments, data: Moments) -> str:
 
 def _centre(column: Column, at: slice, of_all: Moments) -> tuple[float, float, float]:
     """Mean and spread of the numbers that are there, and the fraction of rows without; these hold 0."""
-    mean, spread = float(of_all.mean[at.start]), float(of_all.spread[at.start])
+    mean = float(of_all.mean[at.start])
+    spread = float(of_all.spread[at.start])
     gaps = float(of_all.positive[at.stop - 1]) if column.missing else 0.0
     if gaps in (0.0, 1.0):
         return mean, spread if gaps == 0.0 else 0.0, gaps
@@ -227,7 +240,8 @@ def bins(values: Array, low: float, high: float) -> Array:
     if step is None:
         return np.asarray(np.linspace(low, high if high > low else low + 1.0, _BINS + 1), dtype=np.float64)
     first = float(values.min())
-    start, stop = round((low - first) / step), round((high - first) / step)
+    start = round((low - first) / step)
+    stop = round((high - first) / step)
     width = -(-(stop - start + 1) // _MOST_BINS)
     count = -(-(stop - start + 1) // width)
     return first + step * (start - 0.5 + width * np.arange(count + 1.0))
@@ -248,10 +262,13 @@ def spacing(values: Array) -> float | None:
 
 def _steps(heights: Array, *, gap: bool) -> str:
     """The outline of bars of these heights, from 0 to 1."""
-    step, path = WIDTH / len(heights), []
+    step = WIDTH / len(heights)
+    path = []
     space = 0.12 * step if gap else 0.0
     for k, height in enumerate(heights):
-        top, left, right = HEIGHT * (1.0 - float(height)), k * step + space, (k + 1) * step - space
+        top = HEIGHT * (1.0 - float(height))
+        left = k * step + space
+        right = (k + 1) * step - space
         start = f"M{left:.1f} {HEIGHT:g}" if gap or not k else ""
         path.append(f"{start}L{left:.1f} {top:.1f}H{right:.1f}" + (f"V{HEIGHT:g}" if gap else ""))
     return "".join(path) + ("" if gap else f"V{HEIGHT:g}")

@@ -277,22 +277,20 @@ def _cited(keys: str) -> str:
 
 def _compared(comparison: Comparison) -> str:
     measure, compared = measure_of(comparison), f"We compared {len(comparison.names)} models{_rows(comparison)}"
-    corrected = {
-        "corrected": ", with its second-order part counted once",
-        "second-order": ", with its first- and second-order parts estimated separately",
-    }.get(comparison.variance or "", "")
+    both = ", with its first- and second-order parts estimated separately"
+    parts = both if comparison.variance == "second-order" else ""
     what = "items" if measure.kind == "values" else "rows"
     grouped = f", treating {what} of one group as dependent" if comparison.groups else ""
     if measure.kind == "values":
         taken = f", {comparison.design}" if comparison.design else ""
         by = f"by a {measure.name} ({measure.better}){taken}, with the covariance of its estimates"
-        return f"{compared} {by}{corrected}{grouped}."
+        return f"{compared} {by}{parts}{grouped}."
     how = _ESTIMATORS.get(comparison.estimator or "") if measure.pairs else None
     estimated = f", using {how}" if how else f", {comparison.design}" if comparison.design else ""
     if comparison.locations is not None:
         estimated = f", at {len(comparison.locations)} locations"
     covariance = "the joint covariance of the estimates was estimated from the same observations"
-    return f"{compared} by {measure.methods}{estimated}; {covariance}{corrected}{grouped}."
+    return f"{compared} by {measure.methods}{estimated}; {covariance}{parts}{grouped}."
 
 
 def _rows(comparison: Comparison) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from contourpy import FillType, contour_generator
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from relfit.data.models import scores_of
+from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
 from relfit.report.figures import Scale, signed
@@ -30,15 +30,14 @@ from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
-# Beyond so many columns a matrix product is much quicker than differences. It gives r² up to 2⁻⁵² max‖x‖²: beyond so
-# many squared kernel lengths, differences are taken all the same.
-_PRODUCT_COLUMNS, _LARGEST_PRODUCT_RATIO = 32, 1e5
 # Values recomputed here differ from the result's by rounding only; this much of a standard error is no rounding.
 _SAME = 1e-3
 # Places along an axis of a picture with one or two axes, and rows that are drawn.
-GRID, MOST_POINTS = {1: 241, 2: 61}, 300
+GRID = {1: 241, 2: 61}
+MOST_POINTS = 300
 # Space around the data, and the width that rows are smoothed by, as parts of the frame.
-_MARGIN, _SMOOTHING = 0.06, 0.07
+_MARGIN = 0.06
+_SMOOTHING = 0.07
 # Rows that must have a part in a smoothed value; with fewer its error grows quickly.
 _FEWEST_ROWS = 3.0
 # A difference is clear of its noise from so many standard errors on: a picture has many places to err at.
@@ -47,11 +46,14 @@ CLEAR = 3.5
 _FRAME = (0.005, 0.995)
 # Steps of colour to either side; squared, so that small differences are told apart too.
 STEPS = 5
-WIDTH, HEIGHT, LINE_HEIGHT = 240.0, 200.0, 110.0
+WIDTH = 240.0
+HEIGHT = 200.0
+LINE_HEIGHT = 110.0
 # Letters of an axis's label, which is as wide as its picture.
 LONGEST_AXIS = 54
 # Pictures of more models are left out, from the middle of the table. So many rows are named for each.
-MOST_MODELS, _ROWS_NAMED = 6, 3
+MOST_MODELS = 6
+_ROWS_NAMED = 3
 # Where coordinates stand along a side of the picture.
 Placed = Callable[[Array], Array]
 
@@ -77,7 +79,8 @@ def witness(points: Array, sample: Array, reference: Array, kernel: Kernel) -> H
     >>> witness(np.array([[0.0]]), x, r, Gaussian(2.0)).values  # (1 + e^−½)/2 − e^−½
     array([0.19673467])
     """
-    return _means(kernel_values(points, sample, kernel)) - _means(kernel_values(points, reference, kernel))
+    k = PairKernel(kernel)
+    return _means(k.values(points, sample)) - _means(k.values(points, reference))
 
 
 def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Heights, Heights, Array]:
@@ -87,49 +90,22 @@ def row_witness(sample: Array, reference: Array, kernel: Kernel) -> tuple[Height
     ``f(r_a) = mean_c k(x_c,r_a) − Σ_{b≠a} k(r_a,r_b)/(n−1)``, so that MMD² = mean f(x_c) − mean f(r_a).
     The third is ``mean_a k(x_c,r_a)`` (m,): how typical of the data each row of the model is.
     """
-    cross = kernel_values(sample, reference, kernel)
+    k = PairKernel(kernel)
+    cross = k.values(sample, reference)
     typical = _means(cross)
-    at_sample = _means(kernel_values(sample, sample, kernel), without_self=True) - typical
-    at_reference = _means(cross.T) - _means(kernel_values(reference, reference, kernel), without_self=True)
+    at_sample = _means(k.values(sample, sample), without_self=True) - typical
+    at_reference = _means(cross.T) - _means(k.values(reference, reference), without_self=True)
     return at_sample, at_reference, typical.values
 
 
 def stein_contributions(x: Array, scores: Array, kernel: Kernel) -> Heights:
     """``g(x_a) = Σ_{b≠a} u(x_a, x_b)/(n−1)`` of every row (n, d) with its scores (n, d); KSD² = mean g.
 
-    ``u(x,y) = s(x)·s(y) φ + 2φ'(x−y)·(s(y) − s(x)) − 2dφ' − 4r²φ''``. Under the right model E u(x, ·) = 0 for every x,
-    so a row with a large g lies where the model's slope is wrong. A weighted kernel w(x) w(y) φ gives w(x) w(y) u with
-    the score s + ∇ log w.
+    Under the right model E u(x, ·) = 0 for every x, so a row with a large g lies where the model's slope is wrong.
     """
-    weight, plain = np.ones(len(x)), kernel.untilted
-    if kernel.tilt is not None:
-        weight, scores = kernel.tilt.weights(x), scores + kernel.tilt.gradient(x)
-    phi, dphi, r2ddphi = plain.weights(squared_distances(x, x, plain.length), ("phi", "dphi", "r2ddphi"))
-    projected = x @ scores.T
-    along = np.diag(projected)
-    slopes = projected + projected.T - along[:, None] - along
-    u = phi * (scores @ scores.T) + 2.0 * dphi * slopes - 2.0 * x.shape[1] * dphi - 4.0 * r2ddphi
-    return _means(weight[:, None] * u * weight, without_self=True)
-
-
-def kernel_values(x: Array, y: Array, kernel: Kernel) -> Array:
-    """k(x_a, y_b), (n, m)."""
-    plain = kernel.untilted
-    values = np.asarray(plain.phi(x @ y.T if plain.variable == "dot" else squared_distances(x, y, plain.length)))
-    if kernel.tilt is None:
-        return values
-    return np.asarray(kernel.tilt.weights(x)[:, None] * values * kernel.tilt.weights(y))
-
-
-def squared_distances(x: Array, y: Array, length: float) -> Array:
-    """‖x_a − y_b‖² (n, m), exact enough for a kernel of this length."""
-    if x.shape[1] > _PRODUCT_COLUMNS:
-        centre = y.mean(axis=0)
-        a, b = x - centre, y - centre
-        norms = [np.einsum("ij,ij->i", rows, rows) for rows in (a, b)]
-        if max(part.max() for part in norms) <= _LARGEST_PRODUCT_RATIO * length**2:
-            return np.asarray(np.maximum(norms[0][:, None] + norms[1] - 2.0 * (a @ b.T), 0.0))
-    return np.asarray(cdist(x, y, "sqeuclidean"))
+    rows = [x, scores]
+    [u] = PairKernel(kernel).stein(rows, rows)
+    return _means(u, without_self=True)
 
 
 def _means(values: Array, *, without_self: bool = False) -> Heights:
@@ -184,7 +160,10 @@ def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Dif
 
     Where every row is used their mean is the result's discrepancy; data that give another one are refused.
     """
-    data, there, rows, kernel = recalled.data, recalled.encoded, recalled.rows, recalled.kernel
+    data = recalled.data
+    there = recalled.encoded
+    rows = recalled.rows
+    kernel = recalled.kernel
     original = data.copies.get(name, name)
     if original not in data.models:
         raise InputError(f"name: expected the name of a model ({listed(data.names, 'or')}), got {name!r}")
@@ -197,7 +176,8 @@ def differing_rows(comparison: Comparison, recalled: Recalled, name: str) -> Dif
         heights = stein_contributions(draws, scores_of("target", there.target, draws), kernel)
         differing = Differing(name, "slope", Side(data.samples[original], rows[original], heights), None)
     else:
-        model, reference = data.samples[original], data.reference
+        model = data.samples[original]
+        reference = data.reference
         at_model, at_reference, typical = row_witness(model, reference, kernel)
         sides = Side(model, rows[original], at_model), Side(reference, rows[None], at_reference)
         differing = Differing(name, "mass", *sides, typical)
@@ -222,7 +202,8 @@ def _check_same(comparison: Comparison, recalled: Recalled, differing: Differing
     if not alike or comparison.sizes is None or comparison.sizes[0] != recalled.sizes[None]:
         return
     i = comparison.names.index(differing.name)
-    error, value = float(comparison.standard_error[i]), float(comparison.discrepancy[i])
+    error = float(comparison.standard_error[i])
+    value = float(comparison.discrepancy[i])
     if abs(differing.discrepancy - value) > _SAME * error + 1e-9:
         raise InputError(
             f"data: expected the data this result was made from; the discrepancy of {differing.name!r} is "
@@ -264,14 +245,17 @@ def landscape(recalled: Recalled, differing: Differing) -> Landscape:
     the witness of a Gaussian kernel in that plane (a difference of smoothed densities). KSD: the rows' contributions,
     averaged around each point.
     """
-    slope, sample, reference = differing.kind == "slope", differing.sides[0].rows, differing.sides[-1].rows
+    slope = differing.kind == "slope"
+    sample = differing.sides[0].rows
+    reference = differing.sides[-1].rows
     if sample.shape[1] <= 2:
         view = plain_view(recalled)
     elif slope:
         view = recalled.main_axes.view()
     else:
         view = chosen_view(recalled.main_axes, sample[::2], reference[::2])
-        sample, reference = sample[1::2], reference[1::2]
+        sample = sample[1::2]
+        reference = reference[1::2]
     # Pictures over the same axes have the same frame.
     framed = recalled.pooled if slope or not view.projected else np.concatenate([sample, reference])
     low, high = np.quantile(view.of(framed), _FRAME, axis=0)
@@ -286,7 +270,8 @@ def landscape(recalled: Recalled, differing: Differing) -> Landscape:
     else:
         heights = witness(points, sample, reference, recalled.kernel)
     shape = tuple(len(axis) for axis in grid[::-1])
-    values, errors = heights.values.reshape(shape), heights.errors.reshape(shape)
+    values = heights.values.reshape(shape)
+    errors = heights.errors.reshape(shape)
     drawn = differing.sides[-1].rows
     drawn = view.of(drawn[:: max(1, -(-len(drawn) // MOST_POINTS))])
     return Landscape(differing.name, differing.kind, view, grid, values, errors, drawn)
@@ -302,7 +287,8 @@ def _smoothed(grid: Sequence[Array], unit: Array, differing: Differing, view: Vi
     errors = np.concatenate([side.heights.errors for side in differing.sides])
     # The weights are products of one factor an axis, (g, n) each.
     factors = [np.exp(-0.5 * ((axis[:, None] - at[:, k]) / unit[k]) ** 2) for k, axis in enumerate(grid)]
-    first, second = factors[0], factors[1] if len(factors) == 2 else np.ones((1, len(at)))
+    first = factors[0]
+    second = factors[1] if len(factors) == 2 else np.ones((1, len(at)))
     total, value, error = (((second * height) @ first.T).ravel() for height in (np.ones(len(at)), values, errors))
     total = np.maximum(total, 1e-9)
     scarce = np.maximum(1.0, _FEWEST_ROWS * np.exp(-0.5) / total) ** 2
@@ -314,7 +300,8 @@ def drawing(landscape: Landscape, largest: float) -> dict[str, Any]:
 
     There are `bands` (a class for the colour, and a path), other paths, and ticks: where they stand, with their labels.
     """
-    grid, plane = landscape.grid, len(landscape.grid) == 2
+    grid = landscape.grid
+    plane = len(landscape.grid) == 2
     length = HEIGHT if plane else LINE_HEIGHT
     across = Scale(float(grid[0][0]), float(grid[0][-1]))
     if plane:
@@ -373,7 +360,8 @@ def _plane(landscape: Landscape, largest: float, x: Placed, y: Placed) -> dict[s
 
 
 def _curve(landscape: Landscape, x: Placed, y: Placed) -> dict[str, Any]:
-    at, zero = x(landscape.grid[0]), float(y(np.zeros(1))[0])
+    at = x(landscape.grid[0])
+    zero = float(y(np.zeros(1))[0])
     spread = CLEAR * landscape.errors
     shown = np.where(landscape.clear, landscape.values, 0.0)
     around = np.concatenate([at[:1], at, at[-1:]])

@@ -28,7 +28,6 @@ _PAIR_TESTS = dict(
     relmmd="RelMMD",
     relksd="RelKSD",
     relume="RelUME",
-    relnystroem="RelMMD (Nyström)",
     relfssd="RelFSSD",
     relloglik="Vuong's test",
 )
@@ -82,7 +81,6 @@ _LOGLIK = (
 MEASURES = {
     "mmd": WordsForMeasure("MMD²", "samples", pairs=True, methods=_MMD),
     "ume": WordsForMeasure("UME²", "samples", methods=_UME),
-    "nystroem": WordsForMeasure("MMD² (Nyström)", "samples", methods=f"{_MMD} in its Nyström approximation"),
     "ksd": WordsForMeasure("KSD²", "densities", pairs=True, methods=_KSD),
     "fssd": WordsForMeasure("FSSD²", "densities", methods=_FSSD),
     "loglik": WordsForMeasure("mean −log p", "likelihoods", methods=_LOGLIK, unit="nats per row"),

@@ -81,7 +81,7 @@ class Comparison(Record):
             has no bandwidth, not all pairs of rows were used, or they would take one core more than two seconds.
         sizes: the reference's number of rows, then each model's where models have samples.
         groups: the numbers of groups those rows are in; None for independent rows.
-        locations: (J, d), of UME, Nystroem and FSSD.
+        locations: (J, d), of UME and FSSD.
         inputs: a digest of the reference's rows and of each sample's, None for densities.
         plan: what decides the order of sums, and so their last digits: bytes for tiles, most rows of a patch.
         preset: "kid" or "cmmd" where one was used.

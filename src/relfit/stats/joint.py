@@ -31,7 +31,7 @@ NEAR_DEGENERATE = 0.3
 ROUNDING = 1e-12
 # Numbers of ψ rows that are looked at together, and the fewest rows.
 _BLOCK_NUMBERS, _FEWEST_IN_BLOCK = 2**15, 256
-MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "nystroem", "fssd", "loglik")
+MEASURES = ("score", "loss", "elpd", "mmd", "ksd", "ume", "fssd", "loglik")
 
 
 @dataclass(frozen=True)
@@ -377,7 +377,7 @@ def psi_rows(joint: JointEstimate) -> int | None:
 
 
 def has_psi_covariance(joint: JointEstimate) -> bool:
-    """True if the covariance is that of the ψ rows as they are; a corrected one has another law than resamples."""
+    """True if the covariance is that of the ψ rows as they are; another has another law than resamples."""
     if joint.psi is None:
         return False
     covariance, scale = joint.psi.covariance(), joint.standard_error

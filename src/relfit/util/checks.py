@@ -16,13 +16,27 @@ from relfit.util.errors import InputError
 _BETWEEN = "a number between 0 and 1"
 
 
+# Choices of options that were removed, and what to use in place of them; to be deleted in version 0.4.
+REMOVED = {
+    "nystroem": 'use estimator="landmarks", which is unbiased for the MMD²',
+    "corrected": 'use variance="auto", which counts the second-order part once',
+}
+
+
 def check_choice(argument: str, value: Any, choices: Collection[str]) -> str:
     """The value, which must be one of the choices."""
     if not isinstance(value, str) or value not in choices:
+        check_removed(argument, value)
         close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
         hint = f"; did you mean {close[0]}?" if close else ""
         raise InputError(f"{argument}: expected one of {', '.join(choices)}, got {reprlib.repr(value)}{hint}")
     return value
+
+
+def check_removed(argument: str, value: Any) -> None:
+    """Refuse a choice that was removed, and say what replaces it."""
+    if isinstance(value, str) and value in REMOVED:
+        raise InputError(f'{argument}="{value}": was removed; {REMOVED[value]}')
 
 
 def as_choice(argument: str, value: Any, choices: Collection[str]) -> str:
