@@ -113,6 +113,8 @@ def compared(problem, form=lambda name, frame: frame, order=("a", "b"), **option
 def answer(result):
     each = zip(result.discrepancy.tolist(), result.pvalue.tolist(), result.worse.tolist(), strict=True)
     notes = [words for words in result.warnings if "matched to those of the reference by name" not in words]
+    # The command line names its options.
+    notes = [re.sub(r"--(\w+) (\w+)", r'\1="\2"', words) for words in notes]
     encoded = () if result.encoding is None else result.encoding.columns
     return {
         "bandwidth": result.kernel.bandwidth,

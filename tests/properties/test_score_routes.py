@@ -112,8 +112,9 @@ def answer(result):
     numbers = np.column_stack(columns).astype(float)
     rows = result.rows()
     first = next(row for row in rows if row["best"])
-    # Of models that are equally good the first is called the best.
-    tied = [row["name"] for row in rows if row["discrepancy"] == first["discrepancy"]]
+    # Of models that are equally good up to rounding one is called the best.
+    size = np.abs(result.discrepancy).max()
+    tied = [row["name"] for row in rows if abs(row["discrepancy"] - first["discrepancy"]) <= 1e-14 * size]
     verdicts = {row["name"]: "best" if row["name"] in tied else row["verdict"] for row in rows}
     # A margin is in the units of the scores.
     verdicts = {name: re.sub(r"(than|within) [\d.e+-]+", r"\1 δ", verdict) for name, verdict in verdicts.items()}
