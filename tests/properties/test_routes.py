@@ -250,11 +250,14 @@ def agree(plain, other, name):
         plain, other = without_order(plain), without_order(other)
     for key in {"refused", "notes", "columns"}.intersection(other):
         assert other[key] == plain.get(key)
-    # Landmarks leave out eigenvalues below 1e-10 of the largest.
-    near = {"rtol": 1e-2, "atol": 1e-6} if "landmarks" in name else {"rtol": 1e-4, "atol": 1e-10}
+    # Landmarks leave out eigenvalues below 1e-10 of the largest; the variances differ by parts of order 1/n.
     for model, numbers in plain.get("models", {}).items():
         np.testing.assert_allclose(other.get("bandwidth", plain["bandwidth"]), plain["bandwidth"], rtol=1e-9)
-        np.testing.assert_allclose(other["models"][model], numbers, **near)
+        if "landmarks" in name:
+            np.testing.assert_allclose(other["models"][model][0], numbers[0], rtol=1e-4, atol=1e-7)
+            np.testing.assert_allclose(other["models"][model][1], numbers[1], rtol=0.1, atol=1e-4)
+        else:
+            np.testing.assert_allclose(other["models"][model], numbers, rtol=1e-4, atol=1e-10)
 
 
 @settings(max_examples=LONG or 60, derandomize=not LONG, database=None, **HOW)

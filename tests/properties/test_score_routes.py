@@ -134,6 +134,7 @@ def said(message):
     # Of models that are equally good, or lack as many items, the first is named.
     for name in NAMES:
         message = message.replace(repr(name), name).replace(name, "a model")
+    message = re.sub(r"only about \d+", "only about N", message)  # 8.5 may be 8 or 9
     message = re.sub(r"--([a-z-]+) ", lambda found: found[1].replace("-", "_") + "=", message)
     return " ".join(sorted(re.findall(r"[^\s,;:'\"]+", message)))
 
