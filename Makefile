@@ -55,7 +55,7 @@ lint-house: $(DEV)
 
 bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend agrees there
 	mkdir -p build
-	PYTHONPATH=src $(GPU_PYTHON) tests/agreement.py --workers 4 --json build/agreement.json
+	PYTHONPATH=src $(GPU_PYTHON) -m tools.agreement --workers 4 --json build/agreement.json
 	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu.py --agreement build/agreement.json
 
 bench: $(DEV) ## time relfit beside its peers, as ratios within one run, and write docs/evidence/benchmarks.md (5 minutes)
@@ -67,16 +67,16 @@ reproduce: $(RUN) ## the paper's experiments in full, and docs/evidence/reproduc
 
 fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, for docs/evidence/robustness.md (long)
 	$(PIP) install --editable '.[fuzz]'
-	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/evidence/robustness.md
+	$(ONE_THREAD) nice -n 19 $(BIN)/python -m tools.fuzz.run --docs docs/evidence/robustness.md
 
 proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/evidence/robustness.md (20 minutes)
-	cd tests && ../$(BIN)/python proofs.py --docs ../docs/evidence/robustness.md
+	$(BIN)/python -m tools.proofs --docs docs/evidence/robustness.md
 
 chaos: $(DEV) ## two hundred faults of a cluster on this machine, for docs/evidence/robustness.md (30 minutes)
-	cd tests && $(ONE_THREAD) ../$(BIN)/python chaos.py --docs ../docs/evidence/robustness.md
+	$(ONE_THREAD) $(BIN)/python -m tools.chaos --docs docs/evidence/robustness.md
 
 soak: $(DEV) ## a day of mixed calls in one process, for docs/evidence/robustness.md (20 minutes)
-	cd tests && ../$(BIN)/python soak.py --docs ../docs/evidence/robustness.md
+	$(BIN)/python -m tools.soak --docs docs/evidence/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration
@@ -116,7 +116,7 @@ new-user: package ## follow the README from an empty folder, and write docs/evid
 
 clean: ## remove caches, builds and the demo report; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html
-	find src tests benchmarks studies examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools benchmarks studies examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(RUN): pyproject.toml
 	$(ensure-venv)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import NoBrowser, executable, start
+
+from tools.browser import NoBrowser, executable, start
 
 # Before anything imports triton: without a CUDA device its kernels run in its interpreter, on the CPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")

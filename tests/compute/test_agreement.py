@@ -1,9 +1,10 @@
-"""Some of the random problems of tests/agreement.py; that script runs 200 of them, on a CUDA device too."""
+"""Some of the random problems of tools/agreement.py; that script runs 200 of them, on a CUDA device too."""
 
 import os
 
 import pytest
-from agreement import DOUBLE, PLACES, SINGLE, difference, problem
+
+from tools.agreement import DOUBLE, PLACES, SINGLE, difference, problem
 
 torch = pytest.importorskip("torch")
 
