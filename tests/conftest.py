@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relfit.util.libraries import has_cuda
 from tools.browser import NoBrowser, executable, start
 
 # Before anything imports triton: without a CUDA device its kernels run in its interpreter, on the CPU.
-os.environ.setdefault("TRITON_INTERPRET", "1")
+if not has_cuda():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
