@@ -20,7 +20,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo reproduce test test-core pytest lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs chaos soak clean docs notebooks pages package new-user
+.PHONY: help demo reproduce test test-all test-core pytest pytest-all slow mutants lint lint-ruff lint-format lint-types lint-house bench bench-gpu calibrate calibrate-estimators calibrate-coverage kernels fuzz proofs chaos soak clean docs notebooks pages package new-user
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,9 @@ help: ## show this list
 demo: $(RUN) ## compare models on a built-in problem and write relfit-demo.html
 	$(BIN)/relfit demo --html relfit-demo.html
 
-test: lint pytest ## lint, unit tests and doctests
+test: lint pytest ## lint, and the tests but for the slowest (5 minutes on two cores)
+
+test-all: lint pytest-all ## lint, all tests and doctests: what .ci/run runs
 
 test-core: ## the tests with nothing installed but relfit's own dependencies
 	$(PYTHON) -m venv .venv-core
@@ -36,7 +38,18 @@ test-core: ## the tests with nothing installed but relfit's own dependencies
 	$(ONE_THREAD) .venv-core/bin/python -m pytest -n 2 -p no:cacheprovider tests
 
 pytest: $(DEV)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20 --durations-min=1 -m "not slow and not pages"
+
+pytest-all: $(DEV)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations=20 --durations-min=1
+
+slow: $(DEV) ## time every test and write the slowest 200 into tests/slow.txt (20 minutes)
+	mkdir -p build
+	$(ONE_THREAD) $(BIN)/python -m pytest -q --durations=0 --durations-min=0.01 -vv > build/durations.txt || true
+	$(BIN)/python -m tools.slow build/durations.txt
+
+mutants: $(DEV) ## change sixty constants, one at a time, and see which tests notice, for docs/evidence/mutants.md (long)
+	nice -n 15 $(BIN)/python -m tools.mutants --docs docs/evidence/mutants.md
 
 lint: lint-ruff lint-format lint-types lint-house ## ruff, mypy and the shape of the package
 
@@ -55,7 +68,7 @@ lint-house: $(DEV)
 
 bench-gpu: $(DEV) ## time relfit on a CUDA device, and check that every backend agrees there
 	mkdir -p build
-	PYTHONPATH=src $(GPU_PYTHON) tests/agreement.py --workers 4 --json build/agreement.json
+	PYTHONPATH=src $(GPU_PYTHON) -m tools.agreement --workers 4 --json build/agreement.json
 	PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu.py --agreement build/agreement.json
 
 bench: $(DEV) ## time relfit beside its peers, as ratios within one run, and write docs/evidence/benchmarks.md (5 minutes)
@@ -67,16 +80,16 @@ reproduce: $(RUN) ## the paper's experiments in full, and docs/evidence/reproduc
 
 fuzz: $(DEV) ## fuzz every reader of files: a million runs or ten minutes each, for docs/evidence/robustness.md (long)
 	$(PIP) install --editable '.[fuzz]'
-	$(ONE_THREAD) nice -n 19 $(BIN)/python tests/fuzz/run.py --docs docs/evidence/robustness.md
+	$(ONE_THREAD) nice -n 19 $(BIN)/python -m tools.fuzz.run --docs docs/evidence/robustness.md
 
 proofs: $(DEV) ## gigabytes, limits of memory and random interrupts, for docs/evidence/robustness.md (20 minutes)
-	cd tests && ../$(BIN)/python proofs.py --docs ../docs/evidence/robustness.md
+	$(BIN)/python -m tools.proofs --docs docs/evidence/robustness.md
 
 chaos: $(DEV) ## two hundred faults of a cluster on this machine, for docs/evidence/robustness.md (30 minutes)
-	cd tests && $(ONE_THREAD) ../$(BIN)/python chaos.py --docs ../docs/evidence/robustness.md
+	$(ONE_THREAD) $(BIN)/python -m tools.chaos --docs docs/evidence/robustness.md
 
 soak: $(DEV) ## a day of mixed calls in one process, for docs/evidence/robustness.md (20 minutes)
-	cd tests && ../$(BIN)/python soak.py --docs ../docs/evidence/robustness.md
+	$(BIN)/python -m tools.soak --docs docs/evidence/robustness.md
 
 calibrate: $(DEV) ## simulate the error rates (long)
 	$(BIN)/python -m studies.calibration
@@ -101,9 +114,10 @@ docs: $(DOCS) ## build the documentation into build/site; a warning is an error
 notebooks: $(DEV) ## run the notebooks of examples/ and keep what they show
 	$(ONE_THREAD) $(BIN)/python scripts/notebooks.py
 
-pages: $(DEV) ## run the examples of the guides and write what they print and draw into the pages
+pages: $(DEV) ## write what the examples of the guides print and draw into the pages, and run the tests of pages
 	$(ONE_THREAD) $(BIN)/python scripts/run_pages.py docs/quickstart.md docs/planning.md docs/faq.md docs/guides/*.md docs/evidence/kernels.md docs/notebooks.md
 	$(BIN)/python scripts/options.py
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m pages
 
 package: $(RELEASE) ## build wheel and sdist into dist/, check them, and try the wheel in an empty environment
 	rm -rf dist
@@ -116,7 +130,7 @@ new-user: package ## follow the README from an empty folder, and write docs/evid
 
 clean: ## remove caches, builds and the demo report; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .coverage relfit-demo.html
-	find src tests benchmarks studies examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests tools benchmarks studies examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(RUN): pyproject.toml
 	$(ensure-venv)

@@ -23,9 +23,9 @@ import relfit
 from relfit.util.files import write_text_atomic
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-from cluster import running  # noqa: E402
+from tools.cluster import running  # noqa: E402
 
 DIM, MODELS = 10, 5
 

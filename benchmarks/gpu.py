@@ -4,7 +4,7 @@
     python benchmarks/gpu.py --page                           write the page from the figures there are
 
 The page is docs/evidence/benchmarks.md, of which this writes one section. `--agreement` takes in what
-tests/agreement.py wrote.
+tools/agreement.py wrote.
 """
 
 import argparse
@@ -358,7 +358,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
     parser.add_argument("--page", action="store_true", help="only write the page")
-    parser.add_argument("--agreement", type=Path, help="what tests/agreement.py wrote")
+    parser.add_argument("--agreement", type=Path, help="what tools/agreement.py wrote")
     given = parser.parse_args()
     if not given.page:
         if not torch.cuda.is_available():

@@ -61,7 +61,7 @@ Below some 50,000 rows the launches take longer than the work.
 AGREEMENT = """### Agreement
 
 Random problems of mixed sizes, kernels, dependence and places (offset, tiny, huge), each against NumPy in float64, by
-`tests/agreement.py`: the worst of all. Verdicts count where |p − α| ≥ 0.001.
+`tools/agreement.py`: the worst of all. Verdicts count where |p − α| ≥ 0.001.
 
 {table}"""
 

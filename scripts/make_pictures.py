@@ -1,6 +1,6 @@
 """Draw the pictures: docs/images/demo.png is what `relfit demo` finds, report.png the page of the README's example.
 
-The page is drawn by Chromium, which must be on the path (tests/browser.py).
+The page is drawn by Chromium, which must be on the path (tools/browser.py).
 """
 
 import re
@@ -25,8 +25,8 @@ def readme_result():
 
 def draw_page(path):
     """The top of the example's page."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from browser import executable, start
+    sys.path.insert(0, str(ROOT))
+    from tools.browser import executable, start
 
     result, data = readme_result()
     with tempfile.TemporaryDirectory() as folder:

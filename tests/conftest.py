@@ -8,10 +8,38 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import NoBrowser, executable, start
+
+from relfit.util.libraries import has_cuda
+from tools.browser import NoBrowser, executable, start
 
 # Before anything imports triton: without a CUDA device its kernels run in its interpreter, on the CPU.
-os.environ.setdefault("TRITON_INTERPRET", "1")
+if not has_cuda():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+TESTS = Path(__file__).parent
+# Tests of what is compared with a page: `make pages` runs them, and `make test` does not.
+PAGES = (
+    "tests/studies/",
+    "tests/examples/",
+    "tests/docs/test_adapters_md.py",
+    "tests/docs/test_guides_md.py",
+    "tests/docs/test_kernels_md.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_report_md.py",
+    "tests/docs/test_scale_md.py",
+    "tests/docs/test_site.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of pages, and those that tests/slow.txt names (`make slow` writes it)."""
+    slow = set(TESTS.joinpath("slow.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid.startswith(PAGES):
+            item.add_marker("pages")
+        # A line names a test, a test with all its parameters, or a file.
+        if slow & {item.nodeid, item.nodeid.partition("[")[0], item.nodeid.partition("::")[0]}:
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

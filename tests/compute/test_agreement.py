@@ -1,13 +1,12 @@
-"""Some of the random problems of tests/agreement.py; that script runs 200 of them, on a CUDA device too."""
-
-import os
+"""Some of the random problems of tools/agreement.py; that script runs 200 of them, on a CUDA device too."""
 
 import pytest
-from agreement import DOUBLE, PLACES, SINGLE, difference, problem
+
+from tools.agreement import DOUBLE, PLACES, SINGLE, difference, problem
 
 torch = pytest.importorskip("torch")
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+CUDA = torch.cuda.is_available()
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -33,7 +32,7 @@ def test_torch_in_single_precision(seed):
     assert not found["other verdicts"], found
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1")
+@pytest.mark.skipif(CUDA, reason="the CUDA device runs them")
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_fused_kernels_in_the_interpreter(seed):
     pytest.importorskip("triton")
@@ -49,7 +48,7 @@ def test_the_problems_reach_every_place_and_kind():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.skipif(not CUDA, reason="no CUDA device")
 @pytest.mark.parametrize("seed", range(200, 230))
 def test_a_cuda_device(seed):
     asked = problem(seed)

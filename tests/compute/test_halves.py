@@ -6,6 +6,7 @@ import pytest
 from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("triton", reason="triton is not installed")
 
 from relfit.compute import triton_backend as halves  # noqa: E402
 from relfit.compute.triton_backend import form_of, layout_of, operand, sides  # noqa: E402

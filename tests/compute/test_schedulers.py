@@ -19,7 +19,7 @@ from relfit.util.errors import WorkersLost
 
 distributed = pytest.importorskip("distributed", reason="needs dask.distributed")
 
-from cluster import Wire, running  # noqa: E402
+from tools.cluster import Wire, running  # noqa: E402
 
 N = 2500
 

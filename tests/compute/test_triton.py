@@ -1,6 +1,4 @@
-"""The fused kernels in Triton's interpreter on the CPU, or on a CUDA device (-m gpu), against dense float64."""
-
-import os
+"""The fused kernels in the interpreter of Triton, or on a CUDA device where there is one, against dense float64."""
 
 import numpy as np
 import pytest
@@ -16,14 +14,14 @@ pytest.importorskip("triton")
 from relfit.compute import triton_backend  # noqa: E402
 from relfit.compute.triton_backend import TritonBackend  # noqa: E402
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+CUDA = torch.cuda.is_available()
 DEVICES = [
-    pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1")),
+    pytest.param("cpu", marks=pytest.mark.skipif(CUDA, reason="the CUDA device runs them")),
     pytest.param(
         "cuda",
         marks=[
             pytest.mark.gpu,
-            pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="no CUDA device"),
+            pytest.mark.skipif(not CUDA, reason="no CUDA device"),
         ],
     ),
 ]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz.targets import TARGETS, _labels, _rows, attempt
 
 from relfit.data.files import FORMATS, format_of
+from tools.fuzz.targets import TARGETS, _labels, _rows, attempt
 
 MUTATIONS = 40
 NEEDED = {

@@ -12,7 +12,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "api" / "models.md"
 SECTIONS = re.split(r"^###? ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 BLOCKS = [
-    pytest.param(block, id=section.splitlines()[0], marks=[pytest.mark.slow] if "import stan" in block else [])
+    pytest.param(block, id=section.splitlines()[0])
     for section in SECTIONS
     for block in re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
 ]

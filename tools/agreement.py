@@ -1,6 +1,6 @@
 """Random problems on which every backend must agree, and how far two answers are apart.
 
-    python tests/agreement.py [--problems 200] [--workers 1] [--json PATH]
+    python -m tools.agreement [--problems 200] [--workers 1] [--json PATH]
 
 compares NumPy with torch on the CPU and, where there is one, with torch and the fused kernels on a CUDA device.
 """

@@ -1,6 +1,6 @@
-"""A day of mixed calls in one process, without the waiting: nothing may grow or stay. Writes docs/robustness.md.
+"""A day of mixed calls in one process, without the waiting: nothing may grow or stay. Writes robustness.md.
 
-python tests/soak.py [--minutes 20] [--seed 0] [--docs docs/robustness.md]
+python -m tools.soak [--minutes 20] [--seed 0] [--docs docs/evidence/robustness.md]
 
 Commands, calls from eight threads at a time, worker processes, refused input and signals at random moments follow each
 other in random order. A twenty-fourth of the time is an hour of the day. After each hour is counted what the process

@@ -1,6 +1,6 @@
 """Kill Dask workers at random moments, then the client, a hundred times. Writes the table in docs/evidence/scale.md.
 
-python tests/kills.py [--kills 50] [--estimators complete landmarks] [--rows 6000] [--patch 1344] [--precision single]
+python -m tools.kills [--kills 50] [--estimators complete landmarks] [--rows 6000] [--patch 1344] [--precision single]
 
 Every run must end with the bits of an undisturbed one, which are the same with one, two and four workers. A killed
 client must resume from its checkpoint, and no finished part may be computed again. Workers that see a CUDA device
@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from cluster import ENVIRONMENT, running
 
 import relfit
 from relfit.compute import reduce, schedulers
@@ -25,6 +24,7 @@ from relfit.compute.checkpoint import CHECKPOINT
 from relfit.util.files import write_text_atomic
 from relfit.util.libraries import has_cuda
 from relfit.util.sqlite import Database
+from tools.cluster import ENVIRONMENT, running
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))

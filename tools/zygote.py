@@ -1,6 +1,6 @@
 """Commands in processes of their own that start in milliseconds: each is a fork of one that has imported everything.
 
-python tests/zygote.py [MODULE...]  reads {"args": [...], "folder": ..., "out": ..., "room": bytes or null} from
+python -m tools.zygote [MODULE...]  reads {"args": [...], "folder": ..., "out": ..., "room": bytes or null} from
 standard input, one on each line, and answers each with the number of the process; "wait" answers with the exit status
 of such a process. The modules are imported, too. "constants" are set in the process: {"module:NAME": value}; "main"
 names another command than relfit: "module:function" of click.

@@ -1,6 +1,6 @@
 """Ten pages of real comparisons, and a check that nothing on a page contradicts anything else on it.
 
-    python tests/pages.py FOLDER [--pictures]
+    python -m tools.pages FOLDER [--pictures]
 
 writes the pages into a folder and checks them; with --pictures Chromium also takes a picture of each at three widths,
 light and dark. The tests make and check the same pages.
@@ -252,7 +252,7 @@ def _check_sentence(result, html):
 
 def pictures(folder):
     """A picture of every page at each width, light and dark."""
-    from browser import executable, start
+    from tools.browser import executable, start
 
     browser = start(executable())
     for name in CASES:

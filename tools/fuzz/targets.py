@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz.seeds import (
+
+from relfit.compute.memory import Budget
+from relfit.data.arrays import as_rows, bounded_rows
+from relfit.data.files import read_labels, split_labels
+from relfit.features.sources import decode
+from relfit.results.comparison import Comparison
+from relfit.util.errors import InputError
+from tools.fuzz.seeds import (
     arrow_seeds,
     csv_seeds,
     every_eval_ever_seeds,
@@ -39,13 +46,6 @@ from fuzz.seeds import (
     zarr_seeds,
     zarr_zip_seeds,
 )
-
-from relfit.compute.memory import Budget
-from relfit.data.arrays import as_rows, bounded_rows
-from relfit.data.files import read_labels, split_labels
-from relfit.features.sources import decode
-from relfit.results.comparison import Comparison
-from relfit.util.errors import InputError
 
 
 @dataclass(frozen=True)

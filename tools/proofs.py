@@ -1,6 +1,6 @@
 """What cannot be tried in every run of the tests: gigabytes, limits of memory, interrupts at random moments.
 
-python tests/proofs.py [NAME...] [--docs docs/evidence/robustness.md]
+python -m tools.proofs [NAME...] [--docs docs/evidence/robustness.md]
 
 Each proof runs real processes, and raises an error if something is not as the documentation says. The table of what was
 seen is written between the marks of the page.
@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from cluster import running
 
 import relfit
 from relfit.util.files import write_text_atomic
+from tools.cluster import running
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))

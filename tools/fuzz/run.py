@@ -1,4 +1,4 @@
-"""Fuzz every reader, one after the other, and write the table of docs/evidence/robustness.md: python tests/fuzz/run.py.
+"""Fuzz every reader, one after the other, and write the table of docs/evidence/robustness.md: python -m tools.fuzz.run.
 
 Each gets a million executions or ten minutes of processor time, whichever comes first, in turns. A run that was
 stopped is resumed; a finished run is not repeated unless --again is given. The corpora in build/fuzz/ are kept, and the
@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tools.fuzz.targets import TARGETS
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BEGIN, END = "<!-- fuzz: begin -->\n", "<!-- fuzz: end -->\n"
@@ -25,9 +27,6 @@ EMPTY = {"executions": 0, "accepted": 0, "seconds": 0.0, "findings": 0}
 
 def main() -> int:
     """Run the targets named, or all; status 1 if anything was found."""
-    sys.path.insert(0, str(HERE.parent))
-    from fuzz.targets import TARGETS
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--runs", type=int, default=RUNS)

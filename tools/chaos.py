@@ -1,6 +1,6 @@
-"""Faults of a Dask cluster on this machine: its processes, its network, its clocks. Writes docs/robustness.md.
+"""Faults of a Dask cluster on this machine: its processes, its network, its clocks. Writes docs/evidence/robustness.md.
 
-python tests/chaos.py [--faults 200] [--seed 0] [--only NAME] [--docs docs/robustness.md]
+python -m tools.chaos [--faults 200] [--seed 0] [--only NAME] [--docs docs/evidence/robustness.md]
 
 Each fault comes at a random moment of `relfit compare --cluster --checkpoint`. The command must end with the bytes of
 an undisturbed one; or with status 2 and one line, and then the same command gives these bytes, without any finished
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from cluster import ENVIRONMENT, Cluster, Wire
 from distributed import Client
 
 from relfit.compute.checkpoint import CHECKPOINT
 from relfit.util.files import write_text_atomic
 from relfit.util.sqlite import Database
+from tools.cluster import ENVIRONMENT, Cluster, Wire
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -1,4 +1,4 @@
-"""Fuzz one reader, guided by coverage. tests/fuzz/run.py starts it, once for every reader.
+"""Fuzz one reader, guided by coverage. tools/fuzz/run.py starts it, once for every reader.
 
 Findings, each kept as a file: an exception other than InputError, a crash, more than 5 seconds of processor time, more
 than 500 MB of memory for one small file. The corpus is kept, so that a later run resumes where this one stopped.
@@ -24,7 +24,7 @@ from typing import Any
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 LONGEST = 5.0  # seconds of processor time for one file
 MOST_MEMORY = 500 * 1024  # kilobytes that one file may add
@@ -56,7 +56,7 @@ class Loop:
 
     def __call__(self, data: bytes) -> None:
         """Read the bytes as a file; a finding ends the process, and the bytes are kept."""
-        from fuzz.targets import attempt
+        from tools.fuzz.targets import attempt
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         # The timer counts processor time and kills the process, as code that hangs outside Python requires.
@@ -118,7 +118,7 @@ def main() -> None:
 
 def _prepared(name: str) -> Any:
     """The target, with its modules and relfit's readers instrumented, and with little free memory."""
-    from fuzz.targets import TARGETS, attempt
+    from tools.fuzz.targets import TARGETS, attempt
 
     target = TARGETS[name]
     with tempfile.TemporaryDirectory() as scratch:

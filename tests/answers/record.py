@@ -1,0 +1,142 @@
+"""Which answers are recorded, and when two of them differ.
+
+    python tests/answers/record.py            # names the answers that differ from expected.json
+    python tests/answers/record.py --write    # records the answers of the relfit that is imported
+
+Write only where an answer is meant to change, and say why in the changelog.
+
+Numbers may differ by rounding (1e-9 of the largest of their array), p-values and what is simulated by 1e-3; names,
+verdicts and status words not at all.
+"""
+
+import argparse
+import json
+import sys
+import warnings
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import numpy as np
+
+import relfit
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from answers import limits, rows, scores
+
+EXPECTED = Path(__file__).with_name("expected.json")
+CALLS = {**rows.CALLS, **scores.CALLS, **limits.CALLS}
+
+# What is compared of each kind of result; fields that a kind does not have are left out.
+KEPT = (
+    *("names", "best", "best_index", "discrepancy", "values", "standard_error", "covariance", "difference"),
+    *("pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status", "confidence_set", "truncation"),
+    *("statistic", "equivalent", "beaten_by", "sizes", "groups", "near_degeneracy", "second_order", "estimator"),
+    *("correction", "select_fraction", "yardstick", "lags", "impossible", "also", "lower", "upper", "tests"),
+    *("corrections", "n", "fewest", "curves", "forecasts", "overall", "by_level", "mean", "log_evalue", "out_after"),
+    *("ok", "largest_error", "n_rows", "n_bad_rows", "task", "score", "scale", "columns"),
+)
+SIMULATED = ("pvalue", "adjusted_pvalue", "simultaneous_pvalue", "interval", "curves", "forecasts")
+
+
+def answer(result):
+    """The result as JSON can hold it."""
+    if isinstance(result, dict):
+        return {key: plain(value) for key, value in result.items()}
+    kept = {}
+    for key in KEPT:
+        value = getattr(result, key, None)
+        # Few results have these two; the others need no empty ones.
+        if value is None or (key in ("also", "impossible") and not value):
+            continue
+        kept[key] = plain(value)
+    if isinstance(result, relfit.Comparison):
+        kept["interval"] = plain(result.confidence_interval(0.9))
+    return kept
+
+
+def plain(value):
+    """Numbers, words and lists of them."""
+    if isinstance(value, relfit.Comparison):
+        return answer(value)
+    if is_dataclass(value):
+        return [plain(getattr(value, item.name)) for item in fields(value)]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def differences(new, old, key=""):
+    """Where two answers differ, as a list of keys."""
+    if isinstance(old, dict):
+        if not isinstance(new, dict) or set(new) != set(old):
+            return [f"{key}: {sorted(set(new) ^ set(old)) if isinstance(new, dict) else new}"]
+        return [where for name in old for where in differences(new[name], old[name], name)]
+    numbers = as_numbers(old)
+    if numbers is not None:
+        return [] if close(as_numbers(new), numbers, key) else [key]
+    if isinstance(old, list) and isinstance(new, list) and len(new) == len(old):
+        return [where for one, other in zip(new, old, strict=True) for where in differences(one, other, key)]
+    return [] if new == old else [key]
+
+
+def as_numbers(value):
+    """A number or a rectangle of numbers as an array; None for anything else."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "fi" or set(np.ravel(array)) & {"inf", "-inf", "nan"}:
+            return array.astype(float)
+    except (TypeError, ValueError):
+        pass
+    return None
+
+
+def close(new, old, key):
+    """True if the numbers agree as closely as numbers of this key must."""
+    if new is None or new.shape != old.shape:
+        return False
+    if key in SIMULATED:
+        return np.allclose(new, old, rtol=1e-3, atol=1e-3, equal_nan=True)
+    finite = np.isfinite(old)
+    if not np.array_equal(new[~finite], old[~finite], equal_nan=True):
+        return False
+    return bool(np.abs(new[finite] - old[finite]).max(initial=0.0) <= 1e-9 * np.abs(old[finite]).max(initial=1e-300))
+
+
+def recorded():
+    """The expected answers by the names of their calls."""
+    return json.loads(EXPECTED.read_text(encoding="utf-8"))
+
+
+def found(name):
+    """The answer now, through JSON and back as the expected one went."""
+    return json.loads(json.dumps(answer(CALLS[name]())))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="record the answers of the relfit that is imported")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if given.write:
+        lines = [f"{json.dumps(name)}: {json.dumps(found(name))}" for name in CALLS]
+        EXPECTED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        print(len(lines), "answers written")
+        return 0
+    expected = recorded()
+    wrong = 0
+    for name in CALLS:
+        where = differences(found(name), expected[name]) if name in expected else ["not recorded"]
+        if where:
+            wrong += 1
+            print(f"{name}: {', '.join(where)}")
+    print(f"{len(CALLS) - wrong} of {len(CALLS)} answers are the same")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
