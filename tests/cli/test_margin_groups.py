@@ -44,14 +44,27 @@ def expected(folder, **options):
 
 def test_margin_and_gate(folder, capsys):
     """The gap is about 0.1: worse than the best, but not by more than 0.5, within which it is."""
-    status, plain = run(capsys, *data(folder), "--test", "best-set", "--gate", "off")
+    rng = np.random.default_rng(1)
+    for name, shift in SHIFTS.items():
+        np.save(folder / f"{name}.npy", rng.normal(shift, 1, (120, 2)))
+    gate = ["--test", "best-set", "--gate", "off"]
+    status, plain = run(capsys, *data(folder), *gate)
     assert (status, plain["margin"], plain["equivalent"]) == (1, 0.0, None)
-    status, wide = run(capsys, *data(folder), "--test", "best-set", "--gate", "off", "--margin", "0.5")
+    status, wide = run(capsys, *data(folder), *gate, "--margin", "0.5")
     assert (status, wide["margin"], wide["equivalent"]) == (0, 0.5, [True, True])
-    assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off", "--margin", "0.5"]) == 0
+    assert main(["compare", *data(folder), *gate, "--margin", "0.5"]) == 0
     assert "Gate passed: off is non-inferior to the best (margin 0.5)." in capsys.readouterr().out
-    assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off", "--margin", "1e-4"]) == 1
-    assert "off is worse than good by more than 0.0001 if taken alone (p-value" in capsys.readouterr().err
+    assert main(["compare", *data(folder), *gate, "--margin", "1e-4"]) == 1
+    assert "off is worse than good by more than 0.0001" in capsys.readouterr().err
+
+
+def test_a_gate_on_rows_that_depend_on_each_other_has_no_answer(folder, capsys):
+    """D4: three rows of one prompt, one after the other, without --groups."""
+    assert main(["compare", *data(folder), "--test", "best-set", "--gate", "off"]) == 2
+    error = capsys.readouterr().err
+    assert "successive rows of" in error
+    assert "depend on each other" in error
+    assert "--groups" in error
 
 
 def test_ranks_and_pairs_are_shown_on_request(folder, capsys):
@@ -161,5 +174,5 @@ def test_a_page_of_rows_in_groups(folder, capsys):
     assert "off is worse if taken alone" in capsys.readouterr().out
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert "Where the models and the data differ" in page
-    assert "the rows are in groups, and a result does not record which rows belong together" in page
+    assert "half or twice the bandwidth" in page
     assert "bandwidth multiplied" not in page

@@ -79,7 +79,7 @@ def test_gate_against_a_named_model(data, capsys):
     assert err.startswith("relfit: gate: gpt is worse than llama (this pair alone: p-value ")
     assert len(err.splitlines()) == 1
     assert main(["compare", *FILES, "--gate", "llama", "--gate-against", "gpt"]) == 0
-    assert "Gate passed: llama is shown to be no worse than gpt." in capsys.readouterr().out
+    assert "Gate passed: llama is shown to be no worse than gpt; " in capsys.readouterr().out
 
 
 def test_junit_file(data, capsys):

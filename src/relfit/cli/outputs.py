@@ -46,12 +46,13 @@ def check_outputs(paths: Mapping[str, str | None]) -> None:
         if problem:
             raise InputError(f"{option}: cannot write {path!r}: {problem}")
         taken[target] = f"it is the file for {option} too"
-        if option == "--html" and Path(path).suffix.lower() not in (".html", ".htm"):
-            better = Path(path).with_suffix(".html").name
-            complain(
-                f"relfit: warning: --html: {visible(path)} will hold HTML, which its ending does not show; "
-                f"use {visible(better)}"
-            )
+    page = paths.get("--html")
+    if page is not None and Path(page).suffix.lower() not in (".html", ".htm"):
+        better = Path(page).with_suffix(".html").name
+        complain(
+            f"relfit: warning: --html: {visible(page)} will hold HTML, which its ending does not show; "
+            f"use {visible(better)}"
+        )
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -100,9 +100,7 @@ def _bandwidth(comparison: Comparison, recalled: Recalled | None, others: Sensit
 
 
 def _unchecked(comparison: Comparison, recalled: Recalled) -> str:
-    if comparison.margin:
-        return "the margin is in the units of the discrepancy with this bandwidth"
-    return str(obstacle(comparison, recalled))
+    return obstacle(comparison, recalled) or "the margin is in the units of the discrepancy with this bandwidth"
 
 
 def changed_verdicts(comparison: Comparison, others: Sensitivity | None) -> list[str] | None:
