@@ -118,10 +118,12 @@ def answer(result):
     verdicts = {row["name"]: "best" if row["name"] in tied else row["verdict"] for row in rows}
     # A margin is in the units of the scores.
     verdicts = {name: re.sub(r"(than|within) [\d.e+-]+", r"\1 δ", verdict) for name, verdict in verdicts.items()}
+    # How others differ from the best is said of the one that is called so.
+    notes = [words for words in result.warnings if len(tied) < 2 or not words.startswith("only about")]
     return {
         "models": dict(zip(result.names, numbers.tolist(), strict=True)),
         "verdicts": verdicts,
-        "notes": sorted(filter(None, map(said, result.warnings))),
+        "notes": sorted(filter(None, map(said, notes))),
         "doubts": sorted(filter(None, map(said, result.doubts))),
     }
 
