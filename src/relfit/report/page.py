@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
@@ -23,23 +24,25 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
-from relfit.report import words
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, recorded_variance, rows_advice
 from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
-from relfit.report.formats import methods_text
 from relfit.report.gate import Gate
 from relfit.report.recall import recall
 from relfit.report.scores import contrasts, heat_map, recall_scores
-from relfit.report.text import short_names, table
 from relfit.report.witness import where
+from relfit.results import words
 from relfit.results.comparison import Comparison
+from relfit.results.formats import methods_text
 from relfit.results.grade import GRADES, KINDS
+from relfit.results.table import short_names
+from relfit.results.text import table
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
 from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
 from relfit.util.text import plain_number, visible
 
 # The page can hold longer names than a terminal; it wraps them.
@@ -51,7 +54,7 @@ _NOT_SETTINGS = {
     *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
     *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
     *("truncation", "reference"),
-    *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "measure"),
+    *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "leading", "measure"),
     "robust_to_bandwidth",
     *("bandwidth_rule",),
     *(
@@ -168,6 +171,20 @@ def render_report(
             for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
         ],
     )
+
+
+def write_report(
+    comparison: Comparison,
+    path: str | os.PathLike[str],
+    data: Any = None,
+    *,
+    items: Any = None,
+    command: str | None = None,
+    gate: Any = None,
+    title: str | None = None,
+) -> None:
+    """Write the report to a file, as `Comparison.report` says."""
+    write_text_atomic(path, render_report(comparison, data, items=items, command=command, gate=gate, title=title))
 
 
 def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str, str]:

@@ -19,9 +19,11 @@ import scipy
 from relfit.data.encode import Encoding
 from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
+from relfit.results.table import LONGEST_NAME, Display, as_text
 from relfit.stats.decision import FAMILY_WISE, adjust
 from relfit.stats.tests import TESTS
 from relfit.util import __version__
+from relfit.util.attached import attached
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
 from relfit.util.text import is_text
@@ -38,7 +40,7 @@ _ARRAYS = (
 _OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "projection", "equivalent", "locations")
 _FLAGS = ("worse", "equivalent")
 _TUPLES = (
-    *("names", "warnings", "doubts", "sizes", "groups", "beaten_by", "confidence_set", "command"),
+    *("names", "warnings", "doubts", "leading", "sizes", "groups", "beaten_by", "confidence_set", "command"),
     "robust_to_bandwidth",
 )
 _LONGEST_WORD = 200
@@ -49,18 +51,18 @@ T = TypeVar("T")
 class Record:
     """A finished result: it shows itself as a table, in terminals and in notebooks, and can be written as JSON."""
 
-    def __str__(self) -> str:
-        from relfit.report.display import styled
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        """What it shows; names longer than `longest_name` are cut."""
+        raise NotImplementedError
 
-        return styled(self).plain
+    def __str__(self) -> str:
+        return as_text(self._display()).plain
 
     # A dataclass has to be told to leave it: @dataclass(repr=False).
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from relfit.report.display import notebook_table
-
-        return notebook_table(self)
+        return str(attached("Record._repr_html_")(self))
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
@@ -352,7 +354,7 @@ _FIELDS: dict[str, tuple[Check, str]] = {
         ("equivalent", "robust_to_bandwidth"),
         (_maybe(_each(_is_flag)), "true or false for each, or null"),
     ),
-    **dict.fromkeys(("warnings", "doubts"), (_each(is_text), "texts")),
+    **dict.fromkeys(("warnings", "doubts", "leading"), (_each(is_text), "texts")),
     **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
     **dict.fromkeys(
         ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset", "design"),
