@@ -356,7 +356,7 @@ def test_what_is_not_a_comparison_is_refused(text):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("schema", 2),
+        ("schema", 1),
         ("schema", "1"),
         ("schema", None),
         ("type", "relfit.PairComparison"),

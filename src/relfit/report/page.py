@@ -49,40 +49,6 @@ from relfit.util.text import plain_number, visible
 LONGEST_NAME, LONGEST_LABEL = 200, 36
 # Beyond so many models the grid of pairs is drawn small, and beyond so many it shows the first of them.
 MANY, MOST_PAIRED = 14, 60
-# Fields of a result that are no settings, or are shown under another name.
-_NOT_SETTINGS = {
-    *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
-    *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
-    *("truncation", "reference"),
-    *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "leading", "measure"),
-    "robust_to_bandwidth",
-    *("bandwidth_rule",),
-    *(
-        "equivalent",
-        "groups",
-        "locations",
-        "command",
-        "second_order",
-        "third",
-        "projection",
-        "copies",
-        "shared_rows",
-        "yardstick",
-    ),
-    *("higher_is_better", "lags", "unit", "also", "encoding", "unscaled"),
-}
-_LABELS = {
-    "alpha": "level α",
-    "select_fraction": "fraction of rows for selection",
-    "sizes": "rows",
-    "pair_count": "pairs of rows",
-    "block_count": "blocks",
-    "landmark_count": "landmarks",
-    "inputs": "digests of the data",
-    "plan": "order of sums",
-    "design": "how the means were taken",
-    "impossible": "rows of density 0",
-}
 
 
 @cache
@@ -279,10 +245,11 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Every setting the result records, in words; those that do not apply are left out."""
     shown = {"discrepancy": words.measure_of(comparison).measured, "models": str(len(comparison.names))}
-    for item in fields(comparison):
+    for item in sorted(fields(comparison), key=lambda item: not item.metadata.get("first")):
         value = getattr(comparison, item.name)
-        if item.name not in _NOT_SETTINGS and value is not None and not (item.name == "margin" and value == 0.0):
-            shown[_LABELS.get(item.name, item.name.replace("_", " "))] = _setting(comparison, item.name, value)
+        label = item.metadata.get("label")
+        if label is not None and value is not None and not (item.name == "margin" and value == 0.0):
+            shown[label] = _setting(comparison, item.name, value)
     return [(label, text) for label, text in shown.items() if text]
 
 

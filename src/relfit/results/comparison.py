@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from relfit.results.pair import PairMatrix, Ranks
 from relfit.results.serial import VERSIONS, also_written, comparison_from, parsed, text_of
 from relfit.results.table import LONGEST_NAME, Display
-from relfit.results.verdicts import SHARED, Verdicts
+from relfit.results.verdicts import Verdicts, shared_fields
 from relfit.stats.decision import PVALUE_CORRECTIONS, Decision, difference_variance
 from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
@@ -286,6 +286,6 @@ def comparison(
         margin=criteria.margin,
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
         copies={name: original for name, original in originals.items() if name != original},
-        **{key: getattr(every, key) for key in SHARED},
+        **shared_fields(every),
         **{"measure": joint.measure, **record, **_of_law(every)},
     )

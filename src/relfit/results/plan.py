@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from relfit.results import words
 from relfit.results.serial import Record, plain
+from relfit.results.stored import kept
 from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, short_names
 from relfit.stats.planning import Forecast
 from relfit.stats.tests import TESTS
@@ -18,8 +19,8 @@ from relfit.util.text import listed, quoted, visible
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Fields whose numbers are in the tables of a file.
-_IN_TABLES = ("forecasts", "sizes", "curves")
+# Its numbers are in the tables of a file.
+_IN_TABLES = kept(written=False)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -55,9 +56,9 @@ class Plan(Record):
     measured: bool
     fewest: tuple[int, ...]
     most: int
-    forecasts: tuple[Forecast, ...]
-    sizes: Array
-    curves: Array
+    forecasts: tuple[Forecast, ...] = field(metadata=_IN_TABLES)
+    sizes: Array = field(metadata=_IN_TABLES)
+    curves: Array = field(metadata=_IN_TABLES)
     method: str
     trials: int
     seed: int | None
@@ -87,8 +88,7 @@ class Plan(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form; infinity is written as the text "inf", and NaN as null."""
-        settings = {key: value for key, value in super().to_dict().items() if key not in _IN_TABLES}
-        return {**settings, "rows": plain(self.rows()), "curve": plain(self.curve_rows())}
+        return {**super().to_dict(), "rows": plain(self.rows()), "curve": plain(self.curve_rows())}
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The power curves: a colour per model, a line style per test."""

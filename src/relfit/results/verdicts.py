@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection as Names
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from scipy.special import ndtri
 from relfit.data.encode import Encoding
 from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
+from relfit.results import stored
 from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE, decisive_pvalue, graded
 from relfit.results.serial import Record
+from relfit.results.stored import kept
 from relfit.stats.decision import DISCOVERY_RATE, differences
 from relfit.stats.joint import MEASURES, JointEstimate
 from relfit.stats.maxt import seeded
@@ -29,46 +31,38 @@ from relfit.util.checks import check_level
 from relfit.util.errors import InputError
 from relfit.util.text import listed
 
-# Fields that an estimate and its result have in common.
-SHARED = (
-    *("covariance", "sizes", "near_degeneracy", "second_order", "third", "groups", "yardstick"),
-    *("higher_is_better", "design", "lags", "unit", "doubts", "leading"),
-)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Answer(Record):
     """What the answers for several models and for a pair have in common; `Comparison` says what each field is."""
 
-    names: tuple[str, ...]
-    alpha: float
-    test: str
-    measure: str
-    correction: str = "none"
-    warnings: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    kernel: Kernel | None = None
-    bandwidth_rule: str | None = None
-    estimator: str | None = None
-    dependence: str | None = None
-    select_fraction: float | None = None
-    sizes: tuple[int, ...] | None = None
-    seed: int | None = None
-    backend: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    margin: float = 0.0
-    groups: tuple[int, ...] | None = None
-    pair_count: int | None = None
-    block_count: int | None = None
-    landmark_count: int | None = None
-    variance: str | None = None
-    locations: Array | None = None
-    inputs: dict[str, Any] | None = None
-    plan: dict[str, int] | None = None
-    preset: str | None = None
-    yardstick: float | None = None
-    encoding: Encoding | None = None
-    unscaled: int | None = None
+    names: tuple[str, ...] = field(metadata=kept(stored.NAMES))
+    alpha: float = field(metadata=kept(stored.FRACTION, label="level α", first=True))
+    test: str = field(metadata=kept(stored.TEST, label="test", first=True))
+    measure: str = field(metadata=kept(stored.WORD))
+    warnings: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS))
+    doubts: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS, shared=True))
+    kernel: Kernel | None = field(default=None, metadata=kept(stored.KERNEL, label="kernel"))
+    bandwidth_rule: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD))
+    estimator: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="estimator"))
+    dependence: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="dependence"))
+    sizes: tuple[int, ...] | None = field(default=None, metadata=kept(stored.MAYBE_COUNTS, label="rows", shared=True))
+    seed: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="seed"))
+    backend: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="backend"))
+    versions: dict[str, str] = field(default_factory=dict, metadata=kept(stored.VERSIONS_BY_NAME, label="versions"))
+    margin: float = field(default=0.0, metadata=kept(stored.NOT_NEGATIVE, label="margin"))
+    groups: tuple[int, ...] | None = field(default=None, metadata=kept(stored.MAYBE_COUNTS, shared=True))
+    pair_count: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="pairs of rows"))
+    block_count: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="blocks"))
+    landmark_count: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, label="landmarks"))
+    variance: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="variance"))
+    locations: Array | None = field(default=None, metadata=kept(stored.ROWS))
+    inputs: dict[str, Any] | None = field(default=None, metadata=kept(stored.DIGESTS, label="digests of the data"))
+    plan: dict[str, int] | None = field(default=None, metadata=kept(stored.MAYBE_COUNTS_BY_NAME, label="order of sums"))
+    preset: str | None = field(default=None, metadata=kept(stored.MAYBE_WORD, label="preset"))
+    yardstick: float | None = field(default=None, metadata=kept(stored.MAYBE_NOT_NEGATIVE, shared=True))
+    encoding: Encoding | None = field(default=None, metadata=kept(stored.ENCODING))
+    unscaled: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -124,40 +118,48 @@ class Verdicts(Answer):
         reference: what the data are called, such as the name of their file; None where that is not known.
     """
 
-    best: str
-    best_index: int
-    discrepancy: Array
-    standard_error: Array
-    covariance: Array
-    difference: Array
-    difference_standard_error: Array
-    pvalue: Array
-    log_pvalue: Array
-    adjusted_pvalue: Array
-    worse: NDArray[np.bool_]
-    simultaneous_pvalue: Array
-    status: tuple[tuple[str, ...], ...]
-    truncation: Array | None = None
-    beaten_by: tuple[str | None, ...] | None = None
-    confidence_set: tuple[str, ...] | None = None
-    randomised: bool = False
-    near_degeneracy: Array | None = None
-    second_order: Array | None = None
-    third: Array | None = None
-    projection: Array | None = None
-    leading: tuple[str, ...] = ()
-    robust_to_bandwidth: tuple[bool, ...] | None = None
-    equivalent: NDArray[np.bool_] | None = None
-    copies: dict[str, str] = field(default_factory=dict)
-    shared_rows: dict[str, int] = field(default_factory=dict)
-    command: tuple[str, ...] | None = None
-    higher_is_better: bool = False
-    design: str | None = None
-    lags: int | None = None
-    unit: float = 1.0
-    impossible: dict[str, int] = field(default_factory=dict)
+    best: str = field(metadata=kept(stored.NAME))
+    best_index: int = field(metadata=kept(stored.INDEX))
+    discrepancy: Array = field(metadata=kept(stored.ESTIMATED))
+    standard_error: Array = field(metadata=kept(stored.ERRORS))
+    covariance: Array = field(metadata=kept(stored.MATRIX, shared=True))
+    difference: Array = field(metadata=kept(stored.ESTIMATED))
+    difference_standard_error: Array = field(metadata=kept(stored.ERRORS))
+    pvalue: Array = field(metadata=kept(stored.PVALUES))
+    log_pvalue: Array = field(metadata=kept(stored.LOG_PVALUES))
+    adjusted_pvalue: Array = field(metadata=kept(stored.PVALUES))
+    worse: NDArray[np.bool_] = field(metadata=kept(stored.FLAGS))
+    simultaneous_pvalue: Array = field(metadata=kept(stored.PVALUES))
+    status: tuple[tuple[str, ...], ...] = field(metadata=kept(stored.WORD_LISTS))
+    correction: str = field(metadata=kept(stored.WORD, label="correction", first=True))
+    select_fraction: float | None = field(
+        default=None, metadata=kept(stored.MAYBE_FRACTION, label="fraction of rows for selection")
+    )
+    truncation: Array | None = field(default=None, metadata=kept(stored.LIMITS))
+    beaten_by: tuple[str | None, ...] | None = field(default=None, metadata=kept(stored.NAMES_OR_NULL))
+    confidence_set: tuple[str, ...] | None = field(default=None, metadata=kept(stored.MAYBE_TEXTS))
+    randomised: bool = field(default=False, metadata=kept(stored.FLAG))
+    near_degeneracy: Array | None = field(default=None, metadata=kept(stored.VALUES, shared=True))
+    second_order: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
+    third: Array | None = field(default=None, metadata=kept(stored.MATRIX, shared=True))
+    projection: Array | None = field(default=None, metadata=kept(stored.MATRIX))
+    leading: tuple[str, ...] = field(default=(), metadata=kept(stored.TEXTS, shared=True))
+    robust_to_bandwidth: tuple[bool, ...] | None = field(default=None, metadata=kept(stored.FLAG_LIST))
+    equivalent: NDArray[np.bool_] | None = field(default=None, metadata=kept(stored.MAYBE_FLAGS))
+    copies: dict[str, str] = field(default_factory=dict, metadata=kept(stored.NAMES_BY_NAME))
+    shared_rows: dict[str, int] = field(default_factory=dict, metadata=kept(stored.COUNTS_BY_NAME))
+    command: tuple[str, ...] | None = field(default=None, metadata=kept(stored.MAYBE_TEXTS))
+    higher_is_better: bool = field(default=False, metadata=kept(stored.FLAG, shared=True))
+    design: str | None = field(
+        default=None, metadata=kept(stored.MAYBE_WORD, label="how the means were taken", shared=True)
+    )
+    lags: int | None = field(default=None, metadata=kept(stored.MAYBE_COUNT, shared=True))
+    unit: float = field(default=1.0, metadata=kept(stored.POSITIVE, shared=True))
+    impossible: dict[str, int] = field(
+        default_factory=dict, metadata=kept(stored.COUNTS_BY_NAME, label="rows of density 0")
+    )
     also: tuple[Verdicts, ...] = ()
-    reference: str | None = None
+    reference: str | None = field(default=None, metadata=kept(stored.MAYBE_TEXT))
 
     @property
     def grade(self) -> tuple[str, ...]:
@@ -352,7 +354,7 @@ class Verdicts(Answer):
 
         `among` names the models that are of interest, by default all.
         """
-        shared = {key: getattr(self, key) for key in SHARED}
+        shared = shared_fields(self)
         shared["measure"] = self.measure if self.measure in MEASURES else "score"
         every = JointEstimate(self.names, np.where(self._impossible(), 0.0, self.estimates), **shared)
         among = self.names if among is None else among
@@ -491,3 +493,8 @@ class Verdicts(Answer):
         # Equivalence asks the plain z test, too; and given a near tie, all of an interval can lie below the estimate.
         plain = self.difference + (float(ndtri(upper_level)) * error if self.margin else 0.0)
         return lower, np.where(np.isfinite(plain), np.maximum(upper, plain), upper)
+
+
+def shared_fields(result: Verdicts | JointEstimate) -> dict[str, Any]:
+    """The fields that an estimate and its result have in common."""
+    return {item.name: getattr(result, item.name) for item in fields(Verdicts) if item.metadata.get("shared")}

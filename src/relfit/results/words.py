@@ -159,7 +159,7 @@ def header(result: Answer) -> str:
         f"margin {result.margin:g}" if result.margin else None,
         None if result.backend == "numpy" else result.backend,
         f"α = {result.alpha:g}",
-        CORRECTION_NAMES.get(result.correction),
+        CORRECTION_NAMES.get(result.correction) if isinstance(result, Verdicts) else None,
     ]
     return " · ".join(part for part in parts if part)
 
