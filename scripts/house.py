@@ -4,8 +4,7 @@ python scripts/house.py             print the figures
 python scripts/house.py --check     fail on too many entries, a wrong import or a cycle (part of make lint)
 python scripts/house.py --picture   draw the rooms and their imports into docs/images/house.svg
 
-Imports inside functions count. The one exemption is a result that shows itself: results, and the joint estimate, may
-import report in a method.
+Imports inside functions count, and those for type checkers.
 """
 
 import argparse
@@ -26,11 +25,11 @@ PICTURE = ROOT / "docs" / "images" / "house.svg"
 ROOMS = {
     "cli": "one file a command",
     "paper": "the paper's problems and experiments",
-    "report": "table, plots, page and its panels",
+    "report": "plots, notebooks, page and its panels",
     "features": "images and texts into rows",
     "api": "load → resolve → split → estimate → decide → result",
     "checks": "what could make a verdict wrong, one file a check",
-    "results": "finished results, as JSON and back",
+    "results": "finished results, as text, as JSON and back",
     "settings": "every option: name, default, check",
     "estimators": "MMD, KSD, designs: data into a joint estimate",
     "data": "what the user brings, loaded and checked",
@@ -51,13 +50,9 @@ def layers() -> list[list[str]]:
 
 
 def imports() -> dict[str, set[str]]:
-    """Every module of the package with the modules that it imports, less those by which a result shows itself."""
+    """Every module of the package with the modules that it imports."""
     graph = grimp.build_graph("relfit", cache_dir=None)
-    found = {}
-    for module in graph.modules:
-        imported = graph.find_modules_directly_imported_by(module)
-        shows_itself = room(module) == "results" or module == "relfit.stats.joint"
-        found[module] = {name for name in imported if not (shows_itself and room(name) == "report")}
+    found = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     # The front door imports names only for type checkers; it loads them when they are used.
     found["relfit"] = set()
     return found

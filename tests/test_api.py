@@ -89,7 +89,7 @@ def test_json_is_strict_and_complete():
     reference, models = samples()
     result = relfit.compare(reference, models, rng=0)
     data = json.loads(result.to_json(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert data["seed"] == 0
     assert data["kernel"] == {"type": "Gaussian", "bandwidth": result.kernel.bandwidth}
     assert set(data["versions"]) == {"relfit", "numpy", "scipy", "python"}

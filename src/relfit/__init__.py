@@ -13,6 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from relfit.util import __version__
+from relfit.util.attached import attach_from
 
 TYPE_CHECKING = False
 
@@ -58,6 +59,8 @@ _HOMES = {
     "relfit.stats.tests.relpsi": ("RelPSI",),
     "relfit.util.errors": ("BackendUnavailable", "InputError", "RelfitError"),
 }
+# What draws results, and writes them as pages, is imported when it is first asked for.
+attach_from(lambda: import_module("relfit.report"))
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:

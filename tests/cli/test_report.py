@@ -170,7 +170,7 @@ def test_report_refusals(data, result, capsys):
     assert "got something else of schema None" in _refused(capsys, "report", "other.json")
     assert main(["pair", *FILES[:3], "--json", "pair.json"]) == 0
     capsys.readouterr()
-    assert "got a relfit.PairComparison of schema 1" in _refused(capsys, "report", "pair.json")
+    assert "got a relfit.PairComparison of schema 2" in _refused(capsys, "report", "pair.json")
     assert "expected a result" in _refused(capsys, "report", "gpt.npy")
     assert "give --html PATH too" in _refused(capsys, "report", "result.json", *FILES)
     assert "expected 3 files, one for each model, got 2" in _refused(

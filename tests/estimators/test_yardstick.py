@@ -12,7 +12,7 @@ from relfit.api import published
 from relfit.compute.reduce import Runtime
 from relfit.estimators import mmd
 from relfit.paper.data import digits
-from relfit.report.display import notebook_table
+from relfit.report.notebook import notebook_table
 from relfit.report.page import render_report
 
 KERNELS = [relfit.Gaussian(1.5), relfit.IMQ(), relfit.Polynomial(scale=0.5), relfit.Tilted(relfit.IMQ())]

@@ -15,8 +15,8 @@ from relfit.api import compare, decide, estimate
 from relfit.data.models import Density
 from relfit.estimators.losses import from_losses
 from relfit.kernels.standard import IMQ, Gaussian
-from relfit.report.words import error_words, question
 from relfit.results.comparison import Comparison
+from relfit.results.words import error_words, question
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Criteria
@@ -356,7 +356,7 @@ def test_what_is_not_a_comparison_is_refused(text):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("schema", 2),
+        ("schema", 1),
         ("schema", "1"),
         ("schema", None),
         ("type", "relfit.PairComparison"),

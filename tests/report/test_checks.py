@@ -11,7 +11,7 @@ import relfit
 from relfit.data.structure import separated_clusters
 from relfit.report.checks import about, bandwidth_sensitivity, checks, rows_advice
 from relfit.report.recall import recall
-from relfit.report.words import caveats, in_other_words
+from relfit.results.words import caveats, in_other_words
 
 
 def _checks(result, data=None):

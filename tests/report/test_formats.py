@@ -15,10 +15,10 @@ from scipy.stats import multivariate_normal
 
 import relfit
 from relfit.kernels.composite import Decay, Tilted
-from relfit.report.formats import latex_text, methods_text, references, to_csv, to_latex, to_markdown
 from relfit.report.page import render_report, settings
-from relfit.report.text import table
-from relfit.report.words import error_words
+from relfit.results.formats import latex_text, methods_text, references, to_csv, to_latex, to_markdown
+from relfit.results.text import table
+from relfit.results.words import error_words
 from relfit.util.errors import InputError
 
 

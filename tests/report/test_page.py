@@ -12,9 +12,9 @@ import pytest
 
 import relfit
 from relfit.data.load import load
-from relfit.report.display import notebook_table
+from relfit.report.notebook import notebook_table
 from relfit.report.page import render_report
-from relfit.report.words import summary
+from relfit.results.words import summary
 from relfit.util.errors import InputError
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

@@ -11,7 +11,7 @@ import relfit
 from relfit.report.figures import difference_forest, discrepancy_forest
 from relfit.report.page import render_report
 from relfit.report.plots import forest
-from relfit.report.text import common_power, scaled_format
+from relfit.results.table import common_power, scaled_format
 
 RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(60, 3))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import relfit
-from relfit.report.display import styled
-from relfit.report.text import number_format, short_names, show_pvalue, table
-from relfit.report.words import alone_words, error_words, header, question, reference_words, summary
+from relfit.results.table import number_format, short_names
+from relfit.results.text import show_pvalue, styled, table
+from relfit.results.words import alone_words, error_words, header, question, reference_words, summary
 from relfit.util.text import listed, visible
 
 

@@ -11,7 +11,6 @@ from scipy.special import ndtr
 import relfit
 from relfit.results.grade import SCALE
 from relfit.results.serial import as_json
-from relfit.stats.decision import adjust
 
 WORSE = ("worse", "clearly worse")
 CORRECTIONS = ("none", "holm", "bonferroni", "bh", "by", "stepdown")
@@ -135,7 +134,7 @@ def test_lower_ends_are_below_the_truth_in_95_of_100_trials():
     assert (missed / 200 < 0.096).all()
 
 
-def test_files_have_grades_and_old_ones_get_holms():
+def test_files_have_grades_and_those_of_version_01_are_refused():
     joint = relfit.JointEstimate(tuple("abc"), [0.0, 0.1, 2.0], 0.01 * np.eye(3), (500,))
     result = relfit.decide(joint, rng=0)
     record = json.loads(result.to_json())
@@ -144,11 +143,10 @@ def test_files_have_grades_and_old_ones_get_holms():
         lambda: relfit.Comparison.from_dict({**record, "grade": ["best", "worse", "clearly worse"]}),
         "contradicts itself: grade",
     )
-    old = {key: value for key, value in record.items() if key not in ("grade", "simultaneous_pvalue", "reference")}
-    read = relfit.Comparison.from_dict(old)
-    assert read.grade == result.grade
-    assert read.simultaneous_pvalue.tolist() == pytest.approx(adjust(result.pvalue, "holm").tolist())
-    assert relfit.Comparison.from_json(as_json(read.to_dict())).grade == read.grade
+    assert relfit.Comparison.from_json(as_json(record)).grade == result.grade
+    refused(lambda: relfit.Comparison.from_dict({**record, "schema": 1}), "expected a relfit.Comparison of schema 2")
+    less = {key: value for key, value in record.items() if key != "simultaneous_pvalue"}
+    refused(lambda: relfit.Comparison.from_dict(less), "not a complete relfit.Comparison", "simultaneous_pvalue")
 
 
 def test_json_to_a_path(tmp_path):

@@ -18,8 +18,8 @@ from relfit.cli import main
 from relfit.estimators.designs import Complete
 from relfit.paper.problems import draw, mean_shift
 from relfit.report.checks import rows_advice
-from relfit.report.words import about
 from relfit.results.plan import Plan
+from relfit.results.words import about
 from relfit.stats.decision import Covariances, adjust, difference_errors, gaps_to
 from relfit.stats.joint import JointEstimate
 from relfit.stats.maxt import Maxima

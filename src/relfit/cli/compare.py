@@ -123,8 +123,8 @@ def pair_command(reference: str, a: str, b: str, json_path: str | None, **params
 
     The hypothesis is fixed before the data are seen: "A is no worse than B".
     """
-    from relfit.report.display import styled
     from relfit.report.gate import judge_pair
+    from relfit.results.text import styled
 
     if params["require"] is not None and not params["gate"]:
         raise InputError("--gate-require: expected together with --gate")

@@ -78,12 +78,14 @@ def conclude(
     items: Any = None,
 ) -> int:
     """Print and write what was asked for, and return the exit status; `data` and `items` are for the page."""
-    from relfit.report.display import styled
     from relfit.report.gate import ask, gate_markdown, junit_xml
+    from relfit.results.text import styled
 
     running = click.get_current_context().command
     warnings = worded(result.warnings, running)
-    result = replace(result, warnings=warnings, doubts=worded(result.doubts, running))
+    doubts = worded(result.doubts, running)
+    leading = worded(result.leading, running)
+    result = replace(result, warnings=warnings, doubts=doubts, leading=leading)
     gate = None
     if params["gate"] is not None:
         gate = ask(result, params["gate"], params["against"], require=params["require"])

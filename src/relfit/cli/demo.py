@@ -111,8 +111,8 @@ def demo_command(html_path: str, seed: int) -> int:
 
     The data come with relfit, and it takes a few seconds.
     """
-    from relfit.report.display import styled
-    from relfit.report.words import error_words
+    from relfit.results.text import styled
+    from relfit.results.words import error_words
 
     check_outputs({"--html": html_path})
     result = run(seed)

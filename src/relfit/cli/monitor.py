@@ -167,8 +167,8 @@ def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, st
 
 def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None, doubts: Sequence[str] = ()) -> int:
     """Print and write what was asked for, and return the exit status; with `doubts` the gate is an error."""
-    from relfit.report.display import styled
     from relfit.report.monitor import judge_monitor
+    from relfit.results.text import styled
 
     html_path = params["html_path"]
     json_path = params["json_path"]

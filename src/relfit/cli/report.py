@@ -116,7 +116,7 @@ def report_command(
     elif html_path is not None:
         say_written(Report=html_path)
     else:
-        from relfit.report.display import styled
+        from relfit.results.text import styled
 
         say(styled(comparison))
     return 0

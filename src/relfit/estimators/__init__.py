@@ -73,6 +73,7 @@ def joint_estimate(data: Data, settings: EstimateSettings) -> JointEstimate:
         close=close,
         yardstick=estimates.yardstick,
         measure="loglik" if data.likelihood else "score",
+        leading=columns,
         design=f"given {data.covariates} covariate{'s' * (data.covariates > 1)}" if data.covariates else None,
     )
 

@@ -29,7 +29,7 @@ BANDWIDTH_ROWS = 1000
 # More held-out rows than this do not improve a choice, and would cost as much as the test.
 MOST_HELD = 2000
 # A column with more than this fraction of the variance within samples outweighs the others.
-OUTWEIGHS, BARELY = 0.95, "of the variance, so the other columns barely affect the kernel"
+OUTWEIGHS = 0.95
 # Numbers of a tensor that are worked on at once.
 _TENSOR_NUMBERS = 2**27
 # Each sample is judged by about this many numbers, in at most and at least this many rows.
@@ -222,7 +222,9 @@ def column_notes(data: Data, kernel: Kernel) -> tuple[str, ...]:
     advice = 'standardise the columns (scale="auto")'
     if data.kind != "samples":
         advice = 'whiten the columns (scale="whiten"), which changes the scores with the rows'
-    return (f"{name} holds {math.floor(1000.0 * fraction) / 10.0:g}% {BARELY}; if the units differ, {advice}",)
+    share = f"{math.floor(1000.0 * fraction) / 10.0:g}%"
+    effect = "of the variance, so the other columns barely affect the kernel"
+    return (f"{name} holds {share} {effect}; if the units differ, {advice}",)
 
 
 def _evenly_spaced(rows: Any) -> Any:

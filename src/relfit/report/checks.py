@@ -22,10 +22,10 @@ from relfit.estimators.base import EstimateSettings
 from relfit.estimators.designs import Complete
 from relfit.kernels.base import Kernel
 from relfit.report.recall import Recalled
-from relfit.report.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.results.comparison import Comparison
 from relfit.results.grade import OPEN
 from relfit.results.plan import Plan
+from relfit.results.words import about, grouped, kernel_words, measure_of, used_test
 from relfit.stats.joint import NEAR_DEGENERATE
 from relfit.stats.planning import Forecast
 from relfit.stats.tests.base import Criteria

@@ -15,8 +15,8 @@ from relfit.estimators.pairkernel import PairKernel
 from relfit.kernels.base import Kernel
 from relfit.report.recall import MOST_COLUMNS, Moments, Recalled
 from relfit.report.witness import pictured
-from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
+from relfit.results.words import measure_of
 from relfit.util.arrays import Array
 from relfit.util.text import visible
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from relfit.report.text import common_power, scaled_format
-from relfit.report.words import kind_of
 from relfit.results.comparison import Comparison
+from relfit.results.table import common_power, scaled_format
+from relfit.results.words import kind_of
 
 # Round steps between ticks, and the margin of an axis as a part of it.
 _ROUND, _MARGIN = (1.0, 2.0, 2.5, 5.0, 10.0), 0.04

@@ -19,12 +19,13 @@ from scipy.special import ndtr
 
 from relfit.api import plan
 from relfit.kernels.choice import Collection
-from relfit.report.formats import markdown_text, to_markdown
-from relfit.report.text import NOTHING, is_tested, show_pvalue
-from relfit.report.words import about, alone_words, bandwidth_remark, header, measure_of, row_word, summary, used_test
 from relfit.results import grade
 from relfit.results.comparison import Comparison
+from relfit.results.formats import markdown_text, to_markdown
 from relfit.results.pair import PairComparison
+from relfit.results.table import NOTHING
+from relfit.results.text import is_tested, show_pvalue
+from relfit.results.words import about, alone_words, bandwidth_remark, header, measure_of, row_word, summary, used_test
 from relfit.stats.decision import difference_variance, differences
 from relfit.stats.joint import JointEstimate
 from relfit.stats.pairs import impossible_pair, relative_z

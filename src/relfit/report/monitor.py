@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -21,9 +22,10 @@ from relfit.report.gate import (
     is_required,
 )
 from relfit.report.page import LONGEST_LABEL, environment
-from relfit.report.text import LONGEST_NAME, Display, Table, number_format, short_names
-from relfit.results.monitor import MonitorResult
+from relfit.results.monitor import Monitor, MonitorResult
+from relfit.results.table import LONGEST_NAME, Display, Table, number_format, short_names
 from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
 from relfit.util.text import listed, quoted
 
 # Curves that one picture can show, and confidence sequences.
@@ -156,6 +158,11 @@ def judge_monitor(
     tail = f"{since} ({evidence})" if worse else after
     words = answer_words(verdict, name, whom, margin, tail, required=required)
     return Gate(name, against, verdict, words, None, fixed, margin, required)
+
+
+def write_monitor_page(monitor: Monitor, path: str | os.PathLike[str], *, gate: Any = None) -> None:
+    """Write the page to a file, as `Monitor.report` says."""
+    write_text_atomic(path, monitor_page(monitor.history(), gate))
 
 
 def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> str:

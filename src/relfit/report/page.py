@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from dataclasses import fields
 from datetime import datetime
 from functools import cache
@@ -23,63 +24,31 @@ from relfit.estimators.designs import ESTIMATORS, Complete
 from relfit.kernels.base import Kernel, Sum
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Gaussian
-from relfit.report import words
 from relfit.report.checks import bandwidth_sensitivity, changed_verdicts, checks, recorded_variance, rows_advice
 from relfit.report.columns import column_panel
 from relfit.report.examples import check_items, strips, table_items
 from relfit.report.figures import difference_forest, discrepancy_forest, signed, who_beats_whom
-from relfit.report.formats import methods_text
 from relfit.report.gate import Gate
 from relfit.report.recall import recall
 from relfit.report.scores import contrasts, heat_map, recall_scores
-from relfit.report.text import short_names, table
 from relfit.report.witness import where
+from relfit.results import words
 from relfit.results.comparison import Comparison
+from relfit.results.formats import methods_text
 from relfit.results.grade import GRADES, KINDS
+from relfit.results.table import short_names
+from relfit.results.text import table
 from relfit.settings import Settings
 from relfit.stats.tests import TESTS
 from relfit.stats.tests.base import Test
 from relfit.util.errors import InputError
+from relfit.util.files import write_text_atomic
 from relfit.util.text import plain_number, visible
 
 # The page can hold longer names than a terminal; it wraps them.
 LONGEST_NAME, LONGEST_LABEL = 200, 36
 # Beyond so many models the grid of pairs is drawn small, and beyond so many it shows the first of them.
 MANY, MOST_PAIRED = 14, 60
-# Fields of a result that are no settings, or are shown under another name.
-_NOT_SETTINGS = {
-    *("names", "best", "best_index", "discrepancy", "standard_error", "covariance", "difference"),
-    *("difference_standard_error", "pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "worse", "status"),
-    *("truncation", "reference"),
-    *("beaten_by", "confidence_set", "randomised", "near_degeneracy", "warnings", "doubts", "measure"),
-    "robust_to_bandwidth",
-    *("bandwidth_rule",),
-    *(
-        "equivalent",
-        "groups",
-        "locations",
-        "command",
-        "second_order",
-        "third",
-        "projection",
-        "copies",
-        "shared_rows",
-        "yardstick",
-    ),
-    *("higher_is_better", "lags", "unit", "also", "encoding", "unscaled"),
-}
-_LABELS = {
-    "alpha": "level α",
-    "select_fraction": "fraction of rows for selection",
-    "sizes": "rows",
-    "pair_count": "pairs of rows",
-    "block_count": "blocks",
-    "landmark_count": "landmarks",
-    "inputs": "digests of the data",
-    "plan": "order of sums",
-    "design": "how the means were taken",
-    "impossible": "rows of density 0",
-}
 
 
 @cache
@@ -168,6 +137,20 @@ def render_report(
             for other, sentence in zip(comparison.also, words.disagreement(comparison), strict=True)
         ],
     )
+
+
+def write_report(
+    comparison: Comparison,
+    path: str | os.PathLike[str],
+    data: Any = None,
+    *,
+    items: Any = None,
+    command: str | None = None,
+    gate: Any = None,
+    title: str | None = None,
+) -> None:
+    """Write the report to a file, as `Comparison.report` says."""
+    write_text_atomic(path, render_report(comparison, data, items=items, command=command, gate=gate, title=title))
 
 
 def _flags(comparison: Comparison, sensitivity: Sensitivity | None) -> dict[str, str]:
@@ -262,10 +245,11 @@ def _gate(comparison: Comparison, gate: Any) -> dict[str, Any] | None:
 def settings(comparison: Comparison) -> list[tuple[str, str]]:
     """Every setting the result records, in words; those that do not apply are left out."""
     shown = {"discrepancy": words.measure_of(comparison).measured, "models": str(len(comparison.names))}
-    for item in fields(comparison):
+    for item in sorted(fields(comparison), key=lambda item: not item.metadata.get("first")):
         value = getattr(comparison, item.name)
-        if item.name not in _NOT_SETTINGS and value is not None and not (item.name == "margin" and value == 0.0):
-            shown[_LABELS.get(item.name, item.name.replace("_", " "))] = _setting(comparison, item.name, value)
+        label = item.metadata.get("label")
+        if label is not None and value is not None and not (item.name == "margin" and value == 0.0):
+            shown[label] = _setting(comparison, item.name, value)
     return [(label, text) for label, text in shown.items() if text]
 
 

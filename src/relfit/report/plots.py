@@ -19,14 +19,14 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import LogLocator, NullLocator
 
-from relfit.report.checks import bandwidth_sensitivity, obstacle
+from relfit.report.checks import bandwidth_sensitivity, obstacle, own_plan
 from relfit.report.figures import Forest, difference_forest, discrepancy_forest, who_beats_whom
 from relfit.report.recall import recall
-from relfit.report.text import short_names
 from relfit.report.witness import CLEAR, Landscape, colour_steps, differing_rows, landscape, largest_difference
-from relfit.report.words import measure_of, name_of_test
 from relfit.results.comparison import Comparison
 from relfit.results.plan import Plan
+from relfit.results.table import short_names
+from relfit.results.words import measure_of, name_of_test
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
 from relfit.util.errors import InputError
@@ -352,6 +352,11 @@ def power_curves(plan: Plan, ax: Axes | None = None) -> Axes:
     bare(ax, kept=("bottom", "left"))
     _legend_beside(ax, title=None if several else name_of_test(plan.tests[0]), title_fontsize="x-small")
     return ax
+
+
+def power_plot(comparison: Comparison, ax: Axes | None = None, *, power: float = 0.8, trials: int = 200) -> Axes:
+    """The power curves of this comparison's own test, as `Comparison.plot_power` says."""
+    return power_curves(own_plan(comparison, comparison.names, power=power, trials=trials), ax)
 
 
 def picture(plan: Plan, form: str) -> bytes:

@@ -26,8 +26,8 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.choice import Collection
 from relfit.kernels.custom import Recorded
 from relfit.kernels.precomputed import Precomputed
-from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
+from relfit.results.words import measure_of
 from relfit.settings import computing
 from relfit.util.arrays import Array, Rows, host
 from relfit.util.errors import InputError

@@ -19,10 +19,10 @@ from relfit.data.losses import FEWEST_ITEMS, LossTable, as_text, loss_table
 from relfit.estimators.losses import from_losses
 from relfit.report.examples import LETTERS
 from relfit.report.figures import signed
-from relfit.report.text import number_format, short_names
-from relfit.report.words import is_worse, used_test
 from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, GRADES, OPEN, SAME
+from relfit.results.table import number_format, short_names
+from relfit.results.words import is_worse, used_test
 from relfit.util.arrays import Array
 from relfit.util.errors import InputError
 from relfit.util.text import visible

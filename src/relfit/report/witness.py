@@ -23,9 +23,9 @@ from relfit.kernels.base import Kernel
 from relfit.kernels.standard import Gaussian
 from relfit.report.figures import Scale, signed
 from relfit.report.recall import Recalled, View, chosen_view, plain_view
-from relfit.report.text import number_format, short_names
-from relfit.report.words import measure_of
 from relfit.results.comparison import Comparison
+from relfit.results.table import number_format, short_names
+from relfit.results.words import measure_of
 from relfit.util.arrays import Array, Rows
 from relfit.util.errors import InputError
 from relfit.util.text import listed

@@ -1,37 +1,29 @@
-"""Comparison: which of several models are worse than the best."""
+"""Comparison: which of several models are worse than the best, shown, written and read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection as Names
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from relfit.data.encode import Encoding
-from relfit.kernels.base import Kernel
-from relfit.kernels.choice import Collection
-from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, OPEN, SAME, WORSE, decisive_pvalue, graded
 from relfit.results.pair import PairMatrix, Ranks
-from relfit.results.serial import VERSIONS, Record, also_written, comparison_from, parsed, text_of
-from relfit.stats.decision import DISCOVERY_RATE, PVALUE_CORRECTIONS, Decision, difference_variance, differences
-from relfit.stats.joint import MEASURES, NEAR_DEGENERATE, JointEstimate, third_cumulants
+from relfit.results.serial import VERSIONS, also_written, comparison_from, parsed, text_of
+from relfit.results.table import LONGEST_NAME, Display
+from relfit.results.verdicts import Verdicts, shared_fields
+from relfit.stats.decision import PVALUE_CORRECTIONS, Decision, difference_variance
+from relfit.stats.joint import NEAR_DEGENERATE, JointEstimate, third_cumulants
 from relfit.stats.maxt import seeded
-from relfit.stats.pairs import pair_intervals, pairwise_matrix, rank_sets
-from relfit.stats.tests import TESTS
+from relfit.stats.pairs import pairwise_matrix, rank_sets
 from relfit.stats.tests.base import Criteria, Test
-from relfit.stats.tests.best_set import BestSet, decided_lower
-from relfit.stats.truncnorm import selective_threshold
-from relfit.util.arrays import Array, Mask, Rows
+from relfit.util.arrays import Array
+from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_level
 from relfit.util.errors import InputError
-from relfit.util.files import write_text_atomic
-from relfit.util.text import listed
 
 if TYPE_CHECKING:
     import os
@@ -39,254 +31,11 @@ if TYPE_CHECKING:
     import pandas
 
 
-# Fields that an estimate and its result have in common.
-_SHARED = (
-    *("covariance", "sizes", "near_degeneracy", "second_order", "third", "groups", "yardstick"),
-    *("higher_is_better", "design", "lags", "unit", "doubts"),
-)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Comparison(Record):
-    """Which of l models are worse than the best. Arrays are in the order the models were given.
+class Comparison(Verdicts):  # noqa: D101 (that of the verdicts)
+    __doc__ = Verdicts.__doc__
 
-    Attributes:
-        names: model names.
-        best, best_index: the model the others are tested against.
-        discrepancy, standard_error, covariance: the estimates; for relmulti those from the testing rows.
-        higher_is_better: True if `discrepancy` holds scores of which larger ones are better; otherwise smaller ones.
-        difference, difference_standard_error: how much worse than the best a model is, and its standard error:
-            D_i − D_best, or D_best − D_i where larger is better.
-        pvalue, log_pvalue, adjusted_pvalue: of "no worse than the best", with a margin δ "no worse by more than
-            δ"; 1 for the best, except in best-set.
-        worse: the verdicts with the correction that was asked for, ``adjusted_pvalue ≤ alpha``.
-        simultaneous_pvalue: adjusted so that the verdicts on all models hold at once, whatever the correction is.
-        margin, equivalent: δ, and which models are shown to be within δ: of the model they were tested against,
-            in best-set of whichever is best. None without a margin.
-        status: words per model, such as "tie" or "duplicate of NAME".
-        impossible: models that give density 0 to some rows, and to how many. Their mean −log p is infinite: they are
-            worse, and the others were compared without them. Their standard errors and covariances are written as 0.
-        also: the comparisons of the same models by other discrepancies, each with verdicts of its own.
-        truncation: (l, 2) limits of the selective test; None where it does not apply.
-        near_degeneracy, second_order, third: (l,) and (l, l), as in `JointEstimate`: what plans and intervals need
-            besides.
-        projection: (l, l) the covariance by first-order theory, where `covariance` is that of the law with both parts.
-        yardstick: how far two halves of the data are apart through sampling alone, in the units of the discrepancy:
-            a measure for margins. None where it is not known, as for losses, a density as the reference, and
-            estimators that do not use all pairs.
-        warnings: sentences the reader should see.
-        doubts: those of the `warnings` that make the verdicts unreliable, so that a gate does not answer.
-        robust_to_bandwidth: for each model whether its verdict is the same at half and at twice the kernel's bandwidth,
-            apart from "best" and "no evidence", which may change places. None where that was not computed: the kernel
-            has no bandwidth, not all pairs of rows were used, or they would take one core more than two seconds.
-        sizes: the reference's number of rows, then each model's where models have samples.
-        groups: the numbers of groups those rows are in; None for independent rows.
-        locations: (J, d), of UME and FSSD.
-        inputs: a digest of the reference's rows and of each sample's, None for densities.
-        plan: what decides the order of sums, and so their last digits: bytes for tiles, most rows of a patch.
-        preset: "kid" or "cmmd" where one was used.
-        copies: the name of every copy, and the model that it is a copy of.
-        shared_rows: how many rows of a sample also occur in the reference, for samples that have some.
-        design: how the means of losses were taken, such as "macro average over 30 strata"; None for plain means.
-        lags: how far the items of a series depend on each other; None for independent items.
-        unit: 1, or the power of 2 in which very large or very small scores are measured: discrepancies, standard
-            errors, differences, intervals and the margin are those of the scores divided by it.
-        encoding: how the columns were made into rows of numbers; None for plain arrays as they are.
-        unscaled: the number of columns of plain arrays, if their standard deviations differ by more than a half; else
-            None.
-        command: the arguments of `relfit` that made it, without its outputs; None where Python did.
-        reference: what the data are called, such as the name of their file; None where that is not known.
-    """
-
-    names: tuple[str, ...]
-    best: str
-    best_index: int
-    discrepancy: Array
-    standard_error: Array
-    covariance: Array
-    difference: Array
-    difference_standard_error: Array
-    pvalue: Array
-    log_pvalue: Array
-    adjusted_pvalue: Array
-    worse: NDArray[np.bool_]
-    simultaneous_pvalue: Array
-    status: tuple[tuple[str, ...], ...]
-    alpha: float
-    test: str
-    correction: str
-    measure: str
-    truncation: Array | None = None
-    beaten_by: tuple[str | None, ...] | None = None
-    confidence_set: tuple[str, ...] | None = None
-    randomised: bool = False
-    near_degeneracy: Array | None = None
-    second_order: Array | None = None
-    third: Array | None = None
-    projection: Array | None = None
-    warnings: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    robust_to_bandwidth: tuple[bool, ...] | None = None
-    kernel: Kernel | None = None
-    bandwidth_rule: str | None = None
-    estimator: str | None = None
-    dependence: str | None = None
-    select_fraction: float | None = None
-    sizes: tuple[int, ...] | None = None
-    seed: int | None = None
-    backend: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    margin: float = 0.0
-    equivalent: NDArray[np.bool_] | None = None
-    groups: tuple[int, ...] | None = None
-    pair_count: int | None = None
-    block_count: int | None = None
-    landmark_count: int | None = None
-    variance: str | None = None
-    locations: Array | None = None
-    inputs: dict[str, Any] | None = None
-    plan: dict[str, int] | None = None
-    preset: str | None = None
-    copies: dict[str, str] = field(default_factory=dict)
-    shared_rows: dict[str, int] = field(default_factory=dict)
-    command: tuple[str, ...] | None = None
-    yardstick: float | None = None
-    higher_is_better: bool = False
-    design: str | None = None
-    lags: int | None = None
-    unit: float = 1.0
-    impossible: dict[str, int] = field(default_factory=dict)
     also: tuple[Comparison, ...] = ()
-    encoding: Encoding | None = None
-    unscaled: int | None = None
-    reference: str | None = None
-
-    @property
-    def grade(self) -> tuple[str, ...]:
-        """The verdict on every model, on one scale (`relfit.results.grade`).
-
-        "best", "same" (a copy of the best, or not to be told from it), "equivalent" within the margin, "no evidence",
-        "worse" (taken alone) or "clearly worse" (for all models at once).
-
-        >>> from relfit import JointEstimate, decide
-        >>> decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3))).grade
-        ('best', 'no evidence', 'clearly worse')
-        """
-        return graded(
-            self.best_index, self._decisive(), self.simultaneous_pvalue, self.alpha, self.equivalent, self._same()
-        )
-
-    @property
-    def estimates(self) -> Array:
-        """(l,) the discrepancies with smaller ones better: those of scores with the sign changed."""
-        return -self.discrepancy if self.higher_is_better else self.discrepancy
-
-    @property
-    def threshold(self) -> Array:
-        """(l,) the difference to the best above which a model would be declared worse, before correction.
-
-        For relpsi and relmulti D_i − D_best ≥ threshold exactly where the p-value is at most alpha. best-set and carve
-        decide by simulation, and for them this is the threshold of a plain z test.
-        """
-        varies = self.difference_standard_error > 0.0
-        s, delta = np.where(varies, self.difference_standard_error, 1.0), self.margin
-        if self.truncation is None:
-            cut = delta - s * ndtri(self.alpha)
-        else:
-            limits = self.truncation - delta
-            cut = delta + selective_threshold(self.alpha, s, limits[:, 0], limits[:, 1])
-        return np.where(varies, cut, np.where(self.log_pvalue < 0.0, -math.inf, math.inf))
-
-    def confidence_interval(self, level: float = 0.95) -> Array:
-        """(l, 2) two-sided intervals, each end missed by at most (1 − level)/2.
-
-        relpsi and carve: for D_i − D_best given that `best` was selected, each with probability `level`; they can
-        be infinite. relmulti: for D_i − D_best on the testing rows. best-set: for D_i − min_j D_j, whichever model is
-        best; all hold together with probability `level`.
-        """
-        return np.stack(self._bounds((1.0 + check_level(level)) / 2.0), axis=1)
-
-    def lower_bound(self, level: float = 0.95) -> Array:
-        """(l,) one-sided lower bounds of what `confidence_interval` covers.
-
-        In relpsi, relmulti and carve above the margin exactly where p < 1 − level. best-set: they hold together.
-        """
-        return self._bounds(check_level(level))[0]
-
-    def upper_bound(self, level: float = 0.95) -> Array:
-        """(l,) one-sided upper bounds of what `confidence_interval` covers; best-set: they hold together.
-
-        A bound of at most δ shows that a model is no worse by more than δ.
-        """
-        return self._bounds(check_level(level))[1]
-
-    def graded_intervals(self) -> Array:
-        """(l, 2) for every difference to the best, the interval that belongs to its grade.
-
-        Each end is a one-sided bound at the level at which the verdict was decided, at least 1 − alpha: the lower end
-        is above the margin (0 without one) exactly where the model is worse or clearly worse, and for a clearly worse
-        one allows for all models at once; the upper end is at most the margin exactly where it is equivalent. In
-        best-set they are for D_i − min_j D_j, otherwise for D_i − D_best. With several kernels in one test, which no
-        single difference decides, they are NaN.
-
-        >>> from relfit import JointEstimate, decide
-        >>> result = decide(JointEstimate(("a", "b"), [0.0, 1.0], 0.02 * np.eye(2)))
-        >>> result.graded_intervals().round(2).tolist()
-        [[0.0, 0.0], [0.61, 1.33]]
-        """
-        if isinstance(self.kernel, Collection):
-            return np.full((len(self.names), 2), math.nan)
-        bad = np.isin(self.grade, (WORSE.name, CLEARLY_WORSE.name))
-        lower, upper, margin = *self._graded_bounds(), self.margin
-        # Beyond the last digits, which simulation leaves open, the verdict decides: what it says has been shown.
-        lower = np.where(bad, np.maximum(lower, np.nextafter(margin, math.inf)), np.minimum(lower, margin))
-        if self.equivalent is not None:
-            above = np.maximum(upper, np.nextafter(margin, math.inf))
-            upper = np.where(self.equivalent, np.minimum(upper, margin), above)
-        same, out = self._same(), self._impossible()
-        if not TESTS[self.test].tests_best:
-            same[self.best_index] = True
-        ends = np.stack([lower, np.maximum(upper, lower)], axis=1)
-        ends[same & ~self._impossible()] = 0.0
-        ends[out] = math.inf
-        return ends
-
-    def graded_pairs(self) -> NDArray[np.str_]:
-        """(l, l) what model i is to model j: "clearly worse", "worse", "better", "clearly better" or "no evidence".
-
-        In best-set a row has the critical values of its model's verdict: i is worse than some j exactly where its grade
-        says that it is worse. Other tests compare with the selected model only, and the other pairs are "not tested".
-        `pairs` tests all of them together.
-
-        >>> from relfit import JointEstimate, decide
-        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
-        >>> result.graded_pairs()[2].tolist()
-        ['clearly worse', 'clearly worse', 'itself']
-        """
-        grades, count, best = np.array(self.grade), len(self.names), self.best_index
-        bad = np.isin(grades, (WORSE.name, CLEARLY_WORSE.name))
-        alone, clearly = np.zeros((2, count, count), dtype=bool)
-        tested = np.zeros((count, count), dtype=bool)
-        if self.test == BestSet.name and not isinstance(self.kernel, Collection):
-            tested[:] = True
-            alone, clearly = (self._spread(self._lower_pairs(p) > self.margin, True, False) for p in self._both())
-            # The pair that the verdict stands on is shown in any case.
-            against = self._spread(self._ratios(), math.inf, -math.inf).argmax(axis=1)
-        else:
-            against = np.full(count, best)
-            if self.beaten_by is not None:
-                against = np.array([best if name is None else self.names.index(name) for name in self.beaten_by])
-            tested[:, best] = tested[best] = True
-            tested[np.arange(count), against] = tested[against, np.arange(count)] = True
-        alone[np.arange(count), against] = clearly[np.arange(count), against] = True
-        alone, clearly = alone & bad[:, None], clearly & (grades == CLEARLY_WORSE.name)[:, None]
-        alone |= clearly
-        cells = np.where(tested, "no evidence", "not tested").astype("<U14")
-        for shown, word in ((alone, ""), (clearly, "clearly ")):
-            cells[shown.T] = f"{word}better"
-            cells[shown] = f"{word}worse"
-        np.fill_diagonal(cells, "itself")
-        return cells
 
     def ranks(self, level: float = 0.95, *, simultaneous: bool = True) -> Ranks:
         """Confidence sets for the models' ranks, 1 being the best: all hold together, or each by itself.
@@ -325,43 +74,6 @@ class Comparison(Record):
             correction=used,
         )
 
-    def pair_intervals(self, level: float = 0.95) -> Array:
-        """(l, l, 2) intervals for every difference D_i − D_j: all hold together with probability `level`.
-
-        From V and normal draws, below 300 rows from Student's law.
-
-        >>> from relfit import JointEstimate, decide
-        >>> result = decide(JointEstimate(("a", "b", "c"), [0.0, 0.1, 2.0], 0.01 * np.eye(3)))
-        >>> result.pair_intervals()[2, 0].round(1).tolist()  # c − a
-        [1.7, 2.3]
-        """
-        ends = pair_intervals(self.distinct(), check_level(level), rng=seeded(self.seed or 0, "pairs"))
-        # Of two infinite numbers nothing is known of the difference.
-        low = self._spread(ends[..., 0], math.inf, -math.inf)
-        return np.stack([low, self._spread(ends[..., 1], math.inf, -math.inf, both=math.inf)], axis=2)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The one table every output is made from: the best model first, then from better to worse."""
-        estimates = self.estimates
-        order = sorted(range(len(self.names)), key=lambda i: (i != self.best_index, estimates[i], i))
-        numbers: tuple[str, ...] = ("discrepancy", "standard_error", "difference", "pvalue", "log_pvalue")
-        numbers, grades = (*numbers, "adjusted_pvalue", "simultaneous_pvalue"), self.grade
-        return [
-            {
-                "name": self.names[i],
-                **{key: float(getattr(self, key)[i]) for key in numbers},
-                "worse": bool(self.worse[i]),
-                "grade": grades[i],
-                "equivalent": None if self.equivalent is None else bool(self.equivalent[i]),
-                "robust_to_bandwidth": None if self.robust_to_bandwidth is None else self.robust_to_bandwidth[i],
-                "best": i == self.best_index,
-                "verdict": self._verdict(i),
-                **{f"verdict_{other.measure}": other._verdict(i) for other in self.also},
-                "status": self.status[i],
-            }
-            for i in order
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form with the grades; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
         return {**super().to_dict(), "grade": list(self.grade)}
@@ -376,31 +88,16 @@ class Comparison(Record):
         """The comparison that `to_json` wrote, from its text or its file."""
         return cls.from_dict(parsed(text_of(source)))
 
-    def __getitem__(self, name: str) -> dict[str, Any]:
-        """The model's row of `rows()`.
-
-        >>> from relfit import JointEstimate, decide
-        >>> decide(JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2)))["b"]["verdict"]
-        'clearly worse'
-        """
-        if name not in self.names:
-            expected = listed(self.names, "or")
-            raise InputError(f"name: expected the name of a model ({expected}), got {name!r}")
-        return next(row for row in self.rows() if row["name"] == name)
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of the models, which are the keys."""
-        return iter(self.names)
-
-    def verdict(self, name: str) -> str:
-        """The verdict on a model, in the words of the table."""
-        return str(self[name]["verdict"])
-
     def summary(self) -> str:
         """The answer in one sentence, as below the table."""
-        from relfit.report.words import summary
+        from relfit.results.words import summary
 
         return summary(self)
+
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        from relfit.results.text import comparison_display
+
+        return comparison_display(self, longest_name)
 
     def to_frame(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, indexed by model name (needs pandas)."""
@@ -412,61 +109,50 @@ class Comparison(Record):
 
     def to_latex(self, path: str | os.PathLike[str] | None = None) -> str:
         """The table for a paper, in LaTeX with booktabs, which is also written to `path` if given."""
-        from relfit.report.formats import to_latex
+        from relfit.results.formats import to_latex
 
         return also_written(to_latex(self), path)
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
         """The table in Markdown, which is also written to `path` if given."""
-        from relfit.report.formats import to_markdown
+        from relfit.results.formats import to_markdown
 
         return also_written(to_markdown(self), path)
 
     def to_csv(self, path: str | os.PathLike[str] | None = None) -> str:
         """The rows with all their digits as comma-separated values, which are also written to `path` if given."""
-        from relfit.report.formats import to_csv
+        from relfit.results.formats import to_csv
 
         return also_written(to_csv(self), path)
 
     def methods_text(self, cite: str = "text") -> str:
         """A paragraph for a paper with its references, true for these settings; `cite` is "text" or "bibtex"."""
-        from relfit.report.formats import methods_text
+        from relfit.results.formats import methods_text
 
         return methods_text(self, cite)
 
     def plot(self, ax: Any = None, *, of: str = "discrepancy") -> Any:
         """A forest plot of the discrepancies, or ``of="difference"`` to the best; returns the matplotlib Axes."""
-        from relfit.report.plots import forest
-
-        return forest(self, ax, of=of)
+        return attached("Comparison.plot")(self, ax, of=of)
 
     def plot_pairs(self, ax: Any = None) -> Any:
         """Who beats whom, as a grid; returns the Axes."""
-        from relfit.report.plots import pairs_plot
-
-        return pairs_plot(self, ax)
+        return attached("Comparison.plot_pairs")(self, ax)
 
     def plot_witness(self, data: Any, name: str | None = None, ax: Any = None) -> Any:
         """Where a model (the one with the largest discrepancy) and the data differ; returns the Axes.
 
         `data` is the pair (reference, models) that was compared.
         """
-        from relfit.report.plots import witness_plot
-
-        return witness_plot(self, data, name, ax)
+        return attached("Comparison.plot_witness")(self, data, name, ax)
 
     def plot_power(self, ax: Any = None, *, power: float = 0.8, trials: int = 200) -> Any:
         """The chance of finding each model worse against the number of rows, for this test; returns the Axes."""
-        from relfit.report.checks import own_plan
-        from relfit.report.plots import power_curves
-
-        return power_curves(own_plan(self, self.names, power=power, trials=trials), ax)
+        return attached("Comparison.plot_power")(self, ax, power=power, trials=trials)
 
     def plot_bandwidths(self, data: Any, ax: Any = None) -> Any:
         """The differences and verdicts at several bandwidths; `data` is (reference, models). Returns the Axes."""
-        from relfit.report.plots import bandwidths_plot
-
-        return bandwidths_plot(self, data, ax)
+        return attached("Comparison.plot_bandwidths")(self, data, ax)
 
     def report(
         self,
@@ -491,158 +177,7 @@ class Comparison(Record):
             gate: what `relfit.report.gate.judge` answered: its sentence stands above everything else.
             title: a heading for the page.
         """
-        from relfit.report.page import render_report
-
-        write_text_atomic(path, render_report(self, data, items=items, command=command, gate=gate, title=title))
-
-    def originals(self) -> dict[str, str]:
-        """For every model the one it stands for: itself, or the one it is a copy of."""
-        return {name: self.copies.get(name, name) for name in self.names}
-
-    def distinct(self, among: Names[str] | None = None) -> JointEstimate:
-        """The estimate of the distinct models, each once: copies are tested once and share their original's answer.
-
-        `among` names the models that are of interest, by default all.
-        """
-        shared = {key: getattr(self, key) for key in _SHARED}
-        shared["measure"] = self.measure if self.measure in MEASURES else "score"
-        every = JointEstimate(self.names, np.where(self._impossible(), 0.0, self.estimates), **shared)
-        among = self.names if among is None else among
-        kept = [i for i, name in enumerate(self.names) if name in among and name in self._distinct_names()]
-        return every.at(kept, tuple(self.names[i] for i in kept))
-
-    def pilot(self, among: Names[str] | None = None) -> JointEstimate:
-        """The same as `distinct` with plain V, which holds the second-order part twice: what a plan starts from."""
-        joint = self.distinct(among)
-        if self.projection is None:
-            return joint
-        kept = [self.names.index(name) for name in joint.names]
-        return replace(joint, covariance=self.projection[np.ix_(kept, kept)])
-
-    def indistinguishable(self, name: str) -> set[str]:
-        """The other models that the kernel cannot tell from this one: neither D varies, and both are the same number.
-
-        A kernel that takes one value on all pairs of rows leaves that behind. Copies are the same model, and not meant.
-        """
-        if self.kernel is None:
-            return set()
-        originals = self.originals()
-        value = {other: (self.discrepancy[i], self.standard_error[i]) for i, other in enumerate(self.names)}
-        if value[name][1] > 0.0:
-            return set()
-        return {other for other in self.names if value[other] == value[name] and originals[other] != originals[name]}
-
-    @property
-    def blind(self) -> bool:
-        """True if the kernel can tell no model from any other."""
-        others = self.indistinguishable(self.best)
-        stand_for = self.originals().items()
-        return bool(others) and all(name in others or original == self.best for name, original in stand_for)
-
-    def _places(self) -> Rows:
-        """(l,) the place of each model among the distinct ones: ``values[places]`` gives every copy its value.
-
-        An impossible model has the place 0, and a value that must be replaced.
-        """
-        kept = self._distinct_names()
-        places = [kept.index(name) if name in kept else 0 for name in self.originals().values()]
-        return np.array(places, dtype=np.intp)
-
-    def _distinct_names(self) -> list[str]:
-        """The models that were estimated: not the copies, and not those that are impossible."""
-        return [name for name in self.names if name not in self.copies and name not in self.impossible]
-
-    def _spread(self, matrix: Any, above: Any, below: Any, both: Any = None) -> Any:
-        """(l, l) of all models from that of the distinct ones.
-
-        `above` is what an impossible model has beside a possible one, `below` the reverse, which two of them have too.
-        """
-        spread, out = matrix[np.ix_(self._places(), self._places())], self._impossible()
-        spread[np.ix_(out, ~out)] = above
-        spread[np.ix_(~out, out)] = below
-        spread[np.ix_(out, out)] = below if both is None else both
-        return spread
-
-    def _impossible(self) -> Mask:
-        return np.array([name in self.impossible for name in self.names])
-
-    def _bounds(self, level: float | Array) -> tuple[Array, Array]:
-        """One-sided bounds of the test that made the comparison, at one level or at one for each model."""
-        joint, places = self.distinct(), self._places()
-        kept = [self.names.index(name) for name in joint.names]
-        best = joint.names.index(self.copies.get(self.best, self.best))
-        limits, seed = None if self.truncation is None else self.truncation[kept], self.seed or 0
-        level = level if isinstance(level, float) else level[kept]
-        lower, upper = TESTS[self.test]().bounds(joint, level, best=best, truncation=limits, seed=seed)
-        out = self._impossible()
-        return np.where(out, math.inf, lower[places]), np.where(out, math.inf, upper[places])
-
-    def _verdict(self, i: int) -> str:
-        grade, than = self.grade[i], f" by more than {self.margin:g}" if self.margin else ""
-        alone = "" if self.correction in DISCOVERY_RATE else ", taken alone"
-        return {
-            BEST.name: "selected as best" if TESTS[self.test].selects else "best of the sample",
-            SAME.name: "the same as the best",
-            EQUIVALENT.name: f"equivalent within {self.margin:g}",
-            OPEN.name: "no evidence either way" if self.margin else "no evidence that it is worse",
-            WORSE.name: f"worse{than}{alone}",
-            CLEARLY_WORSE.name: f"clearly worse{than}",
-        }[grade]
-
-    def _decisive(self) -> Array:
-        """(l,) the p-values that decide between "worse" and "no evidence"."""
-        return decisive_pvalue(self.pvalue, self.adjusted_pvalue, self.correction)
-
-    def _same(self) -> Mask:
-        """(l,) the other models that are the best one again."""
-        originals = self.originals()
-        return np.array(
-            [
-                i != self.best_index and ("indistinguishable" in self.status[i] or originals[name] == self.best)
-                for i, name in enumerate(self.names)
-            ]
-        )
-
-    def _both(self) -> tuple[Array, Array]:
-        """(l,) the p-values that decide about "worse", and about "clearly worse"."""
-        return self._decisive(), self.simultaneous_pvalue
-
-    def _log(self, pvalue: Array) -> Array:
-        """(l,) logs of these p-values; of those too small for that the models' own, times the number of pairs."""
-        if np.array_equal(pvalue, self.pvalue):
-            return self.log_pvalue
-        least, pairs = 1e-290, 2.0 * math.log(len(pvalue))
-        return np.where(pvalue > least, np.log(np.maximum(pvalue, least)), np.minimum(self.log_pvalue + pairs, 0.0))
-
-    def _lower_pairs(self, pvalue: Array) -> Array:
-        """Lower bounds for all differences of distinct models, at the level at which this p-value decides."""
-        joint = self.distinct()
-        at = [self.names.index(name) for name in joint.names]
-        return decided_lower(joint, self.log_pvalue[at], self._log(pvalue)[at], self.alpha, self.margin)
-
-    def _ratios(self) -> Array:
-        pairs = differences(self.distinct(), self.margin)
-        return np.where(pairs.certain, math.inf, pairs.ratio)
-
-    def _graded_bounds(self) -> tuple[Array, Array]:
-        """(l,) lower and upper bounds, each at the level at which the model's grade was decided."""
-        level, places = 1.0 - self.alpha, self._places()
-        clearly = np.array(self.grade) == CLEARLY_WORSE.name
-        alone, at_once = self._both()
-        if self.test == BestSet.name:
-            rows = [self._lower_pairs(p).max(axis=1, initial=-math.inf)[places] for p in (alone, at_once)]
-            return np.maximum(np.where(clearly, rows[1], rows[0]), 0.0), self._bounds(level)[1]
-        others = max(len(self.distinct().names) - 1, 1)
-        known, decisive = self.pvalue > 1e-290, np.where(clearly, at_once, alone)
-        factor = np.divide(decisive, self.pvalue, out=np.full(len(known), float(others)), where=known)
-        lower = self._bounds(1.0 - self.alpha / np.maximum(factor, 1.0))[0]
-        times = others * float(np.sum(1.0 / np.arange(1, others + 1))) if self.correction == "by" else others
-        error = self.difference_standard_error
-        upper_level = 1.0 - self.alpha / (1.0 if self.correction == "none" else times)
-        upper = self._bounds(upper_level)[1]
-        # Equivalence asks the plain z test, too; and given a near tie, all of an interval can lie below the estimate.
-        plain = self.difference + (float(ndtri(upper_level)) * error if self.margin else 0.0)
-        return lower, np.where(np.isfinite(plain), np.maximum(upper, plain), upper)
+        attached("Comparison.report")(self, path, data, items=items, command=command, gate=gate, title=title)
 
 
 def with_impossible(
@@ -751,6 +286,6 @@ def comparison(
         margin=criteria.margin,
         equivalent=None if decision.equivalent is None else decision.equivalent[index],
         copies={name: original for name, original in originals.items() if name != original},
-        **{key: getattr(every, key) for key in _SHARED},
+        **shared_fields(every),
         **{"measure": joint.measure, **record, **_of_law(every)},
     )

@@ -23,6 +23,7 @@ import numpy as np
 
 from relfit.data.losses import as_text
 from relfit.results.serial import VERSIONS, Record
+from relfit.results.table import LONGEST_NAME, Display
 from relfit.stats.sequential import (
     BETS,
     LARGEST_BET,
@@ -37,9 +38,9 @@ from relfit.stats.sequential import (
     regrets,
 )
 from relfit.util.arrays import Array, Mask
+from relfit.util.attached import attached
 from relfit.util.checks import check_alpha, check_choice, check_number
 from relfit.util.errors import InputError
-from relfit.util.files import write_text_atomic
 from relfit.util.sqlite import Database, Format
 from relfit.util.text import as_name, is_text, listed
 
@@ -107,6 +108,10 @@ class MonitorResult(Record):
     log_pair_evalue: Array
     clipped: int
     versions: Mapping[str, str] = field(default_factory=lambda: dict(VERSIONS))
+
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        display: Display = attached("MonitorResult._display")(self, longest_name)
+        return display
 
     @property
     def worse(self) -> Mask:
@@ -322,9 +327,7 @@ class Monitor:
 
         `gate` is what `relfit.report.monitor.judge_monitor` answered: its sentence stands above everything else.
         """
-        from relfit.report.monitor import monitor_page
-
-        write_text_atomic(path, monitor_page(self.history(), gate))
+        attached("Monitor.report")(self, path, gate=gate)
 
     # ── losses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

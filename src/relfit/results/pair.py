@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relfit.data.encode import Encoding
-from relfit.kernels.base import Kernel
+from relfit.results import words
 from relfit.results.serial import Record
+from relfit.results.table import LONGEST_NAME, NOTHING, Display, Table, scaled_format, short_names
+from relfit.results.text import notes, show_pvalue
+from relfit.results.verdicts import Answer
 from relfit.util.arrays import Array
+from relfit.util.text import quoted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class PairComparison(Record):
+class PairComparison(Answer):
     """Is model a worse than model b? A one-sided test of the fixed hypothesis "a is no worse than b".
 
     `difference` is D_a − D_b, `statistic` that less the `margin` δ over its standard error, `worse` is
@@ -34,36 +36,23 @@ class PairComparison(Record):
     standard_error: float
     threshold: float
     discrepancy: tuple[float, float]
-    alpha: float
-    test: str
-    measure: str
     status: tuple[str, ...] = ()
     truncation: tuple[float, float] | None = None
-    warnings: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
     robust_to_bandwidth: bool | None = None
-    kernel: Kernel | None = None
-    bandwidth_rule: str | None = None
-    estimator: str | None = None
-    dependence: str | None = None
-    sizes: tuple[int, ...] | None = None
-    seed: int | None = None
-    backend: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    margin: float = 0.0
     equivalent: bool | None = None
-    groups: tuple[int, ...] | None = None
-    pair_count: int | None = None
-    block_count: int | None = None
-    landmark_count: int | None = None
-    variance: str | None = None
-    locations: NDArray[np.float64] | None = field(default=None, compare=False)
-    inputs: dict[str, Any] | None = None
-    plan: dict[str, int] | None = None
-    preset: str | None = None
-    yardstick: float | None = None
-    encoding: Encoding | None = None
-    unscaled: int | None = None
+
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        """The answer to a fixed hypothesis "a is no worse than b"."""
+        factor, number = scaled_format([self.standard_error], [*self.discrepancy, self.difference], [self.difference])
+        rows = tuple(zip(short_names(self.names, longest_name), map(number, self.discrepancy), strict=True))
+        p = show_pvalue(self.pvalue, self.alpha)
+        p = p if p.startswith("<") else f"= {p}"
+        times = factor.strip(" ()")
+        difference, error = (f"{number(each)}{times}" for each in (self.difference, self.standard_error))
+        numbers = f"difference {difference}, s.e. {error}, p {p.replace('<', '< ')}"
+        verdict = ("worse" if self.worse else "", pair_summary(self))
+        cells = Table(("model", f"{words.measure_of(self).name}{factor}"), rows, ("open", "open"), verdicts=0)
+        return Display(words.header(self), cells, (("", numbers), verdict, *notes(self)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -81,6 +70,15 @@ class Ranks(Record):
     level: float
     simultaneous: bool
 
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        """One line per model, the best ranks first, and what holds with which probability."""
+        order = np.lexsort((self.upper, self.lower)).tolist()
+        names = short_names(self.names, longest_name)
+        shown = [words.range_words(ends) for ends in zip(self.lower, self.upper, strict=True)]
+        cells = Table(("model", "rank"), tuple((names[i], shown[i]) for i in order), ("open",) * len(order), verdicts=0)
+        lie = "all ranks lie in these sets" if self.simultaneous else "each rank lies in its set"
+        return Display("", cells, (("", f"With probability {100.0 * self.level:g}%, {lie}."),))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class PairMatrix(Record):
@@ -95,3 +93,41 @@ class PairMatrix(Record):
     worse: NDArray[np.bool_]
     alpha: float
     correction: str
+
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        """A matrix: the adjusted p-value of "the row's model is no worse than the column's", * where it is worse."""
+        # The names are the titles of columns too.
+        names = short_names(self.names, min(longest_name, LONGEST_NAME))
+        rows = []
+        for i, name in enumerate(names):
+            cells = [
+                NOTHING if i == j else show_pvalue(float(p), self.alpha) + "*" * int(self.worse[i, j])
+                for j, p in enumerate(self.adjusted_pvalue[i])
+            ]
+            rows.append((name, *cells))
+        correction = words.CORRECTION_NAMES.get(self.correction, "no correction")
+        last = f"p-values of “no worse than” by row and column; * worse at α = {self.alpha:g} ({correction})."
+        marked = {(int(i), int(j) + 1): "worse" for i, j in np.argwhere(self.worse)}
+        matrix = Table(("", *names), tuple(rows), ("open",) * len(rows), verdicts=0, marked=marked)
+        return Display("", matrix, (("", last),))
+
+
+def pair_summary(pair: PairComparison) -> str:
+    """One sentence: is the first model worse than the second?"""
+    a, b = (quoted(name) for name in pair.names)
+    if "indistinguishable" in pair.status and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
+        return f"{a} and {b} cannot be told apart with this kernel: it takes the same value on all pairs of rows."
+    if "indistinguishable" in pair.status:
+        return f"{a} and {b} cannot be told apart: on these data they are the same model."
+    than = f" by more than {pair.margin:g}" if pair.margin else ""
+    if pair.worse:
+        return f"{a} is worse than {b}{than}."
+    if pair.equivalent:
+        return f"{a} is equivalent to {b} within {pair.margin:g}, or better."
+    if pair.margin:
+        return f"It is undecided whether {a} is worse than {b}{than}: there are too few data to tell."
+    measure = words.measure_of(pair).name
+    if pair.difference > 0.0:
+        return f"There is no evidence that {a} is worse than {b}, though its {measure} is larger in this sample."
+    same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is smaller"
+    return f"There is no evidence that {a} is worse than {b}: {same}."

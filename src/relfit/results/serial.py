@@ -6,9 +6,8 @@ import json
 import math
 import os
 import platform
-import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,31 +16,17 @@ import numpy as np
 import scipy
 
 from relfit.data.encode import Encoding
-from relfit.kernels import kernel_from_dict
 from relfit.kernels.base import Kernel
-from relfit.stats.decision import FAMILY_WISE, adjust
-from relfit.stats.tests import TESTS
+from relfit.results.stored import Form, Numbers
+from relfit.results.table import LONGEST_NAME, Display, as_text
 from relfit.util import __version__
+from relfit.util.attached import attached
 from relfit.util.errors import InputError
 from relfit.util.files import write_text_atomic
-from relfit.util.text import is_text
 
-SCHEMA = 1
+SCHEMA = 2
 # What decides the last digits of a result.
 VERSIONS = dict(relfit=__version__, numpy=np.__version__, scipy=scipy.__version__, python=platform.python_version())
-_ARRAYS = (
-    *("discrepancy", "standard_error", "covariance", "difference", "difference_standard_error"),
-    *("pvalue", "log_pvalue", "adjusted_pvalue", "simultaneous_pvalue", "truncation", "near_degeneracy"),
-    *("second_order",),
-    *("third", "projection"),
-)
-_OPTIONAL = ("truncation", "near_degeneracy", "second_order", "third", "projection", "equivalent", "locations")
-_FLAGS = ("worse", "equivalent")
-_TUPLES = (
-    *("names", "warnings", "doubts", "sizes", "groups", "beaten_by", "confidence_set", "command"),
-    "robust_to_bandwidth",
-)
-_LONGEST_WORD = 200
 
 T = TypeVar("T")
 
@@ -49,23 +34,24 @@ T = TypeVar("T")
 class Record:
     """A finished result: it shows itself as a table, in terminals and in notebooks, and can be written as JSON."""
 
-    def __str__(self) -> str:
-        from relfit.report.display import styled
+    def _display(self, longest_name: int = LONGEST_NAME) -> Display:
+        """What it shows; names longer than `longest_name` are cut."""
+        raise NotImplementedError
 
-        return styled(self).plain
+    def __str__(self) -> str:
+        return as_text(self._display()).plain
 
     # A dataclass has to be told to leave it: @dataclass(repr=False).
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from relfit.report.display import notebook_table
-
-        return notebook_table(self)
+        return str(attached("Record._repr_html_")(self))
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able form; ±infinity is written as the text "inf" or "-inf", and NaN as null."""
         kind = {"schema": SCHEMA, "type": f"relfit.{type(self).__name__}"}
-        return {**kind, **{item.name: plain(getattr(self, item.name)) for item in fields(self)}}  # type: ignore[arg-type]
+        written = [item.name for item in fields(self) if item.metadata.get("written", True)]  # type: ignore[arg-type]
+        return {**kind, **{name: plain(getattr(self, name)) for name in written}}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The dictionary as JSON text (RFC 8259: no NaN, no Infinity), which is also written to `path` if given."""
@@ -136,9 +122,8 @@ def comparison_from(kind: type[T], data: Mapping[str, Any]) -> T:
         names = {item.name for item in fields(kind)}  # type: ignore[arg-type]
         record = {key: value for key, value in data.items() if key in names}
         others = record.pop("also", ())
-        _add_missing_facts(record)
-        _check_fields(record)
-        result = kind(**_revived(record))
+        _check_fields(kind, record)
+        result = kind(**_revived(kind, record))
         _check_arrays(result)
         _check_names(result)
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -170,62 +155,47 @@ def _described(data: Any) -> str:
     return f"{named} of schema {data.get('schema')!r:.20}"
 
 
-def _add_missing_facts(record: dict[str, Any]) -> None:
-    """Files of version 0.1 have the copies in `status` only, and the preset and the shared rows in `warnings`.
-
-    Neither they nor later ones have p-values for all models at once: there Holm's stand for them.
-    """
-    if "simultaneous_pvalue" not in record and record.get("test") in TESTS:
-        _add_simultaneous(record)
-    if "copies" in record:
-        return
-    prefix, notes = "duplicate of ", record.get("warnings", ())
-    words = [(name, word) for name, status in zip(record["names"], record["status"], strict=True) for word in status]
-    shared = (re.match(r"([0-9]+) of [0-9]+ rows of '(.*)' also occur in the reference", note) for note in notes)
-    presets = (re.match(r"preset (kid|cmmd): ", note) for note in notes)
-    record["copies"] = {name: word.removeprefix(prefix) for name, word in words if word.startswith(prefix)}
-    record["preset"] = next((match[1] for match in presets if match), None)
-    record["shared_rows"] = {match[2]: int(match[1]) for match in shared if match and match[2] in record["names"]}
+def _forms(kind: Any) -> dict[str, Form]:
+    """The fields of a result whose declaration says what a file must have there."""
+    found = {item.name: item.metadata.get("form") for item in fields(kind)}
+    return {name: form for name, form in found.items() if form is not None}
 
 
-def _revived(record: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a checked record as a Comparison holds them."""
-    # NumPy reads "inf" and "-inf" back as numbers.
-    types: dict[str, Callable[[Any], Any]] = {
-        **dict.fromkeys((*_ARRAYS, "locations"), lambda value: np.array(value, dtype=float)),
-        **dict.fromkeys(_FLAGS, lambda value: np.array(value, dtype=bool)),
-        **dict.fromkeys(_TUPLES, tuple),
-        "status": lambda value: tuple(tuple(words) for words in value),
-        "kernel": kernel_from_dict,
-        "encoding": Encoding.from_dict,
-    }
-    return {key: types[key](value) if key in types and value is not None else value for key, value in record.items()}
+def _check_fields(kind: Any, record: Mapping[str, Any]) -> None:
+    """Refuse a field of the wrong type, or a value that it cannot have; arrays are checked later, by their shape."""
+    for key, form in _forms(kind).items():
+        if key in record and not form.check(record[key]):
+            raise ValueError(f"{key}: expected {form.expected}, got {reprlib.repr(record[key])}")
+
+
+def _revived(kind: Any, record: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a checked record as a result holds them."""
+    found = dict(record)
+    for key, form in _forms(kind).items():
+        if found.get(key) is not None:
+            found[key] = form.read(found[key])
+    return found
 
 
 def _check_arrays(result: Any) -> None:
     """Refuse wrong shapes, and numbers that no test can give: NaN, negative errors, probabilities outside 0 to 1."""
-    count, locations = len(result.names), result.locations
-    shapes = {
-        **dict.fromkeys(("covariance", "second_order", "third", "projection"), (count, count)),
-        "truncation": (count, 2),
-    }
-    if locations is not None and locations.ndim != 2:
-        raise ValueError(f"locations of shape {locations.shape}")
-    for key in (*_ARRAYS, *_FLAGS, "locations"):
+    count = len(result.names)
+    shapes = {"models": (count,), "pairs": (count, count), "limits": (count, 2)}
+    impossible = np.array([name in result.impossible for name in result.names])
+    optional = {item.name for item in fields(result) if item.default is None}
+    for key, form in _forms(result).items():
         array = getattr(result, key)
-        if array is None and key not in _OPTIONAL:
-            raise ValueError(f"{key}: expected numbers, got none")
-        if array is None:
+        if not isinstance(form, Numbers) or (array is None and key in optional):
             continue
-        if key != "locations" and array.shape != shapes.get(key, (count,)):
+        if array is None:
+            raise ValueError(f"{key}: expected numbers, got none")
+        if array.ndim != 2 if form.shape == "rows" else array.shape != shapes[form.shape]:
             raise ValueError(f"{key} of shape {array.shape} for {count} names")
-        low, high = _RANGES.get(key, (-math.inf, math.inf))
-        finite = np.isfinite(array).all() or (key in _UNBOUNDED and not np.isnan(array).any())
-        if key in ("discrepancy", "difference"):
-            impossible = np.array([name in result.impossible for name in result.names])
+        finite = np.isfinite(array).all() or (form.infinite is True and not np.isnan(array).any())
+        if form.infinite == "impossible":
             finite = bool((np.isfinite(array) != impossible).all() and (array[impossible] > 0.0).all())
-        if not finite or (array < low).any() or (array > high).any():
-            raise ValueError(f"{key}: expected numbers from {low:g} to {high:g}, got others")
+        if not finite or (array < form.low).any() or (array > form.high).any():
+            raise ValueError(f"{key}: expected numbers from {form.low:g} to {form.high:g}, got others")
 
 
 def _check_names(result: Any) -> None:
@@ -265,110 +235,3 @@ def _check_verdicts(result: Any) -> None:
     kept = tuple(name for name, worse in zip(result.names, result.worse, strict=True) if not worse)
     if result.confidence_set not in (None, kept):
         raise InputError("data: contradicts itself: confidence_set does not hold the models that are not worse")
-
-
-def _add_simultaneous(record: dict[str, Any]) -> None:
-    adjusted = np.array(record["adjusted_pvalue"], dtype=float)
-    if record["correction"] not in FAMILY_WISE:
-        own, copies = np.array(record["pvalue"], dtype=float), record.get("copies") or {}
-        if own.shape != (len(record["names"]),):
-            raise ValueError(f"pvalue of shape {own.shape} for {len(record['names'])} names")
-        tested = [
-            i
-            for i, name in enumerate(record["names"])
-            if name not in copies and (TESTS[record["test"]].tests_best or i != record["best_index"])
-        ]
-        at_once = dict(zip((record["names"][i] for i in tested), adjust(own[tested], "holm").tolist(), strict=True))
-        holm = [at_once.get(copies.get(name, name), 1.0) for name in record["names"]]
-        adjusted = np.maximum(adjusted, holm)
-    record["simultaneous_pvalue"] = adjusted.tolist()
-
-
-Check = Callable[[Any], bool]
-
-
-def _check_fields(record: Mapping[str, Any]) -> None:
-    """Refuse a field of the wrong type, or a value that it cannot have; arrays are checked later, by their shape."""
-    for key, (check, expected) in _FIELDS.items():
-        if key in record and not check(record[key]):
-            raise ValueError(f"{key}: expected {expected}, got {reprlib.repr(record[key])}")
-
-
-def _is_word(value: Any) -> bool:
-    """A setting, which is shown as it is: no control characters, which a terminal would obey."""
-    return is_text(value) and value.isprintable() and len(value) <= _LONGEST_WORD
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_number(low: float, high: float) -> Check:
-    return lambda value: isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool | np.bool_)
-
-
-def _maybe(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _each(check: Check) -> Check:
-    return lambda value: isinstance(value, list | tuple) and all(map(check, value))
-
-
-def _table(check: Check) -> Check:
-    return lambda value: isinstance(value, Mapping) and all(is_text(k) and check(v) for k, v in value.items())
-
-
-def _are_digests(value: Any) -> bool:
-    parts = isinstance(value, Mapping) and set(value) <= {"reference", "models"}
-    return parts and _maybe(_is_word)(value.get("reference")) and _table(_maybe(_is_word))(value.get("models", {}))
-
-
-_FRACTION = _is_number(0.0, 1.0)
-_FIELDS: dict[str, tuple[Check, str]] = {
-    "names": (lambda value: _each(is_text)(value) and 0 < len(value) == len(set(value)), "different names"),
-    "status": (_each(_each(is_text)), "lists of words"),
-    "best": (is_text, "a name"),
-    "best_index": (_is_count, "a whole number"),
-    "test": (lambda value: isinstance(value, str) and value in TESTS, f"one of {', '.join(TESTS)}"),
-    "alpha": (_FRACTION, "a number from 0 to 1"),
-    "select_fraction": (_maybe(_FRACTION), "a number from 0 to 1, or null"),
-    "margin": (_is_number(0.0, 1e300), "a number of at least 0"),
-    "unit": (_is_number(math.ulp(0.0), math.inf), "a number above 0"),
-    "yardstick": (_maybe(_is_number(0.0, 1e300)), "a number of at least 0, or null"),
-    **dict.fromkeys(("randomised", "higher_is_better"), (_is_flag, "true or false")),
-    "versions": (_table(_is_word), "versions by name"),
-    "inputs": (_maybe(_are_digests), "digests"),
-    "copies": (_table(is_text), "names by name"),
-    **dict.fromkeys(("shared_rows", "impossible"), (_table(_is_count), "whole numbers by name")),
-    "plan": (_maybe(_table(_is_count)), "whole numbers by name, or null"),
-    "beaten_by": (_maybe(_each(_maybe(is_text))), "names or null"),
-    "worse": (lambda value: isinstance(value, np.ndarray) or _each(_is_flag)(value), "true or false for each"),
-    **dict.fromkeys(
-        ("equivalent", "robust_to_bandwidth"),
-        (_maybe(_each(_is_flag)), "true or false for each, or null"),
-    ),
-    **dict.fromkeys(("warnings", "doubts"), (_each(is_text), "texts")),
-    **dict.fromkeys(("correction", "measure"), (_is_word, "a word")),
-    **dict.fromkeys(
-        ("bandwidth_rule", "estimator", "dependence", "backend", "variance", "preset", "design"),
-        (_maybe(_is_word), "a word or null"),
-    ),
-    "reference": (_maybe(is_text), "a text or null"),
-    **dict.fromkeys(
-        ("seed", "pair_count", "block_count", "landmark_count", "lags", "unscaled"),
-        (_maybe(_is_count), "a whole number or null"),
-    ),
-    **dict.fromkeys(("sizes", "groups"), (_maybe(_each(_is_count)), "whole numbers or null")),
-    **dict.fromkeys(("command", "confidence_set"), (_maybe(_each(is_text)), "texts or null")),
-}
-_UNBOUNDED = ("log_pvalue", "truncation")
-_RANGES = {
-    **dict.fromkeys(("pvalue", "adjusted_pvalue", "simultaneous_pvalue"), (0.0, 1.0)),
-    **dict.fromkeys(("standard_error", "difference_standard_error"), (0.0, math.inf)),
-    "log_pvalue": (-math.inf, 0.0),
-}

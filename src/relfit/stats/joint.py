@@ -16,6 +16,7 @@ import numpy as np
 
 from relfit.stats.close import CloseLaw
 from relfit.util.arrays import Array
+from relfit.util.attached import attached
 from relfit.util.checks import check_choice, check_number
 from relfit.util.errors import InputError
 from relfit.util.text import as_name, is_text
@@ -180,6 +181,7 @@ class JointEstimate:
         unit: 1, or the power of 2 in which very large or very small scores are measured: values, covariance and ψ rows
             are those of the scores divided by it.
         doubts: those of the `notes` that make the verdicts unreliable, so that a gate does not answer.
+        leading: those of the `notes` that come before the verdicts, as they say what the values are made of.
 
     Any score can be brought in:
 
@@ -207,6 +209,7 @@ class JointEstimate:
     binary: bool = False
     unit: float = 1.0
     doubts: tuple[str, ...] = ()
+    leading: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _names(self.names))
@@ -236,14 +239,10 @@ class JointEstimate:
         return np.asarray(np.sqrt(np.diag(self.covariance)))
 
     def __repr__(self) -> str:
-        from relfit.report.display import styled
-
-        return styled(self).plain
+        return str(attached("JointEstimate.__repr__")(self))
 
     def _repr_html_(self) -> str:
-        from relfit.report.display import notebook_table
-
-        return notebook_table(self)
+        return str(attached("JointEstimate._repr_html_")(self))
 
     def at(self, index: Sequence[int], names: tuple[str, ...]) -> JointEstimate:
         """The estimate of the models at these places, under these names and without ψ rows; itself if it is of all."""

@@ -67,7 +67,7 @@ SELECTIVE = {
 
 @dataclass(frozen=True)
 class Words:
-    """What is said about a test. The texts are templates, filled in by `relfit.report.words.fill`.
+    """What is said about a test. The texts are templates, filled in by `relfit.results.words.fill`.
 
     Every text may hold {best}, {measure}, {smallest}, {remarks}, {fraction}, {seed}, {alpha}, {level}, {margin},
     {within} and {kernels}, `opponent` also {it}, and `methods` also {critical}.

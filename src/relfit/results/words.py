@@ -13,10 +13,8 @@ from typing import Any, Literal
 
 from relfit.kernels.choice import Collection
 from relfit.kernels.standard import Polynomial
-from relfit.results.comparison import Comparison
 from relfit.results.grade import BEST, CLEARLY_WORSE, EQUIVALENT, GRADES, OPEN, SAME, WORSE
-from relfit.results.pair import PairComparison
-from relfit.results.plan import Plan
+from relfit.results.verdicts import Answer, Verdicts
 from relfit.stats.decision import DISCOVERY_RATE
 from relfit.stats.joint import JointEstimate
 from relfit.stats.tests import TESTS
@@ -107,12 +105,12 @@ DEPENDENCE_NAMES = {
 }
 
 
-def measure_of(result: Comparison | PairComparison | JointEstimate) -> WordsForMeasure:
+def measure_of(result: Answer | JointEstimate) -> WordsForMeasure:
     """What is said about the result's discrepancy; one that the table lacks is a score under its own name."""
     measure = MEASURES.get(result.measure, WordsForMeasure(result.measure))
     if not isinstance(result, JointEstimate) and result.preset in PRESET_NAMES and result.measure == "mmd":
         measure = replace(measure, name=PRESET_NAMES[result.preset])
-    if isinstance(result, PairComparison) or not result.higher_is_better:
+    if not isinstance(result, Verdicts | JointEstimate) or not result.higher_is_better:
         return measure
     return replace(measure, larger=True, name="mean score" if result.measure == "loss" else measure.name)
 
@@ -122,13 +120,13 @@ def name_of_test(test: str) -> str:
     return TESTS[test].words.name if test in TESTS else _PAIR_TESTS.get(test, test)
 
 
-def used_test(comparison: Comparison) -> Test:
+def used_test(comparison: Verdicts) -> Test:
     """The test of a comparison, with its options."""
     options = {} if comparison.select_fraction is None else {"select_fraction": comparison.select_fraction}
     return TESTS[comparison.test](**options)
 
 
-def fill(template: str, comparison: Comparison, **more: str) -> str:
+def fill(template: str, comparison: Verdicts, **more: str) -> str:
     """A template of a test's `words` with what this result says."""
     measure = measure_of(comparison)
     remarks = [measure.direction] if measure.direction else []
@@ -150,23 +148,23 @@ def fill(template: str, comparison: Comparison, **more: str) -> str:
     return template.format(**{**facts, **more})
 
 
-def header(result: Comparison | PairComparison) -> str:
+def header(result: Answer) -> str:
     """The settings in one line: test, discrepancy, kernel, sizes, level, and what is not the default."""
     parts = [
         *(name_of_test(result.test), measure_of(result).measured, kernel_words(result), size_words(result)),
         column_words(result),
-        result.design if isinstance(result, Comparison) else None,
+        result.design if isinstance(result, Verdicts) else None,
         None if result.estimator in (None, "complete") else f"{result.estimator} estimator",
         None if result.dependence in (None, "independent") else f"{result.dependence} samples",
         f"margin {result.margin:g}" if result.margin else None,
         None if result.backend == "numpy" else result.backend,
         f"α = {result.alpha:g}",
-        CORRECTION_NAMES.get(result.correction) if isinstance(result, Comparison) else None,
+        CORRECTION_NAMES.get(result.correction) if isinstance(result, Verdicts) else None,
     ]
     return " · ".join(part for part in parts if part)
 
 
-def reference_words(comparison: Comparison) -> tuple[str, str] | None:
+def reference_words(comparison: Verdicts) -> tuple[str, str] | None:
     """What the models were compared on, and how much of it there is: ("Reference", "human.npy, 1,000 rows")."""
     scored, rows = measure_of(comparison).kind == "values", (comparison.sizes or (0,))[0]
     name = None if comparison.reference is None else visible(comparison.reference)
@@ -177,7 +175,7 @@ def reference_words(comparison: Comparison) -> tuple[str, str] | None:
     return "Items" if scored else "Reference", f"{name}, {size}" if name else size
 
 
-def kernel_words(result: Comparison | PairComparison) -> str | None:
+def kernel_words(result: Answer) -> str | None:
     """The kernel, and whether its bandwidth is the median distance or it was selected on held-out rows."""
     if result.kernel is None:
         return None
@@ -185,7 +183,7 @@ def kernel_words(result: Comparison | PairComparison) -> str | None:
     return result.kernel.describe() + (f" ({rule})" if rule in ("median", "selected") else "")
 
 
-def size_words(result: Comparison | PairComparison | JointEstimate) -> str | None:
+def size_words(result: Answer | JointEstimate) -> str | None:
     """The numbers of rows; of a test that splits them those that it tests with."""
     if not result.sizes:
         return None
@@ -201,7 +199,7 @@ def size_words(result: Comparison | PairComparison | JointEstimate) -> str | Non
     return words + group_words(result) + (f" {rows}" if rows else "")
 
 
-def column_words(result: Comparison | PairComparison) -> str | None:
+def column_words(result: Answer) -> str | None:
     """How many columns were scaled or, where that matters, left as they are, and how many are categories."""
     if result.encoding is None:
         return f"{result.unscaled} columns not standardised" if result.unscaled else None
@@ -216,7 +214,7 @@ def column_words(result: Comparison | PairComparison) -> str | None:
     return ", ".join(part for part in (columns, f"{categories} categorical" if categories else "") if part) or None
 
 
-def group_words(result: Comparison | PairComparison | JointEstimate) -> str:
+def group_words(result: Answer | JointEstimate) -> str:
     """In how many groups the rows are, if they are: " in 80 groups"."""
     return f" in {range_words(result.groups)} groups" if result.groups else ""
 
@@ -227,7 +225,7 @@ def range_words(counts: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def summary(comparison: Comparison, labels: Mapping[str, str] | None = None) -> str:
+def summary(comparison: Verdicts, labels: Mapping[str, str] | None = None) -> str:
     """One sentence that says what `rows()` says; `labels` are shorter names to use in it.
 
     >>> from relfit import JointEstimate, decide
@@ -263,7 +261,7 @@ def summary(comparison: Comparison, labels: Mapping[str, str] | None = None) -> 
     return f"{fill(test.lead, comparison, best=quote(best))}{joint}{'; '.join(clauses)}."
 
 
-def alone_words(comparison: Comparison) -> str:
+def alone_words(comparison: Verdicts) -> str:
     """What a verdict "worse" holds for, which is not all models at once."""
     if comparison.correction in DISCOVERY_RATE:
         return f"at a false discovery rate of {100 * comparison.alpha:g}%"
@@ -275,7 +273,7 @@ def bandwidth_remark(row: dict[str, Any]) -> list[str]:
     return ["depends on the bandwidth"] if row["robust_to_bandwidth"] is False else []
 
 
-def grouped(comparison: Comparison) -> dict[str, list[str]]:
+def grouped(comparison: Verdicts) -> dict[str, list[str]]:
     """The models of every grade, in the table's order."""
     groups: dict[str, list[str]] = {grade: [] for grade in GRADES}
     for row in comparison.rows():
@@ -283,7 +281,7 @@ def grouped(comparison: Comparison) -> dict[str, list[str]]:
     return groups
 
 
-def counts(comparison: Comparison) -> list[tuple[str, int, str]]:
+def counts(comparison: Verdicts) -> list[tuple[str, int, str]]:
     """How many models have each grade that occurs, in words: (kind, number, "clearly worse")."""
     shown = {
         BEST.name: "selected as best" if TESTS[comparison.test].selects else "best",
@@ -296,7 +294,7 @@ def counts(comparison: Comparison) -> list[tuple[str, int, str]]:
     return [(GRADES[grade].kind, len(names), shown[grade]) for grade, names in grouped(comparison).items() if names]
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: Verdicts) -> str:
     """The answer in numbers, which stays short with many models.
 
     >>> from relfit import JointEstimate, decide
@@ -306,7 +304,7 @@ def headline(comparison: Comparison) -> str:
     return ", ".join(f"{count} {what}" for _, count, what in counts(comparison))
 
 
-def scale_words(comparison: Comparison) -> list[tuple[str, str]]:
+def scale_words(comparison: Verdicts) -> list[tuple[str, str]]:
     """What each grade that occurs says, (kind, sentence), for the legend of the page."""
     level, than = f"{100 * comparison.alpha:g}%", fill("{margin}", comparison)
     test, opponent = TESTS[comparison.test], fill(TESTS[comparison.test].words.opponent, comparison, it="it was")
@@ -331,28 +329,7 @@ def _are(names: Sequence[str], quote: Callable[[str], str] = quoted) -> str:
     return f"{listed(names, quote=quote)} {'is' if len(names) == 1 else 'are'}"
 
 
-def pair_summary(pair: PairComparison) -> str:
-    """One sentence: is the first model worse than the second?"""
-    a, b = (quoted(name) for name in pair.names)
-    if "indistinguishable" in pair.status and pair.kernel is not None and pair.discrepancy == (0.0, 0.0):
-        return f"{a} and {b} cannot be told apart with this kernel: it takes the same value on all pairs of rows."
-    if "indistinguishable" in pair.status:
-        return f"{a} and {b} cannot be told apart: on these data they are the same model."
-    than = f" by more than {pair.margin:g}" if pair.margin else ""
-    if pair.worse:
-        return f"{a} is worse than {b}{than}."
-    if pair.equivalent:
-        return f"{a} is equivalent to {b} within {pair.margin:g}, or better."
-    if pair.margin:
-        return f"It is undecided whether {a} is worse than {b}{than}: there are too few data to tell."
-    measure = measure_of(pair).name
-    if pair.difference > 0.0:
-        return f"There is no evidence that {a} is worse than {b}, though its {measure} is larger in this sample."
-    same = "the two are equal" if pair.difference == 0.0 else f"its {measure} is smaller"
-    return f"There is no evidence that {a} is worse than {b}: {same}."
-
-
-def disagreement(comparison: Comparison) -> list[str]:
+def disagreement(comparison: Verdicts) -> list[str]:
     """For a comparison by several discrepancies, a sentence for each of the others: where it disagrees, and why."""
     return [_disagreement(comparison, other) for other in comparison.also]
 
@@ -367,7 +344,7 @@ _WHY = {
 }
 
 
-def _disagreement(first: Comparison, second: Comparison) -> str:
+def _disagreement(first: Verdicts, second: Verdicts) -> str:
     a, b = measure_of(first), measure_of(second)
     found_by = [{row["name"] for row in each.rows() if is_worse(row)} for each in (first, second)]
     here = [name for name in first.names if name in found_by[0] - found_by[1]]
@@ -388,7 +365,7 @@ def _disagreement(first: Comparison, second: Comparison) -> str:
     return f"{a.name} and {b.name} disagree: {'; '.join(found)}. {why[0].format(**names)}: {'; '.join(causes)}."
 
 
-def yardstick(result: Comparison | PairComparison) -> str | None:
+def yardstick(result: Answer) -> str | None:
     """How far two halves of the data are apart, to choose a margin by; None where it is not known.
 
     >>> from relfit import JointEstimate, decide
@@ -427,45 +404,7 @@ def row_word(measure: str) -> str:
     return "items" if measure in ("loss", "elpd") else "rows"
 
 
-def plan_answer(plan: Plan) -> str:
-    """The plan in one sentence, for the first of its tests: how many rows tell which models from the best.
-
-    >>> from relfit import Assumed, plan
-    >>> plan_answer(plan(Assumed({"base": 0.01, "tuned": 0.0, "large": 0.0}, standard_error=0.003, n=500), rng=0))
-    'About 460 rows tell base from tuned; large may never be separable from it.'
-    """
-    unit = row_word(plan.measure)
-    cells = sorted((cell for cell in plan.forecasts if cell.test == plan.tests[0]), key=lambda cell: cell.n_needed)
-    never = [cell.name for cell in cells if math.isinf(cell.n_needed) or math.isinf((cell.n_range or (0.0, 0.0))[1])]
-    found, best = [cell for cell in cells if cell.name not in never], quoted(plan.best)
-    parts = []
-    if found:
-        first, last = found[0], found[-1]
-        parts.append(f"about {about(first.n_needed)} {unit} tell {quoted(first.name)} from {best}")
-    if len(found) in (2, 3):
-        parts += [f"about {about(cell.n_needed)} tell {quoted(cell.name)} from it" for cell in found[1:]]
-    elif len(found) > 3:
-        parts.append(
-            f"about {about(last.n_needed)} tell all of the {len(found)} models from it that can be planned for"
-        )
-    answer = ", ".join(parts)
-    if never:
-        whom = "it" if found else best
-        separable = f"{listed(never)} may never be separable from {whom}"
-        answer = f"{answer}; {separable}" if found else separable
-    return f"{answer[0].upper()}{answer[1:]}."
-
-
-def gap_unit(plan: Plan) -> tuple[str, float]:
-    """What gaps are measured in, and how many of it are 1: points for the fraction of right answers."""
-    if plan.binary:
-        return " in points", 100.0
-    name = MEASURES[plan.measure].name
-    name = "mean score" if plan.measure == "loss" and plan.higher_is_better else name
-    return ("" if plan.measure == "score" else f" in {name}"), 1.0
-
-
-def question(comparison: Comparison) -> str:
+def question(comparison: Verdicts) -> str:
     """What was tested."""
     measure = measure_of(comparison)
     estimated = f"Each model's distance from the data was estimated by its {measure.name}; smaller is better."
@@ -479,7 +418,7 @@ def question(comparison: Comparison) -> str:
     return f"{estimated} {fill(TESTS[comparison.test].words.question, comparison)}"
 
 
-def error_words(comparison: Comparison) -> str:
+def error_words(comparison: Verdicts) -> str:
     """Which error is held at the level α."""
     test = TESTS[comparison.test].words
     error, opponent = test.error, test.opponent
@@ -502,7 +441,7 @@ def error_words(comparison: Comparison) -> str:
     return fill(error, comparison, it="they were" if comparison.correction in ("by", "bh") else "it was")
 
 
-def in_other_words(comparison: Comparison) -> list[str]:
+def in_other_words(comparison: Verdicts) -> list[str]:
     """What the error rate and the p-values mean, as frequencies, for readers who have never met a p-value."""
     alpha = f"{100 * comparison.alpha:g}"
     error = f"a model that is in fact as good as the best is called worse in at most {alpha} of 100 such comparisons"
@@ -518,7 +457,7 @@ def in_other_words(comparison: Comparison) -> list[str]:
     ]
 
 
-def caveats(comparison: Comparison) -> list[str]:
+def caveats(comparison: Verdicts) -> list[str]:
     """What the answer does not say, with what this discrepancy cannot see."""
     measure = measure_of(comparison)
     scored = measure.kind == "values"
@@ -527,7 +466,7 @@ def caveats(comparison: Comparison) -> list[str]:
     other = "another discrepancy" if likelihood else "another" if scored else "another one, or another bandwidth,"
     what = "items" if scored else "rows"
     independent = f"independent groups of {what}" if comparison.groups else f"independent {what}"
-    if comparison.design and comparison.design.startswith("a series"):
+    if comparison.lags is not None:
         independent = "items of a series, whose dependence must not reach further than the lags say,"
     holds = (
         f"The answer holds for {independent} that no model was fitted to: a model that has seen them looks too good."

@@ -13,9 +13,9 @@ from importlib import resources
 from types import SimpleNamespace
 
 from relfit.kernels.standard import Gaussian
-from relfit.report.text import table
-from relfit.report.words import fill, group_words, measure_of, range_words
-from relfit.results.comparison import Comparison
+from relfit.results.text import table
+from relfit.results.verdicts import Verdicts
+from relfit.results.words import fill, group_words, measure_of, range_words
 from relfit.stats.joint import SMALL_SAMPLE
 from relfit.stats.tests import TESTS
 from relfit.util.checks import check_choice
@@ -63,7 +63,7 @@ _PRESETS = {
 }
 
 
-def to_latex(comparison: Comparison) -> str:
+def to_latex(comparison: Verdicts) -> str:
     r"""A ``tabular`` for the booktabs package, the best model in bold.
 
     >>> from relfit import JointEstimate, decide
@@ -90,7 +90,7 @@ def to_latex(comparison: Comparison) -> str:
     return "\n".join([*head, r"\toprule", title, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def to_markdown(comparison: Comparison) -> str:
+def to_markdown(comparison: Verdicts) -> str:
     r"""A table as GitHub and most others read it, the best model in bold.
 
     >>> from relfit import JointEstimate, decide
@@ -115,7 +115,7 @@ def markdown_text(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", visible(text))
 
 
-def to_csv(comparison: Comparison) -> str:
+def to_csv(comparison: Verdicts) -> str:
     """Every column of `rows()` with all digits, for programs; the status words are joined by semicolons.
 
     A name that a spreadsheet would run as a formula (it begins with =, +, -, @ or a tab) gets an apostrophe before it.
@@ -209,7 +209,7 @@ def _where(fields: dict[str, str]) -> str:
     return where + (f", {fields['pages'].replace('--', '–')}" if "pages" in fields else "")
 
 
-def methods_text(comparison: Comparison, cite: str = "text") -> str:
+def methods_text(comparison: Verdicts, cite: str = "text") -> str:
     r"""One paragraph, then the references it cites.
 
     `cite` is "text" for (Author, Year) and a list of references, "bibtex" for \citep commands and BibTeX entries.
@@ -249,7 +249,7 @@ def methods_text(comparison: Comparison, cite: str = "text") -> str:
     return "\n".join([text, "", *sorted(paper.line() for paper in papers)])
 
 
-def _encoded(comparison: Comparison) -> str:
+def _encoded(comparison: Verdicts) -> str:
     """How columns were made into numbers."""
     encoding = comparison.encoding
     if encoding is None:
@@ -275,7 +275,7 @@ def _cited(keys: str) -> str:
     return "; ".join(references()[key].cited for key in keys.split("; "))
 
 
-def _compared(comparison: Comparison) -> str:
+def _compared(comparison: Verdicts) -> str:
     measure, compared = measure_of(comparison), f"We compared {len(comparison.names)} models{_rows(comparison)}"
     both = ", with its first- and second-order parts estimated separately"
     parts = both if comparison.variance == "second-order" else ""
@@ -293,7 +293,7 @@ def _compared(comparison: Comparison) -> str:
     return f"{compared} by {measure.methods}{estimated}; {covariance}{parts}{grouped}."
 
 
-def _rows(comparison: Comparison) -> str:
+def _rows(comparison: Verdicts) -> str:
     """What the models were compared on: items with scores, or samples or densities against a reference."""
     if not comparison.sizes:
         return ""
@@ -308,7 +308,7 @@ def _rows(comparison: Comparison) -> str:
     return f", {source}, against {reference:,} observations" + (f" used {test.rows}" if test.rows else "")
 
 
-def _kernel(comparison: Comparison) -> str:
+def _kernel(comparison: Verdicts) -> str:
     kernel, rule = comparison.kernel, ""
     if kernel is None:
         return ""
@@ -323,14 +323,14 @@ def _kernel(comparison: Comparison) -> str:
     return f"The kernel was: {described}. {_PRESETS.get(comparison.preset or '', '')}".rstrip()
 
 
-def _critical_values(comparison: Comparison) -> str:
+def _critical_values(comparison: Verdicts) -> str:
     """Where the best set's critical values came from: with few rows from Student's law, if the result says how many."""
     counts = [count for count in comparison.groups or comparison.sizes or () if count > 0]
     few = counts and min(counts) < SMALL_SAMPLE
     return "simulated critical values" + (" (Student's law for each difference)" if few else "")
 
 
-def _software(comparison: Comparison) -> str:
+def _software(comparison: Verdicts) -> str:
     versions = dict(comparison.versions)
     version = versions.pop("relfit", None)
     if version is None:

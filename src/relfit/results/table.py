@@ -1,0 +1,190 @@
+"""Finished cells with the lines around them, how numbers are written in a column, and all of that as text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from relfit.util.text import visible
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+GAP = "  "
+LONGEST_NAME = 32
+NOTHING = "—"
+# Beyond this many decimals, or digits before the point, numbers are written with an exponent.
+_MOST_DIGITS = 6
+# Beyond this many decimals, numbers below a limit share a factor that stands in the titles.
+_MOST_DECIMALS = 4
+_SMALL = 0.1
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_STYLES = {"best": "bold green", "same": "green", "equal": "green", "alone": "red", "worse": "bold red"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Finished cells. `kinds` has the kind of each row's grade (`relfit.results.grade`).
+
+    The last columns are verdicts: one for each discrepancy. Those in `words` hold text too, all others numbers.
+    `marked` has the kind of other cells that are coloured, by row and column.
+    """
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    kinds: tuple[str, ...]
+    verdicts: int = 1
+    words: tuple[int, ...] = (0,)
+    marked: Mapping[tuple[int, int], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Display:
+    """A result as it is shown, in a terminal and in a notebook.
+
+    `lines` stand below the table, each with its kind: "note", "worse" or "" for a plain sentence. `also` holds the
+    results of the same models by other discrepancies.
+    """
+
+    header: str
+    table: Table
+    lines: tuple[tuple[str, str], ...]
+    also: tuple[Display, ...] = ()
+
+
+def as_text(display: Display) -> Text:
+    """The display with the verdicts coloured; `plain` is the text alone."""
+    out = headed_table(display.header, display.table)
+    out.right_crop()
+    for kind, line in display.lines:
+        out.append("\n").append("Note: " if kind == "note" else "", style="yellow").append(line, _STYLES.get(kind, ""))
+    for other in display.also:
+        out.append("\n\n").append_text(as_text(other))
+    return out
+
+
+def number_format(
+    errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
+) -> Callable[[float], str]:
+    """One way to write a column of numbers: the largest s.e. with two digits, the smallest with one.
+
+    No number in `decisive` is rounded to 0.
+    """
+    errors = [e for e in errors if e > 0.0]
+    if not errors:
+        return lambda value: f"{value:.3g}".replace("inf", "∞")
+    decimals = _decimals(errors, decisive)
+    if decimals > _MOST_DIGITS or max(map(abs, (*values, *errors))) >= 10**_MOST_DIGITS:
+        return lambda value: f"{value:.2e}".replace("e-0", "e-").replace("e+0", "e+").replace("inf", "∞")
+
+    def fixed(value: float) -> str:
+        if not math.isfinite(value):
+            return "∞" if value > 0.0 else "-∞"
+        shown = f"{value:.{decimals}f}"
+        return shown.lstrip("-") if float(shown) == 0.0 else shown
+
+    return fixed
+
+
+def scaled_format(
+    errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()
+) -> tuple[str, Callable[[float], str]]:
+    """`number_format` of very small or very large numbers after division by a power of ten that titles name.
+
+    >>> factor, number = scaled_format([0.000016], [-0.000005])
+    >>> factor, number(-0.000005), number(0.000016)
+    (' (×10⁻⁶)', '-5', '16')
+    """
+    power = common_power(errors, values, decisive)
+    if power == 0:
+        return "", number_format(errors, values, decisive)
+    unit = 10.0**power
+    parts = ([each / unit for each in numbers] for numbers in (errors, values, decisive))
+    number = number_format(*parts)
+    return factor_words(power), lambda value: number(value / unit)
+
+
+def factor_words(power: int) -> str:
+    """What a title says of numbers that were divided by 10**power: " (×10⁻³)"; nothing for power 0."""
+    return f" (×10{str(power).translate(_RAISED)})" if power else ""
+
+
+def common_power(errors: Sequence[float], values: Sequence[float], decisive: Sequence[float] = ()) -> int:
+    """The power of ten, a multiple of 3, by which these numbers are divided; 0 where they can be read as they are."""
+    errors = [error for error in errors if error > 0.0]
+    if not errors:
+        return 0
+    largest = max(map(abs, (*values, *errors)))
+    decimals = _decimals(errors, decisive)
+    small = decimals > _MOST_DECIMALS and largest < _SMALL
+    if not small and largest < 10**_MOST_DIGITS:
+        return 0
+    first = 3 * math.floor(math.log10(largest) / 3.0)
+    for power in (first, first - 3):
+        unit = 10.0 ** max(power, -300)
+        if _decimals([e / unit for e in errors], [d / unit for d in decisive]) <= _MOST_DIGITS and power > -300:
+            return power
+    return 0
+
+
+def _decimals(errors: Sequence[float], decisive: Sequence[float] = ()) -> int:
+    """The decimals with which the largest error has two digits, the smallest one, and no `decisive` number is 0."""
+    smallest = min([*errors, *(abs(value) for value in decisive if value)])
+    largest_power = math.floor(math.log10(max(errors)))
+    smallest_power = math.floor(math.log10(smallest))
+    return max(0, 1 - largest_power, -smallest_power)
+
+
+def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
+    """The names in printable form, long ones cut in the middle, but never so that two look alike."""
+    whole = [visible(name) for name in names]
+    while True:
+        shown = [_shorten(name, longest) for name in whole]
+        if len(set(shown)) == len(set(whole)):
+            return shown
+        longest *= 2
+
+
+def _shorten(name: str, longest: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(name) <= longest:
+        return name
+    head = set_cell_size(name, (longest - 1) // 2).rstrip()
+    tail = set_cell_size(name[::-1], longest // 2)[::-1].lstrip()
+    return f"{head}…{tail}"
+
+
+def headed_table(header: str, cells: Table) -> Text:
+    """A line of settings and an aligned table, with the verdicts coloured."""
+    from rich.text import Text
+
+    out = Text(f"{header}\n" if header else "")
+    names, *others = zip(*cells.rows, strict=True)
+    rows = list(zip(names, *map(_points_aligned, others), strict=True))
+    first, *lines = _padded([cells.titles, *rows])
+    out.append(GAP.join(first).rstrip() + "\n", style="bold")
+    for line, row, kind in zip(lines, rows, cells.kinds, strict=True):
+        start = len(out) + len(GAP.join([*line[: len(line) - cells.verdicts], ""]))
+        out.append(GAP.join(line).rstrip() + "\n")
+        if kind in _STYLES and cells.verdicts:
+            out.stylize(_STYLES[kind], start, start + len(row[-cells.verdicts]))
+    return out
+
+
+def _points_aligned(column: Sequence[str]) -> list[str]:
+    """Fixed-point numbers get their points below each other; other cells stay as they are."""
+    heads = [cell.partition(".")[0] if re.fullmatch(r"-?[0-9]+\.?[0-9]*", cell) else "" for cell in column]
+    most = max(map(len, heads))
+    return [" " * (most - len(head)) + cell if head else cell for head, cell in zip(heads, column, strict=True)]
+
+
+def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells with spaces that make those of a column equally wide."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return [[cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)] for row in rows]

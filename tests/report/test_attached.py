@@ -1,0 +1,92 @@
+"""Methods that results declare and `relfit.report` does: each is attached, with the same arguments."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import relfit
+from relfit.report import METHODS
+from relfit.results.serial import Record
+from relfit.results.words import caveats
+
+DECLARED = {
+    "Comparison": relfit.Comparison,
+    "JointEstimate": relfit.JointEstimate,
+    "Monitor": relfit.Monitor,
+    "MonitorResult": relfit.MonitorResult,
+    "Plan": relfit.Plan,
+    "Record": Record,
+}
+
+
+def _arguments(function):
+    """Those after the result, as a call sees them."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    return [(each.name, each.kind, each.default) for each in parameters]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_attached_function_has_the_arguments_of_its_method(method):
+    kind, name = method.split(".")
+    declared = vars(DECLARED[kind])[name]
+    module, function = METHODS[method]
+    attached = getattr(import_module(module), function)
+    needed = _arguments(declared)
+    # A function may have more options than its method.
+    assert _arguments(attached)[: len(needed)] == needed
+
+
+def _printed(code):
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_results_show_themselves_after_a_plain_import():
+    """The package that attaches the methods is imported when one is first called, also below the public names."""
+    code = """
+import sys, numpy, relfit
+from relfit.stats.joint import JointEstimate
+joint = JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * numpy.eye(2))
+result = relfit.decide(joint)
+text = str(result) + result.summary() + result.to_markdown() + str(result.ranks())
+print("relfit.report" in sys.modules, "jinja2" in sys.modules)
+print(repr(joint).splitlines()[0], "matplotlib" in sys.modules)
+print(result._repr_html_()[:4], type(result.plot()).__name__)
+"""
+    assert _printed(code).splitlines() == [
+        "False False",
+        "estimates without a test · score (smaller is better) False",
+        "<div NotebookAxes",
+    ]
+
+
+def test_the_methods_are_declared_with_signature_docstring_and_types():
+    for name in ("plot", "plot_pairs", "plot_witness", "plot_power", "plot_bandwidths", "report"):
+        method = getattr(relfit.Comparison, name)
+        assert method.__doc__
+        assert "return" in method.__annotations__
+    assert list(inspect.signature(relfit.Plan.plot).parameters) == ["self", "ax"]
+
+
+def _decided(**fields):
+    return replace(relfit.decide(relfit.JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2))), **fields)
+
+
+def test_a_note_comes_first_because_the_result_says_so():
+    """Code review of 0.2: the order was read from the words of the note."""
+    prose = "column 1 holds 99% of the variance, so the other columns barely affect the kernel"
+    lines = str(_decided(warnings=(prose, "read me first"), leading=("read me first",))).splitlines()
+    places = [next(k for k, line in enumerate(lines) if part in line) for part in ("read me", "clearly worse.", prose)]
+    assert places == sorted(places)
+
+
+def test_a_series_is_known_by_its_lags():
+    """Code review of 0.2: it was read from the name of the design."""
+    joint = relfit.JointEstimate(("a", "b"), [0.1, 0.9], 0.01 * np.eye(2), (50,), measure="loss")
+    result = relfit.decide(joint)
+    assert any("items of a series" in each for each in caveats(replace(result, lags=3, design="any words")))
+    assert not any("items of a series" in each for each in caveats(replace(result, design="a series of words")))
