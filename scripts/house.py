@@ -19,11 +19,12 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relfit"
-MOST_ENTRIES = 15
+MOST_ENTRIES = 16
 PICTURE = ROOT / "docs" / "images" / "house.svg"
 # What each room is for, as the picture says it.
 ROOMS = {
     "cli": "one file a command",
+    "monitor": "evidence at every look, its file",
     "paper": "the paper's problems and experiments",
     "report": "plots, notebooks, page and its panels",
     "features": "images and texts into rows",

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from relfit import Assumed, Gaussian, compare_losses, estimate, plan
+from relfit.monitor.evidence import BETS, CHUNK, advance, no_evidence
 from relfit.paper.experiment import rate
-from relfit.stats.sequential import BETS, CHUNK, advance, no_evidence
 from studies.study import ALPHA, Part, Study, level, main, table, write_page
 
 RUNS, ITEMS, MODELS = 100, 10_000, 4

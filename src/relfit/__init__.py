@@ -45,9 +45,9 @@ _HOMES = {
     "relfit.kernels.custom": ("Radial",),
     "relfit.kernels.precomputed": ("Precomputed",),
     "relfit.kernels.standard": ("IMQ", "Gaussian", "Matern", "Polynomial", "RationalQuadratic"),
+    "relfit.monitor": ("Monitor", "MonitorResult"),
     "relfit.report.gate": ("assert_not_worse",),
     "relfit.results.comparison": ("Comparison",),
-    "relfit.results.monitor": ("Monitor", "MonitorResult"),
     "relfit.results.pair": ("PairComparison",),
     "relfit.results.plan": ("Plan",),
     "relfit.settings": ("Compute", "computing"),
@@ -90,9 +90,9 @@ if TYPE_CHECKING:
     from relfit.kernels.custom import Radial
     from relfit.kernels.precomputed import Precomputed
     from relfit.kernels.standard import IMQ, Gaussian, Matern, Polynomial, RationalQuadratic
+    from relfit.monitor import Monitor, MonitorResult
     from relfit.report.gate import assert_not_worse
     from relfit.results.comparison import Comparison
-    from relfit.results.monitor import Monitor, MonitorResult
     from relfit.results.pair import PairComparison
     from relfit.results.plan import Plan
     from relfit.settings import Compute, computing

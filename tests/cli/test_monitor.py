@@ -8,7 +8,7 @@ import pytest
 
 from relfit.cli import main
 from relfit.cli.monitor import finish
-from relfit.results.monitor import Monitor
+from relfit.monitor import Monitor
 from relfit.util.errors import InputError
 
 LOGS = Path(__file__).parents[1] / "data" / "evals" / "fixtures" / "lm_eval"

@@ -17,8 +17,6 @@ from relfit.results.words import caveats
 DECLARED = {
     "Comparison": relfit.Comparison,
     "JointEstimate": relfit.JointEstimate,
-    "Monitor": relfit.Monitor,
-    "MonitorResult": relfit.MonitorResult,
     "Plan": relfit.Plan,
     "Record": Record,
 }

@@ -15,7 +15,8 @@ from relfit.cli.sections import DIRECTION, HTML, JSON, SectionedCommand, opt, se
 from relfit.data.evals import Evals
 from relfit.data.losses import item_scores
 from relfit.data.metrics import direction_needed, told_direction
-from relfit.results.monitor import OUTSIDE, Monitor
+from relfit.monitor import Monitor
+from relfit.monitor.store import OUTSIDE
 from relfit.util.arrays import Array
 from relfit.util.checks import check_margin
 from relfit.util.errors import InputError
@@ -167,7 +168,7 @@ def race(evals: Evals, given: Mapping[str, Any], seed: int) -> tuple[Monitor, st
 
 def finish(monitor: Monitor, params: Mapping[str, Any], sentence: str | None = None, doubts: Sequence[str] = ()) -> int:
     """Print and write what was asked for, and return the exit status; with `doubts` the gate is an error."""
-    from relfit.report.monitor import judge_monitor
+    from relfit.monitor.gate import judge_monitor
     from relfit.results.text import styled
 
     html_path = params["html_path"]

@@ -21,8 +21,6 @@ METHODS = {
     "Comparison.report": ("relfit.report.page", "write_report"),
     "JointEstimate.__repr__": ("relfit.results.text", "shown"),
     "JointEstimate._repr_html_": ("relfit.report.notebook", "notebook_table"),
-    "Monitor.report": ("relfit.report.monitor", "write_monitor_page"),
-    "MonitorResult._display": ("relfit.report.monitor", "monitor_display"),
     "Plan.plot": ("relfit.report.plots", "power_curves"),
     "Record._repr_html_": ("relfit.report.notebook", "notebook_table"),
 }

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from relfit.checks.bandwidth import Sensitivity
 from relfit.data.encode import Encoding
@@ -52,9 +52,9 @@ MANY, MOST_PAIRED = 14, 60
 
 
 @cache
-def environment() -> Environment:
-    """The templates, in which text is escaped."""
-    loader = PackageLoader("relfit", "report/templates")
+def environment(*folders: str) -> Environment:
+    """The templates of all reports, and those in these folders of relfit; text is escaped."""
+    loader = ChoiceLoader([PackageLoader("relfit", each) for each in (*folders, "report/templates")])
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters["plain_number"] = plain_number
     return made

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import relfit
-from relfit.results.monitor import Monitor
-from relfit.stats.sequential import BETS, advance, no_evidence
+from relfit.monitor import Monitor
+from relfit.monitor.evidence import BETS, advance, no_evidence
 
 NAMES = ("a", "b", "c")
 
@@ -264,7 +264,7 @@ def test_a_single_figure_that_cannot_be_is_refused(path, losses):
 @pytest.mark.parametrize(("clock", "day"), [(0.0, "1970-01-01"), (-1e9, "1970-01-01"), (1e12, "9999-12-31")])
 def test_a_clock_that_is_not_set_stops_nothing(path, losses, monkeypatch, tmp_path, clock, day):
     """A machine without a battery starts in 1970."""
-    monkeypatch.setattr("relfit.results.monitor.time.time", lambda: clock)
+    monkeypatch.setattr("relfit.monitor.store.time.time", lambda: clock)
     with filled(path, losses) as monitor:
         assert f"({day})" in str(monitor.result())
         monitor.report(tmp_path / "page.html")
@@ -399,7 +399,7 @@ def test_two_writers(path, losses):
 KILLS = """
 import os, random, signal, sys, time
 import numpy as np
-from relfit.results.monitor import Monitor
+from relfit.monitor import Monitor
 
 path, kills = sys.argv[1], int(sys.argv[2])
 rng, promised = random.Random(0), 0

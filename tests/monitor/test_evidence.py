@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relfit.stats.sequential import (
+from relfit.monitor.evidence import (
     BETS,
     CHUNK,
     advance,

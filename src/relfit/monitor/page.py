@@ -1,0 +1,103 @@
+"""The page of a monitor: the evidence and the confidence sequences over the items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from relfit.monitor.result import MonitorResult
+from relfit.monitor.words import header, notes, summary, table
+from relfit.report.figures import Scale, scale_of, signed
+from relfit.report.gate import Gate
+from relfit.report.page import LONGEST_LABEL, environment
+from relfit.results.table import short_names
+from relfit.util.errors import InputError
+
+# Curves that one picture can show, and confidence sequences.
+MOST_CURVES, MOST_BANDS = 14, 12
+# Powers of ten beyond which evidence is not drawn.
+_LEAST, _MOST = -3.0, 6.0
+
+
+def monitor_page(history: Sequence[MonitorResult], gate: Gate | None = None) -> str:
+    """The page of a monitor, from its answers over time and what `judge_monitor` answered."""
+    if not history:
+        raise InputError("path: expected a monitor that has counted items, got one without; add some first")
+    result = history[-1]
+    cells, rows = table(result), result.rows()
+    template = environment("monitor").get_template("page.html.j2")
+    return template.render(
+        summary=summary(result),
+        header=header(result),
+        gate=gate,
+        titles=cells.titles,
+        rows=[(kind, (row[0], *map(signed, row[1:]))) for kind, row in zip(cells.kinds, cells.rows, strict=True)],
+        notes=notes(result),
+        evidence=_evidence(history, [row["name"] for row in rows[:MOST_CURVES]]),
+        bands=[_band(history, row["name"], result.best) for row in rows if not row["best"]][:MOST_BANDS],
+        best=short_names([result.best], LONGEST_LABEL)[0],
+        left_out=max(0, len(rows) - MOST_CURVES),
+        threshold=f"{1.0 / result.alpha:g}",
+        level=f"{100.0 * (1.0 - result.alpha):g}%",
+        alpha=f"{100.0 * result.alpha:g}%",
+        ranks=result.outside == "ranks",
+        bets=", ".join(f"{bet:.3g}" for bet in result.bets),
+    )
+
+
+def _evidence(history: Sequence[MonitorResult], names: Sequence[str]) -> dict[str, Any]:
+    """The e-values of all models as curves, on a scale of powers of ten."""
+    level, curves = math.log10(1.0 / history[-1].alpha), []
+    for name in names:
+        place = history[-1].names.index(name)
+        logs = [float(result.log_evalue[place]) / math.log(10.0) for result in history]
+        curves.append([min(max(value, _LEAST), _MOST) for value in logs])
+    up = scale_of([level, 0.0, *(value for curve in curves for value in curve)])
+    items = [result.items for result in history]
+    picture = _picture(items, up, 600.0, 240.0)
+    picture["y_ticks"] = [(_y(up, at, 240.0), f"{10.0**at:g}") for at in up.ticks() if at.is_integer()]
+    drawn = [_path(items, curve, up, 600.0, 240.0) for curve in curves]
+    return {
+        **picture,
+        "curves": list(zip(short_names(names, LONGEST_LABEL), drawn, strict=True)),
+        "line": _y(up, level, 240.0),
+    }
+
+
+def _band(history: Sequence[MonitorResult], name: str, best: str) -> dict[str, Any]:
+    """The confidence sequence of one model's difference to the best one."""
+    i, j = (history[-1].names.index(each) for each in (name, best))
+    low, high = ([float(getattr(result, side)[i, j]) for result in history] for side in ("lower", "upper"))
+    # The first limits are as wide as the bounds: what came later decides the scale.
+    later = len(history) // 10
+    up, items, size = scale_of([0.0, *low[later:], *high[later:]]), [result.items for result in history], (260.0, 160.0)
+    middle = [float(result.difference[i, j]) if result.common[i, j] else 0.0 for result in history]
+    return {
+        **_picture(items, up, *size),
+        "name": short_names([name], LONGEST_LABEL)[0],
+        "area": f"{_path(items, low, up, *size)}L{_path(items[::-1], high[::-1], up, *size, last=items[-1])[1:]}Z",
+        "line": _path(items, middle, up, *size),
+        "zero": _y(up, 0.0, size[1]),
+        "words": f"{signed(f'{low[-1]:.3g}')} to {signed(f'{high[-1]:.3g}')}",
+    }
+
+
+def _picture(items: Sequence[int], up: Scale, width: float, height: float) -> dict[str, Any]:
+    """The frame and the axes of a picture."""
+    return {
+        "width": width,
+        "height": height,
+        "x_ticks": [(round(at * width / 100.0, 1), label) for at, label in Scale(0.0, items[-1]).labels(4)],
+        "y_ticks": [(round(height * (1.0 - at / 100.0), 1), label) for at, label in up.labels(4)],
+    }
+
+
+def _path(xs: Sequence[int], ys: Sequence[float], up: Scale, width: float, height: float, last: int = 0) -> str:
+    across = Scale(0.0, last or xs[-1])
+    points = (f"{across.at(x) * width / 100.0:.1f} {_y(up, y, height)}" for x, y in zip(xs, ys, strict=True))
+    return "M" + "L".join(points)
+
+
+def _y(up: Scale, value: float, height: float) -> float:
+    return round(height * (1.0 - up.at(value) / 100.0), 1)
