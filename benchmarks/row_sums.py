@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from timing import elsewhere, exponent, interleaved, peak_growth, timed
 
 import relfit
-from relfit.compute.backend import Job, NumbaBackend, NumpyBackend, TorchExpBackend
+from relfit.compute.backend import Job, NumbaBackend, NumpyBackend
 from relfit.compute.reduce import Runtime, kernel_products
 
 SIZES, DIMENSIONS = (1000, 2000, 4000, 8000, 16_384), (10, 128)
@@ -54,10 +54,6 @@ def relfit_numba(precision):
         return _relfit(NumbaBackend(precision), x, bandwidth)
 
     return way
-
-
-def relfit_torch_exp(precision):
-    return lambda x, bandwidth: _relfit(TorchExpBackend(precision), x, bandwidth)
 
 
 def relfit_torch(precision):

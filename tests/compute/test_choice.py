@@ -17,8 +17,7 @@ def workload(device=None, pairs=0, kernel=Gaussian(1.0), largest=1.0, executor=F
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine with torch, triton, a CUDA device, AVX-512 and no Numba, whatever this one has."""
-    monkeypatch.setattr(reduce, "torch_exp_is_faster", lambda precision: False)
+    """A machine with torch, triton, a CUDA device and no Numba, whatever this one has."""
     monkeypatch.setattr(reduce, "numba_problem", lambda: "numba is not installed")
     pytest.importorskip("torch")
     monkeypatch.setattr(reduce, "_has", lambda library: True)
@@ -76,20 +75,6 @@ def test_numba_is_taken_by_the_number_of_pairs_if_it_works(monkeypatch):
     assert name_of("auto", "double", workload(pairs=much - 1)) == "numpy"
     assert name_of("numpy", "double", workload(pairs=much)) == "numpy"
     assert name_of("numba", "double", workload()) == "numba"
-
-
-@pytest.mark.usefixtures("machine")
-def test_torchs_exponential_is_taken_where_it_is_faster_and_pays(monkeypatch):
-    monkeypatch.setattr(reduce, "has_cuda", lambda: False)
-    monkeypatch.setattr(reduce, "torch_exp_is_faster", lambda precision: precision == "double")
-    much = reduce.TORCH_PAIRS
-    assert name_of("auto", "double", workload(pairs=much)) == "numpy (exp of torch)"
-    assert name_of("auto", "single", workload(pairs=much)) == "numpy (float32)"
-    assert name_of("auto", "double", workload(pairs=much - 1)) == "numpy"
-    assert name_of("auto", "double", workload(pairs=much, kernel=Matern(1.5, 1.0))) == "numpy"
-    assert name_of("numpy", "double", workload(pairs=much)) == "numpy"
-    monkeypatch.setattr(reduce, "numba_problem", lambda: "")
-    assert name_of("auto", "double", workload(pairs=much)) == "numba"
 
 
 def test_a_small_comparison_does_not_even_ask_for_numba(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from oracle import dense
 
 from relfit.api import estimate
-from relfit.compute.backend import Job, NumpyBackend, TorchExpBackend, torch_exp_is_faster
+from relfit.compute.backend import Job, NumpyBackend
 from relfit.compute.reduce import Runtime, kernel_products
 from relfit.data.models import Density
 from relfit.kernels.composite import MultiScale
@@ -142,25 +142,6 @@ def test_a_whole_matrix_is_one_block_and_tiles_bound_the_memory(monkeypatch, rng
     plain = products(NumpyBackend(), Gaussian(1.0), x, columns=0)[0]
     assert max(largest) == 64
     np.testing.assert_allclose(got.rows["phi"], plain.rows["phi"], rtol=1e-12)
-
-
-@pytest.mark.parametrize("precision", ["double", "single"])
-@pytest.mark.parametrize("kernel", [Gaussian(1.5), IMQ()])
-def test_numpys_tiles_with_torchs_exponential(kernel, precision, rng):
-    x, y = rng.normal(size=(500, 3)), rng.normal(size=(470, 3))
-    for other in (None, y):
-        for columns in (0, 20):
-            found, rows, across, squares = products(TorchExpBackend(precision), kernel, x, other, columns)
-            close(found.rows["phi"], rows, precision)
-            if other is not None:
-                close(found.columns["phi"], across, precision)
-            assert found.squares == pytest.approx(squares, rel=TOLERANCE[precision])
-
-
-def test_the_choice_of_an_exponential_is_measured_once():
-    torch_exp_is_faster.cache_clear()
-    assert torch_exp_is_faster("double") is torch_exp_is_faster("double")
-    assert torch_exp_is_faster.cache_info().misses == 1
 
 
 def test_ones_are_known_without_looking_at_them():

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import threading
-import timeit
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,8 +40,6 @@ TILE = 448
 MANY_COLUMNS = 16
 # Blocks are whole numbers of tiles, so that no edges are wasted.
 SMALLEST_BLOCK, LARGEST_BLOCK = TILE, 4 * TILE
-# Numbers that torch computes with in one thread: fewer than 2¹⁵.
-TORCH_SERIAL = 28_672
 # Blocks that are submitted at a time: enough to keep any local executor busy, few enough to bound memory.
 BLOCKS_IN_FLIGHT = 32
 
@@ -280,38 +277,6 @@ class NumbaBackend(NumpyBackend):
         return _Operands(block, dtype) if numba_problem() else _FusedOperands(block, dtype)
 
 
-@dataclass(frozen=True)
-class TorchExpBackend(NumpyBackend):
-    """NumPy's blocks and tiles with torch's exponential, which is faster on processors without AVX-512."""
-
-    @property
-    def name(self) -> str:
-        return f"numpy ({'' if self.precision == 'double' else 'float32, '}exp of torch)"
-
-    def operands(self, block: Job, dtype: Any) -> _Operands:
-        return _TorchExpOperands(block, dtype)
-
-
-@cache
-def torch_exp_is_faster(precision: Precision) -> bool:
-    """Whether torch's exponential is at least half as fast again as NumPy's here: measured once in a process."""
-    tile = np.linspace(-20.0, 0.0, TORCH_SERIAL, dtype=np.float64 if precision == "double" else np.float32)
-    out = np.empty_like(tile)
-
-    def seconds(exp: Callable[[], Any]) -> float:
-        return min(timeit.repeat(exp, number=1, repeat=15))
-
-    return seconds(lambda: np.exp(tile, out=out)) > 1.5 * seconds(lambda: _torch_exp(out))
-
-
-def _torch_exp(tile: Array) -> None:
-    """The exponentials of a tile, in place, in parts too small for torch's own threads."""
-    import torch
-
-    for part in torch.from_numpy(tile).view(-1).split(TORCH_SERIAL):
-        part.exp_()
-
-
 @cache
 def numba_problem() -> str:
     """Why Numba cannot be used by this process; empty if it can: it is installed, and its sums are NumPy's."""
@@ -464,14 +429,6 @@ class _Operands:
     def products(self) -> Products:
         """The products of the block, with columns still divided by their scale."""
         return add_up_tiles(self.block, self, TILE, self.width, lambda phi: float(phi.ravel() @ phi.ravel()))
-
-
-class _TorchExpOperands(_Operands):
-    def values(self, argument: Array) -> dict[Weight, Array]:
-        if self.block.kernel.unit_rate is None:
-            return super().values(argument)
-        _torch_exp(argument)
-        return {"phi": argument}
 
 
 class _FusedOperands(_Operands):

@@ -43,9 +43,7 @@ from relfit.compute.backend import (
     NumpyBackend,
     Precision,
     Products,
-    TorchExpBackend,
     numba_problem,
-    torch_exp_is_faster,
 )
 from relfit.compute.checkpoint import Checkpoint
 from relfit.compute.rows import LazyRows, cuts, parts
@@ -64,8 +62,6 @@ _Group = tuple[Sequence[Job], Callable[[list[Products]], T]]
 DEVICE_PAIRS = 20_000_000_000
 # Pairs that take NumPy about as long as it takes to load Numba and its compiled tiles.
 COMPILED_PAIRS = 500_000_000
-# The same for torch, without Numba.
-TORCH_PAIRS = 2_000_000_000
 DEFAULT_MEMORY = 256 * 2**20
 # A thousand million pairs: one to ten seconds of one core. A whole number of blocks, so that no edges are wasted.
 PATCH_ROWS, BLOCK_ROWS = 18 * 1792, 1792
@@ -102,8 +98,8 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
 
     "numpy" and "numba" compute on the host, "torch" where the data live, "triton" on a CUDA device. "auto" stays where
     the data live, unless they are on the host, there is a CUDA device, and enough to compute to make up for the
-    transfer. On the host it takes Numba if that works and there is enough to compute to make up for loading it, or else
-    torch's exponential if that is faster than NumPy's, by the same rule.
+    transfer. On the host it uses Numba if that works and there is enough to compute to make up for
+    loading it.
     What the fused kernels cannot compute to float32 accuracy is left to torch in float64.
     """
     if workload.executor and name in ("torch", "triton"):
@@ -117,8 +113,6 @@ def chosen_backend(name: str, precision: str, workload: Workload) -> tuple[Backe
             device = "cuda:0"
         if device is None:
             name = "numba" if fits_compiled(workload) else "numpy"
-            if name == "numpy" and _fits_torch_exp(workload, cast(Precision, precision)):
-                return TorchExpBackend(cast(Precision, precision)), ()
         else:
             if precision == "single" and _has("triton") and has_cuda() and fits_fused(workload):
                 return _tensor_backend(device, fused=True), ()
@@ -159,12 +153,6 @@ def _tensor_backend(device: str, precision: Precision = "double", *, fused: bool
 def fits_compiled(workload: Workload) -> bool:
     """True if Numba works and there is enough to compute to make up for loading it: never by what ran before."""
     return workload.pairs >= COMPILED_PAIRS and not numba_problem()
-
-
-def _fits_torch_exp(workload: Workload, precision: Precision) -> bool:
-    """True if torch's exponential is faster and there is enough to compute to make up for loading torch."""
-    enough = workload.pairs >= TORCH_PAIRS and workload.kernel.unit_rate is not None
-    return enough and _has("torch") and torch_exp_is_faster(precision)
 
 
 def fits_fused(workload: Workload) -> bool:
