@@ -1,5 +1,6 @@
 """relfit doctor: the known values are known, what is broken is said, and only that makes the exit status 1."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -78,6 +79,21 @@ def test_the_processor_in_plain_words(monkeypatch, machine, found, said):
     monkeypatch.setattr(doctor.platform, "machine", lambda: machine)
     monkeypatch.setattr(doctor, "instruction_sets", lambda: found)
     assert str(doctor.processor()) == f"ok      processor       {said}"
+
+
+@pytest.mark.parametrize(
+    ("found", "problem", "line"),
+    [
+        ("numba", "", r"ok +CPU loops +numba: [\d.]+ ns a pair, numpy: [\d.]+ ns a pair"),
+        ("numba", "numba does not work here", "broken +CPU loops +numba does not work here"),
+        (None, "no", r'absent +CPU loops +numpy: [\d.]+ ns a pair; faster with  pip install "relfit\[fast\]"'),
+    ],
+)
+def test_times_are_one_line(monkeypatch, found, problem, line):
+    monkeypatch.setattr(doctor, "find_spec", lambda _: found)
+    monkeypatch.setattr(doctor, "numba_problem", lambda: problem)
+    assert re.fullmatch(line, str(doctor.cpu_loops()))
+    assert doctor.self_test().details == "a comparison of three models gave the known answer"
 
 
 def test_what_is_absent_is_optional(monkeypatch, capsys):
