@@ -12,7 +12,7 @@ import pytest
 from refusals import refused
 
 import relfit
-from relfit.settings import MOVED, Compute, Options, Settings
+from relfit.settings import ELSEWHERE, Compute, Options, Settings
 
 CALLS = {
     "compare": lambda **options: relfit.compare(None, None, **options),
@@ -69,32 +69,19 @@ def test_every_option_is_described_or_refers_to_compare(call):
 # --- what is refused
 
 
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_keyword_that_belongs_elsewhere_raises_an_error_that_says_where(name):
+    """Where the line names a value of relfit, this value has a field of that name."""
+    line = refused(lambda: relfit.compare(None, None, **{name: 1}), f"{name}: is ")
+    value, found, _ = line.partition("=relfit.")[2].partition("(")
+    assert not found or name in {item.name for item in fields(getattr(relfit, value))}
+    assert name not in NAMES
+
+
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", MOVED)
-def test_a_moved_keyword_says_where_it_went(call, name):
-    line = refused(lambda: CALLS[call](**{name: 1}), f"{name}: is now ", f"{name}=", "relfit.")
-    assert line == f"{name}: is now {MOVED[name]}"
-
-
-@pytest.mark.parametrize("name", MOVED)
-def test_the_place_of_a_moved_keyword_takes_it(name):
-    """The value that the line names has a field of that name."""
-    value = MOVED[name].partition("=relfit.")[2].partition("(")[0]
-    assert name in {item.name for item in fields(getattr(relfit, value))}
-
-
-def test_the_fraction_of_a_plan_moved_into_the_test():
-    gap = relfit.Assumed(0.01, standard_error=0.01, n=500)
-    refused(lambda: relfit.plan(gap, select_fraction=0.5), "select_fraction: is now ", "RelMulti(select_fraction=...)")
-    refused(lambda: relfit.plan(gap, powre=0.5), "plan: expected the options", "'powre'")
-
-
-def test_these_are_the_keywords_of_version_0_1_that_moved():
-    assert set(MOVED) == {
-        *("select_fraction", "pairs", "blocks", "variance", "shuffle"),
-        *("backend", "precision", "executor", "checkpoint", "memory"),
-    }
-    assert not set(MOVED) & set(NAMES)
+@pytest.mark.parametrize("name", [item.name for item in fields(Compute)])
+def test_an_option_of_compute_is_named_with_its_place_by_every_call(call, name):
+    refused(lambda: CALLS[call](**{name: 1}), f"{name}: is a field of compute: compute=relfit.Compute({name}=...)")
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -441,7 +441,6 @@ def plan(
     trials: int = 1000,
     rng: Seed = None,
     progress: Any = None,
-    **moved: Any,
 ) -> SizePlan:
     """How many rows each test needs to find each model worse than the best, with the requested power.
 
@@ -466,16 +465,11 @@ def plan(
         trials: simulated trials per number of rows.
         rng: seed or Generator.
         progress: as in `relfit.compare`.
-        **moved: names where old options went.
 
     >>> made = plan(Assumed(0.01, standard_error=0.01, n=500))
     >>> made.needed("m1", "best-set")  # 500 · 2 · (1.6449 + 0.8416)²
     6183
     """
-    if "select_fraction" in moved:
-        raise InputError("select_fraction: is now a field of the test: tests=[relfit.RelMulti(select_fraction=...)]")
-    if moved:
-        raise InputError(f"plan: expected the options of help(relfit.plan), got {next(iter(moved))!r}")
     planning = _planning(pilot, power, alpha, tests, n, correction, trials)
     seed, sizes = make_seed(rng), planning.sizes()
     with reporting(progress, "planning") as update:

@@ -249,13 +249,11 @@ class Settings:
         """
         allowed = [item.name for item in fields(cls) if item.name not in without]
         for name in options:
-            if name in MOVED:
-                raise InputError(f"{name}: is now {MOVED[name]}")
             if name in ELSEWHERE:
                 raise InputError(f"{name}: is {ELSEWHERE[name]}")
             if name not in allowed:
                 known = [*also, *allowed]
-                close = get_close_matches(name, [*known, *MOVED], 1)
+                close = get_close_matches(name, [*known, *ELSEWHERE], 1)
                 hint = f"; did you mean {close[0]}?" if close else ""
                 raise InputError(f"{call}: expected options among {', '.join(known)}, got {name!r}{hint}")
         return cls(**options)
@@ -385,21 +383,14 @@ def _check_memory(settings: Settings) -> None:
         raise InputError(f"memory: cannot be combined with {what}, which needs all rows at once; leave out one of them")
 
 
-# Where keywords of version 0.1 went.
-MOVED = {
+# Keywords that are no option of a call, and what to write in their place.
+ELSEWHERE = {
     "select_fraction": "a field of the test: test=relfit.RelMulti(select_fraction=...)",
     "pairs": "a field of the estimator: estimator=relfit.Incomplete(pairs=...)",
     "blocks": "a field of the estimator: estimator=relfit.Block(blocks=...)",
     "variance": "a field of the estimator: estimator=relfit.Complete(variance=...)",
     "shuffle": "a field of the estimator, such as estimator=relfit.Linear(shuffle=False)",
-    **{
-        name: f"a field of compute: compute=relfit.Compute({name}=...), or with relfit.computing({name}=...)"
-        for name in ("backend", "precision", "executor", "checkpoint", "memory")
-    },
-}
-
-# What people write who know other libraries.
-ELSEWHERE = {
+    **{item.name: f"a field of compute: compute=relfit.Compute({item.name}=...)" for item in fields(Compute)},
     "bandwidth": "a field of the kernel: kernel=relfit.Gaussian(bandwidth=...)",
     "seed": "called rng: rng=0 makes the result repeatable",
     "random_state": "called rng: rng=0 makes the result repeatable",
