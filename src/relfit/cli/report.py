@@ -257,7 +257,7 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
 
 def _command(path: str, result: Comparison) -> list[str]:
     if not result.command:
-        raise InputError(f"{path}: holds no command to repeat: it was made in Python, or by an older version of relfit")
+        raise InputError(f"{path}: holds no command to repeat: it was made in Python")
     if result.command[0] not in _REPEATABLE:
         raise InputError(f"{path}: expected a result of relfit compare, got one of relfit {result.command[0]!r:.40}")
     return without_outputs(result.command)
