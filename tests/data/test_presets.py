@@ -140,7 +140,8 @@ def test_unit_length_of_huge_and_tiny_rows():
 
 def test_refusals():
     good = np.ones((3, 2))
-    refused(lambda: apply_preset("fid", good, [good]), "preset", "kid, cmmd", "'fid'")
+    refused(lambda: apply_preset("is", good, [good]), "preset", "kid, cmmd", "'is'")
+    refused(lambda: apply_preset("fid", good, [good]), "preset", "FID is not offered", 'preset="kid"')
     refused(lambda: apply_preset("cmmd", good, {"a": [[1.0, 0.0], [0.0, 0.0]]}), "model 'a'", "row 1")
     refused(lambda: apply_preset("cmmd", good, [good, np.zeros((3, 2))]), "model 'm2'", "3 of 3 rows")
     refused(lambda: apply_preset("kid", good, {"a": np.full((3, 2), np.nan)}), "model 'a'", "finite")

@@ -36,8 +36,8 @@ def rows_with_scores(seed, n, d, models=2):
     return list(np.random.default_rng(seed).normal(size=(1 + models, n, d)))
 
 
-def assert_close(got, expected):
-    np.testing.assert_allclose(got, expected, rtol=0.0, atol=1e-12 * max(1.0, np.abs(expected).max()))
+def assert_close(got, expected, within=1e-12):
+    np.testing.assert_allclose(got, expected, rtol=0.0, atol=within * max(1.0, np.abs(expected).max()))
 
 
 def test_imq_by_hand():
@@ -107,11 +107,13 @@ def test_stein_values_are_the_same_in_every_layout(name, d, seed, n):
     a, b = all_pairs(n, n)
     pairs = k.stein_pairs([each[a] for each in rows], [each[b] for each in rows]).T.reshape(2, n, n)
     assert_close(np.array(k.stein(rows, rows)), pairs)
+    # The second derivative of Matérn 3/2 holds 1/r: rounding of r² from a product counts where two rows are close.
+    within = 1e-10 if name == "matern 3/2" else 1e-12
     bands = k.stein_bands(rows)(Part(0, 1, n - 1))
-    assert_close(bands[:, 0], pairs[:, 0, 1:])
+    assert_close(bands[:, 0], pairs[:, 0, 1:], within)
     sums = ksd.row_sums(rows[0], rows[1:], SMOOTH[name], Runtime())
     diagonals = np.einsum("iaa->ai", pairs)
-    assert_close(sums, pairs.sum(axis=2).T - diagonals)
+    assert_close(sums, pairs.sum(axis=2).T - diagonals, within)
 
 
 @pytest.mark.parametrize("name", SMOOTH)

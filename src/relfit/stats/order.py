@@ -14,6 +14,7 @@ American Statistical Association, Business and Economic Statistics Section, 323â
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,8 @@ NOTE_INFLATION, DOUBT_INFLATION = 1.10, 1.25
 STEPS, FADES, SPREADS = 5, 0.6, 1.6
 # Many rows are looked at in runs, evenly spaced: 8,000 rows show an r of 0.05.
 MOST_ROWS, RUN = 8000, 500
+# Statistics this close to each other are equal: copies of a model differ by rounding.
+_ROUNDING = 1e-9
 # The largest r that an inflation is computed for.
 LARGEST = 0.99
 
@@ -138,13 +141,13 @@ def order_effect(psi: Psi, best: int, order: Rows | None = None, strata: Rows | 
     note, doubt = -ndtri(np.array([NOTE_LEVEL, DOUBT_LEVEL]) / sum(len(each.x) for each in series))
     tested = [autocorrelations(each.x, each.run) for each in series]
     largest = [float(t.max()) for _, t, _ in tested]
-    clear = int(np.argmax(largest))
+    clear = _first_largest(largest)
     if largest[clear] <= note:
         return None
     inflation = _inflation(series, tested, note, count)
     one = series[clear]
-    k = int(tested[clear][1].argmax())
-    model = one.models[k] if len(one.x) > 1 else max(one.models, key=lambda i: float(inflation[i]))
+    k = _first_largest(tested[clear][1])
+    model = one.models[k if len(one.x) > 1 else _first_largest(inflation[one.models])]
     if inflation[model] < NOTE_INFLATION:
         return None
     near = float(tested[clear][0][k])
@@ -152,6 +155,13 @@ def order_effect(psi: Psi, best: int, order: Rows | None = None, strata: Rows | 
     fades = apart < FADES * near or 1.0 - apart > SPREADS * (1.0 - near)
     doubtful = fades and largest[clear] > doubt and bool(inflation[model] >= DOUBT_INFLATION)
     return OrderEffect(model, one.sample, near, float(inflation[model]), fades, doubtful)
+
+
+def _first_largest(values: Sequence[float] | Array) -> int:
+    """The place of the largest value, the first of those that are equal up to rounding."""
+    numbers = np.asarray(values, dtype=float)
+    largest = numbers.max()
+    return int(np.argmax(numbers >= largest - _ROUNDING * abs(largest)))
 
 
 def _inflation(series: list[_Series], tested: list[tuple[Array, Array, Array]], note: float, count: int) -> Array:
