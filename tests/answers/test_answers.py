@@ -2,7 +2,7 @@
 
 import pytest
 
-from answers.record import CALLS, differences, found, recorded
+from answers.record import CALLS, differences, found, recorded, rounding_of
 
 
 def test_every_call_has_an_answer():
@@ -18,7 +18,7 @@ def expected():
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.usefixtures("as_a_fresh_process")
 def test_the_answer_is_the_same(name, expected):
-    assert differences(found(name), expected[name]) == []
+    assert differences(found(name), expected[name], rounding=rounding_of(name)) == []
 
 
 def test_a_change_is_seen(expected):
